@@ -18,10 +18,15 @@ from counterfactory.engine.keys import content_key, generator
 from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime.installing import releases
-from counterfactory.engine.stages.check.clip_scores import class_share, edit_scores, label_score, score
+from counterfactory.engine.stages.check.clip_scores import edit_scores, label_score, score
 from counterfactory.engine.stages.check.colours import find_colour, recolouring, source_colours
-from counterfactory.engine.stages.check.layout import outlined_share
-from counterfactory.engine.stages.check.quality import distinctness, look_at_source, quality_scores, thumbnail
+from counterfactory.engine.stages.check.quality import (
+    distance,
+    look_at_source,
+    outlined_share,
+    quality_scores,
+    thumbnail,
+)
 from counterfactory.engine.stages.maps.edges import edge_maps
 from counterfactory.engine.tasks.choose import Choice, choose_edits
 from counterfactory.kernels.guided_step import guide
@@ -198,13 +203,12 @@ def check_numbers() -> str:
     rows = list(zip(*vectors, strict=True))
     found: list[object] = [score(*row) for row in rows]
     found += [edit_scores(row[2], [(row[3], row[1])], 9.0) for row in rows]
-    shares = [[class_share(row[i], vectors[1], 1, 9.0) for i in (2, 0)] for row in rows]
-    found += [label_score(own, [other]) for own, other in shares]
+    found += [label_score([row[2], row[0]], vectors[1], 1, 9.0) for row in rows]
     mask = (np.mgrid[0:64, 0:96][1] > 40).astype(np.uint8)
     dim = picture() // 2
     found += [
         quality_scores(dim, thumbnail(dim), look_at_source(picture())),
-        distinctness(thumbnail(dim), [thumbnail(picture())]),
+        distance(thumbnail(dim), thumbnail(picture())),
         recolouring(
             dim, [Edit("colour", "red", "pink")], lambda colour: find_colour(source_colours(picture()), colour)
         ),

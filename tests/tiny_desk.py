@@ -31,7 +31,7 @@ from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import ImageSettings, Pictures, Source
 from counterfactory.engine.stages.classes import Classes
 from counterfactory.engine.stages.run import Run
-from counterfactory.engine.suite import Suite
+from counterfactory.engine.suite import NewPicture, PaintedRow, Suite
 from counterfactory.engine.variant import Variant
 
 Floats = NDArray[np.float32]
@@ -158,12 +158,8 @@ class Networks:
     def sentence(self) -> Any:
         def encode(texts: Sequence[str]) -> Floats:
             self._called("sentence", texts, 10**6)
-            return np.stack(
-                [
-                    self.meanings.get(text, self.unknown) if self.unknown is not None else self.meanings[text]
-                    for text in texts
-                ]
-            )
+            known = self.meanings if self.unknown is None else dict.fromkeys(texts, self.unknown) | self.meanings
+            return np.stack([known[text] for text in texts])
 
         self.opened.append("sentence")
         return SimpleNamespace(encode=encode)
@@ -172,32 +168,32 @@ class Networks:
         self.opened.append("masked")
         return SimpleNamespace(likeliest=lambda blanks, count: [self.filled[one][:count] for one in blanks])
 
-    def hed(self, height: int, width: int) -> Any:
-        def edges(images: Pixels) -> Pixels:
-            assert images.shape[1:] == (height, width, 3)
-            self._called("hed", [image_name(image) for image in images], self.hed_batch)
-            return 255 - images[..., 0]
+    def _sized(self, name: str, size: tuple[int, int], most: int, of: Callable[[Pixels], Any]) -> Any:
+        """A network of pictures of one size, by what it makes of them."""
 
-        self.opened.append(f"hed {height} {width}")
+        def call(images: Pixels) -> Any:
+            assert images.shape[1:] == (*size, 3)
+            self._called(name, [image_name(image) for image in images], most)
+            return of(images)
+
+        self.opened.append(f"{name} {size[0]} {size[1]}")
+        return call
+
+    def hed(self, height: int, width: int) -> Any:
+        edges = self._sized("hed", (height, width), self.hed_batch, lambda images: 255 - images[..., 0])
         return SimpleNamespace(edges=edges)
 
     def depth(self, height: int, width: int) -> Any:
-        def nearness(images: Pixels) -> NDArray[np.uint16]:
-            assert images.shape[1:] == (height, width, 3)
-            self._called("depth", [image_name(image) for image in images], self.hed_batch)
-            return images[..., 1].astype(np.uint16) * 257
-
-        self.opened.append(f"depth {height} {width}")
-        return SimpleNamespace(plan=SimpleNamespace(batch=self.hed_batch), nearness=nearness)
+        near = self._sized(
+            "depth", (height, width), self.hed_batch, lambda images: images[..., 1].astype(np.uint16) * 257
+        )
+        return SimpleNamespace(plan=SimpleNamespace(batch=self.hed_batch), nearness=near)
 
     def vae_encoder(self, height: int, width: int) -> Any:
-        def encode(images: Pixels) -> Floats:
-            assert images.shape[1:] == (height, width, 3)
-            self._called("vae_encoder", [image_name(image) for image in images], IMAGE_BATCH)
+        def latents(images: Pixels) -> Floats:
             return np.stack([numbers(image_name(image), 4, height // 2, width // 2) for image in images])
 
-        self.opened.append(f"vae_encoder {height} {width}")
-        return SimpleNamespace(encode=encode)
+        return SimpleNamespace(encode=self._sized("vae_encoder", (height, width), IMAGE_BATCH, latents))
 
     def paint_plans(self, height: int, width: int) -> PaintPlans:
         self.opened.append(f"paint {height} {width}")
@@ -226,6 +222,13 @@ class TinyRun:
         """The run with another request, and other tables of the profile."""
         profile = replace(self.run.profile, **tables)
         return replace(self.run, profile=profile, request=request or self.run.request)
+
+    def paint(self, variants: Sequence[Variant], pixels_of: Callable[[Variant], Pixels]) -> dict[Variant, PaintedRow]:
+        """Rows of pictures that stand for painted ones."""
+        keys = {variant: hashlib.sha256(variant.key.encode()).hexdigest() for variant in variants}
+        pictures = [NewPicture(key, v.source.name, pixels_of(v), None) for v, key in keys.items()]
+        rows = self.run.suite.write_images("paint", pictures)
+        return {variant: rows[key] for variant, key in keys.items()}
 
     def done(self, stage: str) -> tuple[int, int]:
         """How far the stage is, and of how much."""

@@ -18,8 +18,8 @@ from ..models.library import Library
 from ..models.network import Network, Networks, Rows, Tokens
 from ..models.networks import SILENT_SHARE, SILENT_TOGETHER
 from ..models.plan_facts import PlanFacts, plan_facts
-from ..profile.device import DeviceSettings
 from ..profile.profile import Profile
+from ..profile.runtime import DeviceSettings
 from ..runtime.opening import arithmetic
 from ..schedule.residency import PlanCost
 from .flops import count_flops, flops_per_token, input_names, multiplies_integers, output_length, weight_bytes

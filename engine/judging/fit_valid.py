@@ -1,4 +1,4 @@
-"""Fits the parts of the score "valid" (stages/check/validity.py) to variants that were judged valid or not.
+"""Fits the parts of the score "valid" (stages/check/verdict.py) to variants that were judged valid or not.
 
 Weights maximise the likelihood of the judgements, with a small penalty on large ones, by L-BFGS-B from a fixed start:
 the same table gives the same weights. Thresholds are chosen by probabilities out of fold: those of a source's variants
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..profile.check import ValidPart, evidence
-from ..stages.check.validity import valid_score
+from ..stages.check.verdict import valid_score
 from ..suite import PictureRow
 from .threshold_curve import Point
 

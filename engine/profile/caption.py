@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from .bounds import require
+
 # Of a label's name: what a caption goes on after has room in the decoder's plan. ImageNet's have at most 31.
 LABEL_BYTES = 32
 
 
 @dataclass(frozen=True)
 class CaptionSettings:
-    """`batch` is the plan's. `texts` captions of an image are joined to one; each goes on after `prefix`.
-
-    "{label}" in it stands for the source's label. A caption that does not name the label is written again after
-    `label_prefix`, which names it, if there is one.
+    """`batch` is the plan's. `texts` captions of an image are joined to one; each goes on after `prefix`, in which
+    "{label}" stands for the source's label. A caption that does not name it is written again after `label_prefix`.
     """
 
     batch: int
@@ -24,8 +24,7 @@ class CaptionSettings:
     label_prefix: str | None = None
 
     def __post_init__(self) -> None:
-        if self.batch < 1 or self.texts < 1:
-            raise ValueError(f"[caption] needs batch and texts of at least 1, got {self.batch} and {self.texts}")
+        require(self, 1, "batch", "texts")
         if self.texts > 1 and self.decoding.mode != "nucleus":
             raise ValueError(
                 f'[caption] texts = {self.texts} would join equal captions: only mode = "nucleus" writes different ones'
@@ -55,9 +54,6 @@ class CaptionSettings:
         return 1 + max(len(text.encode()) for text in longest)
 
 
-_MODES = ("greedy", "nucleus", "beam")
-
-
 @dataclass(frozen=True)
 class DecodingSettings:
     """How text is generated.
@@ -77,8 +73,6 @@ class DecodingSettings:
     length_penalty: float
 
     def __post_init__(self) -> None:
-        if self.mode not in _MODES:
-            raise ValueError(f"decoding mode is one of {', '.join(_MODES)}, got {self.mode!r}")
         if (self.beams > 1) != (self.mode == "beam") or self.beams < 1:
             raise ValueError(f"decoding needs beams of 2 or more in a beam search and 1 without, got {self.beams}")
         if not 0 < self.top_p <= 1 or self.temperature <= 0:

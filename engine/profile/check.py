@@ -8,11 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from ..files.fill import nearest
+from .bounds import require
 from .caption import LABEL
-from .scores import SCORES, Score, limited_above, limited_below, score_named
+from .scores import SCORES, Score, score_named
 
 # Log-odds beyond it are as good as certain; so far, one odd score cannot outweigh all others.
 _MOST = 6.0
+# The scores that may have a minimum, and those that may have a maximum.
+_LIMITED_BELOW = tuple(score.name for score in SCORES if score.low)
+_LIMITED_ABOVE = tuple(score.name for score in SCORES if score.high)
 
 
 @dataclass(frozen=True)
@@ -84,23 +88,21 @@ class CheckSettings:
     maximum in `most`, where it has one: in a profile `min_NAME` and `max_NAME` (see `SCORES`).
 
     `label_prompt` is what a class is compared by, its name in place of "{label}"; `logit_scale` what CLIP multiplies
-    likenesses by before its softmax. With `recaption` the captioner looks at painted pictures too (stages/check), for
-    edits of the types, and for the label, that `recaption_of` names; None for all of it. `valid` are the parts of the
-    score "valid", None for no such score.
+    likenesses by before its softmax. With `recaption` the captioner looks at painted pictures too, for edits of the
+    types, and for the label, that `recaption_of` names; None for all. `valid` are the parts of the score "valid".
     """
 
     batch: int
     label_prompt: str
     logit_scale: float
-    least: Mapping[str, float] = field(default_factory=dict, metadata={"prefix": "min_", "names": limited_below()})
-    most: Mapping[str, float] = field(default_factory=dict, metadata={"prefix": "max_", "names": limited_above()})
+    least: Mapping[str, float] = field(default_factory=dict, metadata={"prefix": "min_", "names": _LIMITED_BELOW})
+    most: Mapping[str, float] = field(default_factory=dict, metadata={"prefix": "max_", "names": _LIMITED_ABOVE})
     recaption: bool | None = None
     recaption_of: tuple[str, ...] | None = None
     valid: tuple[ValidPart, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise ValueError(f"[check] needs a batch of at least 1, got {self.batch}")
+        require(self, 1, "batch")
         if self.label_prompt.count(LABEL) != 1:
             raise ValueError(f"[check] label_prompt holds {LABEL} once, got {self.label_prompt!r}")
         if not self.logit_scale > 0:
@@ -130,22 +132,19 @@ class CheckSettings:
     @property
     def thresholds(self) -> dict[str, float]:
         """The thresholds that there are by the settings' names, in the order of `SCORES`."""
-        ends = {"min_": self.least, "max_": self.most}
+        ends = (("min_", self.least), ("max_", self.most))
         return {
-            end + score.name: float(ends[end][score.name])
+            end + score.name: float(bounds[score.name])
             for score in SCORES
-            for end in ends
-            if score.name in ends[end]
+            for end, bounds in ends
+            if score.name in bounds
         }
 
     @property
     def strict(self) -> dict[str, float]:
         """Those of the thresholds that can reject something."""
-        ends = {
-            f"{end}{score.name}": bound
-            for score in SCORES
-            for end, bound in (("min_", score.least), ("max_", score.most))
-        }
+        ends = {f"min_{score.name}": score.least for score in SCORES}
+        ends |= {f"max_{score.name}": score.most for score in SCORES}
         return {name: value for name, value in self.thresholds.items() if value != ends[name]}
 
     def having(self, **thresholds: float | None) -> Self:
@@ -188,4 +187,4 @@ class CheckSettings:
 
 def threshold_names() -> tuple[str, ...]:
     """The settings that are thresholds: "min_" or "max_" and the name of a score."""
-    return (*(f"min_{name}" for name in limited_below()), *(f"max_{name}" for name in limited_above()))
+    return (*(f"min_{name}" for name in _LIMITED_BELOW), *(f"max_{name}" for name in _LIMITED_ABOVE))

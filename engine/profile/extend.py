@@ -1,8 +1,8 @@
 """What a profile's file says beside another: `extends` names that one, and the file states the differences.
 
 Tables are merged key by key; values, lists and lists of tables take the place of the parent's. `without` takes keys and
-tables of the parent out first, by their dotted names, so that a table that the file states as well is its own alone.
-A parent is a profile by itself, checked as such: whatever is wrong with the two together is the file's.
+tables of the parent out first, by their dotted names. A parent is a profile by itself, checked as such: whatever is
+wrong with the two together is the file's.
 """
 
 from __future__ import annotations

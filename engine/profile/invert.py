@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from .bounds import require
 from .paint import PaintSettings
 
 
@@ -12,12 +13,11 @@ from .paint import PaintSettings
 class InvertSettings:
     """How sources are inverted and edited.
 
-    The first steps, a share `start` of them, are the source's: it is taken back no further, and what is laid down there
-    stays where it is. `rounds` of the inversion follow its first. `fractions` are the shares of the steps, each of them
-    tried, on which the source's self-attention is taken over, `cross_fraction` that of its cross-attention. What an
-    edit brought is looked at `word_weight` times as much. Edits of `local_types` alone stay where the attention to
-    their words is more than `local_threshold` of its greatest. What the autoencoder loses is given back where a picture
-    moved by less than `detail_levels` grey levels, 0: nowhere.
+    The first steps, a share `start` of them, are the source's: it is taken back no further. `rounds` of the inversion
+    follow its first. `fractions` are the shares of the steps, each of them tried, on which the source's self-attention
+    is taken over, `cross_fraction` that of its cross-attention. What an edit brought is looked at `word_weight` times
+    as much. Edits of `local_types` alone stay where the attention to their words is more than `local_threshold` of its
+    greatest. What the autoencoder loses is given back where a picture moved by less than `detail_levels` grey levels.
     """
 
     start: float
@@ -30,20 +30,19 @@ class InvertSettings:
     detail_levels: float
 
     def __post_init__(self) -> None:
-        if self.rounds < 0:
-            raise ValueError(f"rounds is 0 or more, got {self.rounds}")
+        require(self, 0, "rounds")
+        require(self, 0, "detail_levels", most=255)
+        require(self, 0, "cross_fraction", most=1)
         if not self.fractions or sorted(set(self.fractions)) != list(self.fractions):
             raise ValueError(f"fractions are different shares of the steps in ascending order, got {self.fractions}")
         if not 0 <= self.start < 1:
             raise ValueError(f"start is a share of the steps, 0 or more and less than 1, got {self.start}")
-        if not all(0 <= share <= 1 for share in (*self.fractions, self.cross_fraction)):
-            raise ValueError(f"fractions and cross_fraction are 0 to 1, got {self.fractions} and {self.cross_fraction}")
+        if not all(0 <= share <= 1 for share in self.fractions):
+            raise ValueError(f"fractions are 0 to 1, got {self.fractions}")
         if self.word_weight <= 0:
             raise ValueError(f"word_weight is more than 0, got {self.word_weight}")
         if not 0 < self.local_threshold < 1:
             raise ValueError(f"local_threshold is between 0 and 1, got {self.local_threshold}")
-        if not 0 <= self.detail_levels <= 255:
-            raise ValueError(f"detail_levels are 0 to 255, got {self.detail_levels}")
 
     def edited(self, steps: int) -> range:
         """The steps that edits take."""

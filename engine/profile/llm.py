@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from .bounds import require
+
 Backend = Literal["openvino", "exllamav2", "exllamav3"]
 # An exported Llama's graph, and all of its files.
 LLAMA_GRAPH = "model.xml"
 LLAMA_FILES = (LLAMA_GRAPH, "model.bin", "tokenizer.json")
-
-
+Style = Literal["pocket", "llama2", "chatml"]
 PAGE = 256  # tokens; both ExLlama generators share prefixes page by page
 
 
@@ -31,8 +32,7 @@ class ExllamaSettings:
     seed: int
 
     def __post_init__(self) -> None:
-        if self.rows < 1:
-            raise ValueError(f"rows must be at least 1, found {self.rows}")
+        require(self, 1, "rows")
         if self.cache_tokens < PAGE or self.cache_tokens % PAGE:
             raise ValueError(f"cache_tokens must be a multiple of {PAGE}, found {self.cache_tokens}")
         if self.temperature < 0 or not 0 < self.top_p <= 1:
@@ -75,6 +75,3 @@ class LlmSettings:
         """What an answer depends on beside its question and the model: temperature, top_p, seed; greedy is all 0."""
         how = self.exllama
         return (0.0, 0.0, 0) if how is None or how.temperature == 0 else (how.temperature, how.top_p, how.seed)
-
-
-Style = Literal["pocket", "llama2", "chatml"]

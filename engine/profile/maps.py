@@ -9,7 +9,7 @@ from typing import Literal
 from counterfactory.kernels.canny import CannySettings
 from counterfactory.kernels.edges import EdgeSettings
 
-Detector = Literal["relative", "canny", "hed"]
+from .bounds import require
 
 
 @dataclass(frozen=True)
@@ -19,15 +19,14 @@ class HedSettings:
     batch: int
 
     def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise ValueError(f"batch must be at least 1, got {self.batch}")
+        require(self, 1, "batch")
 
 
 @dataclass(frozen=True)
 class DetectorSettings:
     """What finds edges. Just the table of the detector that is named stands beside its name."""
 
-    detector: Detector
+    detector: Literal["relative", "canny", "hed"]
     relative: EdgeSettings | None = None
     canny: CannySettings | None = None
     hed: HedSettings | None = None
@@ -61,8 +60,7 @@ class HintSettings:
     def __post_init__(self) -> None:
         if not self.plan.isidentifier():
             raise ValueError(f"[[hints]] plan is the name of a hint encoder, such as 'hint', got {self.plan!r}")
-        if self.weight < 0:
-            raise ValueError(f"[[hints]] weight cannot be negative, got {self.weight}")
+        require(self, 0, "weight")
         if (self.kind == "segmentation") != (self.palette is not None):
             wanted = 'needs a palette, such as palette = "ade20k"' if self.palette is None else "takes no palette"
             raise ValueError(f'[[hints]] kind = "{self.kind}" {wanted}')
@@ -75,8 +73,7 @@ class DepthSettings:
     batch: int
 
     def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise ValueError(f"[depth] batch must be at least 1, got {self.batch}")
+        require(self, 1, "batch")
 
 
 def check_hints(hints: Sequence[HintSettings], depth: DepthSettings | None) -> None:

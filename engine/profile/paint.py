@@ -6,18 +6,13 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from .bounds import require
+
 MAX_STEPS = 250  # beyond it "leading" would bunch up its integer timesteps far from the noise
-
-
 # LCMs were distilled on every twentieth timestep only: 19, 39, ... 999.
 LCM_TIMESTEPS = 50
-
-
-_CHOICES = {
-    "kind": ("ddim", "unipc", "lcm"),
-    "prediction": ("epsilon", "v_prediction"),
-    "spacing": ("leading", "trailing", "linspace", "lcm"),
-}
+# Guidance is in the weights of an LCM (Luo et al. 2023, section 4.2); LCM-LoRA's authors go up to 2 on top.
+_MAX_LCM_SCALE = 2.0
 
 
 @dataclass(frozen=True)
@@ -36,9 +31,6 @@ class SamplerSettings:
     zero_snr: bool
 
     def __post_init__(self) -> None:
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise ValueError(f"sampler {name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
         least = 2 if (self.kind, self.spacing) == ("ddim", "linspace") else 1  # one step would start at timestep 0
         most = LCM_TIMESTEPS if self.kind == "lcm" else MAX_STEPS
         if (self.kind == "lcm") != (self.spacing == "lcm"):
@@ -55,10 +47,6 @@ class SamplerSettings:
                 "sampler zero_snr needs prediction v_prediction, got epsilon: "
                 "where there is no signal, the noise alone does not determine the picture"
             )
-
-
-# Guidance is in the weights of an LCM (Luo et al. 2023, section 4.2); LCM-LoRA's authors go up to 2 on top.
-_MAX_LCM_SCALE = 2.0
 
 
 @dataclass(frozen=True)
@@ -107,17 +95,13 @@ class PaintSettings:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\w+", self.denoiser):
             raise ValueError(f"[paint] denoiser is the name of a plan, such as 'denoiser', got {self.denoiser!r}")
-        if self.batch < 1 or self.decode_batch < 1:
-            raise ValueError(f"[paint] needs batches of at least 1, got {self.batch} and {self.decode_batch}")
-        if self.streams < 1:
-            raise ValueError(f"[paint] streams starts at 1, got {self.streams}")
+        require(self, 1, "batch", "decode_batch", "streams")
+        require(self, 0, "control_scale")
         if self.sampler.kind == "lcm" and self.guidance.scale > _MAX_LCM_SCALE:
             raise ValueError(
                 f"[paint.guidance] scale with an lcm sampler is 1 (none) to {_MAX_LCM_SCALE:g}, got "
                 f"{self.guidance.scale:g}: such weights were distilled with guidance in them"
             )
-        if self.control_scale < 0:
-            raise ValueError(f"[paint] control_scale cannot be negative, got {self.control_scale}")
 
     @property
     def rows_per_variant(self) -> int:
@@ -133,8 +117,7 @@ class TextSettings:
     batch: int
 
     def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise ValueError(f"[text] needs a batch of at least 1, got {self.batch}")
+        require(self, 1, "batch")
 
 
 @dataclass(frozen=True)

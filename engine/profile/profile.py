@@ -1,7 +1,7 @@
 """A profile: models, precisions, steps and thresholds for one kind of box.
 
-A TOML file fills frozen dataclasses, one for each table. Nothing has a default: with what it extends (extend.py), a
-profile states completely what made a suite.
+A TOML file, with what it extends (extend.py), fills frozen dataclasses, one for each table. It states completely what
+made a suite.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ from typing import Any
 from ..edit import EDIT_TYPES
 from ..errors import CounterfactoryError
 from ..files.fill import fill, nearest, read_toml
+from .bounds import require
 from .caption import CaptionSettings
 from .check import CheckSettings
-from .device import DeviceSettings
 from .extend import EXTENDS, WITHOUT, extend, is_path, parent_of
 from .image import ImageSettings
 from .invert import InvertSettings, require_invertible
 from .llm import LlmSettings
 from .maps import DepthSettings, DetectorSettings, HintSettings, check_hints
-from .models import ModelPaths
+from .models import ModelPaths, WeightSettings
 from .paint import PaintSettings, ProtectSettings, TextSettings
 from .referees import RefereeSettings
 from .rewrite import GroundingSettings, RandomWordSettings, RewriteSettings
-from .runtime import RuntimeSettings
+from .runtime import DeviceSettings, RuntimeSettings
 from .scores import Score, score_named
-from .weights import WeightSettings
 
 __all__ = ["ModelPaths", "Profile", "fill", "load_profile", "profile_names"]
 
@@ -39,14 +38,13 @@ PROFILES = Path(__file__).parent / "profiles"
 class Profile:
     """Everything that a run takes from its box. `shard_sources` is how many sources travel together.
 
-    `device` is the GPU that the profile is for, as far as estimates need it; None for CPUs. `weights` are what its
-    networks are exported from, None where that is left to the exporter's command line. With `grounding` the language
-    model points at what names a label where words alone do not. `teacher` is the profile, by its name or file, whose
-    painting the denoiser was distilled from, None where it was not: what such a profile is compared with, and nothing
-    that a suite is made of. `hints` are what keeps a picture's layout, in the denoiser's order, None for the edges
-    alone; with `depth` a network finds depth. With `random_words` a masked language model edits captions in place of
-    the language model (LANCE-R). `protect` is what variants keep of their sources, None for nothing. With `invert`
-    sources are inverted and edited, without it their captions are painted anew.
+    `device` is the GPU that the profile is for, None for CPUs. `weights` are what its networks are exported from, None
+    where the exporter's command line says it. With `grounding` the language model points at what names a label where
+    words alone do not. `teacher` is the profile, by its name or file, whose painting the denoiser was distilled from:
+    what such a profile is compared with, and nothing that a suite is made of. `hints` keep a picture's layout, in
+    the denoiser's order, None for the edges alone; with `depth` a network finds depth. With `random_words` a masked
+    language model edits captions (LANCE-R). `protect` is what variants keep of their sources. With `invert` sources are
+    inverted and edited, without it their captions are painted anew.
     """
 
     name: str
@@ -110,8 +108,7 @@ class Profile:
                 '[image] needs buckets with backend = "tensorrt", whose plans are compiled for them: such as buckets = '
                 f"[[{self.image.short_side}, {self.image.short_side}]], or a max_long_side that is the short_side"
             )
-        if self.shard_sources < 1:
-            raise ValueError(f"shard_sources must be at least 1, found {self.shard_sources}")
+        require(self, 1, "shard_sources")
 
     def _unscored(self) -> tuple[str, str] | None:
         """A setting of [check] for a score that the profile does not measure, and what would."""

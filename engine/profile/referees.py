@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from ..errors import CounterfactoryError
 from ..keys import content_key, file_digest
+from .bounds import require
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,7 @@ class RefereeSettings:
     std: tuple[float, float, float] | None = None
 
     def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise ValueError(f"[[referees]] batch is at least 1, got {self.batch}")
+        require(self, 1, "batch")
         if not self.classes:
             raise ValueError("[[referees]] classes names what the referee's numbers mean: at least one name")
         if self.is_graph != (self.size is not None):

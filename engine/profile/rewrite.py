@@ -5,18 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..edit import EDIT_TYPES
+from .bounds import require
 
 
 @dataclass(frozen=True)
 class RewriteSettings:
-    """The types of edits, and bounds: keywords of a caption, alternatives and words of a keyword, characters of a
-    caption.
+    """The types of edits, and bounds: keywords of a caption, alternatives and words of a keyword, its characters.
 
     `verbatim` holds the model to the caption's own words wherever no edit touches them, by grammar; without it the
-    model writes the whole caption anew. With `menus` it proposes nothing in its own words: it chooses among phrases of
-    ours, which a rule puts into the caption (english/menus.py). `perplexity` has the model read edited captions, as a
-    score (stages/rewrite/text_filters.py). `edits` are the least and the most of a variant where nobody asks for
-    others.
+    model writes the whole caption anew. With `menus` it chooses among phrases of ours, which a rule puts into the
+    caption (english/menus.py). `perplexity` has the model read edited captions, as a score
+    (stages/rewrite/text_filters.py). `edits` are the least and the most of a variant where nobody asks for others.
     """
 
     types: tuple[str, ...]
@@ -33,9 +32,7 @@ class RewriteSettings:
         unknown = [type_ for type_ in self.types if type_ not in EDIT_TYPES]
         if unknown or not self.types or len(set(self.types)) < len(self.types):
             raise ValueError(f"types are some of {', '.join(EDIT_TYPES)}, each once; found {', '.join(self.types)}")
-        for name in ("max_keywords", "max_alternatives", "max_words_keyword", "max_chars_caption"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
+        require(self, 1, "max_keywords", "max_alternatives", "max_words_keyword", "max_chars_caption")
         if self.edits is not None and not 1 <= self.edits[0] <= self.edits[1]:
             raise ValueError(f"edits are the least, from 1, and the most of a variant, found {list(self.edits)}")
 
@@ -43,7 +40,7 @@ class RewriteSettings:
 @dataclass(frozen=True)
 class GroundingSettings:
     """The sentence encoder's `batch`, the least cosine of a label and the words that are taken to name it, and that of
-    a caption and what a rewritten one says beside its edits (stages/rewrite/meaning.py).
+    a caption and what a rewritten one says beside its edits (stages/rewrite/text_filters.py).
     """
 
     batch: int
@@ -51,11 +48,8 @@ class GroundingSettings:
     min_meaning: float = 0.95
 
     def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise ValueError(f"[grounding] needs a batch of at least 1, got {self.batch}")
-        for name in ("min_similarity", "min_meaning"):
-            if not -1 <= getattr(self, name) <= 1:
-                raise ValueError(f"[grounding] {name} is a cosine, got {getattr(self, name):g}")
+        require(self, 1, "batch")
+        require(self, -1, "min_similarity", "min_meaning", most=1)
 
 
 # Words that are kept of a blank: more than are used, since rules refuse some.
@@ -73,8 +67,5 @@ class RandomWordSettings:
     alternatives: int
 
     def __post_init__(self) -> None:
-        for name in ("batch", "words", "alternatives"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"[random_words] {name} must be at least 1, got {getattr(self, name)}")
-        if self.alternatives > MOST_ALTERNATIVES:
-            raise ValueError(f"[random_words] alternatives is at most {MOST_ALTERNATIVES}, got {self.alternatives}")
+        require(self, 1, "batch", "words")
+        require(self, 1, "alternatives", most=MOST_ALTERNATIVES)

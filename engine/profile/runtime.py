@@ -1,10 +1,12 @@
-"""[runtime]: where networks run, and in which precision."""
+"""[runtime] and [device]: where networks run, in which precision, and what is known of a GPU beforehand."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from typing import Literal
+
+from .bounds import require
 
 Backend = Literal["openvino", "onnxruntime", "tensorrt"]
 
@@ -28,10 +30,7 @@ class RuntimeSettings:
     provider: Literal["cuda", "tensorrt", "cpu"] | None = None
 
     def __post_init__(self) -> None:
-        if self.threads < 0 or self.memory_gb < 0:
-            raise ValueError(
-                f"[runtime] threads and memory_gb are 0 or more, got {self.threads} and {self.memory_gb:g}"
-            )
+        require(self, 0, "threads", "memory_gb")
         if self.provider is None and self.backend == "onnxruntime":
             raise ValueError('[runtime] backend = "onnxruntime" needs a provider = "cuda", "tensorrt" or "cpu"')
         if (self.precision == "f16") != self.on_gpu or (self.provider == "cpu" and self.precision != "f32"):
@@ -59,3 +58,28 @@ class RuntimeSettings:
     def devices(self) -> int:
         """How many of them a run holds."""
         return 1 if self.on_gpu else self.threads or os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class DeviceSettings:
+    """A GPU by its data sheet: `tflops` dense f16 with f32 accumulation, memory in 10^9 bytes, its speed in 10^9 bytes
+    a second; `share` of both is assumed to be reached, and `accepted` of the variants to be accepted by the checks.
+    `disk_gb_per_s` is assumed of reading plans, `bus_gb_per_s` of copies between host and device.
+    """
+
+    name: str
+    tflops: float
+    memory_gb: float
+    gb_per_s: float
+    disk_gb_per_s: float
+    bus_gb_per_s: float
+    share: float
+    accepted: float
+
+    def __post_init__(self) -> None:
+        for name in ("tflops", "memory_gb", "gb_per_s", "disk_gb_per_s", "bus_gb_per_s"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"[device] {name} is above 0, got {getattr(self, name)}")
+        for name in ("share", "accepted"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ValueError(f"[device] {name} is above 0 and at most 1, got {getattr(self, name)}")

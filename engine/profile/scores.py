@@ -1,8 +1,8 @@
 """The table of scores: what each is, its range, and what it means that a picture or a text fails it.
 
-A new score is a row here and the function that measures it. `[check] min_NAME` is the least that the score NAME may be
-and `max_NAME` the most; a row allows those of the two whose meaning it says. What a score measures is said where it is
-made: stages/check for pictures, stages/rewrite/text_filters.py for edited captions.
+A new score is a row here and the function that measures it, in stages/check for pictures, in
+stages/rewrite/text_filters.py for edited captions. `[check] min_NAME` is the least that the score NAME may be and
+`max_NAME` the most; a row allows those of the two whose meaning it says.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ Needs = Literal["", "grounding", "perplexity", "recaption", "labels", "masks", "
 class Score:
     """`unit` is what it is, `least` to `most` its range. `low` and `high` say in words what it means that it is too low
     or too high; "" where it has no such threshold. With `control` controls are held to it as well as variants. A score
-    that is `always` there is needed for a verdict; the others make no sense for some pictures, and are left out of
-    them.
+    that is `always` there is needed for a verdict; the others make no sense for some pictures.
     """
 
     name: str
@@ -54,6 +53,10 @@ def _cosine(name: str, low: str, *, control: bool = True) -> Score:
     return Score(name, "a cosine", -1, 1, low, control=control, always=True)
 
 
+def _reading(name: str, unit: str, least: float, high: str) -> Score:
+    return Score(name, unit, least, math.inf, high=high, control=False, needs="perplexity")
+
+
 def _text(name: str, high: str, low: str = "") -> Score:
     return Score(name, "a cosine", -1, 1, low, high, control=False, needs="grounding")
 
@@ -67,18 +70,8 @@ SCORES: tuple[Score, ...] = (
         "the edited caption means nearly what the caption does",
         "the edited caption means something else than the caption",
     ),
-    Score(
-        *("perplexity", "a perplexity", 1, math.inf),
-        high="the edited caption reads badly",
-        control=False,
-        needs="perplexity",
-    ),
-    Score(
-        *("perplexity_ratio", "a ratio", math.ulp(0.0), math.inf),
-        high="the edited caption reads worse than the caption",
-        control=False,
-        needs="perplexity",
-    ),
+    _reading("perplexity", "a perplexity", 1, "the edited caption reads badly"),
+    _reading("perplexity_ratio", "a ratio", math.ulp(0.0), "the edited caption reads worse than the caption"),
     _share("spread", "hardly anything but one grey level", always=True),
     _share("exposed", "mostly black or white", always=True),
     _share("sharp", "blurred against its source", always=True),
@@ -114,13 +107,3 @@ TEXT_SCORES: tuple[str, ...] = tuple(score.name for score in SCORES if score.of_
 def score_named(name: str) -> Score | None:
     """The row of a score; None for a name that is none's."""
     return next((score for score in SCORES if score.name == name), None)
-
-
-def limited_below() -> tuple[str, ...]:
-    """The scores that may have a minimum."""
-    return tuple(score.name for score in SCORES if score.low)
-
-
-def limited_above() -> tuple[str, ...]:
-    """The scores that may have a maximum."""
-    return tuple(score.name for score in SCORES if score.high)

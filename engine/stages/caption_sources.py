@@ -19,18 +19,17 @@ from ..models.blip2 import Blip2
 from ..profile.caption import LABEL, LABEL_BYTES, CaptionSettings
 from ..schedule.overlap import in_chunks
 from ..sources.source import Pictures, Source
-from ..tasks.task import Task, protect
+from ..tasks.task import protect
 from .run import Run
-
-
-def keys(run: Run, sources: Sequence[Source], prefix: str) -> dict[Source, str]:
-    """The content keys of sources' captions that go on after a prefix of the settings."""
-    return {source: run.keys.caption_key(source.digest, named_prefix(prefix, source.label)) for source in sources}
 
 
 def missing_captions(run: Run, sources: Sequence[Source]) -> list[Source]:
     """The sources whose captions are not on record."""
-    return run.missing("caption", keys(run, sources, run.profile.caption.prefix))
+    return run.missing("caption", _keys(run, sources, run.profile.caption.prefix))
+
+
+def _keys(run: Run, sources: Sequence[Source], prefix: str) -> dict[Source, str]:
+    return {source: run.keys.caption_key(source.digest, named_prefix(prefix, source.label)) for source in sources}
 
 
 def caption_sources(run: Run, sources: Sequence[Source], pictures: Pictures) -> dict[Source, str]:
@@ -39,14 +38,18 @@ def caption_sources(run: Run, sources: Sequence[Source], pictures: Pictures) -> 
     with run.meter.stage("caption"):
         captions = _continue(run, sources, pictures, settings.prefix)
         if settings.label_prefix is not None and task.protect_label:
-            silent = [s for s, text in captions.items() if s.label is not None and _nameless(s, text, task)]
+            silent = [
+                source
+                for source, text in captions.items()
+                if label_words(source.label or "") and not protect(task, source.label, (), text).grounded
+            ]
             captions |= _continue(run, silent, pictures, settings.label_prefix)
     return captions
 
 
 def _continue(run: Run, sources: Sequence[Source], pictures: Pictures, prefix: str) -> dict[Source, str]:
     """The captions of sources that go on after a prefix of the settings."""
-    named, settings = keys(run, sources, prefix), run.profile.caption
+    keys, settings = _keys(run, sources, prefix), run.profile.caption
 
     def make(todo: list[Source]) -> Generator[dict[Source, str], None, None]:
         images = pictures.of(todo)
@@ -56,15 +59,10 @@ def _continue(run: Run, sources: Sequence[Source], pictures: Pictures, prefix: s
                 alike.setdefault(named_prefix(prefix, source.label), []).append(source)
         for text, readable in alike.items():
             for batch in in_chunks(readable, run.models.blip2().at_once):
-                keyed = [(named[source], images[source.key]) for source in batch]
+                keyed = [(keys[source], images[source.key]) for source in batch]
                 yield dict(zip(batch, caption_images(run.models.blip2(), keyed, settings, text), strict=True))
 
-    return run.recorded("caption", named, make, counted=prefix == settings.prefix)
-
-
-def _nameless(source: Source, caption: str, task: Task) -> bool:
-    """Whether a source's label has words and its caption none of them."""
-    return bool(label_words(source.label or "")) and not protect(task, source.label, (), caption).grounded
+    return run.recorded("caption", keys, make, counted=prefix == settings.prefix)
 
 
 def named_prefix(prefix: str, label: str | None) -> str | None:
@@ -89,7 +87,8 @@ def caption_images(
 ) -> list[str]:
     """The caption of each image (uint8 RGB, any sizes), in order; each comes with the key of its random numbers.
 
-    Captions go on after the settings' prefix, or after the text `named`, with which they then begin.
+    Captions go on after the settings' prefix, or after the text `named`, with which they then begin. Several captions
+    of an image become sentences of one, each said once.
     """
     generators = [[generator(key, f"caption {i}") for i in range(settings.texts)] for key, _ in images]
     after = settings.prefix if named is None else named
@@ -103,7 +102,6 @@ def _append(start: str, text: str) -> str:
 
 
 def _join(texts: Sequence[str]) -> str:
-    """Several captions as sentences of one; a single one stays as it is, and one that was written is not repeated."""
     if len(texts) == 1:
         return texts[0]
     different = dict.fromkeys(text.rstrip(" .") for text in texts)

@@ -27,12 +27,12 @@ class Classes:
     def __init__(self, labels: Iterable[str | None] = ()) -> None:
         called = sorted({name for label in labels if (name := _class_name(label))})
         self.names: tuple[str, ...] = tuple(called) if len(called) > 1 else ()
-        self._places = {name: place for place, name in enumerate(self.names)}
         self._embedded: dict[str, Floats] = {}
 
     def index(self, label: str | None) -> int | None:
         """The place of a label's class in `names`; None where it is none of them."""
-        return self._places.get(_class_name(label))
+        name = _class_name(label)
+        return self.names.index(name) if name in self.names else None
 
     def embed(self, text: ClipText, prompt: str) -> Floats:
         """Unit embeddings [K, E] of `prompt` with each class in place of "{label}"."""

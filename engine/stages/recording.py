@@ -19,8 +19,8 @@ from ..sources.source import Source
 from ..suite import Crop, Origin, PaintedRow, Painting, PictureRow
 from ..suite.session_record import Costs, SessionFacts
 from ..variant import Variant
+from .check.clip_scores import by_type
 from .check.score_pictures import PictureScores
-from .check.validity import by_type
 from .check.verdict import verdict, with_valid
 from .maps.draw_maps import palettes_of
 from .run import Run
@@ -28,6 +28,10 @@ from .run import Run
 
 def content_keys_of(profile: Profile, library: Library) -> ContentKeys:
     """The keys of a run's results. Raises CounterfactoryError for a network that is missing."""
+    hints: object = None
+    if profile.hints is not None:  # they, and what their palettes hold; else pictures follow the edges alone
+        palettes = [palette.key for palette in palettes_of(profile.hints)]
+        hints = [[asdict(hint) for hint in profile.hints], palettes, profile.depth]
     return ContentKeys(
         # What is None is left out, so that pictures keep the keys that they had before there were buckets.
         image={name: value for name, value in asdict(profile.image).items() if value is not None},
@@ -38,18 +42,10 @@ def content_keys_of(profile: Profile, library: Library) -> ContentKeys:
         text=profile.text,
         check=profile.check.measures,
         makers={stage: library.digest(stage) for stage in STAGES},
-        hints=_hints(profile),
+        hints=hints,
         protect=profile.protect,
         invert=profile.invert,
     )
-
-
-def _hints(profile: Profile) -> object:
-    """The hints and what their palettes hold, None where pictures follow the edges alone."""
-    if profile.hints is None:
-        return None
-    palettes = [palette.key for palette in palettes_of(profile.hints)]
-    return [[asdict(hint) for hint in profile.hints], palettes, profile.depth]
 
 
 @dataclass(frozen=True)
@@ -71,18 +67,18 @@ def picture_rows(profile: Profile, results: ShardResults) -> list[PictureRow]:
     Verdicts follow from the stored scores and the profile's thresholds. A control is listed with its source's variants
     whatever its verdict.
     """
-    painted, first = results.painted, dict[Source, str]()
-    for variant in results.scored:
-        if variant.kind == "control" and variant.index == 0:
-            first[variant.source] = painted[variant].image.path
-
-    def common(source: Source, row: PaintedRow) -> dict[str, Any]:
-        return _common(source, (row, results.originals[source]), first.get(source), profile)
-
+    painted, originals, guidance = results.painted, results.originals, profile.paint.guidance
+    first = {v.source: painted[v].image.path for v in results.scored if v.kind == "control" and v.index == 0}
     shown = {variant.source: variant.protected for variant in results.scored}
+    alike = {
+        source: _of_source(source, profile)
+        | {"original": originals[source].image.path, "control": first.get(source), "protected": protected}
+        for source, protected in shown.items()
+    }
     rows = [
         PictureRow(
-            **common(source, results.originals[source]),
+            **alike[source],
+            **_of_files(originals[source]),
             kind="original",
             caption=results.captions[source],
             edited_caption=results.captions[source],
@@ -92,15 +88,18 @@ def picture_rows(profile: Profile, results: ShardResults) -> list[PictureRow]:
             scores={},
             reason=None,
             key=source.key,
-            protected=protected,
         )
-        for source, protected in shown.items()
+        for source in shown
     ]
-    guidance = profile.paint.guidance
     for variant, scored in results.scored.items():
+        row = painted[variant]
+        by_edit = by_type("edit", [edit.type for edit in variant.edits], scored.edits) if scored.edits else {}
+        scores = {**results.others.get(variant, {}), **scored.scores, **by_edit}
+        how = (profile.paint.sampler.steps, guidance.scale, guidance.start, guidance.stop)
         rows.append(
             PictureRow(
-                **common(variant.source, painted[variant]),
+                **alike[variant.source],
+                **_of_files(row),
                 kind=variant.kind,
                 caption=variant.caption,
                 edited_caption=variant.edited_caption,
@@ -110,48 +109,28 @@ def picture_rows(profile: Profile, results: ShardResults) -> list[PictureRow]:
                 repeat=variant.repeat,
                 level=variant.level,
                 levels=variant.levels,
-                painting=Painting(
-                    variant.seed,
-                    profile.paint.sampler.steps,
-                    guidance.scale,
-                    guidance.start,
-                    guidance.stop,
-                    painted[variant].self_attention,
-                ),
-                scores=_scores(profile, variant, scored, results.others.get(variant, {})),
+                painting=Painting(variant.seed, *how, row.self_attention),
+                scores=with_valid(variant.kind, scores, profile.check),
                 reason=None,
                 key=variant.key,
-                protected=variant.protected,
             )
         )
     return [replace(row, reason=verdict(row, profile.check)) for row in rows]
 
 
-def _scores(
-    profile: Profile, variant: Variant, scored: PictureScores, others: Mapping[str, float]
-) -> Mapping[str, float]:
-    """All scores of a picture: those of the check stage, the `others`, and what both come to."""
-    shown = by_type("edit", [edit.type for edit in variant.edits], scored.edits) if scored.edits else {}
-    return with_valid(variant.kind, {**others, **scored.scores, **shown}, profile.check)
+def _of_files(row: PaintedRow) -> dict[str, Any]:
+    mask = None if row.mask is None else row.mask.path
+    return {"file_name": row.image.path, "sha256": row.image.sha256, "mask": mask}
 
 
-def _common(
-    source: Source, files: tuple[PaintedRow, PaintedRow], control: str | None, profile: Profile
-) -> dict[str, Any]:
-    """What a source's rows have alike; `files` are the row's own and the original's."""
-    row, original = files
+def _of_source(source: Source, profile: Profile) -> dict[str, Any]:
     height, width = source.size
     target = profile.image.size_for(height, width)
     left, top, right, bottom = crop_box(height, width, target)
     boxes, _ = fit_boxes(source.boxes, height, width, target)
     return {
-        "file_name": row.image.path,
-        "sha256": row.image.sha256,
         "source": source.name,
         "label": source.label,
-        "mask": None if row.mask is None else row.mask.path,
-        "original": original.image.path,
-        "control": control,
         "boxes": boxes,
         "origin": Origin(source.file, source.digest, width, height),
         "crop": Crop(left, top, right - left, bottom - top),

@@ -5,7 +5,7 @@ A stage looks up its results by their content keys, makes what is missing, and r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +14,7 @@ from ..content_keys import OF_SOURCES, ContentKeys, Stage
 from ..meter.meter import Meter
 from ..profile.profile import Profile
 from ..request import SuiteRequest
+from ..schedule.overlap import prefetch
 from ..suite import Suite
 from .classes import Classes
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:  # settings of stages are read by commands that open no networ
     from ..models.model_pool import ModelPool
 
 T = TypeVar("T", bound=Hashable)
+R = TypeVar("R")
 # Makes the results of items, a batch at a time.
 Make = Callable[[list[T]], Generator[Mapping[T, Any], None, None]]
 
@@ -67,6 +69,19 @@ class Run:
                         self.advance(stage, len(batch), computed=len(batch))
         return {item: results[key] for item, key in keys.items() if key in results}
 
+    def answered(
+        self, question: str, items: Mapping[T, object], answer: Callable[[list[T]], Iterable[Any]]
+    ) -> dict[T, Any]:
+        """The answers to a question of the rewriting stage about items, each named by its content; `answer` gives those
+        that are not on record, in order. Call it inside the stage.
+        """
+
+        def make(todo: list[T]) -> Generator[dict[T, Any], None, None]:
+            yield dict(zip(todo, answer(todo), strict=True))
+
+        keys = {item: self.keys.answer_key(question, content) for item, content in items.items()}
+        return self.recorded("rewrite", keys, make)
+
     def advance(self, stage: Stage, items: int, *, computed: int = 0) -> None:
         """Count `items` more of the run's sources or pictures as done; this session computed `computed` of them."""
         self.meter.advance(stage, items, self.sources if stage in OF_SOURCES else self.pictures, computed=computed)
@@ -74,3 +89,14 @@ class Run:
     def _find(self, stage: Stage, keys: Sequence[str]) -> Mapping[str, Any]:
         """The results on record by key; of pictures those whose files are there."""
         return self.suite.images(stage, keys) if stage == "paint" else self.suite.ledger.get(stage, keys)
+
+
+def load_ahead(
+    items: Iterable[T], load: Callable[[T], R], depth: int, workers: int = 1
+) -> Generator[tuple[T, R], None, None]:
+    """(item, load(item)) as `prefetch` yields them, where an item that cannot be loaded ends the run."""
+    with closing(prefetch(items, load, depth, workers)) as loaded:
+        for item, result in loaded:
+            if isinstance(result, Exception):
+                raise result
+            yield item, result

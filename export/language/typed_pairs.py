@@ -26,8 +26,9 @@ from counterfactory.engine.language.questions import write_answer
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.request import SUBJECTIVE, SuiteRequest
-from counterfactory.engine.stages.rewrite.caption_edits import Questions
-from counterfactory.engine.stages.rewrite.proposals import About, question
+from counterfactory.engine.sources.source import Source
+from counterfactory.engine.stages.rewrite.caption_edits import Questions, draft_of
+from counterfactory.engine.stages.rewrite.proposals import question
 from counterfactory.engine.tasks.task import builtin_task, protect
 
 # The stream of scenes whose captions are learnt from: no other is drawn from it.
@@ -146,9 +147,9 @@ def exercises(
         grouped.setdefault((pair.about, pair.type), []).append((pair.keyword, pair.alternative))
     found, left = list[TypedExercise](), 0
     for (one, type_), edits in grouped.items():
-        protection = protect(task, one.label, (), one.caption)
-        about = About(task.sentence_for(one.label), protection.keep, protection.told, one.caption, one.label)
-        request = question(about, BUILT_IN[type_], questions) if protection.grounded else None
+        source = Source(one.caption, "", Path(), (1, 1), one.label, None, "", "")
+        draft = draft_of(source, one.caption, task, None)
+        request = question(draft, BUILT_IN[type_], questions) if draft.protection.grounded else None
         usable = [] if request is None else [e for e in edits if request.grammar.allows(write_answer([list(e)]))]
         left += len(edits) - len(usable)
         if request is not None and usable:

@@ -35,22 +35,9 @@ from counterfactory.export.graphs.tracing import to_ir
 from counterfactory.export.language.masked import export_masked
 from counterfactory.export.language.sentence import export_sentence
 
+STREET_WORDS = ("snowy", "foggy", "night", "morning", "stone", "glass", "narrow", "quiet", "bus")
+WORDS = ("red", "blue", "old", *STREET_WORDS, "zebra")
 FILES = {path.stem: path for path in Path(__file__).parent.glob("*.toml")}
-WORDS = (
-    "red",
-    "blue",
-    "old",
-    "snowy",
-    "foggy",
-    "night",
-    "morning",
-    "stone",
-    "glass",
-    "narrow",
-    "quiet",
-    "bus",
-    "zebra",
-)
 
 
 @dataclass(frozen=True)
@@ -170,17 +157,6 @@ def test_a_feature_is_a_file_of_ten_lines(name: str) -> None:
     assert load_profile(str(FILES[name])).name == name
 
 
-def test_the_command_line_says_what_a_file_cannot_extend(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "mine.toml"
-    for parent, told in (
-        ("mine.toml", "goes round in a circle, mine.toml extends mine.toml; choose from: a10g, "),
-        ("a10", "is no profile; did you mean 'a10g'?"),
-    ):
-        path.write_text(f'extends = "{parent}"\nname = "mine"\n')
-        assert main(["plan", str(tmp_path), "--profile", str(path)]) == 2
-        assert f'{path}: extends = "{parent}" {told}' in capsys.readouterr().err
-
-
 def test_menus_bring_the_product_s_own_phrases_and_nothing_else(commands: Commands) -> None:
     plans = [commands.plan(feature) for feature in ("menus", None)]
 
@@ -224,6 +200,10 @@ def test_what_is_harder_to_read_than_its_caption_is_not_painted(commands: Comman
     assert dropped[None] == []
     assert dropped["perplexity"]
     assert all("perplexity_ratio" in reason for reason in dropped["perplexity"])
+
+
+@pytest.mark.slow
+def test_how_hard_captions_are_to_read_is_in_the_table(commands: Commands) -> None:
     found, plain = (commands.generate(feature).variants for feature in ("perplexity", None))
     assert found
     assert all(row.scores["perplexity"] > 0 and row.scores["perplexity_ratio"] <= 1 for row in found)
@@ -255,6 +235,7 @@ def test_a_referee_judges_the_same_pictures(commands: Commands) -> None:
         assert no_match or row.reason == other.reason
 
 
+@pytest.mark.slow
 def test_hints_are_other_maps_to_follow(commands: Commands) -> None:
     found, plain = (commands.generate(feature) for feature in ("hints", None))
     maps = {"hint", "hint_depth", "depth"}
@@ -264,6 +245,7 @@ def test_hints_are_other_maps_to_follow(commands: Commands) -> None:
     assert all(row.edited_caption == other.edited_caption and row.sha256 != other.sha256 for row, other in pairs)
 
 
+@pytest.mark.slow
 def test_a_protected_class_keeps_its_pixels(commands: Commands) -> None:
     held, free = (commands.generate(feature) for feature in ("protect", None))
     for row, other in zip(held.variants, free.variants, strict=True):
@@ -273,22 +255,27 @@ def test_a_protected_class_keeps_its_pixels(commands: Commands) -> None:
         assert moved[0][~road].mean() == pytest.approx(moved[1][~road].mean(), rel=0.2), "the rest is painted anew"
 
 
-def test_weather_is_painted_from_faint_to_full(commands: Commands) -> None:
+def test_weather_is_planned_from_faint_to_full(commands: Commands) -> None:
     levels = ("--levels", "3", "--variants", "3")
-    found, plain = (commands.plan(feature, *levels) for feature in ("severity", None))
+    found, plain = commands.plan("severity", *levels), commands.plan(None)
     for one in found.values():
         first, *others = one["variants"]
         assert [edit["type"] for edit in first["edits"]] == ["weather"]
         assert [other["edits"] for other in others] == [first["edits"]] * 2
         assert [v["level"] for v in one["variants"]] == [1, 2, 3]
     assert {edit["type"] for edit in edits(plain)} != {"weather"}
-    suite = commands.generate("severity", *levels)
+
+
+@pytest.mark.slow
+def test_fainter_levels_are_farther_from_the_last(commands: Commands) -> None:
+    suite = commands.generate("severity", "--levels", "3", "--variants", "3")
     rows = {(row.source, row.level): suite.pixels(row) for row in suite.variants}
     for source in {row.source for row in suite.variants}:
         faint, more, full = (rows[source, level] for level in (1, 2, 3))
         assert np.abs(faint - full).mean() > np.abs(more - full).mean() > 0
 
 
+@pytest.mark.slow
 def test_an_inverted_source_stays_where_nothing_is_edited(commands: Commands) -> None:
     found, plain = (commands.generate(feature) for feature in ("invert", None))
     assert {row.painting and row.painting.self_attention for row in found.variants} == {0.5}

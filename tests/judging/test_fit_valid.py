@@ -25,7 +25,7 @@ from counterfactory.engine.judging.fit_valid import (
 )
 from counterfactory.engine.profile.check import CheckSettings, ValidPart
 from counterfactory.engine.profile.profile import load_profile
-from counterfactory.engine.stages.check.validity import valid_score
+from counterfactory.engine.stages.check.verdict import valid_score
 
 TRUTH = (
     ValidPart("colour", ("said_colour", "edit_colour"), (1.0, 0.0), 1.0),

@@ -193,14 +193,13 @@ class Order:
     key: str
     text: int
     edges: Image
-    steps: int | None = None
 
 
 def orders(count: int = 7) -> list[Order]:
     """Pictures in two sizes, of three texts and four edge maps: more rows than one evaluation takes."""
     rng = np.random.default_rng(5)
     edges = [(rng.random(SIZES[i % 2]) < 0.2).astype(np.uint8) * 255 for i in range(4)]
-    return [Order(f"variant {i}", i % 3, edges[i % 4], 2 if i == 4 else None) for i in range(count)]
+    return [Order(f"variant {i}", i % 3, edges[i % 4]) for i in range(count)]
 
 
 def text_states(seed: int) -> Floats:
@@ -221,7 +220,7 @@ def painted(
     def jobs() -> Iterable[PaintJob]:
         for order in wanted:
             own = plans[order.edges.shape[0], order.edges.shape[1]]
-            yield PaintJob(order.key, texts[order.text], own.embed_hints(order.edges[None])[0], own, order.steps)
+            yield PaintJob(order.key, texts[order.text], own.embed_hints(order.edges[None])[0], own)
 
     return dict(paint(jobs(), put(text_states(99)), settings))
 
@@ -240,7 +239,7 @@ def test_a_protected_region_is_the_hosts_bit_for_bit(graphs: Path, monkeypatch: 
                 (hint,), (latents, share) = plans[size].embed_hints(order.edges[None]), regions[size]
                 settings = ProtectSettings(("1",), 0.0, 1.0 if place % 2 else 0.6)
                 kept = ProtectedRegion(latents, share[0], settings) if place != 2 else None
-                yield PaintJob(order.key, put(text_states(order.text)), hint, plans[size], order.steps, region=kept)
+                yield PaintJob(order.key, put(text_states(order.text)), hint, plans[size], region=kept)
 
         return dict(paint(jobs(), put(text_states(99)), settings_of(UNIPC, 4.0, 0.5)))
 
@@ -267,7 +266,7 @@ def test_pictures_are_the_hosts_bit_for_bit(
 def test_nothing_of_a_row_crosses_the_bus(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Up go edges once a source, noise once a variant, and some hundred bytes an evaluation; down come pictures."""
     device, size = opened(graphs, monkeypatch), SIZES[0]
-    wanted = [replace(order, edges=orders()[0].edges, steps=None) for order in orders(4)]
+    wanted = [replace(order, edges=orders()[0].edges) for order in orders(4)]
     plans = device.plans[size]
     texts = [plans.put_text(text_states(order.text)) for order in wanted]
     (hint,) = plans.embed_hints(wanted[0].edges[None])
@@ -384,9 +383,7 @@ def test_it_keeps_no_more_than_estimates_count(graphs: Path, monkeypatch: pytest
     device, size = opened(graphs, monkeypatch, on_change=taken.append), SIZES[0]
     before = device.memory.bytes_of("device")
     rng = np.random.default_rng(0)
-    wanted = [
-        Order(f"variant {i}", i % 3, (rng.random(size) < 0.2).astype(np.uint8) * 255, 2 + i % 3) for i in range(24)
-    ]
+    wanted = [Order(f"variant {i}", i % 3, (rng.random(size) < 0.2).astype(np.uint8) * 255) for i in range(24)]
     assert len(painted(device.plans, wanted, settings_of(UNIPC, 4.0, 0.5))) == 24
     latents = 4 * int(np.prod(latents_of(size)))
     rows = {"latents": latents, "hint": latents // CHANNELS * HINT, "text": TOKENS * WIDTH * 4}

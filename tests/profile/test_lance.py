@@ -32,16 +32,8 @@ def with_edges(lance: Profile) -> Profile:
 def test_it_edits_as_lance_does(lance: Profile) -> None:
     paint, invert = lance.paint, lance.invert
     assert (paint.sampler.kind, paint.sampler.steps, paint.guidance) == ("ddim", 50, GuidanceSettings(7.5, 0.0, 1.0))
-    assert invert == InvertSettings(
-        start=0.0,
-        rounds=0,
-        fractions=(0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
-        cross_fraction=0.8,
-        word_weight=2.0,
-        local_types=("subject", "object", "adjective"),
-        local_threshold=0.3,
-        detail_levels=0.0,
-    )
+    shares, local = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9), ("subject", "object", "adjective")
+    assert invert == InvertSettings(0.0, 0, shares, 0.8, 2.0, local, local_threshold=0.3, detail_levels=0.0)
     assert set(invert.local_types) < set(lance.rewrite.types)
     networks = networks_of(lance)
     plans = [network.plan for network in networks if "paint" in network.rows]

@@ -2,44 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from counterfactory.engine.estimate.formulas import plan_cost
 from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.models.plan_facts import PlanFacts
-from counterfactory.engine.profile.image import lost_share
 from counterfactory.engine.profile.profile import load_profile
-from counterfactory.engine.sources.pixels import fit, fit_mask
-from counterfactory.engine.sources.shapes import Box, fit_boxes
-
-BOX = ("a10g", "a10g-fast", "lance")
-
-
-@pytest.mark.parametrize("name", BOX)
-def test_a_box_s_sizes_keep_the_aspect_of_published_pictures(name: str) -> None:
-    image = load_profile(name).image
-    lost: Mapping[tuple[int, int], float] = {
-        size: lost_share(*size, image.size_for(*size)) for size in [(800, 1280), (375, 500), (500, 375), (64, 64)]
-    }
-    assert lost[800, 1280] <= 0.03
-    assert max(lost.values()) < 0.0304, "500 x 375 loses 3.03 %"
-    assert all(side % 64 == 0 for size in image.sizes for side in size)
-
-
-def test_masks_and_boxes_of_shift_follow_the_picture_to_the_pixel() -> None:
-    size = load_profile("a10g").image.size_for(800, 1280)
-    picture, mask = np.zeros((800, 1280, 3), np.uint8), np.zeros((800, 1280), np.uint8)
-    picture[300:500, 0:640], mask[300:500, 0:640] = 255, 7
-    ((box,), _) = fit_boxes([Box(0.0, 300.0, 640.0, 500.0, "car")], 800, 1280, size)
-    painted, carried = fit(picture, size)[:, :, 0] > 127, fit_mask(mask, size) == 7
-    np.testing.assert_array_equal(painted, carried)
-    rows, columns = np.nonzero(carried)
-    edges = (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)
-    assert (box.x0, box.y0, box.x1, box.y1) == pytest.approx(edges, abs=0.5)
 
 
 def test_plans_need_sizes_that_are_known() -> None:

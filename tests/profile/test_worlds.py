@@ -91,16 +91,6 @@ def test_the_examiner_sees_what_would_be_painted(profile: Profile) -> None:
     assert examine(picture)
 
 
-def test_few_strangers_are_left_out_by_name(profile: Profile, tmp_path: Path) -> None:
-    taken, problems = drop_out_of_domain(profile, sources_of(tmp_path / "set", DARK, LIGHT, DARK), allow=False)
-    assert [(source.name, source.known_world) for source in taken] == [("0", True), ("2", True)]
-    assert [problem.name for problem in problems] == ["1"]
-    assert (
-        "does not look like dark pictures, which is all that the models know; --allow-out-of-domain"
-        in problems[0].reason
-    )
-
-
 def test_half_of_them_are_too_many(profile: Profile, tmp_path: Path) -> None:
     told = (
         r"^the models of profile mine know dark pictures and nothing else, and 1 of 2 sources do not look like that, "
@@ -111,12 +101,6 @@ def test_half_of_them_are_too_many(profile: Profile, tmp_path: Path) -> None:
         drop_out_of_domain(profile, sources_of(tmp_path / "set", DARK, LIGHT), allow=False)
     with pytest.raises(CounterfactoryError, match="and the source does not look like that: nothing was painted"):
         drop_out_of_domain(profile, sources_of(tmp_path / "one", LIGHT), allow=False)
-
-
-def test_anything_takes_them_all_and_remembers(profile: Profile, tmp_path: Path) -> None:
-    taken, problems = drop_out_of_domain(profile, sources_of(tmp_path / "set", LIGHT, DARK, LIGHT), allow=True)
-    assert [source.known_world for source in taken] == [False, True, False]
-    assert problems == []
 
 
 def test_what_was_examined_is_not_read_again(profile: Profile, tmp_path: Path) -> None:

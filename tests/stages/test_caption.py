@@ -100,19 +100,6 @@ def test_a_caption_that_does_not_name_its_label_is_written_again_after_a_text_th
         )
 
 
-def test_captions_may_all_go_on_after_their_labels(sources: list[Source], tmp_path: Path) -> None:
-    labelled = [replace(sources[0], label="umbrella"), replace(sources[1], label=None)]
-    settings = replace(CAPTION, prefix="A {label},", texts=1)
-    with tiny_run(tmp_path / "suite", labelled) as run:
-        assert missing_captions(run.of(caption=settings), labelled) == labelled
-        found = caption_sources(run.of(caption=settings), labelled, run.pictures)
-        assert [text.split(" ")[:2] for text in found.values()] == [
-            ["An", "umbrella,"],
-            ["A", f"A{image_name(pixels_of(sources[1]))[:4]}"],
-        ]
-        assert missing_captions(run.of(caption=settings), labelled) == []
-
-
 @pytest.mark.parametrize(
     ("prefix", "label", "named"),
     [
@@ -141,16 +128,7 @@ def test_marks_follow_what_a_caption_goes_on_after() -> None:
     assert stage._append("", "runs") == "runs"
 
 
-def test_a_prefix_for_labels_names_one_and_its_longest_has_room() -> None:
-    with pytest.raises(
-        ValueError, match=r"label_prefix names no label: write {label} where it belongs, found 'a photo'"
-    ):
-        replace(CAPTION, label_prefix="a photo")
-    for name in ("prefix", "label_prefix"):
-        with pytest.raises(
-            ValueError, match=rf"\[caption\] {name} holds {{label}} once at most, found '{{label}}, a {{l"
-        ):
-            replace(CAPTION, **{name: "{label}, a {label}"})
+def test_the_longest_prefix_has_room() -> None:
     assert CAPTION.prompt_tokens == 1 + len("a ")
     assert replace(CAPTION, label_prefix="a {label}").prompt_tokens == 1 + len("a ") + 32
     assert replace(CAPTION, prefix="a {label} é").prompt_tokens == 1 + len("a  ") + 2 + 32
@@ -168,19 +146,3 @@ def test_a_prefix_for_labels_names_one_and_its_longest_has_room() -> None:
 )
 def test_captions_of_one_picture_are_sentences_said_once(texts: list[str], joined: str) -> None:
     assert stage._join(texts) == joined
-
-
-@pytest.mark.parametrize(
-    ("batch", "texts", "mode", "message"),
-    [
-        (0, 1, "greedy", r"^\[caption\] needs batch and texts of at least 1, got 0 and 1$"),
-        (1, 0, "greedy", "got 1 and 0"),
-        (1, 2, "greedy", r"texts = 2 would join equal captions: only mode = \"nucleus\" writes different ones$"),
-    ],
-)
-def test_caption_settings_that_make_no_sense_are_refused(batch: int, texts: int, mode: str, message: str) -> None:
-    decoding = DecodingSettings(mode, 1, 1.0, 1.0, 0, 8, 1.0, 1.0)  # type: ignore[arg-type]
-    assert CaptionSettings(1, 1, "", decoding).rows == 1
-    assert CaptionSettings(1, 2, "", NUCLEUS).rows == 2
-    with pytest.raises(ValueError, match=message):
-        CaptionSettings(batch, texts, "", decoding)

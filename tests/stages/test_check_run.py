@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,12 +19,17 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.check import CheckSettings
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
 from counterfactory.engine.stages.check import score_pictures as stage
-from counterfactory.engine.stages.check.clip_scores import class_share, edit_scores, label_score, score
+from counterfactory.engine.stages.check.clip_scores import edit_scores, label_score, score
 from counterfactory.engine.stages.check.colours import Region, recolouring
-from counterfactory.engine.stages.check.layout import outlined_share
-from counterfactory.engine.stages.check.quality import distinctness, look_at_source, quality_scores, thumbnail
+from counterfactory.engine.stages.check.quality import (
+    distance,
+    look_at_source,
+    outlined_share,
+    quality_scores,
+    thumbnail,
+)
 from counterfactory.engine.stages.check.score_pictures import PictureScores, score_pictures
-from counterfactory.engine.suite import NewPicture, PaintedRow
+from counterfactory.engine.suite import PaintedRow
 from counterfactory.engine.variant import Variant
 
 Pixels = NDArray[np.uint8]
@@ -43,15 +47,10 @@ def sources(tmp_path: Path) -> list[Source]:
     return tiny_sources(tmp_path / "sources", 7)
 
 
-def painted_rows(run: TinyRun, variants: Sequence[Variant]) -> dict[Variant, PaintedRow]:
-    """Pictures of noise that stand for painted ones."""
-    pictures, keys = [], {variant: hashlib.sha256(variant.key.encode()).hexdigest() for variant in variants}
-    for variant, key in keys.items():
-        rng = np.random.default_rng(list(bytes.fromhex(key[:16])))
-        pixels = rng.integers(0, 256, load_pixels(variant.source, IMAGE).shape, np.uint8)
-        pictures.append(NewPicture(key, variant.source.name, pixels, None))
-    rows = run.run.suite.write_images("paint", pictures)
-    return {variant: rows[key] for variant, key in keys.items()}
+def noise(variant: Variant) -> Pixels:
+    """A picture that stands for a painted one."""
+    rng = np.random.default_rng(list(hashlib.sha256(variant.key.encode()).digest()[:8]))
+    return rng.integers(0, 256, load_pixels(variant.source, IMAGE).shape, np.uint8)
 
 
 def expected(
@@ -68,20 +67,18 @@ def expected(
     scores |= quality_scores(picture, thumbnail(picture), look_at_source(source))
     if earlier:
         others = [thumbnail(run.run.suite.load_image(other)) for other in earlier]
-        scores["distinct"] = distinctness(thumbnail(picture), others)
+        scores["distinct"] = min(distance(thumbnail(picture), other) for other in others)
     pairs = [(unit(variant.edited_caption), unit(variant.caption))] * len(variant.edits)
     edits = edit_scores(shown, pairs, 7.0)
     if edits:
         scores["edit"] = edits[0]
     names = run.run.classes.names
     if names and variant.source.label in names:
-        others = [original]
+        compared = [shown, original]
         if control is not None:
-            others.append(unit(image_name(run.run.suite.load_image(control))))
+            compared.append(unit(image_name(run.run.suite.load_image(control))))
         classes = np.stack([unit(f"one {name}") for name in names])
-        place = names.index(variant.source.label)
-        own, *rest = (class_share(one, classes, place, 7.0) for one in (shown, *others))
-        scores["label"] = label_score(own, rest)
+        scores["label"] = label_score(compared, classes, names.index(variant.source.label), 7.0)
     if variant.source.mask_path is not None:
         scores["layout"] = outlined_share(picture, load_mask(variant.source, picture.shape[:2]))
     return PictureScores(scores, tuple(edits))
@@ -94,7 +91,7 @@ def same(found: PictureScores, wanted: PictureScores) -> bool:
 def test_every_picture_is_scored_against_its_own_source_and_captions(sources: list[Source], tmp_path: Path) -> None:
     variants = [replace(v, edits=(FOG,)) for v in tiny_variants(sources, 1)]
     with tiny_run(tmp_path / "suite", sources, variants=7) as first:
-        painted = painted_rows(first, variants)
+        painted = first.paint(variants, noise)
         wanted = {variant: expected(first, variant, row) for variant, row in painted.items()}
         sources[3].path.unlink()
         found = score_pictures(first.of(check=CHECK), painted, first.pictures)
@@ -145,7 +142,7 @@ def test_the_worst_edit_is_the_variant_s_and_each_has_its_own(
     where = Region(np.arange(8), 1.0)
     monkeypatch.setattr(stage, "find_colour", lambda source, colour: (where,) if colour == "red" else ())
     with tiny_run(tmp_path / "suite", sources, variants=2) as run:
-        painted = painted_rows(run, [one, bare])
+        painted = run.paint([one, bare], noise)
         found = score_pictures(run.of(check=CHECK), painted, run.pictures)
         shown = unit(image_name(run.run.suite.load_image(painted[one])))
         texts = [unit("a blue car in rain"), unit("a red car in rain"), unit("a blue car in fog")]
@@ -180,7 +177,7 @@ def test_labels_are_compared_with_the_original_and_the_first_control(sources: li
     first = {v.source: v for v in variants if v.kind == "control" and v.index == 0}
     with tiny_run(tmp_path / "suite", named, variants=20) as run:
         assert run.run.classes.names == ("bus", "car")
-        painted = painted_rows(run, variants[::-1])  # controls may come after their variants
+        painted = run.paint(variants[::-1], noise)  # controls may come after their variants
         controls = {v: painted[first[v.source]] if v.kind == "variant" else None for v in variants}
         before = {v: [o for o in variants if o.source == v.source and o.kind == v.kind == "variant"] for v in variants}
         earlier = {v: [painted[o] for o in before[v] if o.index < v.index] for v in variants}
@@ -198,7 +195,7 @@ def test_labels_are_compared_with_the_original_and_the_first_control(sources: li
         assert len(pictures) == len(set(pictures)) == 25, "a picture is embedded once"
         # A variant that comes later is compared with the control that is on record.
         late = replace(variants[1], key="7" * 64, index=2)
-        more = painted | painted_rows(run, [late])
+        more = painted | run.paint([late], noise)
         again = score_pictures(run.of(check=CHECK), more, run.pictures)
         assert same(
             again[late],
@@ -213,11 +210,11 @@ def test_other_classes_or_another_control_score_labels_anew(sources: list[Source
     ]
     control, variant, *_ = with_controls(named)
     with tiny_run(tmp_path / "suite", named, variants=2) as run:
-        painted = painted_rows(run, [control, variant])
+        painted = run.paint([control, variant], noise)
         score_pictures(run.of(check=CHECK), painted, run.pictures)
         score_pictures(run.of(check=CHECK), {variant: painted[variant]}, run.pictures)
         assert run.made("check") == 3, "without its control"
-        other = painted_rows(run, [replace(control, key="8" * 64)])
+        other = run.paint([replace(control, key="8" * 64)], noise)
         score_pictures(
             run.of(check=CHECK), {control: next(iter(other.values())), variant: painted[variant]}, run.pictures
         )
@@ -244,7 +241,7 @@ def test_a_variant_is_held_to_those_before_it_alone(sources: list[Source], tmp_p
     """So that more variants of a source score the first ones no other; and what is on record is compared with."""
     three = tiny_variants(sources[:1], 3)
     with tiny_run(tmp_path / "suite", sources, variants=3) as run:
-        painted = painted_rows(run, three[::-1])
+        painted = run.paint(three[::-1], noise)
         twin = replace(three[2], key="7" * 64)
         painted[twin] = painted.pop(three[1])  # variant 2 is painted as variant 1 was
         alone = {three[0]: painted[three[0]]}
@@ -263,29 +260,14 @@ def test_a_variant_is_held_to_those_before_it_alone(sources: list[Source], tmp_p
         )
         assert run.made("check") == 3
         assert more[twin].scores["distinct"] == 0.0
-        (other,) = painted_rows(run, [replace(three[0], key="9" * 64)]).values()
+        (other,) = run.paint([replace(three[0], key="9" * 64)], noise).values()
         score_pictures(run.of(check=CHECK), {three[0]: other, three[1]: painted[twin]}, run.pictures)
         assert run.made("check") == 5, "one before it is another picture"
 
 
-def test_another_layout_may_be_plugged_in(sources: list[Source], tmp_path: Path) -> None:
-    seen: list[tuple[Any, ...]] = []
-
-    def layout(image: Pixels, mask: NDArray[Any]) -> float:
-        seen.append((image.shape, mask.shape))
-        return 0.125
-
-    with tiny_run(tmp_path / "suite", sources, variants=7) as run:
-        painted = painted_rows(run, tiny_variants(sources, 1))
-        found = score_pictures(run.of(check=CHECK), painted, run.pictures, layout)
-        assert {scored.scores["layout"] for scored in found.values()} == {0.125}
-    assert len(seen) == 7
-    assert all(image[:2] == mask for image, mask in seen)
-
-
 def test_a_picture_that_was_changed_since_is_not_scored(sources: list[Source], tmp_path: Path) -> None:
     with tiny_run(tmp_path / "suite", sources, variants=2) as run:
-        painted = painted_rows(run, tiny_variants(sources[:2], 1))
+        painted = run.paint(tiny_variants(sources[:2], 1), noise)
         (tmp_path / "suite" / list(painted.values())[1].image.path).write_bytes(b"another")
         with pytest.raises(CounterfactoryError, match="has changed since it was painted"):
             score_pictures(run.of(check=CHECK), painted, run.pictures)

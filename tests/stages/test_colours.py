@@ -20,9 +20,6 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.pocket.world import COLOURS
 from counterfactory.engine.pocket.worlds import STREETS
 from counterfactory.engine.stages.check.colours import (
-    ColourChange,
-    Region,
-    _in_own_light,
     _table,
     colour_change,
     find_colour,
@@ -88,19 +85,16 @@ def painted(old: str, new: str, *edits: Edit) -> float:
     ],
 )
 def test_a_change_of_colours_is_one_colour_for_another(old: str, new: str, found: tuple[str, str] | None) -> None:
-    assert colour_change(Edit("colour", old, new)) == (ColourChange(*found) if found else None)
+    assert colour_change(Edit("colour", old, new)) == found
 
 
 @pytest.mark.parametrize("old", RGB)
-@pytest.mark.parametrize("new", RGB)
-def test_every_colour_is_told_from_every_other(old: str, new: str) -> None:
-    if old == new:
-        return
-    edit = Edit("colour", old, new)
-    assert painted(old, new, edit) > 0.5
-    kept, other = painted(old, old, edit), next(c for c in RGB if c not in (old, new))
-    assert kept < 0.3
-    assert painted(old, other, edit) < 0.35
+def test_every_colour_is_told_from_every_other(old: str) -> None:
+    for new in RGB.keys() - {old}:
+        edit = Edit("colour", old, new)
+        assert painted(old, new, edit) > 0.5
+        assert painted(old, old, edit) < 0.3
+        assert all(painted(old, other, edit) < 0.35 for other in RGB.keys() - {old, new})
 
 
 @pytest.mark.parametrize("light", [(1.0, 0.78, 0.62), (0.5, 0.55, 0.75), (0.8, 1.0, 0.9)])
@@ -152,31 +146,6 @@ def test_the_worst_counts_and_types_have_their_own() -> None:
     assert look(scene("red"), scene("red"), Edit("time", "day", "night")) == {}
 
 
-def test_a_source_is_asked_once_per_colour_and_a_picture_is_looked_at_where_it_says() -> None:
-    asked: list[str] = []
-    top = np.arange(128 * 40)
-
-    def had(colour: str) -> tuple[Region, ...]:
-        asked.append(colour)
-        return (Region(top, 0.5),)
-
-    edit = Edit("colour", "red", "blue")
-    found = recolouring(scene("blue"), [edit], had)
-    assert asked == ["red"]
-    likely = _table()[5][_in_own_light(scene("blue"))[0].ravel()[top]]
-    assert found["recoloured"] == pytest.approx(likely.mean() / 2, abs=1e-6)
-
-
-def test_large_pictures_are_looked_at_small() -> None:
-    edit = Edit("colour", "red", "blue")
-    large = look(scene("red", side=640), scene("blue", side=640), edit)["recoloured"]
-    assert large == pytest.approx(painted("red", "blue", edit), abs=0.1)
-    assert source_colours(np.zeros((200, 640, 3), np.uint8)).numbers.shape == (40, 128)
-    assert (
-        max(int(part.places.max()) for part in find_colour(source_colours(scene("red", side=640)), "red")) < 128 * 128
-    )
-
-
 @given(st.integers(0, 255), st.integers(1, 5), st.integers(1, 5))
 def test_flat_and_tiny_pictures_have_an_answer(level: int, height: int, width: int) -> None:
     flat = np.full((height, width, 3), level, np.uint8)
@@ -195,7 +164,7 @@ def test_probabilities_of_a_colour_s_terms_sum_to_one_and_focal_colours_are_thei
 def test_on_rendered_streets_it_knows_new_colours_from_others() -> None:
     """Any weather and time of day on both sides; of what the truth is, another colour is painted, or none."""
     right, wrong = [], []
-    for number in range(60):
+    for number in range(40):
         rng = np.random.default_rng((7, number))
         before = STREETS.scene(77, number)
         first = before.vehicles[0]
@@ -206,7 +175,7 @@ def test_on_rendered_streets_it_knows_new_colours_from_others() -> None:
             vehicles = (replace(first, colour=colour), *before.vehicles[1:])
             found = look(source, STREETS.draw(replace(after, vehicles=vehicles)).picture, edit)
             into += found.values() if not found else [found["recoloured"]]
-    assert len(right) >= 55, "the old colour is found nearly everywhere"
+    assert len(right) >= 36, "the old colour is found nearly everywhere"
     above = np.array(right)[:, None] > np.array(wrong)
     assert above.mean() > 0.93, "the area under the curve"
 
@@ -270,7 +239,7 @@ COLOURS_IN_ORDER = ("black", "white", "grey", "red", "green", "blue", "yellow", 
 @pytest.mark.parametrize("kind", ["street", "photograph", "noise", "tiny"])
 def test_things_are_those_of_a_slow_way(kind: str) -> None:
     rng, found = np.random.default_rng(11), 0
-    for number in range(12):
+    for number in range(5):
         if kind == "street":
             picture = STREETS.draw(STREETS.scene(78, number)).picture
         elif kind == "photograph":

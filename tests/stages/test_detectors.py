@@ -17,12 +17,12 @@ import torch
 from conftest import MadeSuite, Street, quick_profile
 from numpy.typing import NDArray
 from PIL import Image
+from profiles import profile_with
 
-from counterfactory.engine.cli import doctor
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.estimate import estimate
-from counterfactory.engine.estimate.formulas import PerSource, Reach, item_s, known_facts
+from counterfactory.engine.estimate.formulas import known_facts
 from counterfactory.engine.inputs import Inputs
 from counterfactory.engine.journey import Journey
 from counterfactory.engine.meter.meter import Meter
@@ -32,17 +32,15 @@ from counterfactory.engine.models.networks import library_of, networks_of
 from counterfactory.engine.models.picture_networks import Hed
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
-from counterfactory.engine.profile import profile as profile_module
 from counterfactory.engine.profile.maps import DetectorSettings, HedSettings
 from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.runtime import onnxruntime as ort_sessions
 from counterfactory.engine.sources.data_set import find_sources
-from counterfactory.engine.stages.maps import edges as edges_stage
 from counterfactory.engine.stages.maps.edges import edge_maps
+from counterfactory.engine.stages.recording import content_keys_of
 from counterfactory.engine.suite import Suite
-from counterfactory.engine.suite.run_record import RunSummary
 from counterfactory.export.production import hed as hed_export
 from counterfactory.export.production.artefact import Asked, export_graph
 from counterfactory.export.production.graph import Request, batches_of
@@ -98,28 +96,17 @@ def by_torch(pictures: Pixels) -> NDArray[Any]:
     return found
 
 
-# Each detector against its oracle.
-
-
-def test_canny_is_plain_opencv(pictures: Pixels) -> None:
+def test_detectors_without_a_network_are_those_that_denoisers_were_trained_on(pictures: Pixels) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (2, 40, 56, 3), np.uint8)
     for images in (pictures, noise):
         found = edge_maps(images, CANNY)
         assert found.dtype == np.uint8
         np.testing.assert_array_equal(found, np.stack([cv2.Canny(image, 100, 200) for image in images]))
         assert 0.01 < (found > 0).mean() < 0.9
-    assert not np.array_equal(edge_maps(pictures, CANNY), edge_maps(pictures, load_profile("pocket").edges))
-
-
-def test_relative_edges_are_those_of_the_pocket_denoiser_s_training(pictures: Pixels) -> None:
-    found = edge_maps(pictures, load_profile("pocket").edges)
-    np.testing.assert_array_equal(found, canny_edges(pictures, EdgeSettings()))
-
-
-def test_published_controlnets_get_the_canny_that_they_were_trained_on(pictures: Pixels) -> None:
-    wanted = np.stack([cv2.Canny(image, 100, 200) for image in pictures])
-    for name in ("a10g", "a10g-fast", "lance"):
-        np.testing.assert_array_equal(edge_maps(pictures, load_profile(name).edges), wanted)
+    relative = edge_maps(pictures, load_profile("pocket").edges)
+    np.testing.assert_array_equal(relative, canny_edges(pictures, EdgeSettings()))
+    assert not np.array_equal(edge_maps(pictures, CANNY), relative)
+    assert [load_profile(name).edges for name in ("a10g", "a10g-fast", "lance")] == [CANNY] * 3
 
 
 def over_openvino(quick: Profile, exported: Path) -> Hed:
@@ -138,7 +125,8 @@ def test_hed_is_the_network_s_map_in_grey_levels_cut_off(
     opened: Callable[[Profile, Path], Hed], quick: Profile, exported: Path, pictures: Pixels
 ) -> None:
     """As controlnet_aux writes them: RGB in, (edge * 255) without rounding out; three pictures in batches of two."""
-    found = edge_maps(pictures, HED, opened(quick, exported))
+    network = opened(quick, exported)
+    found = edge_maps(pictures, HED, network)
     exact = by_torch(pictures).astype(np.float64) * 255
     assert exact.std() > 5, "edges that are all alike prove nothing"
     assert (found.dtype, found.shape) == (np.uint8, pictures.shape[:3])
@@ -146,109 +134,22 @@ def test_hed_is_the_network_s_map_in_grey_levels_cut_off(
     assert np.abs(found - np.floor(exact)).max() <= 1
     assert (found == np.floor(exact)).mean() > 0.99
     assert (found == np.rint(exact)).mean() < 0.9, "rounded maps would pass as well"
-    turned = edge_maps(np.ascontiguousarray(pictures[..., ::-1]), HED, opened(quick, exported))
+    turned = edge_maps(np.ascontiguousarray(pictures[..., ::-1]), HED, network)
     assert (turned != found).mean() > 0.01, "red and blue might be mixed up unseen"
-
-
-def test_what_hed_cannot_take_is_refused(quick: Profile, exported: Path) -> None:
-    network = over_openvino(quick, exported)
     for images in (np.zeros((1, 128, 128, 3)), np.zeros((128, 128, 3), np.uint8), np.zeros((0, 8, 8, 3), np.uint8)):
         with pytest.raises(ValueError, match="edges need uint8 images"):
             network.edges(images)  # type: ignore[arg-type]
-    with pytest.raises(CounterfactoryError, match=r'detector = "hed" finds edges with the network hed'):
-        edge_maps(np.zeros((1, 128, 128, 3), np.uint8), HED)
+    with pytest.raises(CounterfactoryError, match=r'^\[edges\] detector = "hed" finds edges with the network hed'):
+        edge_maps(pictures, HED)
 
 
-# Settings.
-
-RELATIVE = "[edges.relative]\nlow = 0.4\nhigh = 1.0\nreach = 4.0\nfloor = 2.0\nmedian = 3\nmin_pixels = 11\n"
-PLAIN = '[edges.canny]\nlow = 100\nhigh = 200\nl2 = false\nblur = 1\ncolour = "steepest"\n'
-
-
-def of_toml(folder: Path, edges: str) -> Profile:
-    """The pocket profile with another table of edges."""
-    text = Path(profile_module.__file__).with_name("profiles").joinpath("pocket.toml").read_text()
-    start, end = text.index("[edges]"), text.index("[paint]")
-    file = folder / "mine.toml"
-    file.write_text(text[:start] + edges + text[end:])
-    return load_profile(str(file))
-
-
-def test_a_profile_says_its_detector(tmp_path: Path) -> None:
-    assert of_toml(tmp_path, '[edges]\ndetector = "relative"\n' + RELATIVE) == load_profile("pocket")
-    assert of_toml(tmp_path, '[edges]\ndetector = "canny"\n' + PLAIN).edges == CANNY
-    assert of_toml(tmp_path, '[edges]\ndetector = "hed"\n[edges.hed]\nbatch = 2\n').edges == HED
-
-
-@pytest.mark.parametrize(
-    ("edges", "message"),
-    [
-        (f'[edges]\ndetector = "canyn"\n{PLAIN}', "'edges.detector' cannot be 'canyn'; did you mean 'canny'?"),
-        (f"[edges]\n{PLAIN}", "key 'edges.detector' is missing (one of 'relative', 'canny', 'hed')"),
-        ('[edges]\ndetector = "canny"\n', '[edges] detector = "canny" needs a table [edges.canny]'),
-        ('[edges]\ndetector = "hed"\n', '[edges] detector = "hed" needs a table [edges.hed]'),
-        (f'[edges]\ndetector = "canny"\n{RELATIVE}', '[edges] detector = "canny" needs a table [edges.canny]'),
-        (
-            f'[edges]\ndetector = "canny"\n{PLAIN}{RELATIVE}',
-            '[edges] detector = "canny" does not read the table [edges.relative]: take it out, or say detector = '
-            '"relative"',
-        ),
-        ('[edges]\ndetector = "canny"\nlow = 100\n', "unknown key 'edges.low'"),
-        (f'[edges]\ndetector = "canny"\n{PLAIN}reach = 4\n', "unknown key 'edges.canny.reach'"),
-        (f'[edges]\ndetector = "canny"\n{PLAIN.replace("high = 200", "")}', "key 'edges.canny.high' is missing"),
-        (
-            f'[edges]\ndetector = "canny"\n{PLAIN.replace("high = 200", "high = 50")}',
-            "[edges.canny] canny thresholds need 0 <= low <= high",
-        ),
-        (f'[edges]\ndetector = "relative"\n{RELATIVE.replace("median = 3", "median = 4")}', "[edges.relative] edge"),
-        ('[edges]\ndetector = "hed"\n[edges.hed]\nbatch = 0\n', "[edges.hed] batch must be at least 1, got 0"),
-    ],
-)
-def test_settings_that_go_with_no_detector_are_refused_by_table_and_key(
-    edges: str, message: str, tmp_path: Path
-) -> None:
-    with pytest.raises(CounterfactoryError) as caught:
-        of_toml(tmp_path, edges)
-    assert str(caught.value).startswith(str(tmp_path / "mine.toml: "))
-    assert message in str(caught.value)
-
-
-# A run.
-
-
-def travel(profile: Profile, street: Street, path: Path) -> tuple[RunSummary, dict[str, bytes]]:
-    """The report of a run and its pictures."""
-    with Suite.open(path) as suite:
-        report = Journey(profile, SETTINGS).run(Inputs(find_sources(street.root)[0]), suite)
-    return report, {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*.png")}
-
-
-def test_another_detector_paints_anew_over_the_same_captions(
-    quick: Profile, street: Street, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fed: list[Pixels] = []
-    plain = edges_stage.edge_maps
-    monkeypatch.setattr(edges_stage, "edge_maps", lambda images, *how: fed.append(images) or plain(images, *how))
-    runs = {}
-    for edges in (quick.edges, CANNY, HED):
-        report, files = travel(replace(quick, edges=edges), street, tmp_path / "suite")
-        made = {cost.stage: (cost.items, cost.made) for cost in report.stages}
-        assert made["paint"] == (report.variants, report.variants) != (0, 0), "pictures of other edges were taken"
-        assert (made["caption"][1] > 0) == (not runs), "captions do not hang on edges"
-        hed = [use for use in report.plans if use.plan == "hed"]
-        runs[edges.detector] = ([(use.stage, use.loads, use.rows, use.calls) for use in hed], files)
-    assert runs["relative"][0] == runs["canny"][0] == []
-    assert runs["hed"][0] == [("edges", 1, 3, 2)], "three sources, once each, in batches of two"
-    assert [len(images) for images in fed] == [1, 1, 1, 1, 1, 1, 2, 1]
-    pictures = [set(files.values()) for _, files in runs.values()]
-    assert [len(one) for one in pictures] == sorted({len(one) for one in pictures}), "every detector paints others"
-
-
-def test_what_fills_hed_s_batches_does_not_change_a_picture(quick: Profile, street: Street, tmp_path: Path) -> None:
-    profile = replace(quick, edges=HED)
-    report, whole = travel(profile, street, tmp_path / "whole")
+@pytest.mark.slow
+def test_a_run_finds_edges_with_hed_once_a_source(quick: Profile, street: Street, tmp_path: Path) -> None:
+    with Suite.open(tmp_path / "suite") as suite:
+        report = Journey(replace(quick, edges=HED), SETTINGS).run(Inputs(find_sources(street.root)[0]), suite)
+    uses = [(use.stage, use.loads, use.rows, use.calls) for use in report.plans if use.plan == "hed"]
+    assert uses == [("edges", 1, 3, 2)], "three sources, once each, in batches of two"
     assert report.variants == 3
-    assert travel(replace(profile, shard_sources=1), street, tmp_path / "one")[1] == whole
 
 
 def test_hed_is_part_of_what_painted_only_where_it_is_asked_for(quick: Profile, models: Path) -> None:
@@ -262,6 +163,10 @@ def test_hed_is_part_of_what_painted_only_where_it_is_asked_for(quick: Profile, 
     assert before["relative"] == before["canny"]
     assert before["hed"][0] == before["canny"][0]
     assert before["hed"][1] != before["canny"][1]
+    profiles = [replace(quick, edges=edges) for edges in (quick.edges, CANNY, HED)]
+    keys = [content_keys_of(profile, library_of(profile)) for profile in profiles]
+    assert len({key.picture_key("variant") for key in keys}) == 3, "another detector paints anew"
+    assert len({key.caption_key("image") for key in keys}) == 1, "captions do not hang on edges"
     file = models / "hed.xml"
     file.write_bytes(file.read_bytes() + b"\n")
     after = digests()
@@ -284,50 +189,13 @@ def test_the_tokens_that_end_captions_are_part_of_what_captioned(quick: Profile,
     assert library_of(quick).digest("caption") == before[0]
 
 
-# What plans a run.
-
-
-def test_plans_know_hed_only_where_it_is_asked_for(quick: Profile) -> None:
-    assert "hed" not in networks_of(quick)
-    profile = replace(quick, edges=HED)
-    assert networks_of(profile).plans.count("hed") == 1
-    found = estimate(profile, 3, 2, memory_bytes=10**11)
-    (holding,) = found.holdings
-    assert holding.timeline is not None
-    assert {step.stage: "hed" in step.needs for step in holding.timeline.first} == {
-        "caption": False,
-        "rewrite": False,
-        "edges": True,
-        "paint": False,
-        "check": False,
-    }
-    assert next(plan.cost for plan in found.plans if plan.cost.name == "hed").bytes > 0
-    facts = known_facts(profile, library_of(profile), (128, 128))
-    without = known_facts(quick, library_of(quick), (128, 128))
-    assert facts.keys() - without.keys() == {"hed"}
-    reach = Reach(1e12, 1e12)
-    seconds, before = (
-        item_s(networks_of(p), f, reach, PerSource(4, 0)) for p, f in ((profile, facts), (quick, without))
-    )
-    assert seconds == {**before, "edges": facts["hed"].flops / 1e12}
-
-
-def test_the_doctor_looks_for_hed(quick: Profile, models: Path) -> None:
-    profile = replace(quick, edges=HED)
-
-    def states() -> dict[str, str]:
-        return {plan.name: plan.state for plan in doctor.examine(profile).plans}
-
-    assert states()["hed"] == "found"
-    (models / "hed.xml").unlink()
-    assert states()["hed"] == "missing"
-    assert not doctor.examine(profile).ready
-    assert "hed" not in {plan.name for plan in doctor.examine(quick).plans}
-
-
 def test_hed_is_projected_once_a_source(tmp_path: Path) -> None:
     plain = load_profile("a10g")
     profile = replace(plain, edges=HED)
+    assert "hed" not in networks_of(plain)
+    assert networks_of(profile).plans.count("hed") == 1
+    exported = replace(plain, edges=DetectorSettings("hed", hed=HedSettings(7)))
+    assert (batches_of(exported)["hed"], batches_of(plain)["hed"]) == (7, 4)
     facts = known_facts(profile, library_of(profile), None)
     stages = {stage.stage: stage.compute_s for stage in estimate(profile, 1, 4).stages}
     before = {stage.stage: stage.compute_s for stage in estimate(plain, 1, 4).stages}
@@ -347,22 +215,12 @@ def test_hed_is_projected_once_a_source(tmp_path: Path) -> None:
         estimate(replace(profile, models=ModelPaths(str(tmp_path))), 1, 4)
 
 
-def test_hed_s_plan_is_exported_for_the_batch_of_its_profile() -> None:
-    profile = load_profile("a10g")
-    assert batches_of(replace(profile, edges=DetectorSettings("hed", hed=HedSettings(7))))["hed"] == 7
-    assert batches_of(profile)["hed"] == 4
-
-
-# What a person is shown.
-
-
 def test_the_report_draws_what_the_detector_found(
     quick: Profile, made_suite: MadeSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    models = f'[models]\nworld = "streets"\nfolder = "{quick.models.folder}"'
-    hed = f'[edges]\ndetector = "hed"\n[edges.hed]\nbatch = 2\n\n{models}\n\n'
-    profile = of_toml_with(tmp_path, hed)
-    arguments = ["report", str(made_suite.path), "--profile", profile]
+    hed = {"detector": "hed", "relative": None, "hed": {"batch": 2}}
+    profile = profile_with(tmp_path / "mine", edges=hed, models={"folder": quick.models.folder})
+    arguments = ["report", str(made_suite.path), "--profile", str(profile)]
     assert main(arguments) == 0
     for name in made_suite.street.names:
         picture = np.asarray(Image.open(made_suite.street.root / "images" / f"{name}.png").convert("RGB"))
@@ -372,17 +230,6 @@ def test_the_report_draws_what_the_detector_found(
     capsys.readouterr()
     assert main(arguments) == 2
     told = capsys.readouterr().err
-    assert "the edges of pocket are found by the network hed" in told
-    assert "hed.xml is missing" in told
-    assert "with --no-edges" in told
+    for part in ("the edges of pocket are found by the network hed", "hed.xml is missing", "with --no-edges"):
+        assert part in told
     assert main([*arguments[:2], "--no-edges"]) == 0
-
-
-def of_toml_with(folder: Path, tables: str) -> str:
-    """The path of a pocket profile whose tables [edges] and [models] are these."""
-    text = Path(profile_module.__file__).with_name("profiles").joinpath("pocket.toml").read_text()
-    models = text[text.index("[models]") : text.index("[llm]")]
-    edges = text[text.index("[edges]") : text.index("[paint]")]
-    file = folder / "shown.toml"
-    file.write_text(text.replace(models, "").replace(edges, tables))
-    return str(file)

@@ -15,7 +15,6 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.hints import hints_of
 from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.models.picture_networks import DepthEstimator
-from counterfactory.engine.profile import profile as profile_module
 from counterfactory.engine.profile.maps import DepthSettings, HintSettings
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.sources.class_map import load_class_map
@@ -23,7 +22,6 @@ from counterfactory.engine.sources.data_set import SetOptions, read_set
 from counterfactory.engine.sources.source import Source, load_depth, load_mask, load_pixels
 from counterfactory.engine.stages.maps import edges
 from counterfactory.engine.stages.maps.draw_maps import Maps, draw_maps, without_maps
-from counterfactory.engine.stages.maps.edges import edge_maps
 from counterfactory.export.production.graph import batches_of, names_of
 from counterfactory.kernels.canny import CannySettings
 
@@ -74,14 +72,6 @@ def test_each_hint_has_its_map(sources: list[Source], palette: Path, tmp_path: P
     assert list(maps) == sources
 
 
-def test_without_hints_the_edges_are_all(sources: list[Source], tmp_path: Path) -> None:
-    with tiny_run(tmp_path / "suite", sources) as run:
-        maps, pictures = found(run, sources), run.pictures.of(sources)
-    assert list(maps) == sources
-    for source, (outline,) in maps.items():
-        np.testing.assert_array_equal(outline, edge_maps(pictures[source.key][None], CANNY)[0])
-
-
 def test_a_hint_of_no_weight_is_not_looked_for(sources: list[Source], tmp_path: Path) -> None:
     for source in sources:
         assert source.depth is not None
@@ -111,15 +101,6 @@ def test_what_cannot_be_read_fails_its_own_source(sources: list[Source], palette
         maps = found(run, named, HintSettings("segmentation", "hint", 1.0, str(palette)))
         assert [source.name for source in maps] == ["0", "3"]
         assert "2.png: shows 2, for which " in run.pictures.problems[1].reason
-
-
-def test_pictures_that_cannot_be_read_open_nothing(sources: list[Source], tmp_path: Path) -> None:
-    for source in sources:
-        source.path.write_bytes(b"no picture any more")
-    with tiny_run(tmp_path / "suite", sources) as run:
-        assert found(run, sources, EDGES) == {}
-        assert run.networks.entered == []
-        assert run.done("edges") == (0, 5)
 
 
 def test_masks_are_coloured_by_their_set_s_names(sources: list[Source], tmp_path: Path) -> None:
@@ -187,10 +168,7 @@ def test_sources_without_what_hints_show_are_left_out_with_advice(sources: list[
     reasons = without_maps(following(EDGES, DEPTH, classes), some)
     assert [(source.name, reason) for source, reason in reasons.items()] == [
         ("1", 'it has no depth map (--depth DIR, or a network: [depth]), which [[hints]] kind = "depth" needs'),
-        (
-            "2",
-            'it has no mask (masks/ beside images/, or --masks DIR), which [[hints]] kind = "segmentation" needs',
-        ),
+        ("2", 'it has no mask (masks/ beside images/, or --masks DIR), which [[hints]] kind = "segmentation" needs'),
     ]
     assert without_maps(following(EDGES, replace(DEPTH, weight=0.0)), some) == {}
     assert without_maps(following(EDGES, DEPTH, network=True), some) == {}, "a network finds it"
@@ -201,59 +179,6 @@ def test_sources_without_what_hints_show_are_left_out_with_advice(sources: list[
         "them, or take the hint out"
     )
     assert without_maps(following(DEPTH), []) == {}
-
-
-def test_files_of_depth_are_read_for_a_hint_of_weight_without_a_network() -> None:
-    assert following(EDGES, DEPTH).reads_depth
-    assert not following(DEPTH, network=True).reads_depth
-    for hints in ((), (EDGES,), (EDGES, replace(DEPTH, weight=0.0))):
-        assert not following(*hints).reads_depth
-
-
-# Settings.
-
-
-def of_toml(folder: Path, tables: str) -> Profile:
-    text = Path(profile_module.__file__).with_name("profiles").joinpath("pocket.toml").read_text()
-    (folder / "mine.toml").write_text(f"{text}\n{tables}")
-    return load_profile(str(folder / "mine.toml"))
-
-
-def table(kind: str, plan: str = "hint", weight: str = "1.0", more: str = "") -> str:
-    return f'[[hints]]\nkind = "{kind}"\nplan = "{plan}"\nweight = {weight}\n{more}\n'
-
-
-def test_a_profile_names_its_hints_in_the_denoiser_s_order(tmp_path: Path) -> None:
-    assert of_toml(tmp_path, "").hints is None
-    classes = table("segmentation", "hint_1", "0.5", 'palette = "ade20k"')
-    profile = of_toml(tmp_path, table("edges") + classes + table("depth", "hint_2", "0") + "[depth]\nbatch = 2\n")
-    assert profile.hints == (
-        HintSettings("edges", "hint", 1.0),
-        HintSettings("segmentation", "hint_1", 0.5, "ade20k"),
-        HintSettings("depth", "hint_2", 0.0),
-    )
-    assert profile.depth == DepthSettings(2)
-
-
-@pytest.mark.parametrize(
-    ("tables", "message"),
-    [
-        (table("lines"), "'hints[0].kind' cannot be 'lines'; "),
-        (table("depth", weight="-0.1"), "[[hints]] weight cannot be negative, got -0.1"),
-        (table("depth", "../hint"), "[[hints]] plan is the name of a hint encoder, such as 'hint', got '../hint'"),
-        (table("segmentation"), '[[hints]] kind = "segmentation" needs a palette, such as palette = "ade20k"'),
-        (table("depth", more='palette = "ade20k"'), '[[hints]] kind = "depth" takes no palette'),
-        (table("edges") + table("depth"), "[[hints]] each have a plan of their own, found hint, hint"),
-        (table("edges", weight="0"), "[[hints]] need one of weight above 0; to paint freely say [paint] control_scale"),
-        (table("edges") + "[depth]\nbatch = 1\n", '[depth] finds what no hint shows: add one of kind = "depth" to'),
-        ("[depth]\nbatch = 1\n", "[[hints]] need one of weight above 0"),
-        (table("depth") + "[depth]\nbatch = 0\n", "[depth] batch must be at least 1, got 0"),
-    ],
-)
-def test_hints_that_make_no_sense_are_refused(tables: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(CounterfactoryError) as caught:
-        of_toml(tmp_path, tables)
-    assert message in str(caught.value)
 
 
 def test_an_editor_follows_hints_where_they_have_a_scale() -> None:

@@ -94,12 +94,6 @@ def test_a_blank_that_nothing_may_fill_is_no_choice() -> None:
     assert (draft.choices, draft.problem) == ([], None)
 
 
-@pytest.mark.parametrize(("name", "value"), [("batch", 0), ("words", 0), ("alternatives", 0), ("alternatives", 25)])
-def test_settings_are_bounded(name: str, value: int) -> None:
-    with pytest.raises(ValueError, match=rf"\[random_words\] {name} .*, got {value}"):
-        RandomWordSettings(**{"batch": 1, "words": 1, "alternatives": 24, name: value})
-
-
 def test_what_the_user_would_change_is_no_random_word() -> None:
     wanted = wanted_of(1, (1, 1), interventions=parse_interventions("time: night", "a file"))
     with pytest.raises(CounterfactoryError, match="leave out --interventions and --types"):

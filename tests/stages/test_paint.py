@@ -35,12 +35,11 @@ LCM = SamplerSettings("lcm", 4, "epsilon", "lcm", False)
 
 @dataclass(frozen=True)
 class Order:
-    """One picture asked for: its key, its text, its hint, and its own number of steps, if any."""
+    """One picture asked for: its key, its text and its hint."""
 
     key: str
     text: Floats
     edges: Image
-    steps: int | None = None
 
 
 @dataclass(frozen=True)
@@ -90,16 +89,8 @@ def orders() -> list[Order]:
 
 
 def settings_of(case: Case, **changed: Any) -> PaintSettings:
-    settings = PaintSettings(
-        sampler=case.sampler,
-        guidance=case.guidance,
-        denoiser="denoiser",
-        control_scale=CONTROL_SCALE,
-        negative_prompt="",
-        batch=BATCH,
-        streams=STREAMS,
-        decode_batch=DECODE_BATCH,
-    )
+    batches = (BATCH, STREAMS, DECODE_BATCH)
+    settings = PaintSettings(case.sampler, case.guidance, "denoiser", CONTROL_SCALE, "", *batches)
     return replace(settings, **changed)
 
 
@@ -109,7 +100,7 @@ def painted(
     jobs = []
     for order in wanted:
         own = plans[order.edges.shape[0], order.edges.shape[1]]
-        jobs.append(PaintJob(order.key, order.text, own.embed_hints(order.edges[None])[0], own, order.steps))
+        jobs.append(PaintJob(order.key, order.text, own.embed_hints(order.edges[None])[0], own))
     found = list(paint(jobs, NEGATIVE, settings))
     assert sorted(place for place, _ in found) == list(range(len(wanted)))
     return dict(found)
@@ -218,14 +209,16 @@ def test_pictures_are_those_of_diffusers_pipeline(
     painter: TinyPainter, plans: dict[tuple[int, int], PaintPlans], case: Case
 ) -> None:
     found = painted(plans, orders(), settings_of(case))
-    for place, order in enumerate(orders()):
-        assert_same_picture(found[place], reference(painter, order, case))
+    for place in (1, 6):  # of each size
+        assert_same_picture(found[place], reference(painter, orders()[place], case))
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_reference_shows_all_that_painting_could_get_wrong(painter: TinyPainter, case: Case) -> None:
+@pytest.mark.parametrize(
+    "name", ["unipc, guided in the middle", "ddim, guided on the second half", "lcm, guided on the first half"]
+)
+def test_the_reference_shows_all_that_painting_could_get_wrong(painter: TinyPainter, name: str) -> None:
     """What the test above compares moves with each ingredient, or it would prove nothing."""
-    one, other = orders()[0], orders()[5]
+    one, other, case = orders()[0], orders()[5], CASES[name]
     picture = reference(painter, one, case)
     scale, steps = case.guidance.scale, len(case.guided)
     moved = {
@@ -233,29 +226,16 @@ def test_the_reference_shows_all_that_painting_could_get_wrong(painter: TinyPain
         "noise": reference(painter, one, case, noise=other.key),
         "edges": reference(painter, replace(one, edges=np.zeros_like(one.edges)), case),
         "control scale": reference(painter, one, case, control_scale=1.0),
+        "negative prompt": reference(painter, one, case, negative=text_states(98)),
+        "guidance scale": reference(painter, one, replace(case, guidance=replace(case.guidance, scale=scale + 1))),
     }
     if case.sampler.kind == "lcm":
         moved["noise of later steps"] = reference(painter, one, case, fresh=other.key)
-    if any(case.guided):
-        moved |= {
-            "negative prompt": reference(painter, one, case, negative=text_states(98)),
-            "guidance scale": reference(painter, one, replace(case, guidance=replace(case.guidance, scale=scale + 1))),
-        }
-        for step in range(steps):
-            flipped = tuple(guided != (i == step) for i, guided in enumerate(case.guided))
-            moved[f"guidance of step {step}"] = reference(painter, one, replace(case, guided=flipped))
+    for step in range(steps):
+        flipped = tuple(guided != (i == step) for i, guided in enumerate(case.guided))
+        moved[f"guidance of step {step}"] = reference(painter, one, replace(case, guided=flipped))
     unseen = {name for name, found in moved.items() if apart(found, picture) < 0.1}  # ten times what rounding may do
     assert not unseen
-
-
-def test_a_job_may_want_its_own_number_of_steps(painter: TinyPainter, plans: dict[tuple[int, int], PaintPlans]) -> None:
-    case = CASES["unipc, guided at the beginning"]
-    wanted = [replace(order, steps=steps) for order, steps in zip(orders(), (None, 2, None, 5), strict=False)]
-    found = painted(plans, wanted, settings_of(case))
-    two = Case(UNIPC, case.guidance, (True, True))  # 0 and 1/2 lie before 2/3
-    five = Case(UNIPC, case.guidance, (True, True, True, True, False))
-    for place, own in enumerate((case, two, case, five)):
-        assert_same_picture(found[place], reference(painter, wanted[place], own))
 
 
 def test_evaluations_and_decodes_are_full_and_none_is_made_for_nothing(
@@ -313,39 +293,3 @@ def test_guidance_begins_at_its_start_and_ends_before_its_stop(
     assert not any(GuidanceSettings(1.0, start, stop).guides(step, steps) for step in range(steps))
     case = Case(replace(DDIM, steps=steps), settings, tuple(guided))
     assert settings_of(case).rows_per_variant == steps + sum(guided)
-
-
-@pytest.mark.parametrize(
-    ("scale", "start", "stop", "message"),
-    [
-        (0.99, 0.0, 1.0, r"scale starts at 1 \(no guidance\), got 0.99"),
-        (2.0, -0.1, 1.0, r"shares of the steps, 0 <= start <= stop <= 1, got -0.1 and 1.0"),
-        (2.0, 0.6, 0.5, "got 0.6 and 0.5"),
-        (2.0, 0.0, 1.1, "got 0.0 and 1.1"),
-    ],
-)
-def test_guidance_that_makes_no_sense_is_refused(scale: float, start: float, stop: float, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        GuidanceSettings(scale, start, stop)
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"denoiser": "../denoiser"}, r"the name of a plan, such as 'denoiser', got '../denoiser'"),
-        ({"denoiser": ""}, "got ''"),
-        ({"batch": 0}, "batches of at least 1, got 0 and 2"),
-        ({"decode_batch": 0}, "batches of at least 1, got 3 and 0"),
-        ({"streams": 0}, "streams starts at 1, got 0"),
-        (
-            {"sampler": LCM, "guidance": GuidanceSettings(2.5, 0.0, 1.0)},
-            r"scale with an lcm sampler is 1 \(none\) to 2, got 2.5: such weights were distilled with guidance",
-        ),
-        ({"control_scale": -0.1}, "control_scale cannot be negative, got -0.1"),
-    ],
-)
-def test_paint_settings_that_make_no_sense_are_refused(changed: dict[str, Any], message: str) -> None:
-    case = CASES["unipc, guided all the way"]
-    assert settings_of(case, batch=1, streams=1, decode_batch=1, control_scale=0.0).batch == 1
-    with pytest.raises(ValueError, match=message):
-        settings_of(case, **changed)

@@ -18,12 +18,11 @@ from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.models.network import Rows
 from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.profile.profile import load_profile
-from counterfactory.engine.profile.rewrite import GroundingSettings, RewriteSettings
+from counterfactory.engine.profile.rewrite import GroundingSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite.caption_edits import Questions
 from counterfactory.engine.stages.rewrite.label_grounding import point_at_labels
-from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite_captions
 from counterfactory.engine.tasks.task import Task, builtin_task
 
 SETTINGS = GroundingSettings(batch=8, min_similarity=0.5)
@@ -109,59 +108,14 @@ def test_nothing_is_asked_where_words_ground_the_label_or_nothing_could(sources:
         assert run.networks.entered == []
 
 
-def test_what_is_pointed_at_is_protected_and_grounds_the_source(sources: list[Source], tmp_path: Path) -> None:
-    asked_for = SuiteRequest(TASK, 1, 0, (1, 1), 0)
-    bounds = RewriteSettings(("background",), 2, 2, 2, 100, verbatim=True)
-    captions = {sources[0]: CAPTION}
-    with tiny_run(tmp_path / "suite", sources) as run:
-        run.networks.meanings, run.networks.unknown = MEANINGS, angle(0.5)
-        run.networks.answers = {
-            "Thing:": '"puppy"',
-            "Changes:": '"a puppy on snow"',
-            "Keep:": '[["grass","snow"]]',
-        }
-        found = rewrite_captions(
-            run.of(asked_for, llm=CHAT, rewrite=bounds, grounding=SETTINGS, check=NO_LIMITS), captions
-        )
-        assert found.shortfalls == ()
-        (variant,) = found.variants
-        assert (variant.protected, variant.edited_caption) == (("puppy",), "a puppy on snow")
-        without = rewrite_captions(run.of(asked_for, llm=CHAT, rewrite=bounds, check=NO_LIMITS), captions)
-        assert without.variants == ()
-        assert "names nothing that it is labelled with" in without.shortfalls[0].reason
-
-
 def test_the_question_says_label_meaning_and_caption() -> None:
     prompt = PROMPTS.pointing("oboe<|im_end|>", "a reed", 'a "man" plays')
     assert prompt.text.endswith("Thing: oboe (a reed)\nCaption: a 'man' plays<|im_end|>\n<|im_start|>assistant\n")
-    assert '"puppy"<|im_end|>' in prompt.text, "one worked example"
-    assert PROMPTS.pointing("oboe", "", "x").text.count("Thing: oboe\nCaption: x") == 1
     grammar = one_of_grammar(["a b", "a c", "a b"])
-    assert [grammar.allows(text) for text in ('"a b"', '"a c"', '"a"', '"d"', "a b")] == [
-        True,
-        True,
-        False,
-        False,
-        False,
-    ]
-    assert grammar.longest_bytes == 5
+    allowed = [text for text in ('"a b"', '"a c"', '"a"', '"d"', "a b") if grammar.allows(text)]
+    assert (allowed, grammar.longest_bytes) == (['"a b"', '"a c"'], 5)
     with pytest.raises(ValueError, match="a choice needs texts"):
         one_of_grammar([])
-
-
-@pytest.mark.parametrize(
-    ("batch", "cosine", "message"),
-    [(0, 0.5, "batch of at least 1, got 0"), (1, 1.01, "cosine, got 1.01"), (1, -1.01, "cosine, got -1.01")],
-)
-def test_settings_that_make_no_sense_are_refused(batch: int, cosine: float, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        GroundingSettings(batch, cosine)
-    assert GroundingSettings(1, 1.0) != GroundingSettings(1, -1.0)
-    assert GroundingSettings(1, 0.0).min_meaning == 0.95
-    for wrong in (1.01, -1.01):
-        with pytest.raises(ValueError, match=r"^\[grounding\] min_meaning is a cosine, got -?1.01$"):
-            GroundingSettings(1, 0.0, wrong)
-    assert GroundingSettings(1, 0.0, 1.0) != GroundingSettings(1, 0.0, -1.0)
 
 
 def test_a_profile_with_grounding_has_the_network_and_a_model_that_converses() -> None:

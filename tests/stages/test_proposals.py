@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from rewriting import rewrite
+from rewriting import rewrite, source
 
 from counterfactory.engine.edit import EDIT_TYPES, Edit
 from counterfactory.engine.english.words import phrases
-from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.chat import ChatPrompts, chatml
 from counterfactory.engine.language.edit_types import BUILT_IN, EditType
 from counterfactory.engine.language.grammar import edited_grammar, place_grammar, proposals_grammar
 from counterfactory.engine.language.llm_request import LlmRequest, Prompt
 from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.request import SuiteRequest
-from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite.rewrite_captions import SourceVariants
 from counterfactory.engine.tasks.task import Task
 from counterfactory.engine.tasks.user_task import Interventions
@@ -70,17 +66,13 @@ class Scripted:
         return answer if isinstance(answer, str) else json.dumps(answer, separators=(",", ":"))
 
 
-def source(name: str, label: str = "dog") -> Source:
-    return Source(name, name, Path(name), (8, 8), label, None, "d", content_key(name, label))
-
-
 def rewritten(
-    ask: Scripted, types: tuple[str, ...], *captions: str, variants: int = 9, values: Interventions | None = None
+    ask: Scripted, names: tuple[str, ...], /, *captions: str, label: str | None = "dog", edits: int = 1, **wanted: Any
 ) -> list[SourceVariants]:
-    settings = RewriteSettings(types, 1, 3, 2, 60, verbatim=True)
-    wanted = SuiteRequest(TASK, variants, 0, (1, 1), 0, values)
-    sources = [source(str(i)) for i in range(len(captions))]
-    return rewrite(sources, captions, settings, wanted, ask, Told())
+    settings = RewriteSettings(names, 1, 3, 2, 60, verbatim=True)
+    request = SuiteRequest(TASK, 9, 0, (edits, edits), 0, **wanted)
+    sources = [source(str(i), label) for i in range(len(captions))]
+    return rewrite(sources, captions, settings, request, ask, Told())
 
 
 def edits_of(result: SourceVariants) -> dict[Edit, str]:
@@ -131,16 +123,11 @@ def test_words_are_replaced_put_beside_others_added_and_removed() -> None:
     }
     assert {v.dropped for v in found.variants} == {None}
     # Only what is replaced is asked about.
-    assert [request.grammar for request in sorted(ask.asked["rewrite"], key=repr)] == [
-        request.grammar
-        for request in sorted(
-            (
-                LlmRequest(Told().rewrite(TASK.sentence, ("dog",), CAPTION, [pair]), edited_grammar(CAPTION, [pair]))
-                for pair in (("brown dog", "small brown dog"), ("brown", "spotted"), ("grass", "sand"))
-            ),
-            key=repr,
-        )
-    ]
+    pairs = (("brown dog", "small brown dog"), ("brown", "spotted"), ("grass", "sand"))
+    assert set(ask.asked["rewrite"]) == {
+        LlmRequest(Told().rewrite(TASK.sentence, ("dog",), CAPTION, [pair]), edited_grammar(CAPTION, [pair]))
+        for pair in pairs
+    }
 
 
 def test_the_model_names_neither_the_label_nor_a_thing_of_the_caption_again() -> None:
@@ -151,17 +138,14 @@ def test_the_model_names_neither_the_label_nor_a_thing_of_the_caption_again() ->
     (found,) = rewritten(ask, ("object", "other"), CAPTION)
     assert set(edits_of(found)) == {Edit("object", "grass", "sand"), Edit("other", "brown", "grassy")}
     # A picture without a label has none.
-    settings, wanted = RewriteSettings(("object",), 1, 3, 2, 60, True), SuiteRequest(TASK, 9, 0, (1, 1), 0)
-    unlabelled = replace(source("a"), label=None)
-    (found,) = rewrite([unlabelled], [CAPTION], settings, replace(wanted, allow_ungrounded=True), ask, Told())
+    (found,) = rewritten(ask, ("object",), CAPTION, label=None, allow_ungrounded=True)
     assert {edit.alternative for edit in edits_of(found)} == {"puppy", "an old hound", "sand"}
 
 
 def test_words_stand_beside_the_whole_name_of_a_thing() -> None:
     ask = Scripted(adjective="[]")
-    settings, wanted = RewriteSettings(("adjective",), 1, 3, 2, 60, True), SuiteRequest(TASK, 9, 0, (1, 1), 0)
     caption = "a golden retriever on grass"
-    rewrite([source("a", "golden retriever")], [caption], settings, wanted, ask, Told())
+    rewritten(ask, ("adjective",), caption, label="golden retriever")
     (request,) = ask.asked["proposals"]
     keep = ("golden retriever", "retriever", "dog")
     spans = phrases(caption, 2, keep)
@@ -193,10 +177,8 @@ def test_what_picture_it_is_is_said_instead_of_what_it_was() -> None:
 
 
 def test_a_type_without_any_place_is_not_asked_about() -> None:
-    settings = RewriteSettings(("adjective", "colour", "time"), 1, 3, 2, 60, verbatim=True)
-    wanted = SuiteRequest(TASK, 9, 0, (1, 1), 0, allow_ungrounded=True)
     ask = Scripted(adjective=[["up", "down"]], colour=[["up", "red"]], time=[["", "at night"]])
-    found = rewrite([source("0"), source("1")], ["of a", "up"], settings, wanted, ask, Told())
+    found = rewritten(ask, ("adjective", "colour", "time"), "of a", "up", allow_ungrounded=True)
     asked = [json.loads(request.prompt.source)[1] for request in ask.asked["proposals"]]
     assert asked == ["time", "adjective", "colour", "time"]
     assert edits_of(found[0]) == {Edit("time", "", "at night"): "of a at night"}
@@ -216,9 +198,7 @@ def test_a_caption_without_colours_is_asked_for_one_of_the_labelled_thing() -> N
 
 def test_overlapping_words_are_not_edited_together() -> None:
     ask = Scripted(adjective=[["brown", "old"], ["grass", "dry grass"]], other=[["a brown", "one old"]])
-    settings = RewriteSettings(("adjective", "other"), 1, 3, 2, 60, verbatim=True)
-    wanted = SuiteRequest(TASK, 9, 0, (2, 2), 0)
-    (found,) = rewrite([source("0")], [CAPTION], settings, wanted, ask, Told())
+    (found,) = rewritten(ask, ("adjective", "other"), CAPTION, edits=2)
     assert {tuple((e.keyword, e.alternative) for e in v.edits) for v in found.variants} == {
         (("brown", "old"), ("grass", "dry grass")),
         (("a brown", "one old"), ("grass", "dry grass")),
@@ -239,7 +219,7 @@ def test_a_user_s_values_stand_where_the_caption_speaks_of_them(
 ) -> None:
     values = Interventions((("time", ("night",)),))
     ask = Scripted(time=json.dumps(place))
-    (found,) = rewritten(ask, EDIT_TYPES, caption, values=values)
+    (found,) = rewritten(ask, EDIT_TYPES, caption, interventions=values)
     assert edits_of(found) == edits
     assert ("place" in ask.asked) == (place is not None)
     if place:
@@ -251,7 +231,7 @@ def test_a_user_s_values_stand_where_the_caption_speaks_of_them(
 def test_where_nothing_tells_what_speaks_of_a_type_the_model_may_say_that_nothing_does() -> None:
     values = Interventions((("time", ("dusk",)), ("background", ("a lake",)), ("light", ("soft",))))
     ask = Scripted(background='""', time="{}")
-    (found,) = rewritten(ask, EDIT_TYPES, "a dog at noon", values=values)
+    (found,) = rewritten(ask, EDIT_TYPES, "a dog at noon", interventions=values)
     added = "with a lake in the background"
     assert edits_of(found) == {
         Edit("background", "", added): f"a dog at noon {added}",
@@ -268,9 +248,7 @@ def test_a_user_s_types_are_asked_about_after_the_profile_s() -> None:
     lens = EditType("lens", "the lens", "end", (("", "in soft focus"),), "a dog")
     time = EditType("time", "the century", "end", (("", "in 1920"),), "a dog")
     ask = Scripted(time=[["", "in 1920"]], lens=[["", "in soft focus"]])
-    settings = RewriteSettings(("time",), 1, 3, 2, 60, verbatim=True)
-    wanted = SuiteRequest(TASK, 9, 0, (1, 1), 0, types=(lens, time))
-    (found,) = rewrite([source("0")], [CAPTION], settings, wanted, ask, Told())
+    (found,) = rewritten(ask, ("time",), CAPTION, types=(lens, time))
     assert [json.loads(request.prompt.source)[1] for request in ask.asked["proposals"]] == ["time", "lens"]
     assert {edit.alternative for edit in edits_of(found)} == {"in 1920", "in soft focus"}
 
@@ -285,13 +263,11 @@ def test_a_user_s_types_are_asked_about_after_the_profile_s() -> None:
 )
 def test_a_user_s_colour_stands_before_the_labelled_thing(type_: str, edits: dict[Edit, str]) -> None:
     values = Interventions(((type_, ("red",)),))
-    (found,) = rewritten(Scripted(**{type_: '""'}), EDIT_TYPES, "a dog on grass", values=values)
+    (found,) = rewritten(Scripted(**{type_: '""'}), EDIT_TYPES, "a dog on grass", interventions=values)
     assert edits_of(found) == edits
 
 
 def test_a_user_s_colour_has_no_place_where_the_label_is_not_named() -> None:
     values = Interventions((("colour", ("red",)), ("time", ("night",))))
-    settings = RewriteSettings(("colour", "time"), 1, 3, 2, 60, verbatim=True)
-    wanted = SuiteRequest(TASK, 9, 0, (1, 1), 0, values, allow_ungrounded=True)
-    (found,) = rewrite([source("0")], ["a cat"], settings, wanted, Scripted(), Told())
+    (found,) = rewritten(Scripted(), ("colour", "time"), "a cat", interventions=values, allow_ungrounded=True)
     assert edits_of(found) == {Edit("time", "", "at night"): "a cat at night"}

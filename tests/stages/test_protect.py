@@ -22,7 +22,7 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.models.picture_networks import LatentEncoder
-from counterfactory.engine.profile.paint import ProtectSettings, protect_classes
+from counterfactory.engine.profile.paint import ProtectSettings
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.sources.data_set import SetOptions, read_set
 from counterfactory.engine.sources.source import Source, load_mask
@@ -193,28 +193,6 @@ def test_sources_without_masks_are_left_out_with_advice(sources: list[Source]) -
     with pytest.raises(CounterfactoryError, match=r"names the class 'car', .*; its masks have numbers alone \(see"):
         without_masks(replace(settings, classes=("car",)), sources)
     assert without_masks(settings, []) == {}
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"classes": ()}, r"\[protect\] classes names none"),
-        ({"feather": -0.1}, r"\[protect\] feather is 0 to 1024 pixels, got -0.1"),
-        ({"feather": 1025.0}, "got 1025"),
-        ({"until": 0.0}, r"\[protect\] until is a share of the steps, above 0 and at most 1, got 0"),
-        ({"until": 1.1}, "got 1.1"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(changed: dict[str, Any], message: str) -> None:
-    replace(WHOLE, feather=1024.0)
-    with pytest.raises(ValueError, match=message):
-        replace(WHOLE, **changed)
-
-
-def test_the_command_line_names_classes_and_the_profile_the_rest() -> None:
-    assert protect_classes(("car",), None, 512) == ProtectSettings(("car",), 16.0, 1.0)
-    usual = ProtectSettings(("bus",), 3.0, 0.5)
-    assert protect_classes(("car",), usual, 512) == ProtectSettings(("car",), 3.0, 0.5)
 
 
 # Who has to know of the encoder.

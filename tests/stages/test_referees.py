@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tiny_desk import IMAGE, TinyRun, tiny_run, tiny_sources, tiny_variants
+from tiny_desk import IMAGE, tiny_run, tiny_sources, tiny_variants
 
 from counterfactory.engine.content_keys import source_key
 from counterfactory.engine.keys import content_key
@@ -20,7 +19,6 @@ from counterfactory.engine.profile.referees import RefereeSettings
 from counterfactory.engine.sources.shapes import Box
 from counterfactory.engine.sources.source import Mask, Source, load_mask, load_pixels
 from counterfactory.engine.stages.check.consult_referees import box_scores, consult_referees, mask_scores
-from counterfactory.engine.suite import NewPicture, PaintedRow
 from counterfactory.engine.variant import Variant
 
 Pixels = NDArray[np.uint8]
@@ -83,11 +81,8 @@ def sources(tmp_path: Path) -> list[Source]:
     return [replace(source, label=label) for source, label in zip(found, labels, strict=True)]
 
 
-def paint(run: TinyRun, variants: list[Variant]) -> dict[Variant, PaintedRow]:
-    keys = {v: hashlib.sha256(v.key.encode()).hexdigest() for v in variants}
-    made = [NewPicture(keys[v], v.source.name, load_pixels(v.source, IMAGE), None) for v in variants]
-    rows = run.run.suite.write_images("paint", made)
-    return {v: rows[key] for v, key in keys.items()}
+def pixels_of(variant: Variant) -> Pixels:
+    return load_pixels(variant.source, IMAGE)
 
 
 def opened(sights: dict[str, Sight]) -> tuple[list[str], Callable[[RefereeSettings], Sight]]:
@@ -114,7 +109,7 @@ def test_an_ensemble_says_how_many_agree(sources: list[Source], tmp_path: Path) 
     both = [settings("labels", "json:dumps"), settings("labels", "json:loads", ("road", "bus"))]
     variants = tiny_variants(sources, 1)
     with tiny_run(tmp_path / "suite", sources, variants=4) as run:
-        painted = paint(run, variants)
+        painted = run.paint(variants, pixels_of)
         found = consult_referees(run.of(referees=tuple(both)), painted, open_sight)
         by_label = {v.source.label: found[v] for v in variants}
         assert by_label["bus"] == {"agreement": 0.5, "ensemble": 0.55}
@@ -148,8 +143,10 @@ def test_masks_and_boxes_are_those_carried_over(sources: list[Source], tmp_path:
     )
     with tiny_run(tmp_path / "suite", boxed, variants=2) as run:
         both = [settings("masks", "json:dumps", known), settings("boxes", "json:loads")]
-        found = consult_referees(run.of(referees=tuple(both)), paint(run, variants), open_sight)
+        found = consult_referees(run.of(referees=tuple(both)), run.paint(variants, pixels_of), open_sight)
         assert all((scores["miou"], scores["recall"], scores["boxes"]) == (1.0, 1.0, 1.0) for scores in found.values())
         bare = [replace(v, source=replace(v.source, mask_path=None, boxes=())) for v in variants]
-        assert consult_referees(run.of(referees=tuple(both)), paint(run, bare), open_sight) == {v: {} for v in bare}
+        assert consult_referees(run.of(referees=tuple(both)), run.paint(bare, pixels_of), open_sight) == {
+            v: {} for v in bare
+        }
     assert len(asked) == 2

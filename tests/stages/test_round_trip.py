@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +12,14 @@ from tiny_desk import IMAGE, IMAGE_BATCH, image_name, tiny_run, tiny_sources, ti
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.profile.caption import CaptionSettings, DecodingSettings
 from counterfactory.engine.sources.source import load_pixels
-from counterfactory.engine.stages.check.recaption import PictureQuestions, answers, ask, recaption, recaption_scores
-from counterfactory.engine.suite import NewPicture
+from counterfactory.engine.stages.check.recaption import (
+    PictureQuestions,
+    Words,
+    answers,
+    ask,
+    recaption,
+    recaption_scores,
+)
 from counterfactory.engine.variant import Variant
 
 DECODING = DecodingSettings("greedy", 1, 1.0, 1.0, 0, 20, 1.0, 1.0)
@@ -33,18 +38,13 @@ def asked(variant: Variant, caption: str, edited: str, *edits: Edit) -> PictureQ
     return ask(replace(variant, caption=caption, edited_caption=edited, edits=edits))
 
 
-def shown(found: PictureQuestions) -> list[tuple[str, str] | None]:
+def shown(found: PictureQuestions) -> list[tuple[str, ...] | None]:
     """The words that should be there, and those that should be gone."""
-    both = [None if one is None else (one.shown, one.gone) for one in found.questions]
-    return [
-        None
-        if some is None
-        else (
-            ", ".join(some[0].text[a:b] for a, b in some[0].spans) if some[0] else "",
-            ", ".join(some[1].text[a:b] for a, b in some[1].spans) if some[1] else "",
-        )
-        for some in both
-    ]
+
+    def read(words: Words | None) -> str:
+        return ", ".join(words.text[a:b] for a, b in words.spans) if words else ""
+
+    return [None if one is None else (read(one.shown), read(one.gone)) for one in found]
 
 
 @pytest.mark.parametrize(
@@ -68,12 +68,12 @@ def test_the_label_is_asked_for_where_the_source_s_caption_names_it(variant: Var
     edit = Edit("weather", "dry", "wet")
     found = asked(variant, "a road, dry, with two buses and a bus", "a road, wet, with two buses and a bus", edit)
     assert shown(found) == [("wet", "dry"), ("buses", "")], "where it is first named"
-    assert asked(variant, "a dry road", "a wet road with a bus", edit).label is None
+    assert asked(variant, "a dry road", "a wet road with a bus", edit)[-1] is None
     unlabelled = replace(variant, source=replace(variant.source, label=None))
-    assert asked(unlabelled, "a bus, dry", "a bus, wet", edit).label is None
+    assert asked(unlabelled, "a bus, dry", "a bus, wet", edit)[-1] is None
     truck = replace(variant, source=replace(variant.source, label="fire_truck"))
     assert shown(asked(truck, "a fire truck, dry", "a fire truck, wet", edit))[1] == ("fire truck", "")
-    assert asked(variant, "a bus", "a road").label is None
+    assert asked(variant, "a bus", "a road") == (None,)
 
 
 def test_what_nobody_wants_to_know_is_not_asked(variant: Variant) -> None:
@@ -126,13 +126,10 @@ def test_pictures_are_read_once_and_no_prefix_names_the_label(prefix: str, befor
     texts = {"caption": "a dry road", "edited_caption": "a wet road", "edits": (edit,)}
     variants = [replace(v, **texts) for v in tiny_variants(sources, 1)]
     variants[1] = replace(variants[1], caption="a road", edited_caption="a road", edits=())
-    keys = {variant: hashlib.sha256(variant.key.encode()).hexdigest() for variant in variants}
     with tiny_run(tmp_path / "suite", sources, variants=5) as run:
         run.networks.likely |= {f"{before}wet": 0.1, f"{before}dry": 0.3}
         pixels = {v: 255 - load_pixels(v.source, IMAGE) for v in variants}
-        made = [NewPicture(keys[v], v.source.name, pixels[v], None) for v in variants]
-        rows = run.run.suite.write_images("paint", made)
-        painted = {v: rows[keys[v]] for v in variants}
+        painted = run.paint(variants, pixels.__getitem__)
         found = recaption(run.of(caption=settings, check=LOOKS), painted)
         scores = {"said_edits": 0.25, "said_other": 0.25}
         assert found == {v: scores if v.edits else {} for v in variants}

@@ -4,7 +4,6 @@ made again, and a picture that is missing costs no other anything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,20 +14,17 @@ from numpy.typing import NDArray
 from tiny_desk import numbers, tiny_run, tiny_sources, tiny_variants
 from tiny_networks import TinyPainter, tiny_painter
 
-from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.profile.maps import DetectorSettings, HedSettings
 from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, SamplerSettings
 from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import ImageSettings, Source, load_mask, load_pixels
-from counterfactory.engine.stages.maps import edges
 from counterfactory.engine.stages.maps.draw_maps import Maps, draw_maps
 from counterfactory.engine.stages.maps.edges import edge_maps
 from counterfactory.engine.stages.original import keep_originals
 from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint, paint_variants, unpainted_sources
 from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite_captions
-from counterfactory.engine.suite import NewPicture, PaintedRow, Suite
 from counterfactory.engine.variant import Variant
 from counterfactory.kernels.edges import EdgeSettings
 
@@ -36,16 +32,8 @@ Pixels = NDArray[np.uint8]
 
 RELATIVE = DetectorSettings("relative", relative=EdgeSettings())
 HED = DetectorSettings("hed", hed=HedSettings(batch=2))
-PAINT = PaintSettings(
-    SamplerSettings("unipc", 2, "v_prediction", "trailing", True),
-    GuidanceSettings(3.0, 0.0, 0.5),
-    denoiser="denoiser",
-    control_scale=1.2,
-    negative_prompt="nothing",
-    batch=3,
-    streams=1,
-    decode_batch=2,
-)
+UNIPC, EARLY = SamplerSettings("unipc", 2, "v_prediction", "trailing", True), GuidanceSettings(3.0, 0.0, 0.5)
+PAINT = PaintSettings(UNIPC, EARLY, "denoiser", 1.2, "nothing", batch=3, streams=1, decode_batch=2)
 
 
 @pytest.fixture(scope="module")
@@ -89,22 +77,6 @@ def test_originals_are_kept_as_the_painter_sees_them_with_their_masks(sources: l
         assert (first.networks.opened, first.networks.entered) == ([], [])
     with tiny_run(tmp_path / "suite", sources) as second:
         assert keep_originals(second.of(), asked, second.pictures) == found
-
-
-def test_originals_are_written_once_and_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sources, written = tiny_sources(tmp_path / "sources", 9), list[int]()
-    really = Suite.write_images
-
-    def write(suite: Suite, stage: str, batch: Sequence[NewPicture]) -> dict[str, PaintedRow]:
-        written.append(len(batch))
-        return really(suite, stage, batch)
-
-    monkeypatch.setattr(Suite, "write_images", write)
-    with tiny_run(tmp_path / "suite", sources) as run:
-        found = keep_originals(run.of(), sources, run.pictures)
-        assert written == [8, 1]
-        assert keep_originals(run.of(), sources, run.pictures) == found
-        assert written == [8, 1]
 
 
 def test_an_original_that_is_gone_is_written_again_and_one_that_cannot_be_read_is_left_out(
@@ -184,15 +156,6 @@ def test_captions_lose_what_the_text_encoder_does_not_read(sources: list[Source]
         assert [v.dropped for v in found.dropped] == [reason]
 
 
-def test_rewriting_bounds_of_zero_are_refused() -> None:
-    for place in range(4):
-        bounds = [1, 1, 1, 1]
-        RewriteSettings(("time",), *bounds, verbatim=True)
-        bounds[place] = 0
-        with pytest.raises(ValueError, match=r"^max_\w+ must be at least 1, found 0$"):
-            RewriteSettings(("time",), *bounds, verbatim=True)
-
-
 # Edges.
 
 
@@ -214,36 +177,6 @@ def test_each_source_has_its_own_edges(settings: DetectorSettings, sources: list
         if settings.hed:
             assert [len(call) for call in run.networks.calls["hed"]] == [2, 1, 1, 1]
             assert run.networks.opened == ["hed 32 32", "hed 32 48", "hed 48 32"]
-
-
-def test_a_network_of_edges_may_take_one_picture_at_a_time() -> None:
-    assert HedSettings(1).batch == 1
-    with pytest.raises(ValueError, match="batch must be at least 1, got 0"):
-        HedSettings(0)
-
-
-def test_a_network_of_edges_that_is_not_open_is_missed() -> None:
-    message = r'^\[edges\] detector = "hed" finds edges with the network hed, which is not open here$'
-    with pytest.raises(CounterfactoryError, match=message):
-        edge_maps(np.zeros((1, 32, 32, 3), np.uint8), HED)
-
-
-def test_edges_that_nobody_needs_are_not_looked_for(sources: list[Source], tmp_path: Path) -> None:
-    with tiny_run(tmp_path / "suite", sources) as run:
-        assert draw_maps(run.of(edges=HED), sources, [], run.pictures) == {}
-        assert (run.networks.entered, run.networks.opened) == ([], [])
-        assert run.done("edges") == (7, 7)
-
-
-def test_an_error_of_the_detector_is_raised(
-    sources: list[Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(images: Pixels, settings: DetectorSettings) -> Pixels:
-        raise ValueError("no edges today")
-
-    monkeypatch.setattr(edges, "edge_maps", broken)
-    with tiny_run(tmp_path / "suite", sources) as run, pytest.raises(ValueError, match="no edges today"):
-        draw_maps(run.of(edges=RELATIVE), sources, sources, run.pictures)
 
 
 # Painting.
@@ -347,19 +280,3 @@ def _opened(path: Path) -> NDArray[np.uint8]:
     from PIL import Image
 
     return np.asarray(Image.open(path))
-
-
-def test_sources_without_masks_have_variants_without(
-    painter: TinyPainter, sources: list[Source], tmp_path: Path
-) -> None:
-    bare = [Source(s.name, s.file, s.path, s.size, None, None, s.digest, s.key) for s in sources[:1]]
-    with tiny_run(tmp_path / "suite", bare, variants=1, painter=painter) as run:
-        (row,) = paint_variants(run.of(paint=PAINT), tiny_variants(bare, 1), hints(bare), run.pictures).values()
-        assert row.mask is None
-
-
-def test_nothing_to_paint_opens_nothing(sources: list[Source], tmp_path: Path) -> None:
-    with tiny_run(tmp_path / "suite", sources, variants=7) as run:
-        assert paint_variants(run.of(paint=PAINT), tiny_variants(sources, 1), {}, run.pictures) == {}
-        assert run.networks.opened == []
-        assert paint_variants(run.of(paint=PAINT), [], {}, run.pictures) == {}

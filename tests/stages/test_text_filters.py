@@ -6,33 +6,28 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from checks import NO_LIMITS, held_to
 from picture_rows import control_row, picture_row
-from tiny_desk import CHAT, tiny_run, tiny_sources
+from tiny_desk import CHAT, TinyRun, tiny_run, tiny_sources
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.language.chat import ChatPrompts, chatml
 from counterfactory.engine.profile.check import CheckSettings
 from counterfactory.engine.profile.rewrite import GroundingSettings, RewriteSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.check.verdict import failing, verdict
 from counterfactory.engine.stages.rewrite.caption_edits import CaptionEdits, draft_of
-from counterfactory.engine.stages.rewrite.meaning import Pair
-from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite_captions
-from counterfactory.engine.stages.rewrite.text_filters import (
-    TextFilter,
-    changed_words,
-    perplexities,
-)
+from counterfactory.engine.stages.rewrite.rewrite_captions import ShardVariants, rewrite_captions
+from counterfactory.engine.stages.rewrite.text_filters import Pair, TextFilter, changed_words, perplexities
 from counterfactory.engine.tasks.choose import Choice
 from counterfactory.engine.tasks.task import builtin_task
 from counterfactory.engine.variant import Variant
 
-CAPTION = "a red dog on grass"
+CAPTION, OTHER = "a red dog on grass", "a red dog in grass"
 BLUE, SNOW, GONE = Edit("colour", "red", "blue"), Edit("weather", "", "in snow"), Edit("object", "on grass", "")
 SMALL = Edit("adjective", "dog", "small dog")
 SOURCE = Source("1.jpg", "1.jpg", Path("1.jpg"), (8, 8), "n02084071 dog, Canis", None, "d", "k")
@@ -86,12 +81,6 @@ def test_the_worst_edit_counts_and_each_pair_is_asked_for_once() -> None:
     assert asked == [*label, ("red", "blue"), (CAPTION, "whatever"), (CAPTION, "other"), ("dog", "in snow")]
 
 
-def test_of_a_source_without_a_label_nothing_is_compared_with_it() -> None:
-    bare = variant((BLUE,), source=replace(SOURCE, label=None))
-    found = TextFilter(NO_LIMITS, Cosines(blue=0.4), None).scores([bare])
-    assert found == {bare: {"text_replaced": 0.4, "text_caption": 0.0}}
-
-
 def test_perplexity_is_the_edited_caption_s_and_its_ratio_to_the_caption_s() -> None:
     asked = list[Sequence[str]]()
 
@@ -143,30 +132,6 @@ def test_without_thresholds_nothing_fails_and_of_several_the_first_is_named() ->
     assert found.score.name == "text_label"
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"max_text_label": 1.1}, r"\[check\] max_text_label is a cosine, -1 to 1, got 1.1"),
-        ({"min_text_caption": -1.1}, "min_text_caption is a cosine"),
-        ({"max_perplexity": 0.9}, r"\[check\] max_perplexity is at least 1, got 0.9"),
-        ({"max_perplexity_ratio": 0.0}, r"\[check\] max_perplexity_ratio is above 0, got 0"),
-        (
-            {"min_text_caption": 0.9, "max_text_caption": 0.8},
-            r"\[check\] min_text_caption is at most max_text_caption, got 0.9 and 0.8",
-        ),
-    ],
-)
-def test_impossible_thresholds_are_refused(given: dict[str, float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        CHECK.having(**given)
-
-
-def test_thresholds_may_be_at_the_ends_of_their_ranges() -> None:
-    ends = dict.fromkeys(("max_text_label", "max_text_replaced", "max_text_caption", "min_text_caption"), 1.0)
-    CHECK.having(**ends, max_perplexity=1.0, max_perplexity_ratio=0.001)
-    CHECK.having(**dict.fromkeys(ends, -1.0))
-
-
 def drafted(*choices: Choice, label: str | None = "dog") -> CaptionEdits:
     draft = draft_of(replace(SOURCE, label=label), CAPTION, builtin_task("classification", ["dog", "bus"]), None)
     draft.choices = list(choices)
@@ -204,72 +169,62 @@ def test_words_are_compared_before_the_choice_only_where_they_are_held_to_someth
     assert len(cosines.asked) == 1, "nothing is asked about nothing"
 
 
-PROMPTS = ChatPrompts(chatml)
 WANTED = SuiteRequest(builtin_task("classification", ["dog", "bus"]), 2, 0, (1, 1), 0)
 HELD = RewriteSettings(("colour",), 2, 2, 2, 100, verbatim=True, perplexity=True)
-ANSWERS = {
-    "red -> blue": '"a blue dog on grass"',
-    "red -> green": '"a green dog on grass"',
-    "Keep:": '[["red","blue"],["red","green"]]',
-}
+FREE = replace(HELD, verbatim=False, perplexity=False)
 MEANINGS = {
     **dict.fromkeys(("red", CAPTION), np.array([1, 0], np.float32)),
     **dict.fromkeys(("blue", "a blue dog on grass"), np.array([0.6, 0.8], np.float32)),
-    **dict.fromkeys(("green", "a green dog on grass"), np.array([0.8, 0.6], np.float32)),
+    **dict.fromkeys(("green", "a green dog on grass", OTHER), np.array([0.8, 0.6], np.float32)),
     "dog": np.array([0, 1], np.float32),
 }
 READS = {CAPTION: 1.0, "a blue dog on grass": 2.0, "a green dog on grass": 1.5}
 
 
-def test_what_fails_is_not_painted_another_edit_stands_in_and_scores_are_on_record(tmp_path: Path) -> None:
+@pytest.fixture
+def captions(tmp_path: Path) -> dict[Source, str]:
     (only,) = tiny_sources(tmp_path / "set", 1)
-    captions = {replace(only, label="dog"): CAPTION}
-    grounding = GroundingSettings(2, 0.5)
+    return {replace(only, label="dog"): CAPTION}
+
+
+def rewritten(run: TinyRun, captions: Mapping[Source, str], written: str, **tables: Any) -> ShardVariants:
+    """What becomes of captions where the model writes this of a blue dog."""
+    run.networks.meanings, run.networks.surprise = MEANINGS, READS
+    run.networks.answers = {
+        "red -> blue": f'"{written}"',
+        "red -> green": '"a green dog on grass"',
+        "Keep:": '[["red","blue"],["red","green"]]',
+    }
+    settings = {"rewrite": HELD, "grounding": GroundingSettings(2, 0.5), "check": NO_LIMITS}
+    return rewrite_captions(run.of(WANTED, llm=CHAT, **settings | tables), captions)
+
+
+def test_what_fails_is_not_painted_another_edit_stands_in_and_scores_are_on_record(
+    captions: dict[Source, str], tmp_path: Path
+) -> None:
+    blue = "a blue dog on grass"
     for time in ("first", "again"):
         with tiny_run(tmp_path / "suite", list(captions)) as run:
-            run.networks.meanings, run.networks.answers, run.networks.surprise = MEANINGS, ANSWERS, READS
-            strict = held_to(max_text_caption=0.7)
-            found = rewrite_captions(
-                run.of(WANTED, llm=CHAT, rewrite=HELD, grounding=grounding, check=strict), captions
-            )
+            found = rewritten(run, captions, blue, check=held_to(max_text_caption=0.7))
             (dropped,) = found.dropped
             reason = "the edited caption means nearly what the caption does: text_caption 0.800 is above 0.700"
             assert (dropped.edited_caption, dropped.dropped) == ("a green dog on grass", reason)
-            assert [(v.edited_caption, v.repeat) for v in found.variants] == [
-                ("a blue dog on grass", 0),
-                ("a blue dog on grass", 1),
-            ]
+            assert [(v.edited_caption, v.repeat) for v in found.variants] == [(blue, 0), (blue, 1)]
             assert found.scores[dropped]["text_replaced"] == pytest.approx(0.8)
-            for painted in found.variants:
-                assert found.scores[painted] == pytest.approx(
-                    {
-                        "text_label": 0.8,
-                        "text_replaced": 0.6,
-                        "text_caption": 0.6,
-                        "perplexity": round(math.exp(2.0), 6),
-                        "perplexity_ratio": round(math.e, 6),
-                    }
-                )
-            words = held_to(max_text_replaced=0.7)
-            chosen = rewrite_captions(
-                run.of(WANTED, llm=CHAT, rewrite=HELD, grounding=grounding, check=words), captions
-            )
+            wanted = {"text_label": 0.8, "text_replaced": 0.6, "text_caption": 0.6}
+            wanted |= {"perplexity": round(math.exp(2.0), 6), "perplexity_ratio": round(math.e, 6)}
+            assert all(found.scores[painted] == pytest.approx(wanted) for painted in found.variants)
+            chosen = rewritten(run, captions, blue, check=held_to(max_text_replaced=0.7))
             assert (chosen.variants, chosen.dropped) == (found.variants, ()), "what fails by its words is not chosen"
-            loose = rewrite_captions(
-                run.of(WANTED, llm=CHAT, rewrite=HELD, grounding=grounding, check=NO_LIMITS), captions
-            )
-            assert loose.dropped == ()
+            assert rewritten(run, captions, blue).dropped == ()
             assert len(run.networks.calls.get("sentence", [])) == len(run.networks.calls.get("reads", []))
             assert len(run.networks.calls.get("reads", [])) == (1 if time == "first" else 0)
-            silent = rewrite_captions(run.of(WANTED, llm=CHAT, rewrite=HELD, grounding=None, check=NO_LIMITS), captions)
+            silent = rewritten(run, captions, blue, grounding=None)
             assert {name for v in silent.variants for name in silent.scores[v]} == {"perplexity", "perplexity_ratio"}
-            quiet = rewrite_captions(
-                run.of(WANTED, llm=CHAT, rewrite=replace(HELD, perplexity=False), grounding=grounding, check=NO_LIMITS),
-                captions,
-            )
-            assert {name for v in quiet.variants for name in quiet.scores[v]} == {
-                *("text_label", "text_replaced", "text_caption")
-            }
+            quiet = rewritten(run, captions, blue, rewrite=replace(HELD, perplexity=False))
+            assert {name for v in quiet.variants for name in quiet.scores[v]} == wanted.keys() - silent.scores[
+                silent.variants[0]
+            ].keys()
 
 
 def test_a_text_is_read_once(tmp_path: Path) -> None:
@@ -278,3 +233,59 @@ def test_a_text_is_read_once(tmp_path: Path) -> None:
         assert perplexities(run.of(), ["one"]) == {"one": 1.0}
         assert perplexities(run.of(), ["two", "one"]) == pytest.approx({"one": 1.0, "two": 2.0})
         assert run.networks.calls["reads"] == [["one"], ["two"]]
+
+
+# What captions that a model wrote anew mean beside their edits.
+
+
+class Encoder:
+    """Gives every pair the same cosine; keeps what it is asked."""
+
+    def __init__(self, cosine: float) -> None:
+        self.cosine, self.asked = cosine, list[Sequence[Pair]]()
+
+    def __call__(self, pairs: Sequence[Pair]) -> Mapping[Pair, float]:
+        self.asked.append(pairs)
+        return dict.fromkeys(pairs, self.cosine)
+
+
+@pytest.mark.parametrize(("cosine", "kept"), [(0.9, True), (0.89, False)])
+def test_a_caption_that_means_something_else_beside_its_edits_is_dropped(cosine: float, kept: bool) -> None:
+    encoder = Encoder(cosine)
+    lacking = replace(variant((BLUE,), "3"), dropped="it lacks")
+    made = [
+        [variant((BLUE,), "0"), variant((BLUE,), "1"), variant((BLUE, SNOW), "2")],
+        [lacking, variant((SNOW,), "4"), variant((BLUE,), "5")],
+    ]
+    answers = [
+        ['"A blue dog, on grass."', '"a blue dog in grass"', '"a blue dog in grass"'],
+        ["{}", f'"{CAPTION}"', '"a blue dog at grass"'],
+    ]
+    found = TextFilter(NO_LIMITS, encoder, None, 0.9).drop_changed(made, answers)
+    assert encoder.asked == [[(CAPTION, OTHER), (CAPTION, "a red dog at grass")]], "each once, and none that is equal"
+    reason = (
+        "the edited caption means something else beside its edits: with them set back it says 'a red dog in grass' for "
+        "'a red dog on grass', alike by 0.89 where 0.9 is the least"
+    )
+    first, last = (None, None) if kept else (reason, reason.replace("in grass", "at grass"))
+    assert [[one.dropped for one in row] for row in found] == [[None, first, first], ["it lacks", None, last]]
+    assert [[one.key for one in row] for row in found] == [[one.key for one in row] for row in made]
+
+
+def test_free_rewriting_is_held_to_its_meaning_and_its_cosines_are_on_record(
+    captions: dict[Source, str], tmp_path: Path
+) -> None:
+    for time in ("first", "again"):
+        with tiny_run(tmp_path / "suite", list(captions)) as run:
+            run.networks.unknown = np.array([1, 0], np.float32)
+            strict, loose = GroundingSettings(2, 0.5, 0.81), GroundingSettings(2, 0.5, 0.79)
+            found = rewritten(run, captions, "a blue dog in grass", rewrite=FREE, grounding=strict)
+            (dropped,) = found.dropped
+            assert "means something else beside its edits" in str(dropped.dropped)
+            assert [one.edited_caption for one in found.variants] == ["a green dog on grass"] * 2, "painted again"
+            assert found.shortfalls == ()
+            assert rewritten(run, captions, "a blue dog in grass", rewrite=FREE, grounding=loose).dropped == ()
+            encoded = [texts for texts in run.networks.calls.get("sentence", []) if OTHER in texts]
+            assert encoded == ([[CAPTION, OTHER]] if time == "first" else [])
+            assert rewritten(run, captions, "a blue dog in grass", rewrite=FREE, grounding=None).dropped == ()
+            assert rewritten(run, captions, "a blue dog on grass", grounding=strict).dropped == (), "held by grammar"

@@ -39,16 +39,21 @@ def edit_scores(image: Floats, texts: Sequence[tuple[Floats, Floats]], logit_sca
     return [round(float(_shares(image, np.stack(pair), logit_scale)[0]), 6) for pair in texts]
 
 
-def class_share(image: Floats, classes: Floats, index: int, logit_scale: float) -> float:
-    """The probability of a class of a picture [E]: `classes` are the texts of all classes [K, E], `index` its place."""
-    return float(_shares(image, classes, logit_scale)[index])
-
-
-def label_score(own: float, others: Sequence[float]) -> float:
-    """The probability of a picture's class less the least of the same probability of the pictures that it is compared
-    with. 0: as probable as before; -1: it was certain, and is out of the question.
+def label_score(compared: Sequence[Floats], classes: Floats, index: int, logit_scale: float) -> float:
+    """The probability of a class of a picture [E], the first of those that are compared, less the least of the same
+    probability of the others. `classes` are the texts of all classes [K, E], `index` the class's place. 0: as probable
+    as before; -1: it was certain, and is out of the question.
     """
+    own, *others = (float(_shares(image, classes, logit_scale)[index]) for image in compared)
     return round(own - min(others), 6)
+
+
+def by_type(name: str, types: Sequence[str], scores: Sequence[float]) -> dict[str, float]:
+    """`name`_TYPE: the worst score of the edits of each type."""
+    worst: dict[str, float] = {}
+    for type_, score in zip(types, scores, strict=True):
+        worst[f"{name}_{type_}"] = min(score, worst.get(f"{name}_{type_}", score))
+    return worst
 
 
 def _shares(image: Floats, texts: Floats, logit_scale: float) -> NDArray[np.float64]:

@@ -2,13 +2,12 @@
 had the old one? No network is asked.
 
 Colours are those that have basic terms in English (Berlin & Kay 1969). A pixel's colour is the term whose focal colour
-is likeliest, by distance in CIELAB. Light and air change every colour of a scene, and edits change light and air; so
-each picture is first seen by its own: what haze adds to all of it is taken away (as the dark channel shows it, He et
-al. 2009), and its mean is brought to grey (Buchsbaum 1980).
+is likeliest, by distance in CIELAB. Edits change light and air, which change every colour of a scene; so first what
+haze adds to all of a picture is taken away (as the dark channel shows it, He et al. 2009), and its mean is brought to
+grey (Buchsbaum 1980).
 
-Of a source it is asked where the old colour is: connected pixels within outlines, large enough to be a thing. Of a
-picture, how likely these have the new colour; of several things that had the old colour the one that has most of the
-new, since an edit speaks of one of them, and small ones count less than large ones.
+In the source, things of the old colour are connected pixels within outlines, large enough. Of these the one that has
+most of the new colour in the picture counts, since an edit speaks of one of them, and small ones less than large ones.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from counterfactory.kernels.opencv import cv2
 
 from ...edit import Edit
 from ...english.difference import words_of
-from .validity import by_type
+from .clip_scores import by_type
 
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -64,20 +63,11 @@ _HAZE, _DARKEST, _GREY = 0.9, 0.01, 150.0
 _BITS = 5  # of a channel, in the table of colours
 
 
-class ColourChange(NamedTuple):
-    """An edit's old colour and its new one, terms of `_FOCAL`."""
-
-    old: str
-    new: str
-
-
-def colour_change(edit: Edit) -> ColourChange | None:
-    """The colours of an edit that puts one in another's place; None of any other edit."""
-    old, new = ([_term(word.same) for word in words_of(text)] for text in (edit.keyword, edit.alternative))
-    named = [[term for term in terms if term] for terms in (old, new)]
-    if [len(terms) for terms in named] != [1, 1] or named[0] == named[1]:
-        return None
-    return ColourChange(named[0][0], named[1][0])
+def colour_change(edit: Edit) -> tuple[str, str] | None:
+    """The colours of an edit that puts one in another's place, terms of `_FOCAL`; None of any other edit."""
+    texts = ([_SAME_AS.get(word.same, word.same) for word in words_of(t)] for t in (edit.keyword, edit.alternative))
+    old, new = ([term for term in terms if term in _FOCAL] for terms in texts)
+    return (old[0], new[0]) if len(old) == len(new) == 1 and old != new else None
 
 
 class Region(NamedTuple):
@@ -107,7 +97,7 @@ def source_colours(source: Pixels) -> SourceColours:
 
 def find_colour(source: SourceColours, colour: str) -> tuple[Region, ...]:
     """Where a source has a colour: its things of it, none where nothing is of it."""
-    likely = _table()[_place(colour)].take(source.numbers)
+    likely = _table()[list(_FOCAL).index(colour)].take(source.numbers)
     for sure in _SURE:
         coloured = likely > sure
         for inside in (coloured & source.within, coloured):
@@ -127,19 +117,17 @@ def recolouring(picture: Pixels, edits: Sequence[Edit], had: Callable[[str], Seq
     "recoloured" of the worst edit, "recoloured_TYPE" of the worst of a type. Nothing where no edit is of colours that
     the source has.
     """
-    changes = [(edit.type, change) for edit in edits if (change := colour_change(edit))]
-    targets = [(type_, change.new, regions) for type_, change in changes if (regions := had(change.old))]
+    changes = [(edit.type, *change) for edit in edits if (change := colour_change(edit))]
+    targets = [(type_, new, regions) for type_, old, new in changes if (regions := had(old))]
     if not targets:
         return {}
     numbers = _in_own_light(picture)[0].ravel()
-    likely = [_likeliest(numbers, regions, new) for _, new, regions in targets]
+    likely = []
+    for _, new, regions in targets:
+        of_new = _table()[list(_FOCAL).index(new)]
+        shares = (float(of_new[numbers[r.places]].mean(dtype=np.float64)) * r.weight for r in regions)
+        likely.append(round(max(shares), 6))
     return {"recoloured": min(likely), **by_type("recoloured", [type_ for type_, *_ in targets], likely)}
-
-
-def _likeliest(numbers: Numbers, regions: Sequence[Region], colour: str) -> float:
-    """How likely the region that shows most of a colour is of it, by the numbers of all pixels' colours."""
-    likely = _table()[_place(colour)]
-    return round(max(float(likely[numbers[r.places]].mean(dtype=np.float64)) * r.weight for r in regions), 6)
 
 
 def _in_own_light(picture: Pixels) -> tuple[Numbers, list[Pixels]]:
@@ -176,12 +164,3 @@ def _table() -> Floats:
     powers = np.exp(-(distances - distances.min(axis=0)).astype(np.float64) / (2 * _SPREAD**2))
     # To four digits, so that processors that round otherwise agree.
     return np.asarray((powers / powers.sum(axis=0)).round(4), np.float32)
-
-
-def _place(colour: str) -> int:
-    return list(_FOCAL).index(colour)
-
-
-def _term(word: str) -> str | None:
-    term = _SAME_AS.get(word, word)
-    return term if term in _FOCAL else None

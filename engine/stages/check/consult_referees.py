@@ -22,45 +22,43 @@ from numpy.typing import NDArray
 from ...english.label_names import short_name
 from ...models.referee import RefereeBox, Sight
 from ...profile.referees import RefereeSettings
-from ...schedule.overlap import in_chunks, prefetch
+from ...schedule.overlap import in_chunks
 from ...sources.shapes import Box as TrueBox
 from ...sources.shapes import fit_boxes
 from ...sources.source import Source, load_mask
 from ...suite import PaintedRow
 from ...variant import Variant
-from ..run import Run
+from ..run import Run, load_ahead
 
-Pixels = NDArray[np.uint8]
 _LEAST_SHARE = 0.004
 _LEAST_IOU = 0.5
 _AHEAD = 8
+Opener = Callable[[RefereeSettings], Sight]
 
 
 def consult_referees(
-    run: Run, painted: Mapping[Variant, PaintedRow], open_sight: Callable[[RefereeSettings], Sight]
+    run: Run, painted: Mapping[Variant, PaintedRow], open_sight: Opener
 ) -> dict[Variant, dict[str, float]]:
     """The scores of painted pictures, without those that make no sense for their source. `open_sight` is called for a
     referee that has something to look at.
     """
     scores: dict[Variant, dict[str, float]] = {variant: {} for variant in painted}
-    of_label: dict[Variant, list[float]] = {variant: [] for variant in painted}
+    of_label: dict[Variant, list[Mapping[str, float]]] = {}
     with run.meter.stage("check"):
         for referee in run.profile.referees or ():
-            judged = {variant: row for variant, row in painted.items() if _truth(variant.source, referee)}
+            judged = {variant: row for variant, row in painted.items() if _has_truth(variant.source, referee)}
             for variant, answer in _judge(run, judged, referee, open_sight).items():
                 if referee.kind == "labels":
-                    of_label[variant].append(answer["probability"])
-                    scores[variant]["agreement"] = scores[variant].get("agreement", 0.0) + answer["right"]
+                    of_label.setdefault(variant, []).append(answer)
                 else:
                     scores[variant] |= answer
-    for variant, probabilities in of_label.items():
-        if probabilities:
-            scores[variant]["agreement"] = round(scores[variant]["agreement"] / len(probabilities), 6)
-            scores[variant]["ensemble"] = round(sum(probabilities) / len(probabilities), 6)
+    for variant, answers in of_label.items():
+        for name, key in (("agreement", "right"), ("ensemble", "probability")):
+            scores[variant][name] = round(sum(answer[key] for answer in answers) / len(answers), 6)
     return scores
 
 
-def _truth(source: Source, referee: RefereeSettings) -> bool:
+def _has_truth(source: Source, referee: RefereeSettings) -> bool:
     """Whether a source has what this referee is held against."""
     if referee.kind == "masks":
         return source.mask_path is not None
@@ -68,10 +66,7 @@ def _truth(source: Source, referee: RefereeSettings) -> bool:
 
 
 def _judge(
-    run: Run,
-    painted: Mapping[Variant, PaintedRow],
-    referee: RefereeSettings,
-    open_sight: Callable[[RefereeSettings], Sight],
+    run: Run, painted: Mapping[Variant, PaintedRow], referee: RefereeSettings, open_sight: Opener
 ) -> dict[Variant, dict[str, float]]:
     digest, sight = referee.digest(), list[Sight]()
     keys = {v: run.keys.referee_key(row.image.sha256, v.source.key, digest) for v, row in painted.items()}
@@ -81,18 +76,18 @@ def _judge(
         for variant in todo:
             alike.setdefault(variant.source.size, []).append(variant)
         for group in alike.values():
-            for part in in_chunks(prefetch(group, lambda v: run.suite.load_image(painted[v]), _AHEAD), referee.batch):
-                shown = {variant: _unwrap(pixels) for variant, pixels in part}
+            pictures = load_ahead(group, lambda variant: run.suite.load_image(painted[variant]), _AHEAD)
+            for part in in_chunks(pictures, referee.batch):
                 if not sight:
                     with run.meter.loading(f"referee {referee.run}"):
                         sight.append(open_sight(referee))
                 began = time.perf_counter()
-                seen = sight[0](np.stack(list(shown.values())))
+                seen = sight[0](np.stack([pixels for _, pixels in part]))
                 work = run.meter.work("check", f"referee {referee.run}")
-                work.add(len(shown), referee.batch, time.perf_counter() - began)
+                work.add(len(part), referee.batch, time.perf_counter() - began)
                 yield {
                     variant: _scores(variant.source, pixels.shape[:2], answer, referee)
-                    for (variant, pixels), answer in zip(shown.items(), seen, strict=True)
+                    for (variant, pixels), answer in zip(part, seen, strict=True)
                 }
 
     return run.recorded("check", keys, make)
@@ -123,7 +118,9 @@ def mask_scores(truth: NDArray[Any], seen: NDArray[Any], classes: Sequence[str])
     either = [int((((truth == c) | (seen == c)) & labelled).sum()) for c in shown]
     recalls = [hits / int((truth == c).sum()) for c, hits in zip(shown, both, strict=True)]
     scores = {"miou": float(np.mean(np.divide(both, either))), "recall": min(recalls)}
-    scores |= {f"recall_{_column_name(classes[c])}": recall for c, recall in zip(shown, recalls, strict=True)}
+    for c, recall in zip(shown, recalls, strict=True):
+        column = re.sub(r"\W+", "_", classes[c]).strip("_").lower()
+        scores[f"recall_{column}"] = recall
     return {name: round(value, 6) for name, value in scores.items()}
 
 
@@ -151,14 +148,3 @@ def _place(label: str | None, classes: Sequence[str]) -> int | None:
     if label is None:
         return None
     return next((classes.index(name) for name in (label, short_name(label)) if name in classes), None)
-
-
-def _column_name(name: str) -> str:
-    """A class's name as part of a column's."""
-    return re.sub(r"\W+", "_", name).strip("_").lower()
-
-
-def _unwrap(pixels: Pixels | Exception) -> Pixels:
-    if isinstance(pixels, Exception):
-        raise pixels
-    return pixels

@@ -9,18 +9,14 @@ A probability is the geometric mean of those of the words' tokens, each after th
 not the less likely for being long. A share is that of the edited caption's words in the sum with the probability of the
 words that they replace, in the same caption with this edit undone: a captioner that would rather begin another way
 doubts both alike. Words that were only added have their own probability, those that were only taken away one less
-theirs. The captioner has no part in painting: what it reads is no echo of the caption. Reading a given text costs less
-than writing one, since it ends with the last word that is asked for. [check] recaption asks for it, and
-recaption_of says for which types of edits, and whether for the label.
+theirs. The captioner has no part in painting: what it reads is no echo of the caption. [check] recaption asks for it,
+and recaption_of says for which types of edits, and whether for the label.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ...english.difference import Word, compare, words_of
 from ...english.label_names import ground, names_of
@@ -28,15 +24,12 @@ from ...english.mentions import normalise
 from ...english.replacing import undo_edits
 from ...models.blip2 import Reading
 from ...profile.caption import LABEL
-from ...schedule.overlap import in_chunks, prefetch
+from ...schedule.overlap import in_chunks
 from ...suite import PaintedRow
 from ...variant import Variant
-from ..run import Run
+from ..run import Run, load_ahead
 
-Pixels = NDArray[np.uint8]
 Span = tuple[int, int]
-# Whether the captioner is to look for edits of a type, or for the "label".
-Wanted = Callable[[str], bool]
 # Words of a phrase that a caption may put otherwise.
 _PLACES = ("in", "on", "at", "of", "by", "to", "from", "with", "during")
 _SMALL = frozenset({*("a", "an", "the", "its", "it", "is", "are", "and"), *_PLACES})
@@ -64,24 +57,9 @@ class WordsQuestion:
     gone: Words | None = None
 
 
-@dataclass(frozen=True)
-class PictureQuestions:
-    """The questions about a picture: one for each edit, None where all of its words are small ones; and one for the
-    label, None where no caption names it. Questions that are not wanted are None as well.
-    """
-
-    edits: tuple[WordsQuestion | None, ...]
-    label: WordsQuestion | None
-
-    @property
-    def questions(self) -> tuple[WordsQuestion | None, ...]:
-        """The edits' and the label's."""
-        return (*self.edits, self.label)
-
-    @property
-    def words(self) -> list[Words]:
-        """All that is read."""
-        return [words for question in self.questions if question for words in (question.shown, question.gone) if words]
+# About a picture: one for each edit, None where all of its words are small ones, and last one for the label, None where
+# no caption names it. Questions that are not wanted are None as well.
+PictureQuestions = tuple[WordsQuestion | None, ...]
 
 
 def recaption(run: Run, painted: Mapping[Variant, PaintedRow]) -> dict[Variant, dict[str, float]]:
@@ -91,24 +69,21 @@ def recaption(run: Run, painted: Mapping[Variant, PaintedRow]) -> dict[Variant, 
     prefix = "" if LABEL in settings.prefix else settings.prefix
     room = settings.decoding.max_tokens
     questions = {variant: ask(variant, run.profile.check.reads) for variant in painted}
-    keys = {
-        variant: run.keys.recaption_key(row.image.sha256, prefix, room, questions[variant].questions)
-        for variant, row in painted.items()
-    }
-
-    def load(variant: Variant) -> Pixels:
-        return run.suite.load_image(painted[variant])
+    keys = {v: run.keys.recaption_key(row.image.sha256, prefix, room, questions[v]) for v, row in painted.items()}
 
     def make(todo: list[Variant]) -> Generator[dict[Variant, list[float | None]], None, None]:
-        readable = [variant for variant in todo if questions[variant].words]
-        yield {variant: answers(questions[variant], []) for variant in todo if not questions[variant].words}
-        for part in in_chunks(prefetch(readable, load, _AHEAD), settings.batch * _TOGETHER):
-            shown = {variant: _unwrap(pixels) for variant, pixels in part}
+        readable = [variant for variant in todo if words_to_read(questions[variant])]
+        yield {variant: answers(questions[variant], []) for variant in todo if not words_to_read(questions[variant])}
+        pictures = load_ahead(readable, lambda variant: run.suite.load_image(painted[variant]), _AHEAD)
+        for part in in_chunks(pictures, settings.batch * _TOGETHER):
+            shown = dict(part)
             readings = [
-                Reading(i, w.text, w.spans) for i, variant in enumerate(shown) for w in questions[variant].words
+                Reading(i, words.text, words.spans)
+                for i, variant in enumerate(shown)
+                for words in words_to_read(questions[variant])
             ]
             probabilities = iter(run.models.blip2().read(list(shown.values()), readings, prefix, room))
-            yield {v: answers(questions[v], [next(probabilities) for _ in questions[v].words]) for v in shown}
+            yield {variant: answers(questions[variant], probabilities) for variant in shown}
 
     with run.meter.stage("check"):
         # Among the captions, so that the captioner's stage makes room for it.
@@ -116,30 +91,39 @@ def recaption(run: Run, painted: Mapping[Variant, PaintedRow]) -> dict[Variant, 
     return {variant: recaption_scores(variant, row) for variant, row in rows.items()}
 
 
-def ask(variant: Variant, wanted: Wanted = lambda what: True) -> PictureQuestions:
-    """The questions about a variant's or a control's picture."""
+def ask(variant: Variant, wanted: Callable[[str], bool] = lambda what: True) -> PictureQuestions:
+    """The questions about a variant's or a control's picture, for edits of the types, and for the "label", that are
+    `wanted`.
+    """
     edits: list[WordsQuestion | None] = [None] * len(variant.edits)
     if any(wanted(edit.type) for edit in variant.edits):
         pairs = undo_edits(variant.caption, variant.edited_caption, variant.edits)
         edits = [_edit_words(*pair) if wanted(e.type) else None for e, pair in zip(variant.edits, pairs, strict=True)]
-    return PictureQuestions(tuple(edits), _label_words(variant.source.label, variant) if wanted("label") else None)
+    return (*edits, _label_words(variant.source.label, variant) if wanted("label") else None)
 
 
-def answers(questions: PictureQuestions, read: Sequence[Sequence[float | None]]) -> list[float | None]:
-    """The answers to the questions by the probabilities `read` of the spans of `questions.words`; None where there is
-    no question, and where a span was not read.
+def words_to_read(questions: PictureQuestions) -> list[Words]:
+    """All that is read for the questions about a picture, in the order in which `answers` takes it."""
+    return [words for question in questions if question for words in (question.shown, question.gone) if words]
+
+
+def answers(questions: PictureQuestions, read: Iterable[Sequence[float | None]]) -> list[float | None]:
+    """The answers to the questions by the probabilities `read` of the spans of `words_to_read`; None where there is no
+    question, and where a span was not read.
     """
-    probabilities = dict(zip(map(id, questions.words), read, strict=True))
-    return [None if question is None else _answer(question, probabilities) for question in questions.questions]
+    reading = iter(read)
+    return [
+        None if one is None else _answer(*(next(reading) if words else () for words in (one.shown, one.gone)))
+        for one in questions
+    ]
 
 
-def _answer(question: WordsQuestion, read: Mapping[int, Sequence[float | None]]) -> float | None:
-    spans = [read[id(words)] if words else () for words in (question.shown, question.gone)]
-    if None in (*spans[0], *spans[1]):
+def _answer(shown_spans: Sequence[float | None], gone_spans: Sequence[float | None]) -> float | None:
+    if None in (*shown_spans, *gone_spans):
         return None
     # Of several places the worst counts.
-    shown = min((span for span in spans[0] if span is not None), default=None)
-    gone = max((span for span in spans[1] if span is not None), default=None)
+    shown = min((span for span in shown_spans if span is not None), default=None)
+    gone = max((span for span in gone_spans if span is not None), default=None)
     if shown is None or gone is None:
         return round(shown if shown is not None else 1 - (gone or 0.0), 6)
     return round(shown / max(shown + gone, _NOTHING), 6)
@@ -159,10 +143,7 @@ def recaption_scores(variant: Variant, answers: Sequence[float | None]) -> dict[
 def _edit_words(edited: str, undone: str) -> WordsQuestion | None:
     """The words that an edit brought to the text `edited`, and those of the text without it that it took."""
     changes = compare(undone, edited).changes
-    brought, taken = (
-        _spans([change.added for change in changes]),
-        _spans([change.removed for change in changes]),
-    )
+    brought, taken = _spans([change.added for change in changes]), _spans([change.removed for change in changes])
     if not brought and not taken:
         return None
     return WordsQuestion(Words(edited, brought) if brought else None, Words(undone, taken) if taken else None)
@@ -170,12 +151,8 @@ def _edit_words(edited: str, undone: str) -> WordsQuestion | None:
 
 def _spans(phrases: Sequence[Sequence[Word]]) -> tuple[Span, ...]:
     """Where phrases lie, from their first to their last word that is no small one."""
-    spans = []
-    for phrase in phrases:
-        content = [word for word in phrase if word.same not in _SMALL]
-        if content:
-            spans.append((content[0].start, content[-1].end))
-    return tuple(spans)
+    contents = [[word for word in phrase if word.same not in _SMALL] for phrase in phrases]
+    return tuple((content[0].start, content[-1].end) for content in contents if content)
 
 
 def _label_words(label: str | None, variant: Variant) -> WordsQuestion | None:
@@ -189,9 +166,3 @@ def _label_words(label: str | None, variant: Variant) -> WordsQuestion | None:
             if normalise(text[first.start : last.end]) in named:
                 return WordsQuestion(Words(text, ((first.start, last.end),)))
     return None
-
-
-def _unwrap(pixels: Pixels | Exception) -> Pixels:
-    if isinstance(pixels, Exception):
-        raise pixels
-    return pixels

@@ -8,19 +8,16 @@
     nearer         how much better the picture fits its caption than the source's          LANCE
     edit           that the picture shows its caption rather than the same with an edit undone, of the worst edit
     label          how much of the probability of its label's class it keeps, zero-shot, of the classes of the set
-    layout         how far outlines lie where the mask changes its class (layout.py)       pictures with masks
+    layout         how far outlines lie where the mask changes its class (quality.py)      pictures with masks
 
-Its pixels say whether it is a sound picture, and one of its own (quality.py), and whether edits of colours show
-(colours.py). Edited captions have scores as texts (rewrite/text_filters.py), which rewriting measured.
-
-A score that makes no sense for a picture is left out, and no verdict asks for it: "edit" of a control, "label" where
-the set has fewer than two classes, "layout" without a mask, "distinct" of a source's first variant, "recoloured" of
-edits of other things than colours that the source has.
+Others are of its pixels: quality.py, colours.py. A score that makes no sense for a picture is left out, and no verdict
+asks for it: "edit" of a control, "label" where the set has fewer than two classes, "layout" without a mask, "distinct"
+of a source's first variant, "recoloured" of edits of other things than colours that the source has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
@@ -31,15 +28,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...english.replacing import undo_edits
-from ...schedule.overlap import in_chunks, prefetch, write_behind
+from ...schedule.overlap import in_chunks, write_behind
 from ...sources.source import Pictures, load_mask
 from ...suite import PaintedRow
 from ...variant import Variant
-from ..run import Run
-from .clip_scores import Floats, class_share, edit_scores, label_score, score
+from ..run import Run, load_ahead
+from .clip_scores import Floats, edit_scores, label_score, score
 from .colours import find_colour, recolouring, source_colours
-from .layout import Layout, outlined_share
-from .quality import Thumbnail, distinctness, look_at_source, quality_scores, thumbnail
+from .quality import Thumbnail, distance, look_at_source, outlined_share, quality_scores, thumbnail
 
 Pixels = NDArray[np.uint8]
 
@@ -77,14 +73,8 @@ class _Question:
     control: Variant | None
     earlier: Sequence[Variant]
 
-    def texts(self, variant: Variant) -> tuple[str, ...]:
-        """All texts that a variant's picture is compared with."""
-        return (variant.caption, variant.edited_caption, *(text for pair in self.undone for text in pair))
 
-
-def score_pictures(
-    run: Run, painted: Mapping[Variant, PaintedRow], pictures: Pictures, layout: Layout = outlined_share
-) -> dict[Variant, PictureScores]:
+def score_pictures(run: Run, painted: Mapping[Variant, PaintedRow], pictures: Pictures) -> dict[Variant, PictureScores]:
     """The scores of painted pictures, without those whose source's picture cannot be read.
 
     The label of a variant is compared with the original and, where there is one, with its source's first control.
@@ -106,8 +96,7 @@ def score_pictures(
         images = pictures.of(variant.source for variant in todo)
         answerable = {variant: questions[variant] for variant in todo if variant.source.key in images}
         if answerable:
-            look = _Looker(run, painted, images, layout)
-            for batch in _Comparison(run, answerable, images).scores(look):
+            for batch in _Comparison(run, answerable, images).scores(_looker(run, painted, images)):
                 yield {v: {"scores": dict(scored.scores), "edits": list(scored.edits)} for v, scored in batch.items()}
 
     with run.meter.stage("check"):
@@ -134,29 +123,28 @@ def _questions(run: Run, painted: Mapping[Variant, PaintedRow]) -> dict[Variant,
     return questions
 
 
-class _Looker:
-    """Scores the pixels of painted pictures against those of their sources (quality.py, colours.py, layout.py).
+def _looker(
+    run: Run, painted: Mapping[Variant, PaintedRow], images: Mapping[str, Pixels]
+) -> Callable[[Variant], _Look]:
+    """Scores the pixels of painted pictures against those of their sources (quality.py, colours.py).
 
     What the pictures of a source share is computed once.
     """
+    quality = lru_cache(_SOURCES)(lambda source: look_at_source(images[source.key]))
+    mask = lru_cache(_SOURCES)(load_mask)
+    light = lru_cache(_SOURCES)(lambda source: source_colours(images[source.key]))
+    coloured = lru_cache(_SOURCES)(lambda source, colour: find_colour(light(source), colour))
 
-    def __init__(
-        self, run: Run, painted: Mapping[Variant, PaintedRow], images: Mapping[str, Pixels], layout: Layout
-    ) -> None:
-        self._run, self._painted, self._layout = run, painted, layout
-        self._quality = lru_cache(_SOURCES)(lambda source: look_at_source(images[source.key]))
-        self._mask = lru_cache(_SOURCES)(load_mask)
-        light = lru_cache(_SOURCES)(lambda source: source_colours(images[source.key]))
-        self._coloured = lru_cache(_SOURCES)(lambda source, colour: find_colour(light(source), colour))
-
-    def __call__(self, variant: Variant) -> _Look:
-        pixels, source = self._run.suite.load_image(self._painted[variant]), variant.source
+    def look(variant: Variant) -> _Look:
+        pixels, source = run.suite.load_image(painted[variant]), variant.source
         own = thumbnail(pixels)
-        scores = quality_scores(pixels, own, self._quality(source))
-        scores |= recolouring(pixels, variant.edits, lambda colour: self._coloured(source, colour))
+        scores = quality_scores(pixels, own, quality(source))
+        scores |= recolouring(pixels, variant.edits, lambda colour: coloured(source, colour))
         if source.mask_path is not None:
-            scores["layout"] = self._layout(pixels, self._mask(source, pixels.shape[:2]))
+            scores["layout"] = outlined_share(pixels, mask(source, pixels.shape[:2]))
         return _Look(pixels, own, scores)
+
+    return look
 
 
 class _Comparison:
@@ -179,45 +167,40 @@ class _Comparison:
 
     def scores(self, look: Callable[[Variant], _Look]) -> Iterator[dict[Variant, PictureScores]]:
         """The scores of all pictures, a batch at a time."""
-        with closing(prefetch(self._in_turn(), look, self._at_once, _LOOKERS)) as looking:
-            # The first pictures are looked at while texts and sources are embedded.
-            looked = chain([next(looking)], looking)
-            self._embed_questions()
-            # Scores are computed while the network runs, which happens outside of the interpreter.
-            for batch in write_behind(self._embed_pictures(looked), self._measure, depth=1):
-                if batch:
-                    yield batch
-
-    def _in_turn(self) -> list[Variant]:
-        """All pictures that are needed: the first control before the variants of its number."""
         controls = [question.control for question in self._questions.values() if question.control is not None]
         earlier = [variant for question in self._questions.values() for variant in question.earlier]
         needed = dict.fromkeys((*controls, *earlier, *self._questions))
-        return sorted(needed, key=lambda variant: (self._places[variant.source.key], variant.index))
+        # The first control before the variants of its number.
+        in_turn = sorted(needed, key=lambda variant: (self._places[variant.source.key], variant.index))
+        with closing(load_ahead(in_turn, look, self._at_once, _LOOKERS)) as looking:
+            # The first pictures are looked at while texts and sources are embedded.
+            chunks = in_chunks(chain([next(looking)], looking), self._at_once)
+            self._embed_questions()
+            embedded = ((dict(part), self._image.encode([look.pixels for _, look in part])) for part in chunks)
+            # Scores are computed while the network runs, which happens outside of the interpreter.
+            for batch in write_behind(embedded, self._measure, depth=1):
+                if batch:
+                    yield batch
 
     def _embed_questions(self) -> None:
         """Embed texts, sources and classes."""
-        self._texts = self._text.embed(text for v, question in self._questions.items() for text in question.texts(v))
+        self._texts = self._text.embed(
+            text
+            for variant, question in self._questions.items()
+            for text in (variant.caption, variant.edited_caption, *chain.from_iterable(question.undone))
+        )
         for keys in in_chunks(self._places, self._at_once):
             self._originals |= zip(keys, self._image.encode([self._images[key] for key in keys]), strict=True)
         if any(question.place is not None for question in self._questions.values()):
             self._classes = self._label_classes.embed(self._text, self._settings.label_prompt)
 
-    def _embed_pictures(
-        self, looked: Iterable[tuple[Variant, _Look | Exception]]
-    ) -> Iterator[tuple[dict[Variant, _Look], Floats]]:
-        for part in in_chunks(looked, self._at_once):
-            looks = {variant: _unwrap(look) for variant, look in part}
-            yield looks, self._image.encode([look.pixels for look in looks.values()])
-
     def _measure(self, part: tuple[dict[Variant, _Look], Floats]) -> dict[Variant, PictureScores]:
         looks, embedded = part
         self._painted.update(zip(looks, embedded, strict=True))
         self._thumbnails.update((variant, look.thumbnail) for variant, look in looks.items())
+        asked = self._questions
         return {
-            variant: self._score(variant, self._questions[variant], look)
-            for variant, look in looks.items()
-            if variant in self._questions
+            variant: self._score(variant, asked[variant], look) for variant, look in looks.items() if variant in asked
         }
 
     def _score(self, variant: Variant, question: _Question, look: _Look) -> PictureScores:
@@ -225,8 +208,7 @@ class _Comparison:
         texts, scale = self._texts, self._settings.logit_scale
         scores = score(original, texts[variant.caption], picture, texts[variant.edited_caption]) | look.scores
         if question.earlier:
-            others = [self._thumbnails[other] for other in question.earlier]
-            scores["distinct"] = distinctness(look.thumbnail, others)
+            scores["distinct"] = min(distance(look.thumbnail, self._thumbnails[other]) for other in question.earlier)
         edits = edit_scores(picture, [(texts[edited], texts[undone]) for edited, undone in question.undone], scale)
         if edits:
             scores["edit"] = min(edits)
@@ -234,12 +216,5 @@ class _Comparison:
             compared = [picture, original]
             if question.control is not None:
                 compared.append(self._painted[question.control])
-            own, *others_share = (class_share(vector, self._classes, question.place, scale) for vector in compared)
-            scores["label"] = label_score(own, others_share)
+            scores["label"] = label_score(compared, self._classes, question.place, scale)
         return PictureScores(scores, tuple(edits))
-
-
-def _unwrap(look: _Look | Exception) -> _Look:
-    if isinstance(look, Exception):
-        raise look
-    return look

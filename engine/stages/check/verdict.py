@@ -1,38 +1,45 @@
-"""The verdict that thresholds make of a picture's scores.
+"""The verdict that thresholds make of a picture's scores, and the probability that a variant is valid.
 
 Verdicts are derived from scores whenever they are asked for: a new threshold generates nothing. `[check] min_NAME` is
 the least that the score NAME may be, `max_NAME` the most (profile/scores.py).
+
+"valid" is what the other scores, each on a scale of its own, come to. A variant is valid if each of its parts is: edits
+of each type show, the label is kept, the layout is kept. One lost part is enough to lose it, and the least probable one
+is the reason. Weights are fitted to variants that people have judged (judging/fit_valid.py), and are never negative: no
+better score makes a variant less valid.
+
+    valid = product over parts of 1 / (1 + exp(-(bias + sum of weight x score)))
+
+Shares and probabilities enter by their log-odds, -6 to 6, all other scores as they are. A score that a picture does
+not have adds nothing; a part of whose scores it has none is left out.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
-from ...edit import Edit
-from ...profile.check import CheckSettings, Failure
+from ...profile.check import CheckSettings, Failure, ValidPart
 from ...profile.scores import SCORES, score_named
+from ...suite import PictureRow
+from ...suite.verdicts import ScoredRow
 from ...variant import Kind
 from .colours import colour_change
-from .validity import part_probabilities, valid_score
 
 _REASON = re.compile(r"(?:.*: )?(\w+) -?[\d.]+ is (?:below|above) -?[\d.]+", re.DOTALL)
 
 
-class ScoredPicture(Protocol):
-    """A picture of a suite, as far as its verdict needs it."""
+def part_probabilities(scores: Mapping[str, float], parts: Sequence[ValidPart]) -> dict[str, float]:
+    """The probability of each part that a picture has."""
+    probabilities = {part.part: part.probability(scores) for part in parts}
+    return {name: value for name, value in probabilities.items() if value is not None}
 
-    @property
-    def kind(self) -> Kind: ...
-    @property
-    def label(self) -> str | None: ...
-    @property
-    def edits(self) -> Sequence[Edit]: ...
-    @property
-    def scores(self) -> Mapping[str, float]: ...
-    @property
-    def edit_scores(self) -> Sequence[float]: ...
+
+def valid_score(scores: Mapping[str, float], parts: Sequence[ValidPart]) -> float | None:
+    """The probability that a variant with these scores is valid, 0..1; None where no part can be told."""
+    probabilities = part_probabilities(scores, parts)
+    return round(math.prod(probabilities.values()), 6) if probabilities else None
 
 
 def with_valid(kind: Kind, scores: Mapping[str, float], settings: CheckSettings) -> Mapping[str, float]:
@@ -42,13 +49,13 @@ def with_valid(kind: Kind, scores: Mapping[str, float], settings: CheckSettings)
     return rest if probability is None else rest | {"valid": probability}
 
 
-def verdict(row: ScoredPicture, settings: CheckSettings) -> str | None:
+def verdict(row: PictureRow | ScoredRow, settings: CheckSettings) -> str | None:
     """None if a picture's scores pass, else the reason for rejection, which names the edit or the label that failed.
 
     A control's caption changes nothing, so that there is no edit and no direction to hold it to; an original is what it
     is. Raises KeyError for a score that the picture should have and has not.
     """
-    failure = first_failure(row.scores, settings, row.kind)
+    failure = _first_failure(row.scores, settings, row.kind)
     if failure is None:
         return None
     meaning = failure.meaning if failure.score.of_text else _meaning(row, failure.score.name, settings)
@@ -56,16 +63,14 @@ def verdict(row: ScoredPicture, settings: CheckSettings) -> str | None:
 
 
 def failing(scores: Mapping[str, float], settings: CheckSettings, kind: Kind) -> str | None:
-    """The name of the first score that fails, texts' first, what can be named best before the others; None if all pass.
-
-    Raises KeyError for a score that a picture of this kind should have and has not.
+    """The name of the first score that fails, in the order of `SCORES`; None if all pass. Raises KeyError as `verdict`
+    does.
     """
-    failure = first_failure(scores, settings, kind)
+    failure = _first_failure(scores, settings, kind)
     return None if failure is None else failure.score.name
 
 
-def first_failure(scores: Mapping[str, float], settings: CheckSettings, kind: Kind) -> Failure | None:
-    """The first score that fails, in the order of `SCORES`."""
+def _first_failure(scores: Mapping[str, float], settings: CheckSettings, kind: Kind) -> Failure | None:
     if kind == "original":
         return None
     return next(settings.failures(scores, (row for row in SCORES if row.control or kind == "variant")), None)
@@ -83,7 +88,7 @@ def check_meaning(name: str) -> str | None:
     return None if score is None else score.high if score.of_text else score.low
 
 
-def _meaning(row: ScoredPicture, name: str, settings: CheckSettings) -> str:
+def _meaning(row: PictureRow | ScoredRow, name: str, settings: CheckSettings) -> str:
     """What it means that a score is too low, where a picture is held to something that can be named; of "valid" what
     its least probable part means.
     """

@@ -9,7 +9,8 @@ A profile without `[[hints]]` follows the edges alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from types import MappingProxyType
@@ -24,15 +25,18 @@ from ...profile.profile import Profile
 from ...schedule.overlap import in_chunks
 from ...sources.palette import Palette, load_palette
 from ...sources.pixels import UnreadableError
-from ...sources.source import Pictures, Problem, Source, load_depth, load_mask
-from ..run import Run
+from ...sources.source import Image, Pictures, Problem, Source, load_depth, load_mask
+from ..run import Run, load_ahead
 from . import edges
 
 # A source's maps, one for each hint; None for one of weight 0.
 Maps = tuple[NDArray[Any] | None, ...]
+_Drawn = dict[Source, NDArray[Any]]
+# Gives the maps of a batch of pictures of one size, uint8 RGB [B, H, W, 3].
+_Network = Callable[[NDArray[np.uint8]], NDArray[Any]]
 # What a profile without [[hints]] follows.
-EDGES_ALONE = HintSettings("edges", "hint", 1.0)
-_Load = Callable[[Source, tuple[int, int]], NDArray[Any]]
+_EDGES_ALONE = HintSettings("edges", "hint", 1.0)
+_WORKERS = min(4, os.cpu_count() or 1)
 # What a hint is made of that a source may lack.
 _NEEDED: Mapping[Kind, tuple[str, Callable[[Source], bool]]] = MappingProxyType(
     {
@@ -72,15 +76,14 @@ def draw_maps(
     """The maps of the shard's sources that are `needed`. A source with a map that cannot be read is left out and
     becomes a problem of `pictures`. Maps are not recorded: they take less time to draw than to read.
     """
-    hints = run.profile.hints or (EDGES_ALONE,)
     with run.meter.stage("edges"):
         run.advance("edges", len(sources) - len(needed))
         images = pictures.of(needed)
         readable = [source for source in needed if source.key in images]
         if readable:
             run.models.enter("edges")
-        by_hint: list[dict[Source, NDArray[Any]] | None] = []
-        for hint in hints:
+        by_hint: list[_Drawn | None] = []
+        for hint in run.profile.hints or (_EDGES_ALONE,):
             drawn = _draw(run, hint, readable, pictures) if hint.weight else None
             by_hint.append(drawn)
             readable = readable if drawn is None else [source for source in readable if source in drawn]
@@ -88,18 +91,46 @@ def draw_maps(
     return {source: tuple(None if drawn is None else drawn[source] for drawn in by_hint) for source in readable}
 
 
-def _draw(run: Run, hint: HintSettings, sources: Sequence[Source], pictures: Pictures) -> dict[Source, NDArray[Any]]:
+def _draw(run: Run, hint: HintSettings, sources: Sequence[Source], pictures: Pictures) -> _Drawn:
     """One hint's maps."""
-    images = pictures.of(sources)
-    if hint.kind == "edges":
-        batches: Iterator[tuple[list[Source], Any]] = edges.find_edges(run, sources, images)
-        return {source: drawn for batch, maps in batches for source, drawn in zip(batch, maps, strict=True)}
+    images, settings = pictures.of(sources), run.profile.edges
+    if hint.kind == "edges" and settings.hed is None:
+        maps = load_ahead(sources, lambda s: edges.edge_maps(images[s.key][None], settings), 2 * _WORKERS, _WORKERS)
+        return {source: edge_map for source, (edge_map,) in maps}
+    if hint.kind == "edges" or (hint.kind == "depth" and run.models.estimates_depth):
+        return _by_network(run, hint, sources, images)
+    load: Callable[[Source, tuple[int, int]], NDArray[Any]] = load_depth
     if hint.kind == "segmentation":
         assert hint.palette is not None, "checked by the settings"
-        return _read(partial(_colour_mask, load_palette(hint.palette)), sources, pictures)
-    if run.models.estimates_depth:
-        return _estimate_depth(run, sources, images)
-    return _read(load_depth, sources, pictures)
+        load = partial(_colour_mask, load_palette(hint.palette))
+    drawn: _Drawn = {}
+    for source in sources:
+        height, width = images[source.key].shape[:2]
+        try:
+            drawn[source] = load(source, (height, width))
+        except CounterfactoryError as error:  # what cannot be read fails its own source
+            pictures.problems.append(Problem(source.name, str(error)))
+    return drawn
+
+
+def _by_network(run: Run, hint: HintSettings, sources: Sequence[Source], images: Mapping[str, Image]) -> _Drawn:
+    """The maps that a network finds; pictures of one size share its batches."""
+
+    def shape(source: Source) -> tuple[int, ...]:
+        return images[source.key].shape
+
+    drawn: _Drawn = {}
+    for (height, width, _), same in groupby(sorted(sources, key=shape), key=shape):
+        if hint.kind == "edges":
+            assert run.profile.edges.hed is not None
+            batch = run.profile.edges.hed.batch
+            network: _Network = partial(edges.edge_maps, settings=run.profile.edges, hed=run.models.hed(height, width))
+        else:
+            depth = run.models.depth(height, width)
+            network, batch = depth.nearness, depth.plan.batch
+        for part in in_chunks(same, batch):
+            drawn |= zip(part, network(np.stack([images[source.key] for source in part])), strict=True)
+    return drawn
 
 
 def _colour_mask(palette: Palette, source: Source, size: tuple[int, int]) -> NDArray[np.uint8]:
@@ -108,28 +139,3 @@ def _colour_mask(palette: Palette, source: Source, size: tuple[int, int]) -> NDA
         return palette.paint(load_mask(source, size), names)
     except UnreadableError as error:
         raise CounterfactoryError(f"{source.mask_path}: {error}") from error
-
-
-def _read(load: _Load, sources: Sequence[Source], pictures: Pictures) -> dict[Source, NDArray[Any]]:
-    """The maps that files give; what cannot be read fails its own source."""
-    images, maps = pictures.of(sources), {}
-    for source in sources:
-        height, width = images[source.key].shape[:2]
-        try:
-            maps[source] = load(source, (height, width))
-        except CounterfactoryError as error:
-            pictures.problems.append(Problem(source.name, str(error)))
-    return maps
-
-
-def _estimate_depth(
-    run: Run, sources: Sequence[Source], images: Mapping[str, NDArray[np.uint8]]
-) -> dict[Source, NDArray[Any]]:
-    """The maps that the network finds; pictures of one size share its batches."""
-    maps: dict[Source, NDArray[Any]] = {}
-    by_size = sorted(sources, key=lambda source: images[source.key].shape)
-    for shape, same in groupby(by_size, key=lambda source: images[source.key].shape):
-        network = run.models.depth(*shape[:2])
-        for batch in in_chunks(same, network.plan.batch):
-            maps |= zip(batch, network.nearness(np.stack([images[source.key] for source in batch])), strict=True)
-    return maps

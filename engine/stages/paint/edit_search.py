@@ -25,7 +25,7 @@ from ...profile.paint import GuidanceSettings
 from ...schedule.evaluations import Job
 from ...variant import Variant
 from .protect import ProtectedRegion
-from .severity import text_of
+from .text_states import text_of
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -1,30 +1,26 @@
 """Edits pictures instead of painting them anew: the source is inverted, its caption edited, everything else kept.
 
-LANCE's editor (Prabhu et al. 2023, arXiv 2305.19164) without its optimisation. A source is encoded and taken back to
-noise once (models/inversion.py). From there each variant is denoised together with it, taking over its attention
-where captions agree (prompt-to-prompt), and what the two rows differ by is all that changes. A guided step leads away
-from the source's caption instead of an empty one (negative-prompt inversion, Miyake et al. 2023, arXiv 2305.16807), so
-that guidance pushes in the direction of the edit and leaves the source alone. With a control scale ControlNets follow
-the source's edges, or the profile's hints, in every row, back and forth.
+LANCE's editor (Prabhu et al. 2023, arXiv 2305.19164) without its optimisation. A source is taken back to noise once
+(models/inversion.py). From there each variant is denoised together with it, taking over its attention where captions
+agree (prompt-to-prompt). A guided step leads away from the source's caption instead of an empty one (negative-prompt
+inversion, Miyake et al. 2023, arXiv 2305.16807), so that guidance pushes in the direction of the edit alone. With a
+control scale ControlNets follow the source's edges, or the profile's hints, in every row, back and forth.
 
 How long self-attention is taken over decides between likeness and edit: of several pictures (edit_search.py) the one
 that moved most in the captions' direction is kept, of about equals the one nearest to the source. What encoding and
-decoding lose of the source is given back where an edit moved nothing. A control goes the same way: it shows what the
-editor does to a picture whose caption stays the same.
+decoding lose of the source is given back where an edit moved nothing. A control goes the same way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterfactory.kernels.opencv import cv2
 
-from ...models.clip import ClipImage, ClipText
 from ...models.editor import EditorPlans, RowHint
 from ...models.sampler import Sampler
 from ...profile.profile import Profile
@@ -36,7 +32,7 @@ from ...variant import Variant
 from ..check.clip_scores import score
 from ..maps.draw_maps import Maps
 from ..run import Run
-from .edit_search import EditJob, Editor, ShareLatents, SourceEdits, edit_source, is_control
+from .edit_search import EditJob, Editor, SourceEdits, edit_source, is_control
 from .paint_variants import VariantPicture, control_scale, embed_maps, record_pictures
 from .protect import keep_regions
 from .text_states import TextStates
@@ -59,25 +55,17 @@ def edit_variants(
         # Pictures of one size share plans and batches.
         shown = sorted((v for v in todo if v.source.key in images), key=lambda v: images[v.source.key].shape)
         for _, same in groupby(shown, key=lambda v: images[v.source.key].shape):
-            for best in choose(run, edit_candidates(run, list(same), maps, pictures), images):
-                yield VariantPicture(best.variant, best.pixels, None if is_control(best.variant) else best.fraction)
+            yield from choose(run, edit_candidates(run, list(same), maps, pictures), images)
 
     return record_pictures(run, variants, draw)
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A variant's picture, uint8 RGB [H, W, 3], with self-attention taken over on a share of the steps."""
-
-    variant: Variant
-    fraction: float
-    pixels: Pixels
-
-
 def edit_candidates(
     run: Run, variants: Sequence[Variant], maps: Mapping[Source, Maps], pictures: Pictures
-) -> Iterator[Candidate]:
-    """All candidates of variants whose sources have one size, a variant's together; `maps` as in `edit_variants`."""
+) -> Iterator[VariantPicture]:
+    """All candidates of variants whose sources have one size, a variant's together, each with another share of the
+    source's self-attention; `maps` as in `edit_variants`.
+    """
     profile, settings = run.profile, run.profile.invert
     assert settings is not None, "only a profile with [invert] edits sources"
     images = pictures.of(variant.source for variant in variants)
@@ -106,12 +94,9 @@ def edit_candidates(
                 texts = {caption: states.take(caption) for caption in _captions(group)}
                 yield edit_source(editor, SourceEdits(clean, group, texts, region, hint))
 
-    def swept() -> Iterator[ShareLatents]:
-        for _, edits in run_jobs(jobs(), plans.evaluate, profile.paint.batch):
-            yield from edits
-
+    swept = chain.from_iterable(edits for _, edits in run_jobs(jobs(), plans.evaluate, profile.paint.batch))
     current: str | None = None
-    for batch in in_chunks(swept(), plans.decoder.batch):
+    for batch in in_chunks(swept, plans.decoder.batch):
         shown = plans.decode(np.stack([latents for _, _, latents in batch]))
         for (variant, fraction, _), pixels in zip(batch, shown, strict=True):
             key = variant.source.key
@@ -120,7 +105,7 @@ def edit_candidates(
             current = key
             if settings.detail_levels:
                 pixels = restore_detail(pixels, decoded[key], images[key], settings.detail_levels)
-            yield Candidate(variant, fraction, pixels)
+            yield VariantPicture(variant, pixels, None if is_control(variant) else fraction)
 
 
 def row_hints(profile: Profile, plans: EditorPlans, maps: Sequence[Maps]) -> list[RowHint]:
@@ -146,17 +131,17 @@ def _captions(variants: Sequence[Variant]) -> list[str]:
     return list(dict.fromkeys(c for variant in variants for c in (variant.caption, variant.edited_caption)))
 
 
-def choose(run: Run, candidates: Iterable[Candidate], images: Mapping[str, Pixels]) -> Iterator[Candidate]:
+def choose(run: Run, candidates: Iterable[VariantPicture], images: Mapping[str, Pixels]) -> Iterator[VariantPicture]:
     """Of each variant's candidates the one that moved most in its captions' direction."""
-    looked = _score_directions(candidates, images, run.models.clip_image(), run.models.clip_text())
-    for variant, group in groupby(looked, key=lambda pair: pair[0].variant):
+    for variant, group in groupby(_score_directions(run, candidates, images), key=lambda pair: pair[0].variant):
         yield best(list(group), images[variant.source.key])
 
 
 def _score_directions(
-    candidates: Iterable[Candidate], images: Mapping[str, Pixels], image: ClipImage, text: ClipText
-) -> Iterator[tuple[Candidate, float]]:
+    run: Run, candidates: Iterable[VariantPicture], images: Mapping[str, Pixels]
+) -> Iterator[tuple[VariantPicture, float]]:
     """Candidates with how far they moved in their captions' direction, a batch at a time."""
+    image, text = run.models.clip_image(), run.models.clip_text()
     for batch in in_chunks(candidates, image.plan.batch):
         keys, captions = list(dict.fromkeys(c.variant.source.key for c in batch)), _captions([c.variant for c in batch])
         sources = dict(zip(keys, image.encode([images[key] for key in keys]), strict=True))
@@ -167,7 +152,7 @@ def _score_directions(
             yield candidate, score(sources[variant.source.key], before, seen, after)["directional"]
 
 
-def best(candidates: Sequence[tuple[Candidate, float]], source: Pixels) -> Candidate:
+def best(candidates: Sequence[tuple[VariantPicture, float]], source: Pixels) -> VariantPicture:
     """The candidate that moved furthest; of several that moved about as far, the one nearest to the source's pixels
     [H, W, 3].
     """

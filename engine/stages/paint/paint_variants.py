@@ -1,18 +1,16 @@
 """Paints variants: the edited caption over the source's edges, or what else keeps its layout (maps/draw_maps.py).
 
-Every variant starts from noise of its own key and goes through the sampler's steps; steps that add noise draw it from
-that key too. A guided step asks the denoiser for two rows, with and without the text, and combines them by
-classifier-free guidance (Ho & Salimans 2022, arXiv 2207.12598, eq. 6); guidance counts most on part of the way only
-(Kynkäänniemi et al. 2024, arXiv 2404.07724), and a step without it asks for one. Rows of many variants share a batch;
-nothing of one enters another.
+Every variant starts from noise of its own key, and steps that add noise draw it from that key too. A guided step asks
+the denoiser for two rows, with and without the text, and combines them by classifier-free guidance (Ho & Salimans 2022,
+arXiv 2207.12598, eq. 6); a step without guidance, which counts most on part of the way only (Kynkäänniemi et al. 2024,
+arXiv 2404.07724), asks for one. Rows of many variants share a batch; nothing of one enters another.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -33,8 +31,7 @@ from ...variant import Variant
 from ..maps.draw_maps import Maps
 from ..run import Run
 from .protect import ProtectedRegion, keep_regions
-from .severity import text_of
-from .text_states import TextStates
+from .text_states import TextStates, text_of
 
 Floats = NDArray[np.float32]
 Shape = tuple[int, int, int]
@@ -85,7 +82,12 @@ def record_pictures(
         yield from write_behind(in_chunks(draw(todo), run.profile.paint.decode_batch), write, _BEHIND)
 
     def write(batch: Sequence[VariantPicture]) -> dict[Variant, PaintedRow]:
-        rows = run.suite.write_images("paint", [_to_write(drawn, keys[drawn.variant]) for drawn in batch])
+        news = []
+        for drawn in batch:
+            source, pixels, key = drawn.variant.source, drawn.pixels, keys[drawn.variant]
+            mask = load_mask(source, pixels.shape[:2]) if source.mask_path is not None else None
+            news.append(NewPicture(key, source.name, pixels, mask, self_attention=drawn.self_attention))
+        rows = run.suite.write_images("paint", news)
         return {drawn.variant: rows[keys[drawn.variant]] for drawn in batch}
 
     with run.meter.stage("paint"):
@@ -104,8 +106,8 @@ def _paint_ready(
         return
     settings, text = run.profile.paint, run.models.clip_text()
     texts = TextStates(text, [v.edited_caption for v in variants if v.level == v.levels])
-    ends = [caption for v in variants if v.level < v.levels for caption in (v.caption, v.edited_caption)]
-    graded = TextStates(text, ends, on_host=True)
+    faint = [caption for v in variants if v.level < v.levels for caption in (v.caption, v.edited_caption)]
+    graded = TextStates(text, faint, on_host=True)
     (negative,) = text.encode_states([settings.negative_prompt])
 
     def jobs() -> Iterator[PaintJob]:
@@ -122,14 +124,11 @@ def _paint_ready(
                         if variant.level == variant.levels:
                             states = texts.take(variant.edited_caption)
                         else:
-                            states = plans.put_text(_blend_text(variant, graded))
+                            ends = (graded.take(caption) for caption in (variant.caption, variant.edited_caption))
+                            states = plans.put_text(text_of(variant, *ends))
                         yield PaintJob(variant.noise_key, states, hint, plans, control_scale=scale, region=region)
 
     yield from paint(jobs(), negative, settings)
-
-
-def _blend_text(variant: Variant, texts: TextStates) -> Floats:
-    return text_of(variant, texts.take(variant.caption), texts.take(variant.edited_caption))
 
 
 def embed_maps(profile: Profile, plans: PaintPlans | EditorPlans, maps: Sequence[Maps]) -> Sequence[Any]:
@@ -154,26 +153,18 @@ def _size(maps: Maps) -> tuple[int, int]:
     return height, width
 
 
-def _to_write(drawn: VariantPicture, key: str) -> NewPicture:
-    source, pixels = drawn.variant.source, drawn.pixels
-    mask = load_mask(source, pixels.shape[:2]) if source.mask_path is not None else None
-    return NewPicture(key, source.name, pixels, mask, self_attention=drawn.self_attention)
-
-
 @dataclass(frozen=True)
 class PaintJob:
     """One variant to paint: the key of its noise, its text states [T, D], and its source's hint embedding [D, h, w].
 
-    `plans` are those of its picture's size, and text and hint lie where they take them; `steps` differs from the
-    settings' where a variant wants its own number, `control_scale` where the denoiser has several ControlNets. `region`
-    is what the variant keeps of its source.
+    `plans` are those of its picture's size, and text and hint lie where they take them; `control_scale` differs from
+    the settings' where the denoiser has several ControlNets. `region` is what the variant keeps of its source.
     """
 
     key: str
     text: Any
     hint: Any
     plans: PaintPlans
-    steps: int | None = None
     control_scale: float | tuple[float, ...] | None = None
     region: ProtectedRegion | None = None
 
@@ -185,73 +176,61 @@ def paint(jobs: Iterable[PaintJob], negative: Any, settings: PaintSettings) -> I
     them comes up; pictures of one size are decoded `decode_batch` at a time.
     """
     plans: dict[Shape, PaintPlans] = {}
-    sampler_of = lru_cache(lambda steps: Sampler(replace(settings.sampler, steps=steps)))
+    sampler = Sampler(settings.sampler)
 
     def denoising() -> Iterator[Job[DenoiserRow, Any, Any]]:
         for job in jobs:
             plans[job.plans.latent_shape] = job.plans
-            steps = settings.sampler.steps if job.steps is None else job.steps
-            yield _denoise(job, negative, sampler_of(steps), settings)
+            yield _denoise(job, negative, sampler, settings)
 
     def evaluate(rows: Sequence[DenoiserRow]) -> Sequence[Any]:
         return plans[_shape(rows[0].latents)].evaluate(rows)
 
-    rows = settings.batch * settings.streams
+    # Of each decode the positions of its pictures, and what waits for them.
+    decoding: deque[tuple[list[int], Callable[[], list[NDArray[np.uint8]]]]] = deque()
+
+    def finish(left: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+        """The pictures of the earliest decodes, so that `left` stay under way."""
+        while len(decoding) > left:
+            orders, pictures = decoding.popleft()
+            yield from zip(orders, pictures(), strict=True)
+
     waiting: dict[Shape, dict[int, Any]] = {}
-    decoding: deque[_Decoding] = deque()
+    rows = settings.batch * settings.streams
     for order, latents in run_jobs(denoising(), evaluate, rows, lambda row: _shape(row.latents)):
         shape = _shape(latents)
         same = waiting.setdefault(shape, {})
         same[order] = latents
         if len(same) == settings.decode_batch:
-            decoding.append(_decode(waiting.pop(shape), plans[shape]))
-            yield from _finish(decoding, plans[shape].behind)
+            del waiting[shape]
+            decoding.append((list(same), plans[shape].decode(list(same.values()))))
+            yield from finish(plans[shape].behind)
     for shape, same in waiting.items():
-        decoding.append(_decode(same, plans[shape]))
-    yield from _finish(decoding, 0)
+        decoding.append((list(same), plans[shape].decode(list(same.values()))))
+    yield from finish(0)
 
 
 def _denoise(job: PaintJob, negative: Any, sampler: Sampler, settings: PaintSettings) -> Job[DenoiserRow, Any, Any]:
     """One variant's way from noise to latents [C, h, w]; each row is a group of its own."""
-    noise, region = _noise(job, "noise"), job.region
+
+    def draw(purpose: str) -> Floats:
+        return generator(job.key, purpose).standard_normal(job.plans.latent_shape, np.float32)
+
+    noise, region, steps = draw("noise"), job.region, len(sampler.timesteps)
     variant = job.plans.begin(noise, sampler)
     scale = settings.control_scale if job.control_scale is None else job.control_scale
     for i, timestep in enumerate(sampler.timesteps.tolist()):
-        guided = settings.guidance.guides(i, len(sampler.timesteps))
+        guided = settings.guidance.guides(i, steps)
         texts = [job.text, negative] if guided else [job.text]
-        rows = [DenoiserRow(variant.latents, timestep, text, job.hint, scale) for text in texts]
-        outputs = yield [[row] for row in rows]
+        outputs = yield [[DenoiserRow(variant.latents, timestep, text, job.hint, scale)] for text in texts]
         # Keyed by the step, so that an interrupted or reordered run draws the same.
-        fresh = _noise(job, f"lcm {i}") if sampler.adds_noise(i) else None
+        fresh = draw(f"lcm {i}") if sampler.adds_noise(i) else None
         variant.step(i, [output for (output,) in outputs], settings.guidance.scale if guided else None, fresh)
-        if region is not None and region.settings.holds(i, len(sampler.timesteps)):
+        if region is not None and region.settings.holds(i, steps):
             variant.blend(sampler.noised(i + 1, region.latents, noise), region.share)
     return variant.latents
-
-
-def _noise(job: PaintJob, purpose: str) -> Floats:
-    return generator(job.key, purpose).standard_normal(job.plans.latent_shape, np.float32)
 
 
 def _shape(latents: Any) -> Shape:
     channels, height, width = latents.shape
     return channels, height, width
-
-
-@dataclass(frozen=True)
-class _Decoding:
-    """Pictures under way: their positions, and what waits for them."""
-
-    orders: Sequence[int]
-    finish: Callable[[], list[NDArray[np.uint8]]]
-
-
-def _decode(waiting: Mapping[int, Any], plans: PaintPlans) -> _Decoding:
-    return _Decoding(list(waiting), plans.decode(list(waiting.values())))
-
-
-def _finish(decoding: deque[_Decoding], left: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """The pictures of the earliest decodes, so that `left` stay under way."""
-    while len(decoding) > left:
-        earliest = decoding.popleft()
-        yield from zip(earliest.orders, earliest.finish(), strict=True)

@@ -2,16 +2,14 @@
 
 After each step the variant's latents are blended with the source's own, noised to the same level with the variant's
 noise (blended latent diffusion, Avrahami et al. 2023, arXiv 2206.02779, algorithm 1). Held through all steps the region
-is the source's, as far as the autoencoder knows it; held through some three quarters of them it keeps the source's
-structure and takes on the edit's light and weather. Beyond the mask the blend falls off over a few pixels, so that
-there is no seam.
+is the source's, as far as the autoencoder knows it; held through some three quarters of them it takes on the edit's
+light and weather. Beyond the mask the blend falls off over a few pixels, so that there is no seam.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,15 +48,12 @@ def without_masks(settings: ProtectSettings | None, sources: Sequence[Source]) -
         )
     mask_names = [None if s.mask is None else s.mask.names for s in sources if s.mask_path is not None]
     for name in settings.classes:
-        if not any(_is_shown(name, names) for names in mask_names):
+        number = name.isascii() and name.isdigit()
+        if not any(number if names is None else name in names.values() for names in mask_names):
             classes = sorted({shown for names in mask_names for shown in (names or {}).values()})
             listed = f"there are {', '.join(classes)}" if classes else "its masks have numbers alone (see --class-map)"
             raise CounterfactoryError(f"[protect] names the class {name!r}, which the data set does not have; {listed}")
     return dict.fromkeys(missing, "it has no mask (masks/ beside images/, or --masks DIR), which [protect] needs")
-
-
-def _is_shown(name: str, names: Any) -> bool:
-    return name.isascii() and name.isdigit() if names is None else name in names.values()
 
 
 def keep_regions(run: Run, sources: Sequence[Source], pictures: Pictures) -> list[ProtectedRegion | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...language.chat import ChatPrompts
 from ...language.llm_request import LlmRequest
@@ -33,7 +33,7 @@ class Questions:
         return dict(zip(once, self.ask(question, once), strict=True)) if once else {}
 
 
-@dataclass
+@dataclass(eq=False)
 class CaptionEdits:
     """What is known of one source on its way through the questions."""
 
@@ -41,8 +41,8 @@ class CaptionEdits:
     caption: str
     protection: Protection
     sentence: str
-    keywords: list[tuple[str, str]]
-    choices: list[Choice]
+    keywords: list[tuple[str, str]] = field(default_factory=list)
+    choices: list[Choice] = field(default_factory=list)
     problem: str | None = None
     unread: str | None = None
 
@@ -57,16 +57,16 @@ def draft_of(source: Source, caption: str, task: Task, pointed: str | None) -> C
     although no table knows it.
     """
     protection = protect(task, source.label, source.classes, caption, pointed)
-    return CaptionEdits(source, caption, protection, task.sentence_for(source.label), [], [])
+    return CaptionEdits(source, caption, protection, task.sentence_for(source.label))
 
 
 def why_not(draft: CaptionEdits, free: Sequence[object], questions: Questions) -> str | None:
     """Why a source has no variants, as far as its caption says; `free` are the spans of it that may change."""
-    caption, label, settings = draft.caption, draft.source.label, questions.settings
-    if len(caption) > settings.max_chars_caption:
+    caption, label, most = draft.caption, draft.source.label, questions.settings.max_chars_caption
+    if len(caption) > most:
         return (
-            f"its caption has {len(caption)} characters, and captions of at most {settings.max_chars_caption} are "
-            "rewritten; raise [rewrite].max_chars_caption"
+            f"its caption has {len(caption)} characters, and captions of at most {most} are rewritten; "
+            "raise [rewrite].max_chars_caption"
         )
     if not free:
         return "its caption has no words that may change"

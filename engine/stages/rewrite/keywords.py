@@ -5,18 +5,12 @@ type; then what else each of them could be.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ...english.additions import phrase_of, speaking
 from ...english.mentions import distinct
 from ...english.words import allowed_alternatives, allowed_values, drop_overlapping, spans
 from ...language.chat import ChatPrompts
-from ...language.grammar import (
-    Grammar,
-    alternatives_grammar,
-    keywords_grammar,
-    values_grammar,
-)
+from ...language.grammar import alternatives_grammar, keywords_grammar, values_grammar
 from ...language.llm_request import LlmRequest
 from ...language.questions import AnswerError, PlainPrompts, read_alternatives, read_keywords
 from ...tasks.choose import Choice
@@ -30,26 +24,23 @@ _ADDED_BY_RULE = ("weather", "time")
 
 def find_choices(drafts: Sequence[CaptionEdits], questions: Questions) -> None:
     """Gives each draft its choices, or the problem why it has none."""
-    _find_keywords(drafts, questions)
-    _find_alternatives(drafts, questions)
+    assert not isinstance(questions.prompts, ChatPrompts), "models that converse are asked type by type"
+    _find_keywords(drafts, questions, questions.prompts)
+    _find_alternatives(drafts, questions, questions.prompts)
 
 
-def _find_keywords(drafts: Sequence[CaptionEdits], questions: Questions) -> None:
-    settings, interventions, prompts = questions.settings, questions.request.interventions, _prompts(questions)
+def _find_keywords(drafts: Sequence[CaptionEdits], questions: Questions, prompts: PlainPrompts) -> None:
+    settings, interventions = questions.settings, questions.request.interventions
     types = interventions.types if interventions else settings.types
-    requests: list[LlmRequest | None] = []
+    requests: dict[CaptionEdits, LlmRequest] = {}
     for draft in drafts:
         free = spans(draft.caption, settings.max_words_keyword, draft.keep)
         draft.problem = why_not(draft, free, questions)
-        if draft.problem:
-            requests.append(None)
-            continue
-        prompt = prompts.keywords(draft.sentence, types, draft.protection.told, draft.caption)
-        requests.append(LlmRequest(prompt, keywords_grammar(types, free, settings.max_keywords)))
-    answers = questions.answers(KEYWORDS, [request for request in requests if request])
-    for draft, request in zip(drafts, requests, strict=True):
-        if request is None:
-            continue
+        if not draft.problem:
+            prompt = prompts.keywords(draft.sentence, types, draft.protection.told, draft.caption)
+            requests[draft] = LlmRequest(prompt, keywords_grammar(types, free, settings.max_keywords))
+    answers = questions.answers(KEYWORDS, list(requests.values()))
+    for draft, request in requests.items():
         try:
             draft.keywords = drop_overlapping(draft.caption, read_keywords(answers[request]))
         except AnswerError as error:
@@ -64,55 +55,31 @@ def _added_by_rule(draft: CaptionEdits, values: Interventions) -> list[Choice]:
     """A user's values as additions, where the caption says nothing of the weather or the time of day."""
     spoken = {type_ for type_, _ in draft.keywords}
     choices = []
-    for type_ in (type_ for type_ in _ADDED_BY_RULE if not speaking([draft.caption], type_)):
+    for type_ in _ADDED_BY_RULE:
         allowed = allowed_values(values.values(type_), "", draft.keep)
-        if allowed and type_ not in spoken:
+        if allowed and type_ not in spoken and not speaking([draft.caption], type_):
             choices.append(Choice(type_, "", tuple(phrase_of(type_, value) for value in allowed)))
     return choices
 
 
-def _prompts(questions: Questions) -> PlainPrompts:
-    assert not isinstance(questions.prompts, ChatPrompts), "models that converse are asked type by type"
-    return questions.prompts
-
-
-class _AlternativesQuestion(NamedTuple):
-    """A question for the alternatives of a keyword; `given` where they are a user's."""
-
-    draft: CaptionEdits
-    type: str
-    keyword: str
-    given: bool
-    request: LlmRequest
-
-
-def _find_alternatives(drafts: Sequence[CaptionEdits], questions: Questions) -> None:
-    settings, wanted, prompts = questions.settings, questions.request, _prompts(questions)
-    open_questions: list[_AlternativesQuestion] = []
-
-    def add(draft: CaptionEdits, edited: tuple[str, str], values: tuple[str, ...], grammar: Grammar) -> None:
-        prompt = prompts.alternatives(draft.sentence, draft.protection.told, draft.caption, *edited, values)
-        open_questions.append(_AlternativesQuestion(draft, *edited, bool(values), LlmRequest(prompt, grammar)))
-
+def _find_alternatives(drafts: Sequence[CaptionEdits], questions: Questions, prompts: PlainPrompts) -> None:
+    settings, wanted, given = questions.settings, questions.request, questions.request.interventions
+    asked: list[tuple[CaptionEdits, str, str, LlmRequest]] = []
     for draft in drafts:
         for type_, keyword in draft.keywords:
-            values: tuple[str, ...] = ()
-            if wanted.interventions:
-                values = allowed_values(wanted.interventions.values(type_), keyword, draft.keep)
-                if not values:
-                    continue
-                grammar = values_grammar(values)
-            else:
-                grammar = alternatives_grammar(keyword, settings.max_alternatives)
-            add(draft, (type_, keyword), values, grammar)
-    answers = questions.answers(ALTERNATIVES, [question.request for question in open_questions])
-    for draft, type_, keyword, given, request in open_questions:
+            values = allowed_values(given.values(type_), keyword, draft.keep) if given else ()
+            if given and not values:
+                continue
+            grammar = values_grammar(values) if given else alternatives_grammar(keyword, settings.max_alternatives)
+            told = draft.protection.told
+            prompt = prompts.alternatives(draft.sentence, told, draft.caption, type_, keyword, values)
+            asked.append((draft, type_, keyword, LlmRequest(prompt, grammar)))
+    answers = questions.answers(ALTERNATIVES, [request for *_, request in asked])
+    for draft, type_, keyword, request in asked:
         try:
-            alternatives = read_alternatives(answers[request])
+            words = read_alternatives(answers[request])
         except AnswerError as error:
             draft.unread = str(error)  # a keyword without alternatives is not edited
             continue
-        usable = (
-            distinct(alternatives) if given else allowed_alternatives(alternatives, keyword, draft.keep, wanted.avoid)
-        )
+        usable = distinct(words) if given else allowed_alternatives(words, keyword, draft.keep, wanted.avoid)
         draft.choices.append(Choice(type_, keyword, usable))

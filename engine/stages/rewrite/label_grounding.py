@@ -1,12 +1,13 @@
 """Points at the words of a caption that name its label, where no word does that WordNet knows for it.
 
-The language model is asked which span of the caption it is, within a grammar of the caption's own spans; what it points
-at counts if the sentence encoder finds it like the label. A model alone would always point at something.
+The language model is asked which span of the caption it is, within a grammar of the caption's own spans; its answer
+counts if the sentence encoder finds it like the label. A model alone would always point at something.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from ...english.label_names import label_words, names_of, short_name
 from ...english.words import spans
@@ -18,7 +19,7 @@ from ...sources.source import Source
 from ...tasks.task import protect
 from ..run import Run
 from .caption_edits import Questions
-from .meaning import similarities
+from .text_filters import similarities
 
 POINTING = "pointing"
 _MAX_WORDS = 3
@@ -43,19 +44,10 @@ def point_at_labels(run: Run, captions: Mapping[Source, str], questions: Questio
             prompt = prompts.pointing(short_name(source.label), names_of(source.label).definition, text)
             requests[source] = LlmRequest(prompt, one_of_grammar([*phrases, NOTHING]))
     answers = questions.answers(POINTING, list(requests.values()))
-    pointed = {source: word for source, request in requests.items() if (word := _read(answers[request])) is not None}
-    pairs = dict.fromkeys((short_name(source.label or ""), word) for source, word in pointed.items())
-    alike = similarities(run, list(pairs))
-    return {
-        source: word
-        for source, word in pointed.items()
-        if alike[short_name(source.label or ""), word] >= settings.min_similarity
-    }
-
-
-def _read(answer: str) -> str | None:
-    try:
-        word = read_caption(answer)
-    except AnswerError:  # cut off: it names nothing
-        return None
-    return None if word == NOTHING else word
+    pairs: dict[Source, tuple[str, str]] = {}
+    for source, request in requests.items():
+        with suppress(AnswerError):  # an answer that was cut off names nothing
+            if (word := read_caption(answers[request])) != NOTHING:
+                pairs[source] = (short_name(source.label or ""), word)
+    alike = similarities(run, list(dict.fromkeys(pairs.values())))
+    return {source: pair[1] for source, pair in pairs.items() if alike[pair] >= settings.min_similarity}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from ...english.additions import has_known_words, medium_of, phrase_of, speaking
 from ...english.difference import words_of
@@ -36,19 +35,6 @@ _BEFORE_LABEL = ("colour", "adjective")
 _Pair = tuple[str, str, str]
 
 
-@dataclass(frozen=True)
-class About:
-    """A caption to edit: the task in words, the words that may not change (`keep`; `told` are those that a prompt
-    lists), and the source's label.
-    """
-
-    sentence: str
-    keep: tuple[str, ...]
-    told: tuple[str, ...]
-    caption: str
-    label: str | None
-
-
 def find_choices(drafts: Sequence[CaptionEdits], questions: Questions) -> None:
     """Gives each draft its choices, in its caption's order, additions last, or the problem why it has none.
 
@@ -57,24 +43,18 @@ def find_choices(drafts: Sequence[CaptionEdits], questions: Questions) -> None:
     settings, wanted = questions.settings, questions.request
     for draft in drafts:
         draft.problem = why_not(draft, words_of(draft.caption), questions)
-    ready = {
-        draft.source: About(draft.sentence, draft.keep, draft.protection.told, draft.caption, draft.source.label)
-        for draft in drafts
-        if not draft.problem
-    }
-    abouts, values = list(dict.fromkeys(ready.values())), wanted.interventions
+    ready, values = [draft for draft in drafts if not draft.problem], wanted.interventions
     own = tuple(type_.name for type_ in wanted.types if type_.name not in settings.types)
     types = edit_types(values.types if values else (*settings.types, *own), wanted.types)
     if values:
-        pairs = _place_values(abouts, types, values, questions)
+        pairs = _place_values(ready, types, values, questions)
     else:
         offered = [t for t in types if settings.menus and has_menu(t.name) and t not in wanted.types]
-        pairs = _propose(abouts, [t for t in types if t not in offered], questions)
-        for subject, chosen in _choose(abouts, offered, questions).items():
-            pairs[subject] += chosen
-    for draft in drafts:
-        if about := ready.get(draft.source):
-            draft.choices = _choices(about.caption, pairs[about])
+        pairs = _propose(ready, [t for t in types if t not in offered], questions)
+        for draft, chosen in _choose(ready, offered, questions).items():
+            pairs[draft] += chosen
+    for draft in ready:
+        draft.choices = _choices(draft.caption, pairs[draft])
 
 
 def _prompts(questions: Questions) -> ChatPrompts:
@@ -82,116 +62,117 @@ def _prompts(questions: Questions) -> ChatPrompts:
     return questions.prompts
 
 
-def _propose(abouts: Sequence[About], types: Sequence[EditType], questions: Questions) -> dict[About, list[_Pair]]:
-    requests = [(about, type_, question(about, type_, questions)) for about in abouts for type_ in types]
+def _propose(
+    drafts: Sequence[CaptionEdits], types: Sequence[EditType], questions: Questions
+) -> dict[CaptionEdits, list[_Pair]]:
+    requests = [(draft, type_, question(draft, type_, questions)) for draft in drafts for type_ in types]
     answers = questions.answers(PROPOSALS, [request for *_, request in requests if request])
-    pairs: dict[About, list[_Pair]] = {about: [] for about in abouts}
-    for about, type_, request in requests:
+    pairs: dict[CaptionEdits, list[_Pair]] = {draft: [] for draft in drafts}
+    for draft, type_, request in requests:
         proposed: list[tuple[str, str]] = []
         if request:
             with suppress(AnswerError):  # an answer that was cut off proposes nothing of its type
                 proposed = read_proposals(answers[request])
-        proposed = [(old, new) for old, new in proposed if not says_again(old, new, about.caption)]
-        if about.label is not None:
-            names = names_of(about.label)
+        proposed = [(old, new) for old, new in proposed if not says_again(old, new, draft.caption)]
+        if draft.source.label is not None:
+            names = names_of(draft.source.label)
             proposed = [(old, new) for old, new in proposed if named_alike(old, new, names)]
-        pairs[about] += _pairs(type_, proposed, about, questions.request.avoid)
+        pairs[draft] += _allowed(type_, proposed, draft, questions.request.avoid)
     return pairs
 
 
-def _choose(abouts: Sequence[About], types: Sequence[EditType], questions: Questions) -> dict[About, list[_Pair]]:
+def _choose(
+    drafts: Sequence[CaptionEdits], types: Sequence[EditType], questions: Questions
+) -> dict[CaptionEdits, list[_Pair]]:
     """One edit of each type, which the model chooses from the type's menu; all types are asked in one question."""
-    requests: dict[About, tuple[list[EditType], LlmRequest]] = {}
-    for about in abouts:
+    requests: dict[CaptionEdits, tuple[list[EditType], LlmRequest]] = {}
+    for draft in drafts:
         offered: dict[EditType, list[tuple[str, str]]] = {}
         for type_ in types:
-            pairs = menu(type_.name, about.caption, about.keep, about.label)
-            if allowed := allowed_proposals(pairs, about.caption, about.keep, questions.request.avoid):
-                offered[type_] = offer(allowed, content_key(about.caption, type_.name))
+            pairs = menu(type_.name, draft.caption, draft.keep, draft.source.label)
+            if allowed := allowed_proposals(pairs, draft.caption, draft.keep, questions.request.avoid):
+                offered[type_] = offer(allowed, content_key(draft.caption, type_.name))
         if offered:
-            prompt = _prompts(questions).choices(tuple(offered), about.told, about.caption)
-            requests[about] = list(offered), LlmRequest(prompt, choices_grammar(list(offered.values())))
+            prompt = _prompts(questions).choices(tuple(offered), draft.protection.told, draft.caption)
+            requests[draft] = list(offered), LlmRequest(prompt, choices_grammar(list(offered.values())))
     answers = questions.answers(CHOICES, [request for _, request in requests.values()])
-    chosen: dict[About, list[_Pair]] = {}
-    for about, (offered_types, request) in requests.items():
+    chosen: dict[CaptionEdits, list[_Pair]] = {}
+    for draft, (offered_types, request) in requests.items():
         with suppress(AnswerError):  # an answer that was cut off chooses nothing
             pairs = read_proposals(answers[request])
-            chosen[about] = [(type_.name, *pair) for type_, pair in zip(offered_types, pairs, strict=True)]
+            chosen[draft] = [(type_.name, *pair) for type_, pair in zip(offered_types, pairs, strict=True)]
     return chosen
 
 
 def _place_values(
-    abouts: Sequence[About], types: Sequence[EditType], values: Interventions, questions: Questions
-) -> dict[About, list[_Pair]]:
+    drafts: Sequence[CaptionEdits], types: Sequence[EditType], values: Interventions, questions: Questions
+) -> dict[CaptionEdits, list[_Pair]]:
     """Edits to a user's values: each replaces the caption's words of its type, or is added where there are none."""
-    requests: list[tuple[About, EditType, LlmRequest | None]] = []
-    for about in abouts:
+    requests: list[tuple[CaptionEdits, EditType, LlmRequest | None]] = []
+    for draft in drafts:
         for type_ in types:
-            spans = _spans(about, type_, questions.settings)
-            prompt = _prompts(questions).place(about.sentence, type_, about.told, about.caption)
-            requests.append(
-                (
-                    about,
-                    type_,
-                    LlmRequest(prompt, place_grammar(spans, not has_known_words(type_.name))) if spans else None,
-                )
-            )
+            request = None
+            if spans := _spans(draft, type_, questions.settings):
+                prompt = _prompts(questions).place(draft.sentence, type_, draft.protection.told, draft.caption)
+                request = LlmRequest(prompt, place_grammar(spans, not has_known_words(type_.name)))
+            requests.append((draft, type_, request))
     answers = questions.answers(PLACE, [request for *_, request in requests if request])
-    pairs: dict[About, list[_Pair]] = {about: [] for about in abouts}
-    for about, type_, request in requests:
+    pairs: dict[CaptionEdits, list[_Pair]] = {draft: [] for draft in drafts}
+    for draft, type_, request in requests:
         try:
             old = read_caption(answers[request]) if request else ""
         except AnswerError:
             continue  # an answer that was cut off names no words
-        named = allowed_values(values.values(type_.name), old, about.keep)
+        named = allowed_values(values.values(type_.name), old, draft.keep)
         if not old and type_.place == "word":
-            old = next(iter(kept_phrases(about.caption, about.keep)), "") if type_.name in _BEFORE_LABEL else ""
+            old = next(iter(kept_phrases(draft.caption, draft.keep)), "") if type_.name in _BEFORE_LABEL else ""
             phrases_put = [f"{value} {old}" for value in named if old]
         else:
             phrase = not old or phrase_class(old) == "place"
             phrases_put = [phrase_of(type_.name, value) if phrase else value for value in named]
-        pairs[about] += _pairs(type_, [(old, new) for new in phrases_put], about, ())
+        pairs[draft] += _allowed(type_, [(old, new) for new in phrases_put], draft, ())
     return pairs
 
 
-def _spans(about: About, type_: EditType, settings: RewriteSettings) -> list[str]:
+def _spans(draft: CaptionEdits, type_: EditType, settings: RewriteSettings) -> list[str]:
     """The words that an edit of a type may replace: those that speak of the type, where its words are known."""
-    if type_.place == "front":
-        return []
-    return speaking(_phrases(about, settings), type_.name)
+    return [] if type_.place == "front" else speaking(_phrases(draft, settings), type_.name)
 
 
-def _phrases(about: About, settings: RewriteSettings) -> list[str]:
+def _phrases(draft: CaptionEdits, settings: RewriteSettings) -> list[str]:
     """All phrases that an edit may replace, without the word for the medium ("photo")."""
-    picture = (medium_of(about.caption) or "").split()[-1:]
-    return phrases(about.caption, settings.max_words_keyword, (*about.keep, *picture))
+    picture = (medium_of(draft.caption) or "").split()[-1:]
+    return phrases(draft.caption, settings.max_words_keyword, (*draft.keep, *picture))
 
 
-def question(about: About, type_: EditType, questions: Questions) -> LlmRequest | None:
+def question(draft: CaptionEdits, type_: EditType, questions: Questions) -> LlmRequest | None:
     """The question of a type; None where its edits have no place: no words to replace, no word that another may stand
     before (`hosts`), and nothing that can be added.
     """
     settings = questions.settings
-    spans, hosts = _spans(about, type_, settings), list[str]()
+    spans, hosts = _spans(draft, type_, settings), list[str]()
     if type_.place == "word":
-        hosts = kept_phrases(about.caption, about.keep)
+        hosts = kept_phrases(draft.caption, draft.keep)
         if not spans and not hosts:
-            spans = _phrases(about, settings)
+            spans = _phrases(draft, settings)
         if not spans and not hosts:
             return None
-    gone = removable(about.caption, spans) if type_.name == "object" else ()
+    gone = removable(draft.caption, spans) if type_.name == "object" else ()
     # A small model has other phrases end in "of".
     addition = "medium" if type_.name == "domain" else type_.place
     grammar = proposals_grammar(spans, hosts, gone, addition, settings.max_alternatives)
-    return LlmRequest(_prompts(questions).proposals(about.sentence, type_, about.told, about.caption), grammar)
+    prompt = _prompts(questions).proposals(draft.sentence, type_, draft.protection.told, draft.caption)
+    return LlmRequest(prompt, grammar)
 
 
-def _pairs(type_: EditType, proposed: Sequence[tuple[str, str]], about: About, avoid: Sequence[str]) -> list[_Pair]:
+def _allowed(
+    type_: EditType, proposed: Sequence[tuple[str, str]], draft: CaptionEdits, avoid: Sequence[str]
+) -> list[_Pair]:
     """The proposals that are allowed; where the caption names its medium ("a photo of"), the new one replaces it."""
-    medium = medium_of(about.caption) if type_.place == "front" else None
+    medium = medium_of(draft.caption) if type_.place == "front" else None
     if medium:
         proposed = [(medium, new.removesuffix(" of")) for _, new in proposed]
-    return [(type_.name, old, new) for old, new in allowed_proposals(proposed, about.caption, about.keep, avoid)]
+    return [(type_.name, old, new) for old, new in allowed_proposals(proposed, draft.caption, draft.keep, avoid)]
 
 
 def _choices(caption: str, pairs: Sequence[_Pair]) -> list[Choice]:

@@ -7,7 +7,7 @@ among other edits (tasks/choose.py), and the same rules hold the label.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ...content_keys import choice_key
 from ...english.words import blank, random_alternatives, random_words
@@ -27,12 +27,8 @@ Fill = Callable[[Sequence[Blank]], Mapping[Blank, Sequence[str]]]
 
 def fill_blanks(run: Run, blanks: Sequence[Blank]) -> dict[Blank, list[str]]:
     """The likeliest words of each blank; those on record are not computed again. Call it inside a stage."""
-
-    def make(todo: list[Blank]) -> Generator[dict[Blank, list[str]], None, None]:
-        yield dict(zip(todo, run.models.masked().likeliest(todo, MOST_ALTERNATIVES), strict=True))
-
-    keys = {gap: run.keys.answer_key("blank", (gap, MOST_ALTERNATIVES)) for gap in blanks}
-    return run.recorded("rewrite", keys, make)
+    contents = {gap: (gap, MOST_ALTERNATIVES) for gap in blanks}
+    return run.answered("blank", contents, lambda todo: run.models.masked().likeliest(todo, MOST_ALTERNATIVES))
 
 
 def find_choices(
@@ -53,17 +49,12 @@ def find_choices(
         words = random_words(draft.caption, draft.keep)
         draft.problem = why_not(draft, words, questions)
         if not draft.problem:
-            drawn = _draw(words, settings.words, choice_key(draft.source.key, wanted.task, wanted.seed))
-            gaps += [(draft, word, blank(draft.caption, word)) for word in drawn]
+            key = choice_key(draft.source.key, wanted.task, wanted.seed)
+            luck = generator(key, "random words").random(len(words))
+            drawn = sorted(luck.argsort(kind="stable")[: settings.words].tolist())
+            gaps += [(draft, words[i], blank(draft.caption, words[i])) for i in drawn]
     fillings = fill(list(dict.fromkeys(gap for *_, gap in gaps)))
     for draft, word, gap in gaps:
         usable = random_alternatives(fillings[gap], word, draft.caption, draft.keep, wanted.avoid)
         if usable:
             draft.choices.append(Choice(RANDOM, word, usable[: settings.alternatives]))
-
-
-def _draw(words: Sequence[str], count: int, key: str) -> list[str]:
-    """`count` of the words, or all, in their order."""
-    luck = generator(key, "random words").random(len(words))
-    drawn = sorted(range(len(words)), key=lambda i: luck[i])[:count]
-    return [words[i] for i in sorted(drawn)]

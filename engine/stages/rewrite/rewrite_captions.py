@@ -1,20 +1,18 @@
 """Rewrites captions: which edits each variant gets, and its edited caption.
 
-From a shard's captions, a task and the settings of a run it makes the variants of each source. The language model
-answers questions (language/questions.py) within grammars (language/grammar.py): which words may change and what else
-they could be, or type by type what could change or be added (proposals.py). The engine chooses the edits
-(tasks/choose.py); where different ones run out, the same are painted again from other noise. The last question is the
-caption with the words that are replaced; a rule adds and removes words (english/additions.py). Words that may not
-change are checked at the end, whatever the model says (english/edit_scope.py): a variant that breaks this rule is
-dropped with the reason. The caller decides where answers come from and where they are stored: `ask` is given all the
-requests of a question at once, none of them twice.
+The language model answers questions (language/questions.py) within grammars (language/grammar.py): which words may
+change and what else they could be (keywords.py), or type by type what could change or be added (proposals.py). The
+engine chooses the edits (tasks/choose.py); where different ones run out, the same are painted again from other noise.
+The last question is the caption with the words that are replaced; a rule adds and removes words
+(english/additions.py). Words that may not change are checked at the end, whatever the model says
+(english/edit_scope.py): a variant that breaks this rule is dropped with the reason.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -34,12 +32,13 @@ from ...variant import Variant
 from ..run import Run
 from . import keywords, label_grounding, proposals, random_words
 from .caption_edits import CaptionEdits, Questions, draft_of
-from .meaning import MeaningCheck, similarities
-from .text_filters import TextFilter, perplexities
+from .text_filters import TextFilter, perplexities, similarities
 
 REWRITE = "rewrite"
 # Gives drafts their choices, or the problem why they have none.
 Find = Callable[[Sequence[CaptionEdits]], None]
+# The sets of edits of a source.
+EditSets = Sequence[tuple[Edit, ...]]
 
 
 @dataclass(frozen=True)
@@ -69,38 +68,39 @@ class SourceVariants:
 @dataclass(frozen=True)
 class Limits:
     """What limits edits and captions in addition to the task. `pointed` are words of captions that name their source's
-    label although no table knows it; `text_limit` says how many characters of a caption the painter reads; `meaning`
-    drops rewritten captions that say more than their edits; `filters` take out edits whose words fail, and drop
-    captions that fail. `find` gives drafts their choices in place of the language model, and captions are then written
-    by rule.
+    label although no table knows it; `text_limit` says how many characters of a caption the painter reads; `filters`
+    take out edits whose words fail, and drop captions that fail. `find` gives drafts their choices in place of the
+    language model, and captions are then written by rule.
     """
 
     pointed: Mapping[Source, str] = field(default_factory=dict)
     text_limit: TextLimit = len
-    meaning: MeaningCheck | None = None
     filters: TextFilter | None = None
     find: Find | None = None
+
+
+_NO_LIMITS = Limits()
 
 
 def rewrite_captions(run: Run, captions: Mapping[Source, str]) -> ShardVariants:
     """The variants that captioned sources are to have; questions that are on record are not put again.
 
     With [grounding] the model is asked which words name a label that no known word names, and what it writes freely has
-    to keep the caption's meaning. Edited captions are scored as texts, as far as there is an encoder or [rewrite] wants
-    perplexity, and those that fail are dropped. With [random_words] edits are a masked language model's, and the
-    language model is not asked for any.
+    to keep the caption's meaning. Edited captions are scored as texts, and those that fail are dropped. With
+    [random_words] edits are a masked language model's, and the language model is not asked for any.
     """
 
     def ask(question: str, requests: Sequence[LlmRequest]) -> list[str]:
-        keys = {request: run.keys.answer_key(question, request.content) for request in requests}
-        answers = run.recorded("rewrite", keys, lambda todo: _answers(run, todo))
+        answers = run.answered(question, {request: request.content for request in requests}, partial(_answers, run))
         return [answers[request] for request in requests]
 
     questions = Questions(run.profile.rewrite, run.request, ask, prompts_of(run.profile.llm.style))
     with run.meter.stage("rewrite"):
-        limits = _limits(run, captions, questions)
+        filters = _filters(run)
+        pointed = label_grounding.point_at_labels(run, captions, questions)
+        limits = Limits(pointed, run.models.caption_room(), filters, _random_finder(run, questions))
         results = rewrite(list(captions), list(captions.values()), questions, limits)
-        scores = limits.filters.scores(v for result in results for v in result.variants) if limits.filters else {}
+        scores = filters.scores(variant for result in results for variant in result.variants)
         run.advance("rewrite", len(captions), computed=len(captions))
     variants = [variant for result in results for variant in result.variants]
     return ShardVariants(
@@ -115,27 +115,26 @@ def rewrite_captions(run: Run, captions: Mapping[Source, str]) -> ShardVariants:
     )
 
 
-def _limits(run: Run, captions: Mapping[Source, str], questions: Questions) -> Limits:
-    """What the profile measures of captions and edits."""
-    profile, measure = run.profile, partial(similarities, run)
-    grounding, random = profile.grounding, profile.random_words
-    meaning: MeaningCheck | None = None
-    if grounding is not None and not profile.rewrite.verbatim and random is None:
-        meaning = MeaningCheck(measure, grounding.min_meaning)
-    filters = TextFilter(
-        profile.check,
-        None if grounding is None else measure,
-        partial(perplexities, run) if profile.rewrite.perplexity else None,
+def _filters(run: Run) -> TextFilter:
+    """What the profile measures of edits and edited captions."""
+    grounding, settings = run.profile.grounding, run.profile.rewrite
+    by_rule = settings.verbatim or run.profile.random_words is not None
+    return TextFilter(
+        run.profile.check,
+        None if grounding is None else partial(similarities, run),
+        partial(perplexities, run) if settings.perplexity else None,
+        None if grounding is None or by_rule else grounding.min_meaning,
     )
-    find: Find | None = None
-    if random is not None:
-        fill = partial(random_words.fill_blanks, run)
-        find = partial(random_words.find_choices, questions=questions, settings=random, fill=fill)
-    pointed = label_grounding.point_at_labels(run, captions, questions)
-    return Limits(pointed, run.models.caption_room(), meaning, filters, find)
 
 
-def _answers(run: Run, requests: Sequence[LlmRequest]) -> Generator[dict[LlmRequest, str], None, None]:
+def _random_finder(run: Run, questions: Questions) -> Find | None:
+    if (settings := run.profile.random_words) is None:
+        return None
+    fill = partial(random_words.fill_blanks, run)
+    return partial(random_words.find_choices, questions=questions, settings=settings, fill=fill)
+
+
+def _answers(run: Run, requests: Sequence[LlmRequest]) -> Sequence[str]:
     llm = run.models.llm()
     before, began = llm.usage, time.perf_counter()
     texts = llm.generate(requests)
@@ -143,17 +142,14 @@ def _answers(run: Run, requests: Sequence[LlmRequest]) -> Generator[dict[LlmRequ
     run.meter.work("rewrite", "llm").add(len(requests), 0, time.perf_counter() - began)
     used = llm.usage - before
     run.meter.tokens("rewrite", used.prompt_tokens, used.generated_tokens)
-    yield dict(zip(requests, texts, strict=True))
-
-
-_NO_LIMITS = Limits()
+    return texts
 
 
 def rewrite(
     sources: Sequence[Source], captions: Sequence[str], questions: Questions, limits: Limits = _NO_LIMITS
 ) -> list[SourceVariants]:
     """The variants of each source, in order; they depend on no other source."""
-    request, filters = questions.request, limits.filters
+    request = questions.request
     drafts = [
         draft_of(source, clean_text(text), request.task, limits.pointed.get(source))
         for source, text in zip(sources, captions, strict=True)
@@ -166,12 +162,12 @@ def rewrite(
         proposals.find_choices(drafts, questions)
     else:
         keywords.find_choices(drafts, questions)
-    if filters is not None:
-        filters.keep_passing(drafts)
+    if limits.filters is not None:
+        limits.filters.keep_passing(drafts)
     return _write_variants(drafts, [_choose(draft, request) for draft in drafts], questions, limits)
 
 
-def _choose(draft: CaptionEdits, wanted: SuiteRequest) -> list[tuple[Edit, ...]]:
+def _choose(draft: CaptionEdits, wanted: SuiteRequest) -> EditSets:
     key = choice_key(draft.source.key, wanted.task, wanted.seed)
     chosen = choose_edits(draft.choices, wanted.sets, wanted.edits, key)
     if not chosen and not draft.problem:
@@ -181,13 +177,11 @@ def _choose(draft: CaptionEdits, wanted: SuiteRequest) -> list[tuple[Edit, ...]]
 
 
 def _write_variants(
-    drafts: Sequence[CaptionEdits],
-    chosen: Sequence[Sequence[tuple[Edit, ...]]],
-    questions: Questions,
-    limits: Limits,
+    drafts: Sequence[CaptionEdits], chosen: Sequence[EditSets], questions: Questions, limits: Limits
 ) -> list[SourceVariants]:
     request = questions.request
-    texts = _edited_texts(drafts, chosen, questions, by_rule=limits.find is not None or questions.settings.menus)
+    by_rule = limits.find is not None or questions.settings.menus
+    texts = _edited_texts(drafts, chosen, questions, by_rule=by_rule)
 
     def variant(draft: CaptionEdits, index: int, edits: tuple[Edit, ...], answer: str) -> Variant:
         try:
@@ -204,10 +198,8 @@ def _write_variants(
         [variant(draft, i, edits, text) for i, (edits, text) in enumerate(zip(sets, answers, strict=True))]
         for draft, sets, answers in zip(drafts, chosen, texts, strict=True)
     ]
-    if limits.meaning is not None:
-        written = limits.meaning.drop_changed(written, texts)
     if limits.filters is not None:
-        written = limits.filters.drop_failing(written)
+        written = limits.filters.drop_failing(limits.filters.drop_changed(written, texts))
     rewritten = []
     for draft, row in zip(drafts, written, strict=True):
         variants = list(at_levels([*row, *_repeats(row, request.sets)], request))
@@ -219,37 +211,32 @@ def _write_variants(
 
 
 def _edited_texts(
-    drafts: Sequence[CaptionEdits],
-    chosen: Sequence[Sequence[tuple[Edit, ...]]],
-    questions: Questions,
-    *,
-    by_rule: bool,
+    drafts: Sequence[CaptionEdits], chosen: Sequence[EditSets], questions: Questions, *, by_rule: bool
 ) -> list[list[str]]:
     """The captions with what is replaced of each set of edits, as the model answers, or as a rule writes them."""
     settings = questions.settings
 
+    def changes(edits: tuple[Edit, ...]) -> list[tuple[str, str]]:
+        return [(edit.keyword, edit.alternative) for edit in edits if edit.kind == "replace"]
+
     def request(draft: CaptionEdits, edits: tuple[Edit, ...]) -> LlmRequest | None:
-        changes = [(edit.keyword, edit.alternative) for edit in edits if edit.kind == "replace"]
-        if not changes or by_rule:
+        if by_rule or not changes(edits):
             return None
         letters = draft.caption + "".join(edit.alternative for edit in edits)
-        prompt = questions.prompts.rewrite(draft.sentence, draft.protection.told, draft.caption, changes)
+        prompt = questions.prompts.rewrite(draft.sentence, draft.protection.told, draft.caption, changes(edits))
         if settings.verbatim:
-            return LlmRequest(prompt, edited_grammar(draft.caption, changes))
+            return LlmRequest(prompt, edited_grammar(draft.caption, changes(edits)))
         return LlmRequest(prompt, text_grammar(settings.max_chars_caption, letters))
 
     requests = [[request(draft, edits) for edits in sets] for draft, sets in zip(drafts, chosen, strict=True)]
     answers = questions.answers(REWRITE, [request for row in requests for request in row if request])
     return [
-        [answers[question] if question else _by_rule(draft, edits) for edits, question in zip(sets, row, strict=True)]
+        [
+            answers[question] if question else write_answer(write_by_rule(draft.caption, changes(edits)))
+            for edits, question in zip(sets, row, strict=True)
+        ]
         for draft, sets, row in zip(drafts, chosen, requests, strict=True)
     ]
-
-
-def _by_rule(draft: CaptionEdits, edits: Sequence[Edit]) -> str:
-    """What a model would answer that makes the replacements among the edits and nothing else."""
-    changes = [(edit.keyword, edit.alternative) for edit in edits if edit.kind == "replace"]
-    return write_answer(write_by_rule(draft.caption, changes))
 
 
 def _repeats(variants: Sequence[Variant], wanted: int) -> list[Variant]:
@@ -264,7 +251,8 @@ def _repeats(variants: Sequence[Variant], wanted: int) -> list[Variant]:
             continue
         before = [variant for variant in usable if variant.index < index] or usable
         original = min(before, key=lambda variant: times[variant.edits])
-        repeats.append(_repeat(original, index, times[original.edits]))
+        repeat = times[original.edits]
+        repeats.append(replace(original, key=_key(original, repeat), index=index, repeat=repeat))
         times[original.edits] += 1
     return repeats
 
@@ -279,18 +267,15 @@ def at_levels(variants: Sequence[Variant], wanted: SuiteRequest) -> Iterator[Var
                 break
             graded = replace(variant, index=index, level=level, levels=levels, series=variant.key)
             if level < levels and variant.dropped is None:
-                of = (variant.source.key, variant.caption, variant.edits, variant.edited_caption, variant.seed)
-                graded = replace(graded, key=variant_key(*of, variant.repeat, (level, levels)))
+                graded = replace(graded, key=_key(variant, variant.repeat, (level, levels)))
             yield graded if levels > 1 else variant
 
 
-def _repeat(variant: Variant, index: int, repeat: int) -> Variant:
-    key = variant_key(variant.source.key, variant.caption, variant.edits, variant.edited_caption, variant.seed, repeat)
-    return replace(variant, key=key, index=index, repeat=repeat)
+def _key(of: Variant, repeat: int, level: tuple[int, int] | None = None) -> str:
+    return variant_key(of.source.key, of.caption, of.edits, of.edited_caption, of.seed, repeat, level)
 
 
 def _control(draft: CaptionEdits, number: int, seed: int) -> Variant:
-    key = variant_key(draft.source.key, draft.caption, number, draft.caption, seed)
-    return Variant(
-        key, draft.source, number, draft.caption, (), draft.caption, seed, None, "control", draft.protection.named
-    )
+    source, caption = draft.source, draft.caption
+    key = variant_key(source.key, caption, number, caption, seed)
+    return Variant(key, source, number, caption, (), caption, seed, None, "control", draft.protection.named)

@@ -10,62 +10,79 @@
 The first three are cosines of the sentence encoder, the first two of a variant's worst edit. A score that makes no
 sense is left out: "text_label" of a source without a label, "text_replaced" where nothing is replaced. Scores go into
 the suite's table whatever the thresholds, and verdicts follow from both there (check/verdict.py), so that stricter
-thresholds need no new suite. No score says whether the words that name the label stay: edit_scope.py does.
+thresholds need no new suite. The encoder also tells whether a caption that the language model rewrote freely says the
+same apart from its edits: small words may change with an edit, and only their sense tells whether they did more.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ...edit import Edit
 from ...english.difference import compare
+from ...english.edit_scope import plain_words, set_back
 from ...english.label_names import short_name
+from ...language.questions import read_caption
 from ...profile.check import CheckSettings
 from ...tasks.choose import Choice
 from ...variant import Variant
 from ..run import Run
 from .caption_edits import CaptionEdits
-from .meaning import Pair
 
+Pair = tuple[str, str]
+# Cosines of pairs of texts.
+Similarities = Callable[[Sequence[Pair]], Mapping[Pair, float]]
 T = TypeVar("T")
+
+
+def similarities(run: Run, pairs: Sequence[Pair]) -> dict[Pair, float]:
+    """The cosine of each pair of texts; those on record are not computed again. Call it inside a stage."""
+
+    def cosines(todo: list[Pair]) -> list[float]:
+        texts = list(dict.fromkeys(text for pair in todo for text in pair))
+        vectors = dict(zip(texts, run.models.sentence().encode(texts), strict=True))
+        return [float(vectors[left] @ vectors[right]) for left, right in todo]
+
+    return run.answered("similarity", {pair: pair for pair in pairs}, cosines)
 
 
 def perplexities(run: Run, texts: Sequence[str]) -> dict[str, float]:
     """How well the language model reads each text; those on record are not read again. Call it inside a stage."""
-
-    def make(todo: list[str]) -> Generator[dict[str, float], None, None]:
-        surprises = run.models.llm().surprises(todo)
-        yield {text: math.exp(surprise) for text, surprise in zip(todo, surprises, strict=True)}
-
-    keys = {text: run.keys.answer_key("perplexity", text) for text in texts}
-    return run.recorded("rewrite", keys, make)
+    contents = {text: text for text in texts}
+    return run.answered("perplexity", contents, lambda todo: map(math.exp, run.models.llm().surprises(todo)))
 
 
 @dataclass(frozen=True)
 class TextFilter:
-    """`similarities` gives pairs of texts their cosines, `perplexities` texts theirs; None measures nothing of it."""
+    """`similarities` gives pairs of texts their cosines, `perplexities` texts theirs; None measures nothing of it. A
+    freely rewritten caption says the same as the caption from `least_meaning` on, None for any.
+    """
 
     thresholds: CheckSettings
-    similarities: Callable[[Sequence[Pair]], Mapping[Pair, float]] | None
+    similarities: Similarities | None
     perplexities: Callable[[Sequence[str]], Mapping[str, float]] | None
+    least_meaning: float | None = None
 
     def scores(self, variants: Iterable[Variant]) -> dict[Variant, dict[str, float]]:
         """The scores of variants by name; those that have a text and edits."""
         edited = [variant for variant in variants if variant.edits and variant.edited_caption]
         scores: dict[Variant, dict[str, float]] = {variant: {} for variant in edited}
         if self.similarities is not None and edited:
-            scores = _largest({variant: _pairs(variant) for variant in edited}, self.similarities)
+            pairs = {
+                variant: _edit_pairs(variant.edits, variant.source.label)
+                | {"text_caption": [(variant.caption, variant.edited_caption)]}
+                for variant in edited
+            }
+            scores = _largest(pairs, self.similarities)
         if self.perplexities is not None and edited:
             read = self.perplexities(list(dict.fromkeys(t for v in edited for t in (v.caption, v.edited_caption))))
             for variant in edited:
                 own = read[variant.edited_caption]
-                scores[variant] |= {
-                    "perplexity": _round(own),
-                    "perplexity_ratio": _round(own / read[variant.caption]),
-                }
+                ratio = own / read[variant.caption]
+                scores[variant] |= {"perplexity": round(own, 6), "perplexity_ratio": round(ratio, 6)}
         return scores
 
     def keep_passing(self, drafts: Sequence[CaptionEdits]) -> None:
@@ -73,10 +90,7 @@ class TextFilter:
         if self.similarities is None or not self.thresholds.most.keys() & {"text_label", "text_replaced"}:
             return
         labelled = {
-            (draft.source.label, Edit(choice.type, choice.keyword, alternative))
-            for draft in drafts
-            for choice in draft.choices
-            for alternative in choice.alternatives
+            (draft.source.label, edit) for draft in drafts for choice in draft.choices for edit in _edits_of(choice)
         }
         pairs = {both: _edit_pairs([both[1]], both[0]) for both in sorted(labelled, key=repr)}
         scores = _largest(pairs, self.similarities) if pairs else {}
@@ -84,11 +98,10 @@ class TextFilter:
             choices, reason = list[Choice](), ""
             for choice in draft.choices:
                 passing = []
-                for alternative in choice.alternatives:
-                    edit = Edit(choice.type, choice.keyword, alternative)
+                for edit in _edits_of(choice):
                     failure = self.thresholds.text_failure(scores[draft.source.label, edit])
                     if failure is None:
-                        passing.append(alternative)
+                        passing.append(edit.alternative)
                     else:
                         reason = reason or failure.reason
                 if passing:
@@ -107,6 +120,34 @@ class TextFilter:
 
         return [[judge(variant) for variant in row] for row in rows]
 
+    def drop_changed(self, rows: Sequence[Sequence[Variant]], answers: Sequence[Sequence[str]]) -> list[list[Variant]]:
+        """The variants of each source. A variant is dropped, with the reason, if the language model's answer with its
+        edits undone means something else than the caption.
+        """
+        least = self.least_meaning
+        if self.similarities is None or least is None:
+            return [list(row) for row in rows]
+        pairs = {
+            variant.key: _unedited_pair(variant, answer)
+            for row, texts in zip(rows, answers, strict=True)
+            for variant, answer in zip(row, texts, strict=True)
+            if variant.dropped is None
+        }
+        differ = list(dict.fromkeys(pair for pair in pairs.values() if pair[0] != pair[1]))
+        alike = dict.fromkeys(pairs.values(), 1.0) | dict(self.similarities(differ))
+
+        def judge(variant: Variant) -> Variant:
+            if variant.dropped is not None or alike[pairs[variant.key]] >= least:
+                return variant
+            caption, other = pairs[variant.key]
+            reason = (
+                f"the edited caption means something else beside its edits: with them set back it says {other!r} for "
+                f"{caption!r}, alike by {alike[caption, other]:.2f} where {least:g} is the least"
+            )
+            return replace(variant, dropped=reason)
+
+        return [[judge(variant) for variant in row] for row in rows]
+
 
 def changed_words(edit: Edit) -> Pair:
     """The words that an edit takes and those that it brings, without those that stay ("dog" -> "small dog")."""
@@ -114,10 +155,14 @@ def changed_words(edit: Edit) -> Pair:
     return " ".join(word.text for word in difference.removed), " ".join(word.text for word in difference.added)
 
 
-def _pairs(variant: Variant) -> dict[str, list[Pair]]:
-    """What is compared for each score of a variant."""
-    own = _edit_pairs(variant.edits, variant.source.label)
-    return {**own, "text_caption": [(variant.caption, variant.edited_caption)]}
+def _unedited_pair(variant: Variant, answer: str) -> Pair:
+    """The caption, and what the answer says when the edits that it made are set back; others are made by rule."""
+    replaced = [edit for edit in variant.edits if edit.kind == "replace"]
+    return plain_words(variant.caption), set_back(variant.caption, read_caption(answer), replaced)
+
+
+def _edits_of(choice: Choice) -> list[Edit]:
+    return [Edit(choice.type, choice.keyword, alternative) for alternative in choice.alternatives]
 
 
 def _edit_pairs(edits: Sequence[Edit], label: str | None) -> dict[str, list[Pair]]:
@@ -129,17 +174,11 @@ def _edit_pairs(edits: Sequence[Edit], label: str | None) -> dict[str, list[Pair
     }
 
 
-def _largest(
-    pairs: Mapping[T, Mapping[str, Sequence[Pair]]], similarities: Callable[[Sequence[Pair]], Mapping[Pair, float]]
-) -> dict[T, dict[str, float]]:
+def _largest(pairs: Mapping[T, Mapping[str, Sequence[Pair]]], similarities: Similarities) -> dict[T, dict[str, float]]:
     """The largest cosine of each item's pairs by the score's name; scores without pairs are left out."""
     compared = dict.fromkeys(pair for sets in pairs.values() for of_score in sets.values() for pair in of_score)
     cosines = similarities(list(compared))
     return {
-        item: {name: _round(max(cosines[pair] for pair in of_score)) for name, of_score in sets.items() if of_score}
+        item: {name: round(max(cosines[pair] for pair in of_score), 6) for name, of_score in sets.items() if of_score}
         for item, sets in pairs.items()
     }
-
-
-def _round(score: float) -> float:
-    return round(score, 6)
