@@ -43,7 +43,7 @@ from typing import Any
 from measure import finish, seconds
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.meter.energy import peak_memory_bytes
+from counterfactory.engine.meter.memory import Memory
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.suite import Origin, Painting, PictureRow, Suite, image_path, mask_path
@@ -278,11 +278,11 @@ def write_table(folder: Path, made: Made) -> None:
         with Suite.open(Path(spare)) as small:  # what the libraries take for themselves at first use
             small.ledger.put("suite/files", {})
             small.write_metadata([])
-        before = peak_memory_bytes()
+        before = Memory().peak()
         *finished, last = made.shards(load_profile("pocket").shard_sources)
         rows = Outcomes(suite, MADE_BY).rows(made.sources_of(sources) for sources, _ in finished)
         taken = seconds(lambda: suite.write_metadata(chain(rows, map(made.row, last[1]))))
-        rise = peak_memory_bytes() - before
+        rise = Memory().peak() - before
     print(json.dumps({"s": taken, "rise_mb": rise / 1e6}))
 
 

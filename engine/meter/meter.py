@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock, RLock
 
-from .memory import Memory, ProcessMemory
+from .memory import Memory
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Meter:
         self._on_progress = on_progress
         self._on_change = on_change or (lambda _: None)
         self._clock = clock
-        self._memory = memory or ProcessMemory()
+        self._memory = memory or Memory()
         self._began = clock()
         self._lock = RLock()
         self._stages: dict[str, _Stage] = {}
@@ -235,19 +235,8 @@ class Meter:
             for stage, plan in dict.fromkeys((*self._loads, *self._works)):
                 work = self._works.get((stage, plan), Work()).seen()
                 loads = self._loads.get((stage, plan), _Loads())
-                costs.append(
-                    PlanUse(
-                        plan=plan,
-                        stage=stage,
-                        calls=work.calls,
-                        rows=work.rows,
-                        fill=_fill([work]),
-                        busy_s=work.busy_s,
-                        load_s=loads.seconds,
-                        loads=loads.count,
-                        bytes=loads.bytes,
-                    )
-                )
+                counts = (work.calls, work.rows, _fill([work]), work.busy_s)
+                costs.append(PlanUse(plan, stage, *counts, loads.seconds, loads.count, loads.bytes))
             return tuple(costs)
 
     @property

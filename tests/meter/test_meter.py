@@ -16,8 +16,8 @@ from clocks import Clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfactory.engine.meter import energy
-from counterfactory.engine.meter.energy import EnergyMeter, peak_memory_bytes
+from counterfactory.engine.meter import memory
+from counterfactory.engine.meter.energy import EnergyMeter
 from counterfactory.engine.meter.meter import Meter, Progress, Work, device_hours_per_1k
 
 
@@ -352,7 +352,7 @@ def test_a_gpu_that_cannot_tell_leaves_the_processors(tmp_path: Path) -> None:
     assert EnergyMeter(tmp_path, lambda: nvml).sources == ("rapl",)
 
 
-_PEAK = "from counterfactory.engine.meter.energy import peak_memory_bytes as peak\n"
+_PEAK = "from counterfactory.engine.meter.memory import Memory; peak = Memory().peak\n"
 _GROWS = "before = peak(); held = bytearray(b'x') * 200_000_000; del held; print(before, peak())"
 _STARTS_ANOTHER = (
     "import subprocess, sys\nheld = bytearray(b'x') * 200_000_000\n"
@@ -371,5 +371,5 @@ def test_peak_memory_is_the_most_this_process_ever_held(program: str) -> None:
 
 def test_peak_memory_without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     expected = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    monkeypatch.setattr(energy, "_STATUS", tmp_path / "absent")
-    assert peak_memory_bytes() >= expected > 1_000_000
+    monkeypatch.setattr(memory, "_STATUS", tmp_path / "absent")
+    assert memory.Memory().peak() >= expected > 1_000_000
