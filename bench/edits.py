@@ -115,7 +115,7 @@ def main() -> None:
     Terminal().show(type_table(figures["by_type"]))
     if asked.write:
         _FIGURES.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    finish("edits of real captions keep their label and are of their type", None, **figures)
+    finish("edits of real captions keep their label and are of their type", **figures)
 
 
 def _rewritten(

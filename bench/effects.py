@@ -75,7 +75,7 @@ def main() -> None:
     terminal.show(_coverage_table(coverage))
     if asked.write:
         _FIGURES.write_text(json.dumps(figures, indent=2) + "\n")
-    finish("intervals of effects hold what all sources show", None, **figures)
+    finish("intervals of effects hold what all sources show", **figures)
 
 
 def _arguments() -> argparse.Namespace:

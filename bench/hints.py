@@ -146,7 +146,7 @@ def main() -> None:
     kept = {"world": subject.world.name, "scenes": asked.scenes, "variants": len(pairs), "sets": table}
     if asked.write:
         keep_figures(_DOCS / "hints.json", {**kept, "machine": machine()})
-    finish("hints", None, **kept)
+    finish("hints", **kept)
 
 
 def draw_sheet(names: Sequence[str], rows: Sequence[Sequence[Pixels]], file: Path) -> None:

@@ -74,7 +74,7 @@ def main() -> None:
         Terminal().show(_table(title, counts))
     if asked.write:
         _FIGURES.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    finish("what the models do not know is refused, and streets are not", None, **figures)
+    finish("what the models do not know is refused, and streets are not", **figures)
 
 
 def _count(answers: Iterable[bool], wanted: bool) -> Count:

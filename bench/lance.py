@@ -28,8 +28,7 @@ import cv2
 import numpy as np
 import torch
 from lance_peer import LancePeer
-from measure import compare, finish, keep_figures, machine, open_yardstick, spent, with_masters
-from numpy.typing import NDArray
+from measure import Pixels, compare, finish, keep_figures, machine, open_yardstick, psnr, spent, with_masters
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.meter.meter import Meter
@@ -56,19 +55,12 @@ from counterfactory.export.pocket.judged import Judged, held_out, judge_variants
 from counterfactory.export.pocket.restore import restore_clip, restore_denoiser, restore_vae
 from counterfactory.export.pocket.sheet import draw_blocks
 
-Pixels = NDArray[np.uint8]
 _DOCS = Path(__file__).parents[1] / "docs" / "lance.json"
 # Of a picture's pixels, lest a few at an edge decide.
 _LEAST_OUTSIDE = 0.05
 _SHOWN = 8  # scenes on the sheet
 # The last is the one that wants an idle machine.
 _PARTS = ("reconstruction", "quality", "speed")
-
-
-def psnr(a: Pixels, b: Pixels, where: NDArray[np.bool_] | None = None) -> float:
-    """dB between pictures [H, W, 3], of the pixels `where` [H, W]."""
-    errors = np.square(a.astype(np.float64) - b)
-    return float(10 * np.log10(255**2 / max(1e-9, float((errors if where is None else errors[where]).mean()))))
 
 
 def outside_db(judged: Sequence[Judged]) -> list[float | None]:
@@ -302,7 +294,7 @@ def main() -> None:
         found |= parts[name]()
         if asked.write:
             keep_figures(_DOCS, {**found, "editor_machine": machine()})
-    finish("lance", None, None, **found)
+    finish("lance", **found)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,9 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from counterfactory.engine.files.caches import cache_folder
 from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile
 from counterfactory.engine.runtime.openvino import open_core, resolve_precision
@@ -26,18 +29,28 @@ from counterfactory.engine.runtime.quiet_openvino import ov
 from counterfactory.export.pocket.packed import gather
 
 T = TypeVar("T")
+Pixels = NDArray[np.uint8]
 # How far a round's matrix products may be from the fastest, and their threads from having all cores.
 TOLERANCE = 0.1
 _SIDE, _IN_A_ROW = 1024, 32
+
+
+def bench_cache() -> Path:
+    """Where networks too large to make each time are kept."""
+    return (cache_folder() or Path(tempfile.gettempdir()) / "counterfactory") / "bench"
+
+
+def psnr(a: Pixels, b: Pixels, where: NDArray[np.bool_] | None = None) -> float:
+    """dB between 8-bit pictures [H, W, 3], of the pixels `where` [H, W]; 138 where they are equal."""
+    errors = np.square(a.astype(np.float64) - b)
+    return float(10 * np.log10(255**2 / max(1e-9, float((errors if where is None else errors[where]).mean()))))
 
 
 def with_masters(profile: Profile) -> Profile:
     """A profile of the embedded models over all of them in one folder, in the user's cache: masters and restoring."""
     if profile.models.folder != "pocket":
         return profile
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = gather(Path(home) / "counterfactory" / "bench" / "packed")
-    return replace(profile, models=ModelPaths(str(folder)))
+    return replace(profile, models=ModelPaths(str(gather(bench_cache() / "packed"))))
 
 
 @dataclass(frozen=True)
@@ -281,7 +294,7 @@ def keep_figures(file: Path, figures: Mapping[str, Any]) -> None:
     file.write_text(json.dumps({**kept, **figures}, indent=2) + "\n", encoding="utf-8")
 
 
-def finish(claim: str, compared: Ratio | None, ceiling_share: float | None = None, **more: Any) -> None:
+def finish(claim: str, compared: Ratio | None = None, ceiling_share: float | None = None, **more: Any) -> None:
     """Print the line that ends every bench: one JSON object."""
     row: dict[str, Any] = {"claim": claim}
     if compared is not None:

@@ -149,7 +149,7 @@ def main() -> None:
     found: dict[str, Any] = {name: show(load_profile(name)) for name in GOALS}
     if asked.write:
         keep_figures(FILE, figures())
-    finish("projection", None, **(figures() | found))
+    finish("projection", **(figures() | found))
 
 
 if __name__ == "__main__":

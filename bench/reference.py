@@ -119,18 +119,7 @@ class Peer:
         if way.channels_last:
             for module in self._painters:
                 module.to(memory_format=torch.channels_last)
-        self.pipeline: Any = StableDiffusionControlNetPipeline(
-            vae=networks.vae,
-            text_encoder=None,  # prompts are encoded here, by CLIP's text model as in the pipeline
-            tokenizer=None,
-            unet=networks.unet,
-            controlnet=networks.controlnet,
-            scheduler=scheduler_of(profile.paint.sampler),
-            safety_checker=None,
-            feature_extractor=None,
-            requires_safety_checker=False,
-        )
-        self.pipeline.set_progress_bar_config(disable=True)
+        self.pipeline = open_pipeline(*self._painters, profile.paint.sampler)
         if way.compiled:
             self.pipeline.unet = torch.compile(networks.unet, mode=way.compiled)
             self.pipeline.controlnet = torch.compile(networks.controlnet, mode=way.compiled)
@@ -282,6 +271,23 @@ class Peer:
         words = self.networks.clip_tokenizer.encode_batch(list(captions))
         states, embeds = self.text(torch.tensor([encoded.ids for encoded in words], device=self.device))
         return states, embeds
+
+
+def open_pipeline(unet: Any, controlnet: Any, vae: Any, sampler: SamplerSettings) -> Any:
+    """diffusers' pipeline without text networks: prompts are encoded outside, by CLIP's text model as it would."""
+    pipeline = StableDiffusionControlNetPipeline(
+        vae=vae,
+        text_encoder=None,
+        tokenizer=None,
+        unet=unet,
+        controlnet=controlnet,
+        scheduler=scheduler_of(sampler),
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    )
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline
 
 
 def scheduler_of(settings: SamplerSettings) -> Any:

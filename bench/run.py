@@ -136,9 +136,9 @@ def main(arguments: Sequence[str] | None = None, yardstick: Yardstick | None = N
     """Run it; `yardstick` tells rounds on a busy machine in the place of the usual one."""
     asked = parser_of().parse_args(arguments)
     if asked.size == "sd15":
-        from sd15 import main_sd15
+        from sd15 import main as paint_sd15
 
-        main_sd15(asked.against, asked.rounds)
+        paint_sd15([*(["--against", asked.against] if asked.against else []), "--rounds", str(asked.rounds)])
         return
     profile = by_clip_alone(load_profile(asked.profile))
     if asked.against:  # what is missing there is said before anything is timed

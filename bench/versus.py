@@ -23,8 +23,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from ceiling import gpu_yardstick
-from journeys import Bench, Image, Run, Work, fully_guided, in_f32, pictures_of, unquantised, work_of
-from measure import Ratio, Spent, Yardstick, compare, seconds, spent
+from journeys import Bench, Run, Work, fully_guided, in_f32, pictures_of, unquantised, work_of
+from measure import Ratio, Spent, Yardstick, compare, psnr, seconds, spent
 from peer_networks import box_networks, pocket_networks
 from reference import DIFFUSERS_BATCHED, ON_GPU, REFERENCE, Device, Made, Peer
 
@@ -247,12 +247,6 @@ def apart(suite: Path) -> str:
     pairs = (pair for same in keys.values() for pair in combinations(same, 2))
     decibel = [psnr(painted[a], painted[b]) for a, b in pairs]
     return f"{np.mean(decibel):.1f} dB" if decibel else "none to compare"
-
-
-def psnr(a: Image, b: Image) -> float:
-    """In dB; equal pictures count as 99."""
-    error = float(np.mean((a.astype(np.float64) - b) ** 2))
-    return min(99.0, 10 * float(np.log10(255**2 / error))) if error else 99.0
 
 
 def accepted_of(made: Made, profile: Profile) -> int:
