@@ -21,14 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import finish
+from journeys import Bench
+from measure import Pixels, finish
 from numpy.typing import NDArray
 from PIL import Image
 
 from counterfactory.engine.cli.demo import demo_scene, write_sources
 from counterfactory.engine.cli.terminal import Terminal
-from counterfactory.engine.inputs import Inputs
-from counterfactory.engine.journey import Journey
 from counterfactory.engine.judging.effects import Effect, PictureOutcome, find_effects
 from counterfactory.engine.keys import generator
 from counterfactory.engine.pocket.judges import Classifier
@@ -36,18 +35,16 @@ from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.report.effects_text import interval, points
-from counterfactory.engine.report.table import Table
+from counterfactory.engine.report.table import Table, percent
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.data_set import find_sources
-from counterfactory.engine.suite import PictureRow, Suite, read_metadata
+from counterfactory.engine.suite import PictureRow, read_metadata
 from counterfactory.export.pocket.counterfacts import COUNTERFACTS
 
 _FIGURES = Path(__file__).parents[1] / "docs" / "effects.json"
 # How often the built-in models err by themselves, and how much oftener in fog the one that has that fault.
 _ERRS, _ERRS_IN_FOG = 0.1, 0.4
 _BATCH = 256
-
-Images = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -64,15 +61,20 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         rows, suite = _made(asked.folder or Path(temporary), asked.sources, asked.variants)
         outcomes = _asked(rows, suite)
-    _, compared = _table(rows, outcomes)
+    effects = _effects(rows, outcomes)
     coverage = {
         name: _coverage(rows, outcome, asked.resample, asked.draws)
         for name, outcome in {"classifier": outcomes.painted, **_built_in(rows)}.items()
     }
-    figures = _figures(rows, outcomes, coverage, asked)
+    figures = _figures(rows, outcomes, effects, coverage, asked)
     terminal = Terminal()
-    terminal.show(compared)
-    terminal.show(_coverage_table(coverage))
+    lines = [
+        (of[0].name, *(f"{points(e.value)} ({interval(e)})" for e in of)) for of in zip(*effects.values(), strict=True)
+    ]
+    terminal.show(Table("Accuracy, in points against the controls", ("edit", *effects), tuple(lines)))
+    types = sorted({name for shares in coverage.values() for name in shares})
+    lines = [(name, *(percent(shares[type_]) for type_ in types)) for name, shares in coverage.items()]
+    terminal.show(Table("Intervals that hold what all sources show", ("model", *types), tuple(lines)))
     if asked.write:
         _FIGURES.write_text(json.dumps(figures, indent=2) + "\n")
     finish("intervals of effects hold what all sources show", **figures)
@@ -93,8 +95,7 @@ def _made(folder: Path, count: int, variants: int) -> tuple[list[PictureRow], Pa
     write_sources(folder / "sources", count)
     sources, _ = find_sources(folder / "sources")
     settings = SuiteRequest(street_task("classification"), variants, controls=1, edits=(1, 3), seed=0)
-    with Suite.open(folder / "suite") as suite:
-        Journey(load_profile("pocket"), settings).run(Inputs(sources), suite)
+    Bench(load_profile("pocket"), settings, sources, folder).run("suite")
     return [row for row in read_metadata(folder / "suite") if row.accepted], folder / "suite"
 
 
@@ -102,7 +103,7 @@ def _asked(rows: Sequence[PictureRow], suite: Path) -> Outcomes:
     """What the demo's classifier makes of the suite's pictures, and of the same rendered."""
     classifier = Classifier.load(load_profile("pocket").models.path)
 
-    def right(picture: Callable[[PictureRow], Images]) -> NDArray[np.float64]:
+    def right(picture: Callable[[PictureRow], Pixels]) -> NDArray[np.float64]:
         found: list[float] = []
         for start in range(0, len(rows), _BATCH):
             some = rows[start : start + _BATCH]
@@ -129,23 +130,14 @@ def _picture_outcomes(rows: Sequence[PictureRow], outcomes: NDArray[np.float64])
     ]
 
 
-def _table(rows: Sequence[PictureRow], outcomes: Outcomes) -> tuple[dict[str, tuple[Effect, ...]], Table]:
+def _effects(rows: Sequence[PictureRow], outcomes: Outcomes) -> dict[str, tuple[Effect, ...]]:
     """Effects of the painted suite, of the rendered one, and of painting: the difference of the two, by type.
 
     The difference is an effect like the others, of outcomes painted less rendered; a control's is the painter's by
     itself, which every type is free of.
     """
-    found = {
-        "painted": find_effects(_picture_outcomes(rows, outcomes.painted), "control"),
-        "rendered": find_effects(_picture_outcomes(rows, outcomes.rendered), "control"),
-        "painter": find_effects(_picture_outcomes(rows, outcomes.painted - outcomes.rendered), "control"),
-    }
-    lines = [(effects[0].name, *map(_with_interval, effects)) for effects in zip(*found.values(), strict=True)]
-    return found, Table("Accuracy, in points against the controls", ("edit", *found), tuple(lines))
-
-
-def _with_interval(effect: Effect) -> str:
-    return f"{points(effect.value)} ({interval(effect)})"
+    of = {"painted": outcomes.painted, "rendered": outcomes.rendered, "painter": outcomes.painted - outcomes.rendered}
+    return {name: find_effects(_picture_outcomes(rows, some), "control") for name, some in of.items()}
 
 
 def _built_in(rows: Sequence[PictureRow]) -> dict[str, NDArray[np.float64]]:
@@ -177,16 +169,13 @@ def _coverage(rows: Sequence[PictureRow], outcomes: NDArray[np.float64], size: i
     return {name: held[name] / asked[name] for name in truth if asked[name]}
 
 
-def _coverage_table(coverage: dict[str, dict[str, float]]) -> Table:
-    types = sorted({name for shares in coverage.values() for name in shares})
-    lines = tuple((name, *(f"{100 * shares[t]:.1f} %" for t in types)) for name, shares in coverage.items())
-    return Table("Intervals that hold what all sources show", ("model", *types), lines)
-
-
 def _figures(
-    rows: Sequence[PictureRow], outcomes: Outcomes, coverage: dict[str, dict[str, float]], asked: argparse.Namespace
+    rows: Sequence[PictureRow],
+    outcomes: Outcomes,
+    effects: dict[str, tuple[Effect, ...]],
+    coverage: dict[str, dict[str, float]],
+    asked: argparse.Namespace,
 ) -> dict[str, Any]:
-    found, _ = _table(rows, outcomes)
     kinds = {kind: np.array([row.kind == kind for row in rows]) for kind in ("original", "control")}
 
     def shown(effects: Sequence[Effect]) -> dict[str, list[float | None]]:
@@ -199,9 +188,9 @@ def _figures(
         "coverage_by_model": {name: {t: round(s, 4) for t, s in shares.items()} for name, shares in coverage.items()},
         "resample": asked.resample,
         "draws": asked.draws,
-        "effects": shown(found["painted"]),
-        "rendered": shown(found["rendered"]),
-        "painter": shown(found["painter"]),
+        "effects": shown(effects["painted"]),
+        "rendered": shown(effects["rendered"]),
+        "painter": shown(effects["painter"]),
         "original_accuracy": round(float(outcomes.painted[kinds["original"]].mean()), 4),
         "control_accuracy": round(float(outcomes.painted[kinds["control"]].mean()), 4),
     }

@@ -24,9 +24,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import cv2
 import numpy as np
 import torch
+from journeys import save_sources
 from lance_peer import LancePeer
 from measure import Pixels, compare, finish, keep_figures, machine, open_yardstick, psnr, spent, with_masters
 
@@ -41,14 +41,13 @@ from counterfactory.engine.pocket.judges import Classifier, Referee, Segmenter
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.schedule.evaluations import run_jobs
-from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.pictures import Pictures as SourcePictures
-from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.maps.edges import edge_maps
 from counterfactory.engine.stages.paint.edit_search import SourceWay, invert_source
 from counterfactory.engine.stages.paint.edit_variants import choose, edit_candidates, restore_detail, row_hints
 from counterfactory.engine.stages.run import Run
 from counterfactory.engine.variant import Variant
+from counterfactory.export.graphs.null_text import NullText
 from counterfactory.export.pocket.counterfacts import COUNTERFACTS
 from counterfactory.export.pocket.data import HELD_OUT
 from counterfactory.export.pocket.judged import Judged, held_out, judge_variants
@@ -144,8 +143,7 @@ def reconstruction(profile: Profile, models: ModelPool, count: int) -> dict[str,
     pictures = np.stack([drawing.picture for _, drawing in held_out(count)])
     plans = models.editor_plans(*pictures.shape[1:3])
     latents = plans.encoder.encode(pictures)
-    shown = np.concatenate([np.stack(plans.decode(latents[i : i + 8])) for i in range(0, count, 8)])
-    controls = shown
+    shown = controls = np.concatenate([np.stack(plans.decode(latents[i : i + 8])) for i in range(0, count, 8)])
     if levels:
         pairs = zip(shown, pictures, strict=True)
         controls = np.stack([restore_detail(one, one, picture, levels) for one, picture in pairs])
@@ -155,9 +153,7 @@ def reconstruction(profile: Profile, models: ModelPool, count: int) -> dict[str,
     for name, some in (("", controls), ("autoencoder_", shown)):
         found |= {
             f"{name}reconstruction_psnr_db": float(np.mean([psnr(a, b) for a, b in zip(pictures, some, strict=True)])),
-            f"{name}prediction_agreement": float(
-                np.mean([a == b for a, b in zip(answers, kinds.predict(some), strict=True)])
-            ),
+            f"{name}prediction_agreement": float(np.mean(np.array(answers) == np.array(kinds.predict(some)))),
             f"{name}segmentation_agreement": float(np.mean(maps == masks.predict(some))),
         }
     print(found)
@@ -181,14 +177,6 @@ def cases(count: int, each: int) -> list[tuple[Pixels, str, list[str]]]:
     return found
 
 
-def sources_of(pictures: Sequence[Pixels]) -> list[Source]:
-    """Sources with these pictures, in their order."""
-    with tempfile.TemporaryDirectory() as folder:
-        for number, picture in enumerate(pictures):
-            cv2.imwrite(f"{folder}/{number:04d}.png", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
-        return find_sources(Path(folder))[0]
-
-
 def speed(profile: Profile, models: ModelPool, asked: argparse.Namespace) -> dict[str, Any]:
     """Inverting and editing by turns with diffusers."""
     assert profile.invert is not None
@@ -199,7 +187,8 @@ def speed(profile: Profile, models: ModelPool, asked: argparse.Namespace) -> dic
     peer = LancePeer(unet, restore_vae(weights), clip, tokenizer, sampler, paint.guidance.scale, invert)
     some = cases(asked.timed, asked.variants)
     run = cast(Run, SimpleNamespace(models=models, profile=profile))
-    sources = sources_of([picture for picture, _, _ in some])
+    with tempfile.TemporaryDirectory() as folder:
+        sources = save_sources(Path(folder), {f"{i:04d}.png": picture for i, (picture, _, _) in enumerate(some)})
     images, variants = dict[str, Pixels](), list[Variant]()
     for source, (picture, caption, edited) in zip(sources, some, strict=True):
         images[source.key] = picture
@@ -228,19 +217,17 @@ def speed(profile: Profile, models: ModelPool, asked: argparse.Namespace) -> dic
 
     few = some[: asked.peers]  # one after the other on that side: the number of scenes makes none of them faster
 
-    def peer_back() -> None:
-        for picture, caption, _ in few:
-            peer.invert(picture, caption)
+    def peer_back() -> list[NullText]:
+        return [peer.invert(picture, caption) for picture, caption, _ in few]
 
-    def peer_edit() -> None:
-        for picture, caption, edited in few:
-            peer.edit(picture, caption, edited)
+    def peer_forth() -> list[list[Pixels]]:
+        return [peer.edit(*case) for case in few]
 
     # Of one scene, each.
     inversions = (lambda: spent(peer_back) / len(few), lambda: spent(back) / len(some))
-    journeys = (lambda: spent(peer_edit) / len(few), lambda: spent(forth) / len(some))
+    journeys = (lambda: spent(peer_forth) / len(few), lambda: spent(forth) / len(some))
     torch.set_num_threads(profile.runtime.threads or torch.get_num_threads())
-    optimised = [peer.invert(picture, caption) for picture, caption, _ in few]
+    optimised = peer_back()
     theirs = np.mean([psnr(peer.decode(o.reached), p) for o, (p, _, _) in zip(optimised, few, strict=True)])
     ours = np.mean([psnr(plans.decode(t.clean[None])[0], p) for t, (p, _, _) in zip(back(), few, strict=False)])
     print(f"inverted and decoded: {ours:.2f} dB, by null-text optimisation {theirs:.2f} dB")

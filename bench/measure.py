@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import statistics
 import tempfile
 import time
@@ -21,7 +20,9 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from counterfactory.engine.estimate.peak import products
 from counterfactory.engine.files.caches import cache_folder
+from counterfactory.engine.meter.machine import machine as this_machine
 from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile
 from counterfactory.engine.runtime.openvino import open_core, resolve_precision
@@ -120,13 +121,8 @@ def open_yardstick(uneven: bool = False) -> Yardstick:
     what is measured runs on.
     """
     cores = available_cores()
-    random = np.random.default_rng(0)
-    weights = ov.opset13.constant((random.standard_normal((_SIDE, _SIDE)) / _SIDE**0.5).astype(np.float32))
-    states = parameter = ov.opset13.parameter([_SIDE, _SIDE], np.float32, "states")
-    for _ in range(_IN_A_ROW):
-        states = ov.opset13.matmul(states, weights, False, True)
     config = {"INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": cores}
-    request = open_core().compile_model(ov.Model([states], [parameter]), "CPU", config).create_infer_request()
+    request = open_core().compile_model(products(_SIDE, in_a_row=_IN_A_ROW), "CPU", config).create_infer_request()
     request.set_input_tensor(ov.Tensor(np.full((_SIDE, _SIDE), 0.5, np.float32)))
     request.infer()  # the first run allocates
 
@@ -215,11 +211,6 @@ class Ratio:
         return statistics.median(self.values)
 
     @property
-    def dropped(self) -> int:
-        """Rounds that do not count because the machine was busy."""
-        return self.asked - len(self.values)
-
-    @property
     def figures(self) -> dict[str, Any]:
         """What the JSON line says of it."""
         return figures_of(self.values, self.asked) | {
@@ -231,7 +222,8 @@ class Ratio:
         }
 
     def __str__(self) -> str:
-        dropped = f", {self.dropped} more dropped: busy machine" if self.dropped else ""
+        busy = self.asked - len(self.values)
+        dropped = f", {busy} more dropped: busy machine" if busy else ""
         cores = f"{self.baseline.cpu_s:.3g} against {self.candidate.cpu_s:.3g} CPU-seconds"
         spread = f"{min(self.values):.2f} to {max(self.values):.2f}, at worst {self.least:.2f}"
         return f"{self.median:.2f}x ({spread}, {len(self.values)} rounds{dropped}; {cores})"
@@ -281,11 +273,7 @@ def ratio_of(rounds: Rounds[tuple[Spent, Spent]]) -> Ratio:
 
 def machine() -> str:
     """CPU, cores and the precision that "auto" means."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    name = names[0] if names else platform.processor() or platform.machine()
-    return f"{name}, {os.cpu_count()} cores, {resolve_precision('auto')}"
+    return f"{this_machine()}, {resolve_precision('auto')}"
 
 
 def keep_figures(file: Path, figures: Mapping[str, Any]) -> None:

@@ -16,13 +16,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
+from ceiling import Device, device_seconds
 from diffusers import DDIMScheduler, LCMScheduler, StableDiffusionControlNetPipeline, UniPCMultistepScheduler
-from journeys import Call, Image, Work
+from journeys import Call, Work
+from measure import Pixels
 from numpy.typing import NDArray
 from peer_networks import PeerNetworks, TorchLanguage, until
 from PIL import Image as Pictures
@@ -39,7 +42,6 @@ from counterfactory.engine.variant import Variant
 from counterfactory.export.graphs import modules
 
 T = TypeVar("T")
-Device = Literal["cuda", "cpu"]
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Made:
 
     captions: dict[str, str] = field(default_factory=dict)
     answers: list[tuple[Call, str]] = field(default_factory=list)
-    pictures: dict[str, Image] = field(default_factory=dict)
+    pictures: dict[str, Pixels] = field(default_factory=dict)
     scores: dict[str, dict[str, float]] = field(default_factory=dict)
     tokens: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
@@ -90,19 +92,13 @@ class Made:
         took = time.perf_counter() - since - (self.load_s - loaded)
         self.seconds[name] = self.seconds.get(name, 0.0) + took
 
-    @contextmanager
-    def work(self, name: str, device: Device) -> Iterator[None]:
+    def work(self, name: str, device: Device, work: Callable[[], T]) -> T:
         """What a GPU does inside is counted by its events, to the stage."""
-        if device == "cpu":
-            yield
-            return
-        event: Callable[..., Any] = torch.cuda.Event  # whose constructor has no types
-        first, last = event(enable_timing=True), event(enable_timing=True)
-        first.record()
-        yield
-        last.record()
-        last.synchronize()
-        self.event_s[name] = self.event_s.get(name, 0.0) + float(first.elapsed_time(last)) / 1000
+        results: list[T] = []
+        took = device_seconds(lambda: results.append(work()), device)
+        if device == "cuda":
+            self.event_s[name] = self.event_s.get(name, 0.0) + took
+        return results[0]
 
 
 class Peer:
@@ -136,8 +132,8 @@ class Peer:
             images = {w.source.key: load_pixels(w.source, size) for w in works}
         with made.stage("caption", device), self._resident(made, networks.blip2):
             for keys in chunks(images, self.way.captions):
-                with made.work("caption", device):
-                    captions = self._captions([images[key] for key in keys])
+                shown = [images[key] for key in keys]
+                captions = made.work("caption", device, partial(self._captions, shown))
                 made.captions.update(zip(keys, captions, strict=True))
         with made.stage("rewrite", device):
             for calls in chunks([call for work in works for call in work.calls], self.way.answers):
@@ -148,13 +144,12 @@ class Peer:
         variants = sorted((v for work in works for v in work.variants), key=lambda v: images[v.source.key].shape)
         with made.stage("paint", device), self._resident(made, *self._painters, networks.clip):
             for some in self._same_size(variants, images):
-                with made.work("paint", device):
-                    pictures = self._pictures(some, images)
+                pictures = made.work("paint", device, partial(self._pictures, some, images))
                 for variant, picture in zip(some, pictures, strict=True):
                     picture.save(folder / f"{variant.key}.png")
                     made.pictures[variant.key] = np.asarray(picture)
-        with made.stage("check", device), self._resident(made, networks.clip), made.work("check", device):
-            made.scores = self._scores(works, images, made.pictures)
+        with made.stage("check", device), self._resident(made, networks.clip):
+            made.scores = made.work("check", device, lambda: self._scores(works, images, made.pictures))
         return made
 
     @contextmanager
@@ -176,7 +171,7 @@ class Peer:
         yield
         move("cpu")
 
-    def _pixels(self, images: Sequence[Image], side: int) -> torch.Tensor:
+    def _pixels(self, images: Sequence[Pixels], side: int) -> torch.Tensor:
         """Uint8 RGB images as the networks take them, float [N, 3, side, side]."""
         pixels = torch.from_numpy(to_pixel_values(images, side)).to(self.device)
         if self.networks.statistics is not None:
@@ -184,7 +179,7 @@ class Peer:
             pixels = ((pixels + 1) / 2 - mean) / deviation
         return pixels.to(self.way.dtype)
 
-    def _captions(self, images: Sequence[Image]) -> list[str]:
+    def _captions(self, images: Sequence[Pixels]) -> list[str]:
         """Captions of uint8 RGB images, decoded as the profile says, by random numbers of torch's own."""
         blip2, how = self.networks.blip2, self.profile.caption.decoding
         config, texts = blip2.config, self.profile.caption.texts
@@ -204,12 +199,12 @@ class Peer:
         said = [self.networks.opt_tokenizer.decode(until(row[start:], [eos])).strip() for row in ids.tolist()]
         return [". ".join(said[i : i + texts]) for i in range(0, len(said), texts)]
 
-    def _same_size(self, variants: Sequence[Variant], images: Mapping[str, Image]) -> Iterator[Sequence[Variant]]:
+    def _same_size(self, variants: Sequence[Variant], images: Mapping[str, Pixels]) -> Iterator[Sequence[Variant]]:
         sizes = dict.fromkeys(images[v.source.key].shape for v in variants)
         for size in sizes:
             yield from chunks([v for v in variants if images[v.source.key].shape == size], self.way.pictures)
 
-    def _pictures(self, variants: Sequence[Variant], images: Mapping[str, Image]) -> list[Pictures.Image]:
+    def _pictures(self, variants: Sequence[Variant], images: Mapping[str, Pixels]) -> list[Pictures.Image]:
         """One call of diffusers' pipeline, from the noise that the engine starts from."""
         paint, pipeline = self.profile.paint, self.pipeline
         keys = [v.source.key for v in variants]
@@ -238,7 +233,7 @@ class Peer:
         return pictures
 
     def _scores(
-        self, works: Sequence[Work], images: Mapping[str, Image], pictures: Mapping[str, Image]
+        self, works: Sequence[Work], images: Mapping[str, Pixels], pictures: Mapping[str, Pixels]
     ) -> dict[str, dict[str, float]]:
         """CLIP's scores of every variant; labels are left out, which no profile holds to a threshold."""
         seen = self._embedded(images)
@@ -258,7 +253,7 @@ class Peer:
             found[v.key] = scores
         return found
 
-    def _embedded(self, images: Mapping[str, Image]) -> dict[str, NDArray[np.float32]]:
+    def _embedded(self, images: Mapping[str, Pixels]) -> dict[str, NDArray[np.float32]]:
         side = self.networks.clip.config.vision_config.image_size
         found: dict[str, NDArray[np.float32]] = {}
         for keys in chunks(images, self.way.checks):

@@ -22,11 +22,11 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from ceiling import gpu_yardstick
+from ceiling import Device, gpu_yardstick
 from journeys import Bench, Run, Work, fully_guided, in_f32, pictures_of, unquantised, work_of
 from measure import Ratio, Spent, Yardstick, compare, psnr, seconds, spent
 from peer_networks import box_networks, pocket_networks
-from reference import DIFFUSERS_BATCHED, ON_GPU, REFERENCE, Device, Made, Peer
+from reference import DIFFUSERS_BATCHED, ON_GPU, REFERENCE, Made, Peer
 
 from counterfactory.engine.estimate.flops import multiplies_integers
 from counterfactory.engine.models.networks import library_of

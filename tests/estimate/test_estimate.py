@@ -245,14 +245,14 @@ def test_rates_of_a_run(profile: Profile) -> None:
 
 
 def test_the_peak_s_product_is_what_it_is_taken_for(tmp_path: Path) -> None:
-    ov.save_model(peak._products(64, quantised=False), tmp_path / "peak.xml")
+    ov.save_model(peak.products(64), tmp_path / "peak.xml")
     assert count_flops(tmp_path / "peak.xml", 64) == 4 * 2 * 64**3
     assert 1e6 < peak.measure_peak("f32", 1, sides=(64, 96), rounds=2) < 1e15
 
 
 def test_a_peak_of_another_precision_is_refused() -> None:
     compiled = open_core().compile_model(
-        peak._products(64, quantised=False), "CPU", {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
+        peak.products(64), "CPU", {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
     )
     for precision in ("bf16", "int8"):
         with pytest.raises(CounterfactoryError, match=f"asked for in {precision} and run in f32"):
