@@ -8,7 +8,6 @@ what the edits are worth. The last line is JSON.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import tempfile
@@ -22,16 +21,15 @@ from typing import Any
 import numpy as np
 from caption_file import name_label, open_language, possible_types, read_captions, sources_of
 from edit_judges import LabelJudge, TypeJudge, changed_words, only_changes
-from measure import finish, machine
+from measure import bench_parser, finish, machine, show
 
-from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.edit import EDIT_TYPES, Edit
 from counterfactory.engine.english.label_names import short_name
 from counterfactory.engine.english.menus import kept_phrases
 from counterfactory.engine.language.llama import Llama
 from counterfactory.engine.language.surprises import surprises
 from counterfactory.engine.profile.rewrite import RewriteSettings
-from counterfactory.engine.report.table import Table, percent
+from counterfactory.engine.report.table import percent
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.runtime.openvino import resolve_precision
 from counterfactory.engine.sources.source import Source
@@ -73,7 +71,7 @@ class Judged:
 
 def main() -> None:
     """Rewrite, judge, show, write."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = bench_parser(__doc__, write="docs/edits.json")
     parser.add_argument("captions", type=Path, metavar="CAPTIONS")
     parser.add_argument("--llm", type=Path, required=True, metavar="FOLDER", help="what `export llm` wrote")
     parser.add_argument("--encoder", type=Path, required=True, metavar="FOLDER", help="what `export sentence` wrote")
@@ -89,7 +87,6 @@ def main() -> None:
     parser.add_argument("--answers", type=Path, metavar="DIR", help="keeps the model's answers for the next time")
     parser.add_argument("--rows", type=Path, metavar="FILE", help="write every edit with what was judged (CSV)")
     parser.add_argument("--by-eye", type=Path, metavar="FILE", help="what a person says of rows: see by_eye")
-    parser.add_argument("--write", action="store_true", help="keep the figures in docs/edits.json")
     asked = parser.parse_args()
     given = read_captions(asked.captions)
     labels = {row.label for row in given}
@@ -119,7 +116,7 @@ def main() -> None:
         figures["by_eye"] = by_eye(asked.by_eye, judged)
     if asked.rows:
         write_rows(asked.rows, judged)
-    Terminal().show(type_table(figures["by_type"]))
+    show_types(figures["by_type"])
     if asked.write:
         _FIGURES.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     finish("edits of real captions keep their label and are of their type", **figures)
@@ -286,7 +283,7 @@ def write_rows(file: Path, judged: Sequence[Judged]) -> None:
             out.writerow((*about, v.caption, v.edited_caption, *said, f"{j.perplexity:.2f}"))
 
 
-def type_table(rows: Mapping[str, Mapping[str, float]]) -> Table:
+def show_types(rows: Mapping[str, Mapping[str, float]]) -> None:
     """A line per type."""
     columns = ("possible", "edits", "label kept", "only the edit", "type 1st", "1st or 2nd", "perplexity", "reads well")
     lines = [
@@ -300,7 +297,7 @@ def type_table(rows: Mapping[str, Mapping[str, float]]) -> Table:
         )
         for type_, row in rows.items()
     ]
-    return Table("Edits by type", ("type", *columns), tuple(lines))
+    show("Edits by type", ("type", *columns), lines)
 
 
 if __name__ == "__main__":

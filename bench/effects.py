@@ -22,12 +22,11 @@ from typing import Any
 
 import numpy as np
 from journeys import Bench
-from measure import Pixels, finish
+from measure import Pixels, bench_parser, finish, show
 from numpy.typing import NDArray
 from PIL import Image
 
 from counterfactory.engine.cli.demo import demo_scene, write_sources
-from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.judging.effects import Effect, PictureOutcome, find_effects
 from counterfactory.engine.keys import generator
 from counterfactory.engine.pocket.judges import Classifier
@@ -35,7 +34,7 @@ from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.report.effects_text import interval, points
-from counterfactory.engine.report.table import Table, percent
+from counterfactory.engine.report.table import percent
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.suite import PictureRow, read_metadata
@@ -67,27 +66,25 @@ def main() -> None:
         for name, outcome in {"classifier": outcomes.painted, **_built_in(rows)}.items()
     }
     figures = _figures(rows, outcomes, effects, coverage, asked)
-    terminal = Terminal()
     lines = [
         (of[0].name, *(f"{points(e.value)} ({interval(e)})" for e in of)) for of in zip(*effects.values(), strict=True)
     ]
-    terminal.show(Table("Accuracy, in points against the controls", ("edit", *effects), tuple(lines)))
+    show("Accuracy, in points against the controls", ("edit", *effects), lines)
     types = sorted({name for shares in coverage.values() for name in shares})
     lines = [(name, *(percent(shares[type_]) for type_ in types)) for name, shares in coverage.items()]
-    terminal.show(Table("Intervals that hold what all sources show", ("model", *types), tuple(lines)))
+    show("Intervals that hold what all sources show", ("model", *types), lines)
     if asked.write:
         _FIGURES.write_text(json.dumps(figures, indent=2) + "\n")
     finish("intervals of effects hold what all sources show", **figures)
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = bench_parser(__doc__, write="docs/effects.json")
     parser.add_argument("--sources", type=int, default=200, help="scenes (%(default)s)")
     parser.add_argument("--variants", type=int, default=5, help="variants of each (%(default)s)")
     parser.add_argument("--resample", type=int, default=100, help="sources of a suite drawn from them (%(default)s)")
     parser.add_argument("--draws", type=int, default=200, help="such suites (%(default)s)")
     parser.add_argument("--folder", type=Path, help="where the suite is kept (nowhere)")
-    parser.add_argument("--write", action="store_true", help="keep the figures in docs/effects.json")
     return parser.parse_args()
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import finish, keep_figures, machine
+from measure import bench_parser, finish, keep_figures, machine
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
@@ -116,7 +116,7 @@ def figures_of(observed: Sequence[Observed]) -> dict[str, Any]:
 
 def main() -> None:
     """Run it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__, write="docs/hints.json")
     parser.add_argument("--models", type=Path, required=True, help="folder of networks that know the world")
     parser.add_argument("--world", default="streets", help="the world (%(default)s)")
     parser.add_argument("--denoiser", default="denoiser_controls", help="its plan (%(default)s)")
@@ -124,7 +124,6 @@ def main() -> None:
     parser.add_argument("--variants", type=int, default=3)
     parser.add_argument("--first", type=int, default=_FIRST, help=argparse.SUPPRESS)  # to choose by other scenes
     parser.add_argument("--sheet", type=Path, metavar="FILE", help="write some scenes, a row for each set of hints")
-    parser.add_argument("--write", action="store_true", help="keep the figures in docs/hints.json")
     asked = parser.parse_args()
     subject = Subject.of(world_named(asked.world), asked.models, asked.denoiser)
     referee = Referee.load(asked.models, subject.world.vocabulary)

@@ -7,18 +7,16 @@ scenes of a stream of their own, saved in several ways. The last line is JSON.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import finish, spent
+from measure import bench_parser, finish, show, spent
 
-from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.profile.profile import load_profile
-from counterfactory.engine.report.table import Table, percent
+from counterfactory.engine.report.table import percent
 from counterfactory.engine.sources.domain import examiner, world_of
 from counterfactory.engine.sources.traits import Domain, traits_of
 from counterfactory.export.pocket.pictures import ALTERATIONS, DRAWN, STREET_FORMS, Picture, jpeg, read_collection
@@ -39,10 +37,9 @@ _TITLES = {
 
 def main() -> None:
     """Count, show, write."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = bench_parser(__doc__, write="docs/known_world.json")
     parser.add_argument("--photographs", type=Path, nargs="+", required=True, metavar="DIR", help="one per collection")
     parser.add_argument("--scenes", type=int, default=1000, help="street scenes (%(default)s)")
-    parser.add_argument("--write", action="store_true", help="keep the figures in docs/known_world.json")
     asked = parser.parse_args()
     profile = load_profile("pocket")
     world, holds = world_of(profile), examiner(profile)
@@ -65,7 +62,7 @@ def main() -> None:
     }
     for kind, title in _TITLES.items():
         rows = [(name, str(n["of"]), percent(n["right"] / n["of"])) for name, n in counts[kind].items()]
-        Terminal().show(Table(title, ("pictures", "count", "share"), tuple(rows)))
+        show(title, ("pictures", "count", "share"), rows)
     figures: dict[str, Any] = {
         "streets_passed": _share(counts["streets"]),
         "photographs_refused": _share(counts["photographs"]),

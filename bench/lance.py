@@ -28,7 +28,18 @@ import numpy as np
 import torch
 from journeys import save_sources
 from lance_peer import LancePeer
-from measure import Pixels, compare, finish, keep_figures, machine, open_yardstick, psnr, spent, with_masters
+from measure import (
+    Pixels,
+    bench_parser,
+    compare,
+    finish,
+    keep_figures,
+    machine,
+    open_yardstick,
+    psnr,
+    spent,
+    with_masters,
+)
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.meter.meter import Meter
@@ -251,7 +262,7 @@ def speed(profile: Profile, models: ModelPool, asked: argparse.Namespace) -> dic
 
 def main() -> None:
     """Run it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__, uneven=True, write="docs/lance.json, and the sheet beside them")
     parser.add_argument("--sources", type=int, default=150, help="scenes that are edited and judged")
     parser.add_argument("--variants", type=int, default=3, help="edits of each")
     parser.add_argument("--reconstructed", type=int, default=400, help="scenes that are encoded and decoded")
@@ -259,13 +270,7 @@ def main() -> None:
     parser.add_argument("--peers", type=int, default=4, help="of them, those that diffusers inverts and edits too")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--reduced", action="store_true", help="time once, on a machine that need not be idle")
-    parser.add_argument(
-        "--uneven", action="store_true", help="keep rounds on CPUs whose speed varies, if nothing else ran on them"
-    )
     parser.add_argument("--only", choices=_PARTS, nargs="+", default=_PARTS, help="parts to measure (all)")
-    parser.add_argument(
-        "--write", action="store_true", help="keep the figures in docs/lance.json, and the sheet beside them"
-    )
     asked = parser.parse_args()
     if asked.reduced and asked.write:
         parser.error("--write keeps figures of a whole run: leave out --reduced")

@@ -46,7 +46,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from measure import finish, seconds
+from measure import bench_parser, finish, seconds
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.judging.recheck import recheck
@@ -376,7 +376,7 @@ def scale(folder: Path, made: Made, asked: argparse.Namespace) -> None:
 
 def main() -> None:
     """Run it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("--replay", action="store_true", help="time other thresholds over a finished suite")
     parser.add_argument("--variants", type=int, help="125,000, or of --replay 10,000")
     parser.add_argument("--masks", action="store_true", help="a mask a variant, as in suites for segmentation")

@@ -7,12 +7,13 @@ machine was busy the round does not count.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -20,11 +21,13 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.estimate.peak import products
 from counterfactory.engine.files.caches import cache_folder
 from counterfactory.engine.meter.machine import machine as this_machine
 from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile
+from counterfactory.engine.report.table import Table
 from counterfactory.engine.runtime.openvino import open_core, resolve_precision
 from counterfactory.engine.runtime.quiet_openvino import ov
 from counterfactory.export.pocket.packed import gather
@@ -280,6 +283,22 @@ def keep_figures(file: Path, figures: Mapping[str, Any]) -> None:
     """Write figures into a JSON file whose other keys are another bench's and stay."""
     kept = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     file.write_text(json.dumps({**kept, **figures}, indent=2) + "\n", encoding="utf-8")
+
+
+def bench_parser(doc: str | None, *, uneven: bool = False, write: str = "") -> argparse.ArgumentParser:
+    """A bench's command line, with the options that several have; `write` names the file that keeps figures."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if uneven:
+        told = "keep rounds on CPUs whose speed varies, if nothing else ran on them"
+        parser.add_argument("--uneven", action="store_true", help=told)
+    if write:
+        parser.add_argument("--write", action="store_true", help=f"keep the figures in {write}")
+    return parser
+
+
+def show(title: str, columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> None:
+    """Print a table."""
+    Terminal().show(Table(title, tuple(columns), tuple(rows)))
 
 
 def finish(claim: str, compared: Ratio | None = None, ceiling_share: float | None = None, **more: Any) -> None:

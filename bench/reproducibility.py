@@ -7,7 +7,6 @@ PSNR in dB between plans (null: equal pictures).
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import tempfile
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from journeys import Bench, render_sources
-from measure import Pixels, finish, psnr, with_masters
+from measure import Pixels, bench_parser, finish, psnr, with_masters
 from PIL import Image as Pictures
 
 from counterfactory.engine.pocket.tasks import street_task
@@ -49,7 +48,7 @@ def between(a: Path, b: Path) -> float | None:
 
 def main() -> None:
     """Run it."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = bench_parser(__doc__)
     parser.add_argument("--sources", type=int, default=12)
     parser.add_argument("--denoiser", help="the plan that paints, where not the profile's")
     asked = parser.parse_args()

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from ceiling import ceiling, refuse_without_device
 from journeys import Bench, Run, render_sources
-from measure import Yardstick, figures_of, finish, open_yardstick
+from measure import Yardstick, bench_parser, figures_of, finish, open_yardstick
 
 from counterfactory.engine.cli.run_text import cost_line, cost_table, count_line, use_line
 from counterfactory.engine.cli.terminal import Terminal
@@ -114,7 +114,7 @@ def by_clip_alone(profile: Profile) -> Profile:
 
 def parser_of() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__, uneven=True)
     parser.add_argument("--profile", default="pocket", help="a profile's name or file")
     parser.add_argument("--sources", type=int, default=24)
     parser.add_argument("--variants", type=int, default=5, help="of each source")
@@ -122,9 +122,6 @@ def parser_of() -> argparse.ArgumentParser:
     parser.add_argument("--against", choices=PEERS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peer-sources", type=int, default=PEER_SOURCES, help="how many of them the peer takes")
-    parser.add_argument(
-        "--uneven", action="store_true", help="keep rounds on CPUs whose speed varies, if nothing else ran on them"
-    )
     parser.add_argument("--compile", action="store_true", help="diffusers-batched under torch.compile (minutes)")
     parser.add_argument("--size", choices=("pocket", "sd15"), default="pocket")
     parser.add_argument("--random", action="store_true", help="the peer of an export with --random")

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 from diffusers.utils import logging
-from measure import Ratio, Spent, bench_cache, compare, finish, keep_quiet, psnr, spent
+from measure import Ratio, Spent, bench_cache, bench_parser, compare, finish, keep_quiet, psnr, spent
 from numpy.typing import NDArray
 from reference import open_pipeline
 
@@ -265,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def parser_of() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("--against", choices=_PEERS, help="without it the engine runs alone")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--images", type=int, default=2, help="images of a round on the engine's side")
