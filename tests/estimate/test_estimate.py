@@ -448,8 +448,9 @@ def test_the_command_fits_80_columns(known: bool, street: Street, capsys: pytest
 
 
 def test_the_command_for_machines(street: Street, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = run(capsys, street.root, "--sample", "2", "--variants", "3", "--memory", "5", "--json")
-    assert status == 0
+    next((street.root / "images").iterdir()).joinpath("broken.png").write_text("no image")
+    status, out, err = run(capsys, street.root, "--sample", "2", "--variants", "3", "--memory", "5", "--json")
+    assert (status, "broken" in err) == (1, True)
     found = json.loads(out)
     assert (found["sources"], found["variants"], found["basis"]) == (2, 6, "roofline")
     stages = ["caption", "rewrite", "paint", "check"]

@@ -10,7 +10,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import pytest
@@ -177,37 +177,12 @@ def test_json_lines_say_what_the_meter_says(tmp_path: Path) -> None:
     MetricsFile(path, clock=clock, devices=2).write(meter)
     (record,) = lines(path)
     assert abs(float(str(record["time"])) - time.time()) < 60
-    stages = {stage["stage"]: stage for stage in record["stages"]}  # type: ignore[attr-defined]  # plain JSON
-    assert stages["paint"] == {
-        "stage": "paint",
-        "prompt_tokens": 0,
-        "generated_tokens": 0,
-        "items": 60,
-        "made": 9,
-        "total": 120,
-        "items_per_s": 2.0,
-        "wall_s": 4.5,
-        "load_s": 1.5,
-        "busy_s": 2.5,
-        "idle_s": 0.5,
-        "calls": 1,
-        "rows": 6,
-        "fill": 0.75,
-    }
-    assert stages["rewrite"]["fill"] is None
-    assert record["plans"] == [
-        {
-            "plan": "denoiser",
-            "stage": "paint",
-            "calls": 1,
-            "rows": 6,
-            "fill": 0.75,
-            "busy_s": 2.5,
-            "load_s": 1.5,
-            "loads": 1,
-            "bytes": 0,
-        }
-    ]
+    (_, paint), (plan,) = meter.costs(), meter.plans()
+    assert record["stages"] == [{**asdict(cost), "total": meter.totals[cost.stage]} for cost in meter.costs()]
+    assert record["plans"] == [asdict(plan)]
+    assert (paint.items, paint.made, paint.items_per_s, paint.fill) == (60, 9, 2.0, 0.75)
+    assert (paint.wall_s, paint.load_s, paint.busy_s, paint.idle_s) == (4.5, 1.5, 2.5, 0.5)
+    assert (plan.calls, plan.rows, plan.load_s, plan.loads, plan.bytes) == (1, 6, 1.5, 1, 0)
     assert (record["accepted"], record["rejected"], record["elapsed_s"]) == (50, 10, 8.5)
     assert record["device_hours_per_1k"] == pytest.approx(2 * 8.5 / 3600 * 20)
     assert record["energy_j"] is None
@@ -217,21 +192,15 @@ def test_json_lines_say_what_the_meter_says(tmp_path: Path) -> None:
 def test_a_record_an_interval_and_one_at_the_end(tmp_path: Path) -> None:
     clock = Clock()
     path = tmp_path / "run.jsonl"
+    path.write_text('{"elapsed_s": -1, "final": true}\n')  # of an earlier run
     metrics = MetricsFile(path, interval_s=2.0, clock=clock)
     meter = Meter(lambda _: None, metrics.write, clock)
     for _ in range(10):  # at 0, 0.5 ... 4.5 s
         meter.advance("read", 1, 10)
         clock.now += 0.5
     metrics.write(meter, final=True)
-    assert [record["elapsed_s"] for record in lines(path)] == [0, 2, 4, 5]
-    assert [record["final"] for record in lines(path)] == [False, False, False, True]
-
-
-def test_json_lines_are_added_to_those_of_earlier_runs(tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
-    path.write_text('{"earlier": 1}\n')
-    MetricsFile(path).write(a_run()[0])
-    assert [sorted(record)[:1] for record in lines(path)] == [["earlier"], ["accepted"]]
+    assert [record["elapsed_s"] for record in lines(path)] == [-1, 0, 2, 4, 5]
+    assert [record["final"] for record in lines(path)] == [True, False, False, False, True]
 
 
 def test_energy_is_in_every_record(tmp_path: Path) -> None:
@@ -254,8 +223,10 @@ def test_energy_is_in_every_record(tmp_path: Path) -> None:
 def test_prometheus_text_is_replaced_whole(tmp_path: Path) -> None:
     """A reader that has the file open sees one record to its end; another user's collector may read it."""
     path = tmp_path / "run.prom"
+    path.write_text("counterfactory_finished 1\n")
     meter, clock = a_run()
     metrics = MetricsFile(path, clock=clock)
+    assert parse(path.read_text()) == {}, "an earlier run's do not pass for this one's"
     metrics.write(meter)
     first = path.read_text()
     with path.open() as reader:
@@ -267,13 +238,6 @@ def test_prometheus_text_is_replaced_whole(tmp_path: Path) -> None:
     umask = os.umask(0)
     os.umask(umask)
     assert path.stat().st_mode & 0o777 == 0o666 & ~umask
-
-
-def test_metrics_of_an_earlier_run_do_not_pass_for_this_one(tmp_path: Path) -> None:
-    path = tmp_path / "run.prom"
-    path.write_text("counterfactory_finished 1\n")
-    MetricsFile(path)
-    assert parse(path.read_text()) == {}
 
 
 @pytest.mark.parametrize("name", ["run.prom", "run.jsonl"])
@@ -323,39 +287,26 @@ def files_end_at(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_full_disk_leaves_no_half_line(tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
-    meter, _ = a_run()
-    metrics = MetricsFile(path)
-    metrics.write(meter)
-    whole = path.stat().st_size
-    with files_end_at(whole + 100):
-        problem = metrics.write(meter, final=True)
-    assert problem is not None
-    assert path.stat().st_size == whole
-    metrics.write(meter, final=True)
-    assert [record["final"] for record in lines(path)] == [False, True]
-
-
-def test_a_full_disk_leaves_the_record_before(tmp_path: Path) -> None:
-    path = tmp_path / "run.prom"
+@pytest.mark.parametrize("name", ["run.prom", "run.jsonl"])
+def test_a_full_disk_leaves_the_records_before_and_no_half_line(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
     meter, _ = a_run()
     metrics = MetricsFile(path)
     metrics.write(meter)
     before = path.read_text()
-    with files_end_at(100):
+    with files_end_at(100 if name == "run.prom" else len(before) + 100):
         problem = metrics.write(meter, final=True)
     assert problem is not None
     assert path.read_text() == before
-    assert [entry.name for entry in tmp_path.iterdir()] == ["run.prom"]
+    metrics.write(meter, final=True)
+    assert [entry.name for entry in tmp_path.iterdir()] == [name]
+    if name == "run.jsonl":
+        assert [record["final"] for record in lines(path)] == [False, True]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full: a device that is always full goes unchecked")
 def test_a_device_that_is_full() -> None:
-    metrics = MetricsFile(Path("/dev/full"))
-    problem = metrics.write(a_run()[0])
-    assert problem is not None
-    assert "no space" in problem
+    assert "no space" in str(MetricsFile(Path("/dev/full")).write(a_run()[0]))
 
 
 def test_hours_of_earlier_sessions_count_for_what_they_made(tmp_path: Path) -> None:
