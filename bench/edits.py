@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import json
 import tempfile
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -224,7 +224,7 @@ def summarise(
         "right_type": _share([j.right_type for j in judged]),
         "only_the_edit": _share([j.only_edit for j in judged]),
         "reads_well": _share([j.reads_well for j in judged]),
-        "perplexity_ratio": round(float(np.median([j.perplexity for j in judged])), 3) if judged else 0.0,
+        "perplexity_ratio": _median([j.perplexity for j in judged]),
     }
 
 
@@ -232,22 +232,24 @@ def by_type(
     judged: Sequence[Judged], possible: Mapping[Source, frozenset[str]], captions: int
 ) -> dict[str, dict[str, float]]:
     """The same by type."""
-    grouped: dict[str, list[Judged]] = defaultdict(list)
-    for j in judged:
-        grouped[j.edit.type].append(j)
-    return {
-        type_: {
-            "edits": len(some := grouped[type_]),
+    found: dict[str, dict[str, float]] = {}
+    for type_ in EDIT_TYPES:
+        some = [j for j in judged if j.edit.type == type_]
+        found[type_] = {
+            "edits": len(some),
             "possible": round(sum(type_ in types for types in possible.values()) / captions, 4),
             "label_kept": _share([j.label_kept for j in some]),
             "only_the_edit": _share([j.only_edit for j in some]),
             "first": _share([j.likely_types[0] == type_ for j in some]),
             "first_two": _share([type_ in j.likely_types[:2] for j in some]),
-            "perplexity_ratio": round(float(np.median([j.perplexity for j in some])), 3) if some else 0.0,
+            "perplexity_ratio": _median([j.perplexity for j in some]),
             "reads_well": _share([j.reads_well for j in some]),
         }
-        for type_ in EDIT_TYPES
-    }
+    return found
+
+
+def _median(values: Sequence[float]) -> float:
+    return round(float(np.median(values)), 3) if values else 0.0
 
 
 def _share(found: Sequence[bool]) -> float:

@@ -70,14 +70,11 @@ class Subject:
 
     def following(self, kinds: Sequence[str]) -> Profile:
         """The profile that follows hints of these kinds alone, by equal weights that sum to one."""
-        hints = tuple(
-            HintSettings(
-                kind,
-                plan,
-                1 / len(kinds) if kind in kinds else 0.0,
-                self.world.name if kind == "segmentation" else None,
-            )
-            for kind, plan in zip(_KINDS, ("hint", "hint_depth", "hint_classes"), strict=True)
+        weights = {kind: 1 / len(kinds) if kind in kinds else 0.0 for kind in _KINDS}
+        hints = (
+            HintSettings("edges", "hint", weights["edges"], None),
+            HintSettings("depth", "hint_depth", weights["depth"], None),
+            HintSettings("segmentation", "hint_classes", weights["segmentation"], self.world.name),
         )
         return replace(self.profile, hints=hints)
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from measure import bench_parser, finish, keep_figures
 
@@ -31,7 +32,7 @@ def main() -> None:
     rooms = {room: lines_of(ROOT / room) for room in (*PRODUCT, "tests")}
     for room, lines in rooms.items():
         print(f"{room:<8} {lines:>7,} lines")
-    figures: dict[str, float] = {
+    figures: dict[str, Any] = {
         "product_lines": sum(rooms[room] for room in PRODUCT),
         "test_lines": rooms["tests"],
         "readme_words": words_of([ROOT / "README.md"]),

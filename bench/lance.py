@@ -87,13 +87,13 @@ def outside_db(judged: Sequence[Judged]) -> list[float | None]:
 
 def success(judged: Sequence[Judged]) -> dict[str, float]:
     """The share of edits that the referee sees, of all and by type."""
-    seen: dict[str, list[bool]] = {}
+    seen: dict[str, list[bool]] = {"all": []}
     for one in judged:
         for number, edit_ in enumerate(one.row.edits):
             if (answer := one.edit_seen(number)) is not None:
+                seen["all"].append(answer)
                 seen.setdefault(edit_.type, []).append(answer)
-    every = [answer for answers in seen.values() for answer in answers]
-    return {"all": float(np.mean(every))} | {type_: float(np.mean(answers)) for type_, answers in sorted(seen.items())}
+    return {type_: float(np.mean(answers)) for type_, answers in sorted(seen.items())}
 
 
 def quality(lance: Profile, pocket: Profile, asked: argparse.Namespace) -> dict[str, Any]:
@@ -109,9 +109,8 @@ def quality(lance: Profile, pocket: Profile, asked: argparse.Namespace) -> dict[
     both = zip(edited, outside_db(edited), outside_db(painted), strict=True)
     pairs = [(one.row.edits[0].type, a, b) for one, a, b in both if a is not None and b is not None]
     ours, theirs = np.mean([(a, b) for _, a, b in pairs], axis=0).tolist()
-    gains = {
-        of: float(np.mean([a - b for type_, a, b in pairs if type_ == of])) for of in sorted({t for t, *_ in pairs})
-    }
+    types = sorted({type_ for type_, *_ in pairs})
+    gains = {of: float(np.mean([a - b for type_, a, b in pairs if type_ == of])) for of in types}
     by_type, of_painter = success(edited), success(painted)
     if asked.write:
         draw_pairs(edited, painted, asked.variants)

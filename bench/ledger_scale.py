@@ -1,27 +1,22 @@
 """Claim: a suite of 125,000 variants resumes in under 5 s, commits a row in under 5 ms, and its table is under 100 MB;
 other thresholds replay 10,000 verdicts in at most 2 s (`--replay`).
 
-Synthetic rows of the pocket profile's sizes fill a ledger, five variants per source, and a file of a few bytes lies
-where each image (and with `--masks` each mask) belongs; the ledger's rows give those sizes. The run was interrupted in
-its last shard: all others have their outcome in the ledger. Then are measured:
+Synthetic rows of the pocket profile's sizes fill a ledger, five variants per source, and a small file lies where each
+picture (and with `--masks` each mask) belongs. The run was interrupted in its last shard: all others have their outcome
+in the ledger. Then are measured:
 
-- resume: all until the run knows what is left to do, as the journey does it. Opening the suite with the check of the
-  whole ledger; the outcome of every finished shard, with the existence and size of each of its files (their rows of
-  metadata.parquet are read when it is written: see table); in the last shard every caption, answer, image and score
-  by its own key. Finding the
-  sources (reading and hashing each), keys of the models' files and starting Python are not in it.
+- resume: all until the run knows what is left to do. Opening the suite with the check of the whole ledger; the outcome
+  of every finished shard, with the existence and size of each of its files; in the last shard every caption, answer,
+  image and score by its own key. Finding and hashing the sources, keys of the models' files and starting Python are not
+  in it.
 - lookups: the same where no outcome holds, as when a setting or the program has changed: each of the 550,000 results
-  by its own key. What the journey does besides (making prompts, grammars and keys anew) is not in it, and is more.
-
-Each of these once with the ledger dropped from the page cache, then warm; names and sizes of the files are in the
-kernel's cache. Where other programs run, compare the seconds of a core.
+  by its own key. Making prompts, grammars and keys anew is not in it, and is more.
 - commit: one row into that ledger, synced; beside it the ceiling, an append of one page and its fdatasync.
-- table: `write_metadata` of all rows in a fresh process, those of the outcomes read from the ledger: bytes, seconds,
-  and by how much memory rose.
+- table: `write_metadata` of all rows in a fresh process: bytes, seconds, and by how much memory rose.
 
-`--replay` measures `check SUITE --set KEY=X` as a whole command instead, over a suite with controls and masks. Each
-round sets another threshold, by turns two, so that verdicts turn and the table is written. Timed are the command in a
-process of its own, Python's start included, and of it the replay alone in this one.
+The first two once with the ledger dropped from the page cache, then warm. Where other programs run, compare the seconds
+of a core. `--replay` measures `check SUITE --set KEY=X` as a whole command instead, over a suite with controls and
+masks: each round sets another threshold, by turns two, so that verdicts turn and the table is written.
 
     python bench/ledger_scale.py [--variants 125000] [--masks] [--folder DIR]
     python bench/ledger_scale.py --replay [--variants 10000] [--rounds 5] [--folder DIR]
@@ -233,7 +228,9 @@ def resume(folder: Path, shards: Sequence[Shard], made_by: str) -> dict[str, flo
 
 def resumes(folder: Path, shards: Sequence[Shard], name: str, made_by: str) -> list[dict[str, float]]:
     """Seconds and `cpu_s` of resuming cold, warm and warm."""
-    forget(folder / "ledger.sqlite")
+    with (folder / "ledger.sqlite").open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     results = []
     for cache in ("cold", "warm", "warm"):
         began = time.process_time()
@@ -243,14 +240,6 @@ def resumes(folder: Path, shards: Sequence[Shard], name: str, made_by: str) -> l
         print(f"{name:10} {cache} {result['s']:.2f} s ({result['cpu_s']:.2f} s of a core): {told}")
         results.append(result)
     return results
-
-
-def forget(path: Path) -> None:
-    """Drop a file's pages from the kernel's cache."""
-    handle = os.open(path, os.O_RDONLY)
-    os.fsync(handle)
-    os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-    os.close(handle)
 
 
 def spread(times: Sequence[float]) -> dict[str, float]:

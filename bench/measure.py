@@ -301,12 +301,19 @@ def show(title: str, columns: Iterable[str], rows: Iterable[tuple[str, ...]]) ->
     Terminal().show(Table(title, tuple(columns), tuple(rows)))
 
 
-def finish(claim: str, compared: Ratio | None = None, ceiling_share: float | None = None, **more: Any) -> None:
-    """Print the line that ends every bench: one JSON object."""
-    row: dict[str, Any] = {"claim": claim}
-    if compared is not None:
-        row |= compared.figures
+def finish(
+    claim: str,
+    compared: Ratio | None = None,
+    ceiling_share: float | None = None,
+    file: Path | None = None,
+    **more: Any,
+) -> None:
+    """Print the line that ends every bench, one JSON object; `file` gets it too."""
+    row: dict[str, Any] = {"claim": claim} | ({} if compared is None else compared.figures)
     if ceiling_share is not None:
         row["ceiling_share"] = ceiling_share
     row |= {"machine": machine(), **more}
-    print(json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}))
+    line = json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()})
+    print(line)
+    if file is not None:
+        file.write_text(line + "\n")

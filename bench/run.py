@@ -14,10 +14,8 @@ is JSON.
 from __future__ import annotations
 
 import argparse
-import io
 import tempfile
 from collections.abc import Sequence
-from contextlib import redirect_stdout
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -41,8 +39,6 @@ if TYPE_CHECKING:
 # DILLEMA, arXiv 2502.04378.
 PAPER = "0.768 GPU-hours per 1,000 images on one A10G (24 GB): ImageNet-1K, 125,000 images in 96 GPU-hours"
 PEERS = ("reference", "diffusers-batched")
-# Peers take so many sources unless told otherwise: a round of the reference then takes about as long as a tea.
-PEER_SOURCES = 8
 
 
 def show(profile: Profile, run: Run) -> dict[str, Any]:
@@ -56,11 +52,8 @@ def show(profile: Profile, run: Run) -> dict[str, Any]:
     table, shares, whole = ceiling(profile, report)
     terminal.say(table.title)
     terminal.show(table)
-    stages = [
-        {k: round(v, 4) if isinstance(v, float) else v for k, v in asdict(stage).items()}
-        | {"ceiling_share": round(shares[stage.stage], 4)}
-        for stage in report.stages
-    ]
+    stages = [asdict(stage) | {"ceiling_share": shares[stage.stage]} for stage in report.stages]
+    stages = [{k: round(v, 4) if isinstance(v, float) else v for k, v in stage.items()} for stage in stages]
     return {
         "ceiling_share": whole,
         "accepted": report.accepted,
@@ -103,15 +96,6 @@ def box_of(asked: argparse.Namespace, profile: Profile) -> Request | None:
     return Request(sources=sources_of(profile.weights, Sources()))
 
 
-def by_clip_alone(profile: Profile) -> Profile:
-    """The profile with thresholds of CLIP's scores alone, as the peers check: without `valid`, to which pixels belong,
-    and without the captioner's second look.
-    """
-    return replace(
-        profile, check=replace(profile.check.having(min_valid=None), recaption=None, recaption_of=None, valid=None)
-    )
-
-
 def parser_of() -> argparse.ArgumentParser:
     """The command line."""
     parser = bench_parser(__doc__, uneven=True)
@@ -121,7 +105,7 @@ def parser_of() -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, help="write the last line to this file too")
     parser.add_argument("--against", choices=PEERS)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--peer-sources", type=int, default=PEER_SOURCES, help="how many of them the peer takes")
+    parser.add_argument("--peer-sources", type=int, default=8, help="how many of them the peer takes")
     parser.add_argument("--compile", action="store_true", help="diffusers-batched under torch.compile (minutes)")
     parser.add_argument("--size", choices=("pocket", "sd15"), default="pocket")
     parser.add_argument("--random", action="store_true", help="the peer of an export with --random")
@@ -137,7 +121,10 @@ def main(arguments: Sequence[str] | None = None, yardstick: Yardstick | None = N
 
         paint_sd15([*(["--against", asked.against] if asked.against else []), "--rounds", str(asked.rounds)])
         return
-    profile = by_clip_alone(load_profile(asked.profile))
+    profile = load_profile(asked.profile)
+    # Peers check by CLIP's scores alone: not whose pixels are valid, and without the captioner's second look.
+    check = replace(profile.check.having(min_valid=None), recaption=None, recaption_of=None, valid=None)
+    profile = replace(profile, check=check)
     if asked.against:  # what is missing there is said before anything is timed
         for one in (profile, painting_as_teacher(profile)):
             box_of(asked, one)
@@ -165,12 +152,7 @@ def main(arguments: Sequence[str] | None = None, yardstick: Yardstick | None = N
     told |= show(profile, run)
     if comparison is not None:
         print(f"{comparison.ratio} as many accepted variants an hour as {asked.against}, loading of neither counted")
-    line = io.StringIO()
-    with redirect_stdout(line):
-        finish("run", None if comparison is None else comparison.ratio, **told)
-    if asked.json:
-        asked.json.write_text(line.getvalue())
-    print(line.getvalue(), end="")
+    finish("run", None if comparison is None else comparison.ratio, file=asked.json, **told)
 
 
 if __name__ == "__main__":

@@ -173,16 +173,10 @@ class Pipeline:
 
 def settings_of(asked: argparse.Namespace) -> PaintSettings:
     """How the engine paints."""
-    return PaintSettings(
-        sampler=SamplerSettings("unipc", asked.engine_steps or asked.steps, "epsilon", "leading", zero_snr=False),
-        guidance=GuidanceSettings(_SCALE, *asked.guidance),
-        denoiser="denoiser",
-        control_scale=1.0,
-        negative_prompt="",
-        batch=asked.batch,
-        streams=1,
-        decode_batch=1,
-    )
+    sampler = SamplerSettings("unipc", asked.engine_steps or asked.steps, "epsilon", "leading", zero_snr=False)
+    guidance = GuidanceSettings(_SCALE, *asked.guidance)
+    batches = {"batch": asked.batch, "streams": 1, "decode_batch": 1}
+    return PaintSettings(sampler, guidance, denoiser="denoiser", control_scale=1.0, negative_prompt="", **batches)
 
 
 def agree(engine: Engine, pipeline: Pipeline, some: Sequence[Scene], negative: Array, settings: PaintSettings) -> float:

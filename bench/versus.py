@@ -148,9 +148,8 @@ def compare_with_peer(
 def peer_of(profile: Profile, name: str, compiled: bool, box: Request | None) -> Peer:
     """The peer on the profile's device."""
     device: Device = "cuda" if profile.runtime.on_gpu else "cpu"
-    mode: Literal["default", "max-autotune"] | None = (
-        ("max-autotune" if device == "cuda" else "default") if compiled else None
-    )
+    mode: Literal["default", "max-autotune"] | None = "max-autotune" if device == "cuda" else "default"
+    mode = mode if compiled else None
     if box is None:
         way = REFERENCE if name == "reference" else replace(DIFFUSERS_BATCHED, compiled=mode)
         return Peer(profile, way, pocket_networks(profile))

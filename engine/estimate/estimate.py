@@ -120,12 +120,9 @@ class Estimate:
         much faster; copies, loading, and what was measured, stay.
         """
         assert self.share is not None, "a CPU has no data sheet"
-        faster = share / self.share
-        stages = [
-            stage if stage.basis == "measured" else replace(stage, compute_s=stage.compute_s / faster)
-            for stage in self.stages
-        ]
-        return replace(self, share=share, stages=tuple(stages))
+        faster = {"measured": 1.0, "roofline": share / self.share}
+        stages = tuple(replace(stage, compute_s=stage.compute_s / faster[stage.basis]) for stage in self.stages)
+        return replace(self, share=share, stages=stages)
 
     @property
     def wall_s(self) -> float:
@@ -285,10 +282,11 @@ def _reach(
     if (device := profile.device) is not None:
         flops = 1e12 * device.tflops * device.share
         return Reach(flops, flops, 1e9 * device.gb_per_s * device.share), None, facts
-    peak = int8_peak = _measured_peak(profile, cpu_precision(profile))
+    how = (profile.runtime.threads, _PEAK_SIDES, _PEAK_ROUNDS)
+    peak = int8_peak = measure_peak(cpu_precision(profile), *how)
     if any(fact.integers for fact in facts.values()):
         with suppress(CounterfactoryError):  # a CPU without such arithmetic takes them in the other
-            int8_peak = _measured_peak(profile, "int8")
+            int8_peak = measure_peak("int8", *how)
     return Reach(SHARE_OF_PEAK * peak, SHARE_OF_PEAK * int8_peak), peak, facts
 
 
@@ -296,10 +294,6 @@ def cpu_precision(profile: Profile) -> PeakPrecision:
     """The precision of a profile's networks on a CPU, but for those that round to integers."""
     assert profile.runtime.precision != "f16", "GPUs are projected"
     return resolve_precision(profile.runtime.precision)
-
-
-def _measured_peak(profile: Profile, precision: PeakPrecision) -> float:
-    return measure_peak(precision, profile.runtime.threads, _PEAK_SIDES, _PEAK_ROUNDS)
 
 
 def _stages(

@@ -92,11 +92,6 @@ class Work:
             self.capacity += capacity
             self.busy_s += seconds
 
-    @property
-    def fill(self) -> float:
-        """Rows over capacity; 1 if nothing ran."""
-        return self.rows / self.capacity if self.capacity else 1.0
-
     def seen(self) -> Work:
         """A copy whose counters belong together."""
         with self._lock:

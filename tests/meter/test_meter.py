@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from counterfactory.engine.meter import memory
 from counterfactory.engine.meter.energy import EnergyMeter
-from counterfactory.engine.meter.meter import Meter, Progress, Work, device_hours_per_1k
+from counterfactory.engine.meter.meter import Meter, Progress, device_hours_per_1k
 
 
 def made() -> tuple[Meter, Clock, list[Progress]]:
@@ -38,7 +38,6 @@ def test_what_made_or_ran_nothing_has_no_rate() -> None:
     assert (caption.items, caption.items_per_s, caption.fill, rewrite.fill) == (24, None, None, None)
     meter.work("rewrite", "other").add(3, 4, 1.0)
     assert (meter.costs()[1].rows, meter.costs()[1].fill) == (103, 0.75)
-    assert Work().fill == 1.0
     assert device_hours_per_1k(1.0, 0) is None
 
 
