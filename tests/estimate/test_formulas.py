@@ -358,17 +358,12 @@ def test_a_device_that_cannot_be_is_refused(names: str, value: float) -> None:
 
 
 def test_plans_are_exported_for_the_batches_of_their_profile() -> None:
-    assert batches_of(load_profile("a10g")) == {
-        "blip2_vision": 24,
-        "opt_decoder": 48,
-        "sentence": 32,
-        "clip_text": 16,
-        "hed": 4,
-        "hint": 4,
-        "denoiser": 16,
-        "vae_decoder": 4,
-        "clip_image": 16,
-    }
+    expected = (
+        "blip2_vision 24, opt_decoder 48, sentence 32, clip_text 16, hed 4, hint 4, denoiser 16, vae_decoder 4, "
+        "clip_image 16"
+    )
+    found = batches_of(load_profile("a10g"))
+    assert ", ".join(f"{name} {batch}" for name, batch in found.items()) == expected
     lance = load_profile("lance")
     assert batches_of(lance)["opt_decoder"] == lance.caption.batch * lance.caption.decoding.beams
 
