@@ -1,17 +1,14 @@
 """Claim: the editor that inverts keeps what no edit touches, at 10 times the throughput of LANCE's way in diffusers.
 
-Held-out scenes of the streets go through the journey twice, by the profiles `pocket-lance` and `pocket-full`, with
-the same captions and the same single edits. The referee says whether an edit is seen. Where the truth, the scene
-rendered anew after its edit, equals the source, a picture should equal it too: that is told in dB, of one profile above
-the other.
-Controls, and sources that were only encoded and decoded, are held against the sources: PSNR, and how often the models
-under test answer as before. Then pictures are inverted and edited by turns with the engine, many together as suites
-are, and with diffusers, one after the other (null-text inversion and prompt-to-prompt, the same networks, steps and
-shares of them), and timed per scene. Where the profile has a control scale the engine's side follows edges beside,
-which LANCE's way does not.
+Held-out scenes go through the journey twice, by the profiles `pocket-lance` and `pocket-full`, with the same captions
+and the same single edits. The referee says whether an edit is seen. Where the truth, the scene rendered anew after its
+edit, equals the source, a picture should equal it too: that is told in dB, of one profile above the other. Controls,
+and sources that were only encoded and decoded, are held against the sources: PSNR, and how often the models under test
+answer as before. Then pictures are inverted and edited by turns with the engine, many together, and with diffusers, one
+after the other (null-text inversion and prompt-to-prompt, the same networks, steps and shares of them), timed per
+scene. Where the profile has a control scale the engine follows edges too, which LANCE's way does not.
 
-The figures go to docs/lance.json with --write, each part's when it is done, so that a machine that is too busy to be
-timed costs no other figures; --only names the parts to take.
+The figures go to docs/lance.json with --write, each part's when it is done; --only names the parts to take.
 """
 
 from __future__ import annotations
@@ -196,28 +193,25 @@ def speed(profile: Profile, models: ModelPool, asked: argparse.Namespace) -> dic
     unet = restore_denoiser(weights).unet.requires_grad_(False)
     peer = LancePeer(unet, restore_vae(weights), clip, tokenizer, sampler, paint.guidance.scale, invert)
     some = cases(asked.timed, asked.variants)
+    stacked, captions = np.stack([picture for picture, _, _ in some]), [caption for _, caption, _ in some]
     run = cast(Run, SimpleNamespace(models=models, profile=profile))
     with tempfile.TemporaryDirectory() as folder:
-        sources = save_sources(Path(folder), {f"{i:04d}.png": picture for i, (picture, _, _) in enumerate(some)})
+        sources = save_sources(Path(folder), {f"{i:04d}.png": picture for i, picture in enumerate(stacked)})
     images, variants = dict[str, Pixels](), list[Variant]()
     for source, (picture, caption, edited) in zip(sources, some, strict=True):
         images[source.key] = picture
         edits = (Edit("weather", "", "another"),)
         variants += [Variant(f"{source.key}{i}", source, i, caption, edits, e, 0, None) for i, e in enumerate(edited)]
-    plans = models.editor_plans(*some[0][0].shape[:2])
-    found = edge_maps(np.stack([picture for picture, _, _ in some]), profile.edges)
-    maps = {source: (edges,) for source, edges in zip(sources, found, strict=True)}
-    states = dict(zip([c for _, c, _ in some], models.clip_text().encode([c for _, c, _ in some])[0], strict=True))
+    plans = models.editor_plans(*stacked.shape[1:3])
+    maps = {source: (edges,) for source, edges in zip(sources, edge_maps(stacked, profile.edges), strict=True)}
+    states = models.clip_text().encode(captions)[0]
 
     def back() -> list[Trajectory]:
-        latents = plans.encoder.encode(np.stack([picture for picture, _, _ in some]))
-        paths = [Trajectory(sampler, clean) for clean in latents]
+        paths = [Trajectory(sampler, clean) for clean in plans.encoder.encode(stacked)]
         hints: Sequence[RowHint | None] = [None] * len(some)
         if profile.follows_maps:
             hints = row_hints(profile, plans, [maps[source] for source in sources])
-        captions = [states[caption] for _, caption, _ in some]
-        ways = [SourceWay(*way) for way in zip(paths, captions, hints, strict=True)]
-        jobs = [invert_source(way, invert) for way in ways]
+        jobs = [invert_source(SourceWay(*way), invert) for way in zip(paths, states, hints, strict=True)]
         list(run_jobs(jobs, plans.evaluate, paint.batch))
         return paths
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -141,9 +142,14 @@ class Peer:
                 made.answers += zip(calls, answers, strict=True)
                 made.tokens += tokens
             made.load_s += networks.language.close()
-        variants = sorted((v for work in works for v in work.variants), key=lambda v: images[v.source.key].shape)
+
+        def shape(variant: Variant) -> tuple[int, ...]:
+            return images[variant.source.key].shape
+
+        variants = sorted((v for work in works for v in work.variants), key=shape)
+        batches = (batch for _, same in groupby(variants, shape) for batch in chunks(same, self.way.pictures))
         with made.stage("paint", device), self._resident(made, *self._painters, networks.clip):
-            for some in self._same_size(variants, images):
+            for some in batches:
                 pictures = made.work("paint", device, partial(self._pictures, some, images))
                 for variant, picture in zip(some, pictures, strict=True):
                     picture.save(folder / f"{variant.key}.png")
@@ -199,11 +205,6 @@ class Peer:
         said = [self.networks.opt_tokenizer.decode(until(row[start:], [eos])).strip() for row in ids.tolist()]
         return [". ".join(said[i : i + texts]) for i in range(0, len(said), texts)]
 
-    def _same_size(self, variants: Sequence[Variant], images: Mapping[str, Pixels]) -> Iterator[Sequence[Variant]]:
-        sizes = dict.fromkeys(images[v.source.key].shape for v in variants)
-        for size in sizes:
-            yield from chunks([v for v in variants if images[v.source.key].shape == size], self.way.pictures)
-
     def _pictures(self, variants: Sequence[Variant], images: Mapping[str, Pixels]) -> list[Pictures.Image]:
         """One call of diffusers' pipeline, from the noise that the engine starts from."""
         paint, pipeline = self.profile.paint, self.pipeline
@@ -238,13 +239,13 @@ class Peer:
         """CLIP's scores of every variant; labels are left out, which no profile holds to a threshold."""
         seen = self._embedded(images)
         said: dict[str, NDArray[np.float32]] = {}
-        undone = {v.key: undo_edits(v.caption, v.edited_caption, v.edits) for work in works for v in work.variants}
-        captions = [text for work in works for text in (work.caption, *(v.edited_caption for v in work.variants))]
+        variants = [v for work in works for v in work.variants]
+        undone = {v.key: undo_edits(v.caption, v.edited_caption, v.edits) for v in variants}
+        captions = [text for v in variants for text in (v.caption, v.edited_caption)]
         captions += [text for pairs in undone.values() for pair in pairs for text in pair]
         for texts in chunks(list(dict.fromkeys(captions)), self.way.checks):
             said |= zip(texts, self._texts(texts)[1].float().cpu().numpy(), strict=True)
         painted = self._embedded(pictures)
-        variants = [v for work in works for v in work.variants]
         found = {}
         for v in variants:
             scores = score(seen[v.source.key], said[v.caption], painted[v.key], said[v.edited_caption])
