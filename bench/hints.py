@@ -117,9 +117,7 @@ def main() -> None:
     parser.add_argument("--scenes", type=int, default=150)
     parser.add_argument("--variants", type=int, default=3)
     parser.add_argument("--first", type=int, default=_FIRST, help=argparse.SUPPRESS)  # to choose by other scenes
-    parser.add_argument(
-        "--sheet", type=Path, metavar="FILE", help="write some scenes as WebP, a row per set of hints"
-    )
+    parser.add_argument("--sheet", type=Path, metavar="FILE", help="write some scenes as WebP, a row per set of hints")
     asked = parser.parse_args()
     subject = Subject.of(world_named(asked.world), asked.models, asked.denoiser)
     referee = Referee.load(asked.models, subject.world.vocabulary)

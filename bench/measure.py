@@ -182,17 +182,6 @@ def keep_quiet(work: Callable[[int], T], rounds: int, yardstick: Yardstick | Non
     return Rounds(tuple(results[i] for i in kept), kept, rounds)
 
 
-def figures_of(values: Sequence[float], asked: int) -> dict[str, Any]:
-    """What the JSON line says of ratios, one per round that counts, of `asked` rounds."""
-    return {
-        "ratio": statistics.median(values),
-        "ratio_min": min(values),
-        "ratio_max": max(values),
-        "rounds": asked,
-        "rounds_dropped": asked - len(values),
-    }
-
-
 @dataclass(frozen=True)
 class Ratio:
     """How many times as fast the candidate was as the baseline: one value per round that counts, and medians of what
@@ -216,7 +205,12 @@ class Ratio:
     @property
     def figures(self) -> dict[str, Any]:
         """What the JSON line says of it."""
-        return figures_of(self.values, self.asked) | {
+        return {
+            "ratio": self.median,
+            "ratio_min": min(self.values),
+            "ratio_max": max(self.values),
+            "rounds": self.asked,
+            "rounds_dropped": self.asked - len(self.values),
             "ratio_least": self.least,
             "baseline_s": self.baseline.wall_s,
             "baseline_cpu_s": self.baseline.cpu_s,
@@ -260,18 +254,14 @@ def compare(
     if warm:
         baseline()
         candidate()
-    return ratio_of(keep_quiet(both, rounds, yardstick))
-
-
-def ratio_of(rounds: Rounds[tuple[Spent, Spent]]) -> Ratio:
-    """The ratio of (baseline, candidate) round by round."""
-    values = tuple(a.wall_s / b.wall_s for a, b in rounds.results)
-    baseline, candidate = (
-        Spent(statistics.median(s.wall_s for s in side), statistics.median(s.cpu_s for s in side))
-        for side in zip(*rounds.results, strict=True)
+    idle = keep_quiet(both, rounds, yardstick)
+    values = tuple(a.wall_s / b.wall_s for a, b in idle.results)
+    first, second = (
+        Spent(statistics.median(s.wall_s for s in of), statistics.median(s.cpu_s for s in of))
+        for of in zip(*idle.results, strict=True)
     )
-    least = min(a.wall_s for a, _ in rounds.results) / max(b.wall_s for _, b in rounds.results)
-    return Ratio(values, baseline, candidate, rounds.asked, rounds.kept, least)
+    least = min(a.wall_s for a, _ in idle.results) / max(b.wall_s for _, b in idle.results)
+    return Ratio(values, first, second, idle.asked, idle.kept, least)
 
 
 def machine() -> str:

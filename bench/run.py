@@ -4,11 +4,9 @@ Renders N street scenes, takes them to a suite of K variants each, and prints wh
 paper's figure, and as shares of what the machine's matrix products allow. `--against reference` runs transformers and
 diffusers one image at a time in the same process on the same weights, prompts and steps, by turns with the engine;
 `--against diffusers-batched` their best configuration, where the claim is 3 times on a CPU. `ratio` is at equal quality
-(of a distilled denoiser the peer takes the teacher's weights and steps), `ratio_equal_work` with the peer on the
-engine's own steps; without a teacher they are one comparison. With a GPU box's profile the peer runs on the same
-device, on the weights that the profile names or the seeded random ones of `export a10g --random`. Seconds of loading
-are shown and left out of the ratio for both. `--size sd15` measures painting at Stable Diffusion's size. The last line
-is JSON.
+(of a distilled denoiser the peer takes the teacher's weights and steps), `ratio_equal_work` on the engine's own steps.
+With a GPU box's profile the peer runs on the same device, on the weights that the profile names or the seeded random
+ones of `export a10g --random`. `--size sd15` measures painting at Stable Diffusion's size (sd15.py).
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from ceiling import ceiling, refuse_without_device
 from journeys import Bench, Run, render_sources
-from measure import Yardstick, bench_parser, figures_of, finish, open_yardstick
+from measure import Yardstick, bench_parser, finish, open_yardstick
 
 from counterfactory.engine.cli.run_text import cost_line, cost_table, count_line, use_line
 from counterfactory.engine.cli.terminal import Terminal
@@ -70,9 +68,9 @@ def show(profile: Profile, run: Run) -> dict[str, Any]:
 
 def of_equal_work(comparison: Comparison) -> dict[str, Any]:
     """What the JSON line says of the comparison at equal work: `ratio_equal_work` and so on."""
-    figures = figures_of(comparison.ratio.values, comparison.ratio.asked)
-    steps = {"peer_steps": comparison.told["peer_steps"]}
-    return {f"{name}_equal_work": value for name, value in (figures | steps).items()}
+    told = comparison.ratio.figures | comparison.told
+    names = ("ratio", "ratio_min", "ratio_max", "rounds", "rounds_dropped", "peer_steps")
+    return {f"{name}_equal_work": told[name] for name in names}
 
 
 def box_of(asked: argparse.Namespace, profile: Profile) -> Request | None:

@@ -3,11 +3,10 @@
 512 x 512, 20 UniPC steps, guidance 7.5, decoding included, random weights, so that this is about speed only. The
 engine embeds each hint once, runs the fused step in full batches of rows from several images, and guides on a part of
 the steps (`--guidance START STOP`, shares of the steps); diffusers' StableDiffusionControlNetPipeline guides all.
-`--against reference` is that pipeline as it comes, in fp32, an image at a time; `--against diffusers-batched` in
-bf16, channels-last, all images in one call. Before timing, both paint one image in two steps, both guided, from the
-same noise, and must agree. Text encoders are left out on both sides. `--engine-steps N` gives the engine fewer steps
-than the pipeline, for schedules that keep quality. `--peer-steps N` times the pipeline for fewer steps and takes the
-rest for alike; the output says so. The last line is JSON.
+`--against reference` is that pipeline as it comes, in fp32, an image at a time; `--against diffusers-batched` in bf16,
+channels-last, all images in one call. Before timing, both paint one image in two guided steps from the same noise, and
+must agree. Text encoders are left out on both sides. `--engine-steps N` gives the engine fewer steps, for schedules
+that keep quality; `--peer-steps N` times the pipeline for fewer steps and takes the rest for alike.
 """
 
 from __future__ import annotations

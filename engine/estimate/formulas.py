@@ -136,19 +136,16 @@ def row_s(network: Network, fact: PlanFacts, reach: Reach, tokens: Tokens | None
     return tokens.read * product_s + tokens.written * max(product_s, read_s)
 
 
-def network_s(network: Network, stage: Stage, fact: PlanFacts, reach: Reach, each: PerSource) -> float:
-    """Seconds that a source takes in a network during a stage."""
-    kinds: Iterable[tuple[Rows, Tokens | None]] = [(kind.rows, kind.tokens) for kind in network.questions]
-    kinds = kinds or [(network.rows[stage], network.tokens)]
-    return sum(each.rows(rows, stage) * row_s(network, fact, reach, tokens) for rows, tokens in kinds)
-
-
 def item_s(networks: Networks, facts: Mapping[str, PlanFacts], reach: Reach, each: PerSource) -> dict[Stage, float]:
     """Seconds per item of each stage that has networks: a source, or one of its pictures."""
-    return {
-        stage: each.per_item(stage, (network_s(n, stage, facts[n.plan], reach, each) for n in networks.of(stage)))
-        for stage in networks.stages
-    }
+
+    def source_s(network: Network, stage: Stage) -> float:
+        kinds: Iterable[tuple[Rows, Tokens | None]] = [(kind.rows, kind.tokens) for kind in network.questions]
+        kinds = kinds or [(network.rows[stage], network.tokens)]
+        fact = facts[network.plan]
+        return sum(each.rows(rows, stage) * row_s(network, fact, reach, tokens) for rows, tokens in kinds)
+
+    return {stage: each.per_item(stage, [source_s(n, stage) for n in networks.of(stage)]) for stage in networks.stages}
 
 
 def moved_s(networks: Networks, device: DeviceSettings, each: PerSource) -> dict[Stage, float]:
