@@ -221,7 +221,7 @@ class Meter:
             works = [(*key, work.seen()) for key, work in self._works.items()]
         return tuple(
             PlanUse(plan, stage, w.calls, w.rows, _fill([w]), w.busy_s, w.load_s, w.loads, w.bytes)
-            for stage, plan, w in sorted(works, key=lambda found: not found[2].loads)
+            for stage, plan, w in sorted(works, key=lambda used: not used[2].loads)
         )
 
     @property
