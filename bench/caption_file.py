@@ -6,17 +6,16 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from counterfactory.engine.content_keys import STAGES, ContentKeys, Stage
-from counterfactory.engine.edit import EDIT_TYPES
 from counterfactory.engine.english.label_names import short_name
 from counterfactory.engine.english.replacing import agree
 from counterfactory.engine.keys import content_key
-from counterfactory.engine.language.chat import ChatPrompts, prompts_of
+from counterfactory.engine.language.chat import prompts_of
 from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.language.questions import clean_text
 from counterfactory.engine.meter.meter import Meter
@@ -33,10 +32,9 @@ from counterfactory.engine.stages.classes import Classes
 from counterfactory.engine.stages.rewrite.caption_edits import Questions, draft_of
 from counterfactory.engine.stages.rewrite.label_grounding import point_at_labels
 from counterfactory.engine.stages.rewrite.proposals import find_choices
-from counterfactory.engine.stages.rewrite.rewrite_captions import ShardVariants, rewrite_captions
 from counterfactory.engine.stages.run import Run
 from counterfactory.engine.suite import Suite
-from counterfactory.engine.tasks.task import Task, builtin_task, protect
+from counterfactory.engine.tasks.task import Task, protect
 
 # As docs/tasks.md gives them.
 GROUNDING = GroundingSettings(batch=16, min_similarity=0.45)
@@ -78,10 +76,14 @@ class Language(ModelPool):
 
 
 @contextmanager
-def open_language(llm: Path, encoder: Path, style: Style, suite: Path) -> Iterator[Run]:
+def open_language(
+    llm: Path, encoder: Path, style: Style, rewriting: RewriteSettings, request: SuiteRequest, suite: Path
+) -> Iterator[Run]:
     """What rewriting works with: folders that `export llm` and `export sentence` wrote; `suite` keeps the answers."""
     settings = LlmSettings("openvino", str(llm.resolve()), style)
-    runtime = RuntimeSettings(**{**vars(load_profile("pocket").runtime), "precision": "auto"})
+    profile = load_profile("pocket")
+    runtime = RuntimeSettings(**{**vars(profile.runtime), "precision": "auto"})
+    profile = replace(profile, llm=settings, runtime=runtime, grounding=GROUNDING, rewrite=rewriting)
     rows: dict[Stage, Rows] = {"rewrite": Rows(1)}
     networks = Networks(
         (
@@ -92,60 +94,35 @@ def open_language(llm: Path, encoder: Path, style: Style, suite: Path) -> Iterat
     library, meter = Library(encoder, networks, runtime, settings), Meter(lambda _: None)
     maker, nothing = library.digest("rewrite"), dict.fromkeys(("image", "caption", "edges", "paint", "text", "check"))
     keys = ContentKeys(**nothing, sampling=settings.sampling, makers=dict.fromkeys(STAGES, maker))
-    profile = replace(load_profile("pocket"), llm=settings, runtime=runtime, grounding=GROUNDING)
-    request = SuiteRequest(builtin_task("classification", ()), 1, 0, (1, 1), 0)
     with Suite.open(suite) as opened, closing(Language(library, meter)) as models:
         yield Run(profile, request, opened, models, meter, keys, 0, 0, Classes(()))
 
 
 def sources_of(rows: Sequence[Captioned]) -> dict[Source, str]:
     """The captions by sources as the engine knows them, without pictures."""
-    return {
-        Source(name, name, Path(name), (512, 512), row.label, None, name, content_key(name)): row.caption
-        for row in rows
-        for name in (row.name,)
-    }
+
+    def source(name: str, label: str) -> Source:
+        return Source(name, name, Path(name), (512, 512), label, None, name, content_key(name))
+
+    return {source(row.name, row.label): row.caption for row in rows}
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What is asked of the rewriting stage, as the command asks it: all types of edits, one edit per variant."""
+def possible_types(run: Run, captions: Mapping[Source, str]) -> dict[Source, frozenset[str]]:
+    """The types of which a caption has at least one edit to choose, by the answers on record; sources without a ground
+    are left out.
+    """
 
-    settings: RewriteSettings
-    wanted: SuiteRequest
-    prompts: ChatPrompts
+    def ask(question: str, requests: Sequence[LlmRequest]) -> list[str]:
+        keys = {request: run.keys.answer_key(question, request.content) for request in requests}
+        answers = run.recorded("rewrite", keys, _not_recorded)
+        return [answers[request] for request in requests]
 
-    @classmethod
-    def of(cls, labels: Iterable[str], style: Style, variants: int, alternatives: int, menus: bool) -> Asked:
-        """For `variants` of each source, of the task that the labels make."""
-        prompts = prompts_of(style)
-        assert isinstance(prompts, ChatPrompts), "the parser's choices"
-        settings = RewriteSettings(EDIT_TYPES, 6, alternatives, 4, 320, verbatim=True, menus=menus)
-        task = builtin_task("classification", sorted(set(labels)))
-        return cls(settings, SuiteRequest(task, variants, 0, (1, 1), 0), prompts)
-
-    def of_run(self, run: Run) -> Run:
-        """The run that asks this."""
-        return replace(run, profile=replace(run.profile, rewrite=self.settings), request=self.wanted)
-
-    def rewrite(self, run: Run, captions: Mapping[Source, str]) -> ShardVariants:
-        """What the engine's stage makes of the captions."""
-        return rewrite_captions(self.of_run(run), captions)
-
-    def possible_types(self, run: Run, captions: Mapping[Source, str]) -> dict[Source, frozenset[str]]:
-        """The types of which a caption has at least one edit to choose; sources without a ground are left out."""
-
-        def ask(question: str, requests: Sequence[LlmRequest]) -> list[str]:
-            keys = {request: run.keys.answer_key(question, request.content) for request in requests}
-            answers = run.recorded("rewrite", keys, _not_recorded)
-            return [answers[request] for request in requests]
-
-        questions = Questions(self.settings, self.wanted, ask, self.prompts)
-        with run.meter.stage("rewrite"):
-            pointed = point_at_labels(self.of_run(run), captions, questions)
-            drafts = [draft_of(s, clean_text(c), self.wanted.task, pointed.get(s)) for s, c in captions.items()]
-            find_choices(drafts, questions)
-        return {d.source: frozenset(c.type for c in d.choices if c.alternatives) for d in drafts if not d.problem}
+    questions = Questions(run.profile.rewrite, run.request, ask, prompts_of(run.profile.llm.style))
+    with run.meter.stage("rewrite"):
+        pointed = point_at_labels(run, captions, questions)
+        drafts = [draft_of(s, clean_text(c), run.request.task, pointed.get(s)) for s, c in captions.items()]
+        find_choices(drafts, questions)
+    return {d.source: frozenset(c.type for c in d.choices if c.alternatives) for d in drafts if not d.problem}
 
 
 def _not_recorded(requests: list[LlmRequest]) -> Generator[dict[LlmRequest, str], None, None]:

@@ -7,11 +7,10 @@ all of it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from measure import Bracket, Yardstick, open_yardstick
+from measure import Bracket, Yardstick, open_yardstick, seconds
 
 from counterfactory.engine.estimate.estimate import cpu_precision
 from counterfactory.engine.estimate.formulas import known_facts
@@ -50,36 +49,39 @@ def measure_product(device: Device, sides: Sequence[int] = _SIDES, rounds: int =
 
     In float16 on "cuda", timed by CUDA events; in float32 on "cpu", timed by the wall clock.
     """
-    import torch
-
     if not sides or min(sides) < 1 or rounds < 1:
         raise ValueError(f"sides and rounds start at 1; got {list(sides)} and {rounds}")
-    dtype = torch.float16 if device == "cuda" else torch.float32
 
     def measure(side: int) -> float:
-        generator = torch.Generator().manual_seed(0)
-        weights = (torch.randn((side, side), generator=generator) / side**0.5).to(device, dtype)
-        states = torch.full((side, side), 0.5, dtype=dtype, device=device)
-
-        def multiply() -> None:
-            product = states
-            for _ in range(_IN_A_ROW):
-                product = product @ weights
-
+        multiply = torch_products(device, side)
         multiply()  # the first one allocates and chooses a kernel
-        return 2 * side**3 * _IN_A_ROW / min(_seconds(multiply, device) for _ in range(rounds))
+        return 2 * side**3 * _IN_A_ROW / min(device_seconds(multiply, device) for _ in range(rounds))
 
     return max(measure(side) for side in sides)
 
 
-def _seconds(work: Callable[[], None], device: Device) -> float:
+def torch_products(device: Device, side: int, in_a_row: int = _IN_A_ROW) -> Callable[[], None]:
+    """Square products in a row by torch, of values that stay near their size."""
+    import torch
+
+    dtype = torch.float16 if device == "cuda" else torch.float32
+    weights = (torch.randn((side, side), generator=torch.Generator().manual_seed(0)) / side**0.5).to(device, dtype)
+    states = torch.full((side, side), 0.5, dtype=dtype, device=device)
+
+    def multiply() -> None:
+        product = states
+        for _ in range(in_a_row):
+            product = product @ weights
+
+    return multiply
+
+
+def device_seconds(work: Callable[[], object], device: Device) -> float:
     """What `work` takes on the device; queueing it is not counted on a GPU."""
     import torch
 
     if device == "cpu":
-        began = time.perf_counter()
-        work()
-        return time.perf_counter() - began
+        return seconds(work)
     event: Callable[..., Any] = torch.cuda.Event  # whose constructor has no types
     first, last = event(enable_timing=True), event(enable_timing=True)
     first.record()
@@ -91,22 +93,11 @@ def _seconds(work: Callable[[], None], device: Device) -> float:
 
 def gpu_yardstick(device: Device = "cuda") -> Yardstick:
     """The fixed product of rounds on a GPU: its time there, and the share of the cores that the CPU's got before it."""
-    import torch
-
-    side = 4096 if device == "cuda" else 256
-    values = torch.full(
-        (side, side), 1 / side, device=device, dtype=torch.float16 if device == "cuda" else torch.float32
-    )
-    on_cpu = open_yardstick()
+    multiply, on_cpu = torch_products(device, 4096 if device == "cuda" else 256, 4 * _IN_A_ROW), open_yardstick()
 
     def product() -> Bracket:
         share = on_cpu().share
-
-        def multiply() -> None:
-            for _ in range(_IN_A_ROW * 4):
-                values @ values
-
-        return Bracket(_seconds(multiply, device), share)
+        return Bracket(device_seconds(multiply, device), share)
 
     product()  # the first one allocates and chooses a kernel
     return product
@@ -128,9 +119,7 @@ def measure_peaks(profile: Profile, precisions: set[str]) -> dict[str, float]:
 
 
 def ceiling(
-    profile: Profile,
-    report: RunSummary,
-    measure: Callable[[Profile, set[str]], Mapping[str, float]] = measure_peaks,
+    profile: Profile, report: RunSummary, measure: Callable[[Profile, set[str]], Mapping[str, float]] = measure_peaks
 ) -> tuple[Table, dict[str, float], float]:
     """What share of the measured matrix product each plan and each stage reached, and the whole run without loading."""
     library = library_of(profile)

@@ -8,29 +8,32 @@ what the edits are worth. The last line is JSON.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import tempfile
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from caption_file import Asked, name_label, open_language, read_captions, sources_of
+from caption_file import name_label, open_language, possible_types, read_captions, sources_of
 from edit_judges import LabelJudge, TypeJudge, changed_words, only_changes
-from measure import finish, machine
+from measure import bench_parser, finish, machine, show
 
-from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.edit import EDIT_TYPES, Edit
 from counterfactory.engine.english.label_names import short_name
 from counterfactory.engine.english.menus import kept_phrases
 from counterfactory.engine.language.llama import Llama
-from counterfactory.engine.report.table import Table
+from counterfactory.engine.profile.rewrite import RewriteSettings
+from counterfactory.engine.report.table import percent
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.runtime.openvino import resolve_precision
 from counterfactory.engine.sources.source import Source
+from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite_captions
+from counterfactory.engine.stages.run import Run
+from counterfactory.engine.tasks.task import builtin_task
 from counterfactory.engine.variant import Variant
 
 # Texts to how surprising each is.
@@ -66,7 +69,7 @@ class Judged:
 
 def main() -> None:
     """Rewrite, judge, show, write."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = bench_parser(__doc__, write="docs/edits.json")
     parser.add_argument("captions", type=Path, metavar="CAPTIONS")
     parser.add_argument("--llm", type=Path, required=True, metavar="FOLDER", help="what `export llm` wrote")
     parser.add_argument("--encoder", type=Path, required=True, metavar="FOLDER", help="what `export sentence` wrote")
@@ -82,18 +85,19 @@ def main() -> None:
     parser.add_argument("--answers", type=Path, metavar="DIR", help="keeps the model's answers for the next time")
     parser.add_argument("--rows", type=Path, metavar="FILE", help="write every edit with what was judged (CSV)")
     parser.add_argument("--by-eye", type=Path, metavar="FILE", help="what a person says of rows: see by_eye")
-    parser.add_argument("--write", action="store_true", help="keep the figures in docs/edits.json")
     asked = parser.parse_args()
     given = read_captions(asked.captions)
     labels = {row.label for row in given}
-    settings = Asked.of(labels, asked.style, asked.variants, asked.alternatives, menus=not asked.own_words)
-    rows = name_label(given, settings.wanted.task, asked.label_prefix)
+    menus, task = not asked.own_words, builtin_task("classification", sorted(labels))
+    rewriting = RewriteSettings(EDIT_TYPES, 6, asked.alternatives, 4, 320, verbatim=True, menus=menus)
+    request = SuiteRequest(task, asked.variants, controls=0, edits=(1, 1), seed=0)
+    rows = name_label(given, task, asked.label_prefix)
     with tempfile.TemporaryDirectory() as made:
         answers = asked.answers or Path(made) / "answers"
-        with open_language(asked.llm, asked.encoder, asked.style, answers) as desk:
+        with open_language(asked.llm, asked.encoder, asked.style, rewriting, request, answers) as run:
             captions = sources_of(rows)
-            found, tokens, possible = _rewritten(desk, settings, captions, answers / "tokens.json")
-            encode = desk.models.sentence().encode
+            found, tokens, possible = _rewritten(run, captions, answers / "tokens.json")
+            encode = run.models.sentence().encode
             read = Llama(asked.llm, precision=resolve_precision("auto"), threads=0).surprises
             judged = judge(found, encode, read)
             judges = try_judges(judged, encode, read)
@@ -110,14 +114,14 @@ def main() -> None:
         figures["by_eye"] = by_eye(asked.by_eye, judged)
     if asked.rows:
         write_rows(asked.rows, judged)
-    Terminal().show(type_table(figures["by_type"]))
+    show_types(figures["by_type"])
     if asked.write:
         _FIGURES.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    finish("edits of real captions keep their label and are of their type", None, **figures)
+    finish("edits of real captions keep their label and are of their type", **figures)
 
 
 def _rewritten(
-    desk: Any, asked: Asked, captions: Mapping[Source, str], counted: Path
+    run: Run, captions: Mapping[Source, str], counted: Path
 ) -> tuple[list[Variant], int, dict[Source, frozenset[str]]]:
     """All variants to paint, tokens generated for them, and the types that each source has edits of.
 
@@ -126,14 +130,14 @@ def _rewritten(
     sources, found, possible = list(captions), list[Variant](), dict[Source, frozenset[str]]()
     for start in range(0, len(sources), _SHARD):
         part = {source: captions[source] for source in sources[start : start + _SHARD]}
-        made = asked.rewrite(desk, part)
+        made = rewrite_captions(run, part)
         found += made.variants
-        possible |= asked.possible_types(desk, part)
+        possible |= possible_types(run, part)
         print(f"{start + len(part)} captions, {len(found)} variants, {len(made.dropped)} dropped", flush=True)
         for variant in made.dropped:
             print(f"  dropped: {variant.dropped}")
     earlier = json.loads(counted.read_text()) if counted.is_file() else 0
-    tokens = earlier + desk.models.llm().usage.generated_tokens
+    tokens = earlier + run.models.llm().usage.generated_tokens
     counted.write_text(json.dumps(tokens))
     return found, tokens, possible
 
@@ -143,23 +147,22 @@ def judge(variants: Sequence[Variant], encode: Any, read: Read) -> list[Judged]:
     some = [variant for variant in variants if not variant.repeat]
     labels = LabelJudge(encode, _MOST_LOST)
     named = [(variant.source.label or "", variant.caption, variant.edited_caption) for variant in some]
-    said = [changed_words(v.edits[0].keyword, v.edits[0].alternative) or f"without {v.edits[0].keyword}" for v in some]
+    edits = [variant.edits[0] for variant in some]
+    said = [changed_words(edit.keyword, edit.alternative) or f"without {edit.keyword}" for edit in edits]
     texts = list(dict.fromkeys(text for _, *both in named for text in both))
     surprise = dict(zip(texts, read(texts), strict=True))
     return [
         Judged(
             variant,
-            variant.edits[0],
+            edit,
             kept,
             lost,
-            only_changes(
-                variant.caption, variant.edited_caption, variant.edits[0].keyword, variant.edits[0].alternative
-            ),
+            only_changes(variant.caption, variant.edited_caption, edit.keyword, edit.alternative),
             tuple(types),
             float(np.exp(surprise[variant.edited_caption] - surprise[variant.caption])),
         )
-        for variant, kept, lost, types in zip(
-            some, labels.keeps(named), labels.lost(named), TypeJudge(encode).ranked(said), strict=True
+        for variant, edit, kept, lost, types in zip(
+            some, edits, labels.keeps(named), labels.lost(named), TypeJudge(encode).ranked(said), strict=True
         )
     ]
 
@@ -180,8 +183,8 @@ def try_judges(judged: Sequence[Judged], encode: Any, read: Read) -> dict[str, f
         at = int(rng.integers(max(1, len(words) - 1)))
         words[at : at + 2] = words[at : at + 2][::-1]
         mixed.append((caption, " ".join(words)))
-    kept = LabelJudge(encode, _MOST_LOST).keeps(wrong) if wrong else []
-    lost = LabelJudge(encode, _MOST_LOST).lost(wrong) if wrong else []
+    labels_of = LabelJudge(encode, _MOST_LOST)
+    kept, lost = (labels_of.keeps(wrong), labels_of.lost(wrong)) if wrong else ([], [])
     before, after = (read([pair[side] for pair in mixed]) for side in (0, 1))
     worse = np.exp(np.array(after) - np.array(before))
     return {
@@ -219,7 +222,7 @@ def summarise(
         "right_type": _share([j.right_type for j in judged]),
         "only_the_edit": _share([j.only_edit for j in judged]),
         "reads_well": _share([j.reads_well for j in judged]),
-        "perplexity_ratio": round(float(np.median([j.perplexity for j in judged])), 3) if judged else 0.0,
+        "perplexity_ratio": _median([j.perplexity for j in judged]),
     }
 
 
@@ -227,22 +230,24 @@ def by_type(
     judged: Sequence[Judged], possible: Mapping[Source, frozenset[str]], captions: int
 ) -> dict[str, dict[str, float]]:
     """The same by type."""
-    grouped: dict[str, list[Judged]] = defaultdict(list)
-    for j in judged:
-        grouped[j.edit.type].append(j)
-    return {
-        type_: {
-            "edits": len(some := grouped[type_]),
+    found: dict[str, dict[str, float]] = {}
+    for type_ in EDIT_TYPES:
+        some = [j for j in judged if j.edit.type == type_]
+        found[type_] = {
+            "edits": len(some),
             "possible": round(sum(type_ in types for types in possible.values()) / captions, 4),
             "label_kept": _share([j.label_kept for j in some]),
             "only_the_edit": _share([j.only_edit for j in some]),
             "first": _share([j.likely_types[0] == type_ for j in some]),
             "first_two": _share([type_ in j.likely_types[:2] for j in some]),
-            "perplexity_ratio": round(float(np.median([j.perplexity for j in some])), 3) if some else 0.0,
+            "perplexity_ratio": _median([j.perplexity for j in some]),
             "reads_well": _share([j.reads_well for j in some]),
         }
-        for type_ in EDIT_TYPES
-    }
+    return found
+
+
+def _median(values: Sequence[float]) -> float:
+    return round(float(np.median(values)), 3) if values else 0.0
 
 
 def _share(found: Sequence[bool]) -> float:
@@ -278,25 +283,21 @@ def write_rows(file: Path, judged: Sequence[Judged]) -> None:
             out.writerow((*about, v.caption, v.edited_caption, *said, f"{j.perplexity:.2f}"))
 
 
-def type_table(rows: Mapping[str, Mapping[str, float]]) -> Table:
+def show_types(rows: Mapping[str, Mapping[str, float]]) -> None:
     """A line per type."""
     columns = ("possible", "edits", "label kept", "only the edit", "type 1st", "1st or 2nd", "perplexity", "reads well")
     lines = [
         (
             type_,
-            _percent(row["possible"]),
+            percent(row["possible"]),
             str(row["edits"]),
-            *(_percent(row[name]) for name in ("label_kept", "only_the_edit", "first", "first_two")),
+            *(percent(row[name]) for name in ("label_kept", "only_the_edit", "first", "first_two")),
             f"x {row['perplexity_ratio']:.2f}",
-            _percent(row["reads_well"]),
+            percent(row["reads_well"]),
         )
         for type_, row in rows.items()
     ]
-    return Table("Edits by type", ("type", *columns), tuple(lines))
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    show("Edits by type", ("type", *columns), lines)
 
 
 if __name__ == "__main__":

@@ -12,23 +12,19 @@ classifier, and for one with two faults built in (it errs in fog) and one that c
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import finish
+from journeys import Bench
+from measure import Pixels, bench_parser, finish, show
 from numpy.typing import NDArray
 from PIL import Image
 
 from counterfactory.engine.cli.demo import demo_scene, write_sources
-from counterfactory.engine.cli.terminal import Terminal
-from counterfactory.engine.inputs import Inputs
-from counterfactory.engine.journey import Journey
 from counterfactory.engine.judging.effects import Effect, PictureOutcome, find_effects
 from counterfactory.engine.keys import generator
 from counterfactory.engine.pocket.judges import Classifier
@@ -36,73 +32,87 @@ from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.report.effects_text import interval, points
-from counterfactory.engine.report.table import Table
+from counterfactory.engine.report.table import percent
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.data_set import find_sources
-from counterfactory.engine.suite import PictureRow, Suite, read_metadata
+from counterfactory.engine.suite import PictureRow, read_metadata
 from counterfactory.export.pocket.counterfacts import COUNTERFACTS
 
 _FIGURES = Path(__file__).parents[1] / "docs" / "effects.json"
 # How often the built-in models err by themselves, and how much oftener in fog the one that has that fault.
 _ERRS, _ERRS_IN_FOG = 0.1, 0.4
 _BATCH = 256
-
-Images = NDArray[np.uint8]
-
-
-@dataclass(frozen=True)
-class Outcomes:
-    """Whether a model was right, 1 or 0, on each picture of a suite, and on the same pictures rendered, [rows] each."""
-
-    painted: NDArray[np.float64]
-    rendered: NDArray[np.float64]
+# 1 where a model was right and 0 where it was not, by row.
+Outcomes = NDArray[np.float64]
 
 
 def main() -> None:
     """Make, ask, compare, count."""
-    asked = _arguments()
-    with tempfile.TemporaryDirectory() as temporary:
-        rows, suite = _made(asked.folder or Path(temporary), asked.sources, asked.variants)
-        outcomes = _asked(rows, suite)
-    _, compared = _table(rows, outcomes)
-    coverage = {
-        name: _coverage(rows, outcome, asked.resample, asked.draws)
-        for name, outcome in {"classifier": outcomes.painted, **_built_in(rows)}.items()
-    }
-    figures = _figures(rows, outcomes, coverage, asked)
-    terminal = Terminal()
-    terminal.show(compared)
-    terminal.show(_coverage_table(coverage))
-    if asked.write:
-        _FIGURES.write_text(json.dumps(figures, indent=2) + "\n")
-    finish("intervals of effects hold what all sources show", None, **figures)
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = bench_parser(__doc__, write="docs/effects.json")
     parser.add_argument("--sources", type=int, default=200, help="scenes (%(default)s)")
     parser.add_argument("--variants", type=int, default=5, help="variants of each (%(default)s)")
     parser.add_argument("--resample", type=int, default=100, help="sources of a suite drawn from them (%(default)s)")
     parser.add_argument("--draws", type=int, default=200, help="such suites (%(default)s)")
     parser.add_argument("--folder", type=Path, help="where the suite is kept (nowhere)")
-    parser.add_argument("--write", action="store_true", help="keep the figures in docs/effects.json")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        rows, suite = _made(asked.folder or Path(temporary), asked.sources, asked.variants)
+        outcomes = _asked(rows, suite)
+    effects = {name: find_effects(_picture_outcomes(rows, some), "control") for name, some in outcomes.items()}
+    coverage = {
+        name: _coverage(rows, outcome, asked.resample, asked.draws)
+        for name, outcome in {"classifier": outcomes["painted"], **_built_in(rows)}.items()
+    }
+    _show(effects, coverage)
+
+    def shown(effects: Sequence[Effect]) -> dict[str, list[float | None]]:
+        return {e.name: [None if v is None else round(v, 4) for v in (e.low, e.value, e.high)] for e in effects}
+
+    def accuracy(kind: str) -> float:
+        return round(float(outcomes["painted"][[row.kind == kind for row in rows]].mean()), 4)
+
+    figures: dict[str, Any] = {
+        "sources": asked.sources,
+        "variants": asked.variants,
+        "coverage": round(min(share for shares in coverage.values() for share in shares.values()), 4),
+        "coverage_by_model": {name: {t: round(s, 4) for t, s in shares.items()} for name, shares in coverage.items()},
+        "resample": asked.resample,
+        "draws": asked.draws,
+        "effects": shown(effects["painted"]),
+        "rendered": shown(effects["rendered"]),
+        "painter": shown(effects["painter"]),
+        "original_accuracy": accuracy("original"),
+        "control_accuracy": accuracy("control"),
+    }
+    if asked.write:
+        _FIGURES.write_text(json.dumps(figures, indent=2) + "\n")
+    finish("intervals of effects hold what all sources show", **figures)
+
+
+def _show(effects: Mapping[str, Sequence[Effect]], coverage: Mapping[str, Mapping[str, float]]) -> None:
+    by_type = zip(*effects.values(), strict=True)
+    lines = [(of[0].name, *(f"{points(effect.value)} ({interval(effect)})" for effect in of)) for of in by_type]
+    show("Accuracy, in points against the controls", ("edit", *effects), lines)
+    types = sorted({name for shares in coverage.values() for name in shares})
+    lines = [(name, *(percent(shares[type_]) for type_ in types)) for name, shares in coverage.items()]
+    show("Intervals that hold what all sources show", ("model", *types), lines)
 
 
 def _made(folder: Path, count: int, variants: int) -> tuple[list[PictureRow], Path]:
     write_sources(folder / "sources", count)
     sources, _ = find_sources(folder / "sources")
     settings = SuiteRequest(street_task("classification"), variants, controls=1, edits=(1, 3), seed=0)
-    with Suite.open(folder / "suite") as suite:
-        Journey(load_profile("pocket"), settings).run(Inputs(sources), suite)
+    Bench(load_profile("pocket"), settings, sources, folder).run("suite")
     return [row for row in read_metadata(folder / "suite") if row.accepted], folder / "suite"
 
 
-def _asked(rows: Sequence[PictureRow], suite: Path) -> Outcomes:
-    """What the demo's classifier makes of the suite's pictures, and of the same rendered."""
+def _asked(rows: Sequence[PictureRow], suite: Path) -> dict[str, Outcomes]:
+    """Whether the demo's classifier was right on the suite's pictures, and on the same rendered; and of the painter the
+    one less the other, whose effects are as any. A control's is the painter's by itself, which every type is free of.
+    """
     classifier = Classifier.load(load_profile("pocket").models.path)
 
-    def right(picture: Callable[[PictureRow], Images]) -> NDArray[np.float64]:
+    def right(picture: Callable[[PictureRow], Pixels]) -> Outcomes:
         found: list[float] = []
         for start in range(0, len(rows), _BATCH):
             some = rows[start : start + _BATCH]
@@ -110,10 +120,9 @@ def _asked(rows: Sequence[PictureRow], suite: Path) -> Outcomes:
             found += [float(answer == row.label) for answer, row in zip(answers, some, strict=True)]
         return np.array(found)
 
-    return Outcomes(
-        painted=right(lambda row: np.asarray(Image.open(suite / row.file_name).convert("RGB"))),
-        rendered=right(lambda row: EMBEDDED.draw(rendered_scene(row)).picture),
-    )
+    painted = right(lambda row: np.asarray(Image.open(suite / row.file_name).convert("RGB")))
+    rendered = right(lambda row: EMBEDDED.draw(rendered_scene(row)).picture)
+    return {"painted": painted, "rendered": rendered, "painter": painted - rendered}
 
 
 def rendered_scene(row: PictureRow) -> Any:
@@ -122,33 +131,14 @@ def rendered_scene(row: PictureRow) -> Any:
     return facts.apply_all(scene, [change for edit in row.edits for change in facts.read(scene, row.caption, edit)])
 
 
-def _picture_outcomes(rows: Sequence[PictureRow], outcomes: NDArray[np.float64]) -> list[PictureOutcome]:
+def _picture_outcomes(rows: Sequence[PictureRow], outcomes: Outcomes) -> list[PictureOutcome]:
     return [
         PictureOutcome(row.source, row.kind, float(outcome), frozenset(row.edit_types))
         for row, outcome in zip(rows, outcomes, strict=True)
     ]
 
 
-def _table(rows: Sequence[PictureRow], outcomes: Outcomes) -> tuple[dict[str, tuple[Effect, ...]], Table]:
-    """Effects of the painted suite, of the rendered one, and of painting: the difference of the two, by type.
-
-    The difference is an effect like the others, of outcomes painted less rendered; a control's is the painter's by
-    itself, which every type is free of.
-    """
-    found = {
-        "painted": find_effects(_picture_outcomes(rows, outcomes.painted), "control"),
-        "rendered": find_effects(_picture_outcomes(rows, outcomes.rendered), "control"),
-        "painter": find_effects(_picture_outcomes(rows, outcomes.painted - outcomes.rendered), "control"),
-    }
-    lines = [(effects[0].name, *map(_with_interval, effects)) for effects in zip(*found.values(), strict=True)]
-    return found, Table("Accuracy, in points against the controls", ("edit", *found), tuple(lines))
-
-
-def _with_interval(effect: Effect) -> str:
-    return f"{points(effect.value)} ({interval(effect)})"
-
-
-def _built_in(rows: Sequence[PictureRow]) -> dict[str, NDArray[np.float64]]:
+def _built_in(rows: Sequence[PictureRow]) -> dict[str, Outcomes]:
     """Models whose faults are known: one errs oftener in fog, one errs everywhere alike, whatever the colours."""
     luck = np.array([generator(row.key, "built-in").random() for row in rows])
     fog = np.array(["foggy" in row.edited_caption for row in rows])
@@ -158,7 +148,7 @@ def _built_in(rows: Sequence[PictureRow]) -> dict[str, NDArray[np.float64]]:
     }
 
 
-def _coverage(rows: Sequence[PictureRow], outcomes: NDArray[np.float64], size: int, draws: int) -> dict[str, float]:
+def _coverage(rows: Sequence[PictureRow], outcomes: Outcomes, size: int, draws: int) -> dict[str, float]:
     """By type, how often the interval of a suite of `size` sources holds the effect in all of them."""
     answers = _picture_outcomes(rows, outcomes)
     by_source: dict[str, list[PictureOutcome]] = {}
@@ -175,36 +165,6 @@ def _coverage(rows: Sequence[PictureRow], outcomes: NDArray[np.float64], size: i
                 asked[effect.name] += 1
                 held[effect.name] += effect.low <= value <= effect.high
     return {name: held[name] / asked[name] for name in truth if asked[name]}
-
-
-def _coverage_table(coverage: dict[str, dict[str, float]]) -> Table:
-    types = sorted({name for shares in coverage.values() for name in shares})
-    lines = tuple((name, *(f"{100 * shares[t]:.1f} %" for t in types)) for name, shares in coverage.items())
-    return Table("Intervals that hold what all sources show", ("model", *types), lines)
-
-
-def _figures(
-    rows: Sequence[PictureRow], outcomes: Outcomes, coverage: dict[str, dict[str, float]], asked: argparse.Namespace
-) -> dict[str, Any]:
-    found, _ = _table(rows, outcomes)
-    kinds = {kind: np.array([row.kind == kind for row in rows]) for kind in ("original", "control")}
-
-    def shown(effects: Sequence[Effect]) -> dict[str, list[float | None]]:
-        return {e.name: [None if v is None else round(v, 4) for v in (e.low, e.value, e.high)] for e in effects}
-
-    return {
-        "sources": asked.sources,
-        "variants": asked.variants,
-        "coverage": round(min(share for shares in coverage.values() for share in shares.values()), 4),
-        "coverage_by_model": {name: {t: round(s, 4) for t, s in shares.items()} for name, shares in coverage.items()},
-        "resample": asked.resample,
-        "draws": asked.draws,
-        "effects": shown(found["painted"]),
-        "rendered": shown(found["rendered"]),
-        "painter": shown(found["painter"]),
-        "original_accuracy": round(float(outcomes.painted[kinds["original"]].mean()), 4),
-        "control_accuracy": round(float(outcomes.painted[kinds["control"]].mean()), 4),
-    }
 
 
 if __name__ == "__main__":

@@ -22,10 +22,7 @@ from itertools import combinations, groupby
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from measure import finish, keep_figures, machine
-from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
+from measure import Pixels, bench_parser, finish, keep_figures, machine
 
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.meter.meter import Meter
@@ -46,12 +43,12 @@ from counterfactory.export.pocket.int8 import full_profile
 from counterfactory.export.pocket.observed import Observed, as_rendered, edit_shares, layout_kept
 from counterfactory.export.pocket.pairs import Pair, draw_pairs, observe_pairs
 from counterfactory.export.pocket.profiles import profile_of
+from counterfactory.export.pocket.sheet import draw_blocks
 
 _FIRST = 7000  # of the stream: no other figure is of these scenes
 _KINDS: tuple[Kind, ...] = ("edges", "depth", "segmentation")
 _SETS = tuple(kinds for count in (1, 2, 3) for kinds in combinations(_KINDS, count))
 _DOCS = Path(__file__).parents[1] / "docs"
-Pixels = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -70,14 +67,11 @@ class Subject:
 
     def following(self, kinds: Sequence[str]) -> Profile:
         """The profile that follows hints of these kinds alone, by equal weights that sum to one."""
-        hints = tuple(
-            HintSettings(
-                kind,
-                plan,
-                1 / len(kinds) if kind in kinds else 0.0,
-                self.world.name if kind == "segmentation" else None,
-            )
-            for kind, plan in zip(_KINDS, ("hint", "hint_depth", "hint_classes"), strict=True)
+        weights = {kind: 1 / len(kinds) if kind in kinds else 0.0 for kind in _KINDS}
+        hints = (
+            HintSettings("edges", "hint", weights["edges"], None),
+            HintSettings("depth", "hint_depth", weights["depth"], None),
+            HintSettings("segmentation", "hint_classes", weights["segmentation"], self.world.name),
         )
         return replace(self.profile, hints=hints)
 
@@ -116,15 +110,14 @@ def figures_of(observed: Sequence[Observed]) -> dict[str, Any]:
 
 def main() -> None:
     """Run it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__, write="docs/hints.json")
     parser.add_argument("--models", type=Path, required=True, help="folder of networks that know the world")
     parser.add_argument("--world", default="streets", help="the world (%(default)s)")
     parser.add_argument("--denoiser", default="denoiser_controls", help="its plan (%(default)s)")
     parser.add_argument("--scenes", type=int, default=150)
     parser.add_argument("--variants", type=int, default=3)
     parser.add_argument("--first", type=int, default=_FIRST, help=argparse.SUPPRESS)  # to choose by other scenes
-    parser.add_argument("--sheet", type=Path, metavar="FILE", help="write some scenes, a row for each set of hints")
-    parser.add_argument("--write", action="store_true", help="keep the figures in docs/hints.json")
+    parser.add_argument("--sheet", type=Path, metavar="FILE", help="write some scenes as WebP, a row per set of hints")
     asked = parser.parse_args()
     subject = Subject.of(world_named(asked.world), asked.models, asked.denoiser)
     referee = Referee.load(asked.models, subject.world.vocabulary)
@@ -142,24 +135,12 @@ def main() -> None:
     if asked.sheet:
         columns = range(0, min(len(pairs), 7 * asked.variants), asked.variants)
         names = ["sources", "rendered truth", *(", ".join(kinds) for kinds in _SETS)]
-        draw_sheet(names, [[of_set[column] for column in columns] for of_set in shown], asked.sheet)
+        blocks = [[(row[column], name) for column in columns] for name, row in zip(names, shown, strict=True)]
+        draw_blocks(blocks, 1, asked.sheet)
     kept = {"world": subject.world.name, "scenes": asked.scenes, "variants": len(pairs), "sets": table}
     if asked.write:
         keep_figures(_DOCS / "hints.json", {**kept, "machine": machine()})
-    finish("hints", None, **kept)
-
-
-def draw_sheet(names: Sequence[str], rows: Sequence[Sequence[Pixels]], file: Path) -> None:
-    """A named row of pictures for each set."""
-    bar = 20
-    side = rows[0][0].shape[0]
-    sheet = Image.new("RGB", (len(rows[0]) * side, len(rows) * (side + bar)), "white")
-    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(14)
-    for y, (name, pictures) in enumerate(zip(names, rows, strict=True)):
-        draw.text((3, y * (side + bar) + 2), name, "black", font)
-        for x, picture in enumerate(pictures):
-            sheet.paste(Image.fromarray(picture), (x * side, y * (side + bar) + bar))
-    sheet.save(file)
+    finish("hints", **kept)
 
 
 def brief(figures: dict[str, Any]) -> str:

@@ -9,13 +9,14 @@ figures go into docs/house.json beside those of other commands (tests/mutants.py
 
 from __future__ import annotations
 
-import argparse
 import ast
-import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
+
+from measure import bench_parser, finish, keep_figures
 
 ROOT = Path(__file__).parents[1]
 PRODUCT = ("engine", "export", "kernels", "bench")
@@ -25,14 +26,13 @@ INSTALLS = {"base_install_mb": "", "judge_install_mb": "[judge]", "generate_inst
 
 def main() -> None:
     """Count, print, and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__, write="docs/house.json")
     parser.add_argument("--installs", action="store_true", help="install into new environments and count their bytes")
-    parser.add_argument("--write", action="store_true", help="keep the figures in docs/house.json")
     args = parser.parse_args()
     rooms = {room: lines_of(ROOT / room) for room in (*PRODUCT, "tests")}
     for room, lines in rooms.items():
         print(f"{room:<8} {lines:>7,} lines")
-    figures: dict[str, float] = {
+    figures: dict[str, Any] = {
         "product_lines": sum(rooms[room] for room in PRODUCT),
         "test_lines": rooms["tests"],
         "readme_words": words_of([ROOT / "README.md"]),
@@ -42,10 +42,8 @@ def main() -> None:
     if args.installs:
         figures |= install_sizes()
     if args.write:
-        file = ROOT / "docs" / "house.json"
-        known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-        file.write_text(json.dumps(known | figures, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps(figures))
+        keep_figures(ROOT / "docs" / "house.json", figures)
+    finish("house", **figures)
 
 
 def lines_of(folder: Path) -> int:
@@ -69,31 +67,24 @@ def wired_options(file: Path) -> int:
     count = 0
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "shows":
-            for argument in node.args[1:]:
-                match argument:
-                    case ast.Starred(value=ast.Name(id=name)):
-                        count += named[name]
-                    case _:
-                        count += 1
+            starred = [part.value for part in node.args[1:] if isinstance(part, ast.Starred)]
+            count += len(node.args) - 1 - len(starred) + sum(named[ast.unparse(name)] for name in starred)
     return count
 
 
 def install_sizes() -> dict[str, float]:
     """Megabytes (10^6 bytes) of a new environment's packages, by what is installed."""
     sizes: dict[str, float] = {}
+    pip = [sys.executable, "-m", "pip"]
     with tempfile.TemporaryDirectory() as folder:
         wheel = Path(folder) / "wheel"
-        _run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", wheel, ROOT)
+        subprocess.run([*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", str(wheel), str(ROOT)], check=True)
         (package,) = wheel.glob("*.whl")
         for name, extra in INSTALLS.items():
             target = Path(folder) / name
-            _run(sys.executable, "-m", "pip", "install", "--quiet", "--target", target, f"{package}{extra}")
+            subprocess.run([*pip, "install", "--quiet", "--target", str(target), f"{package}{extra}"], check=True)
             sizes[name] = round(sum(f.stat().st_size for f in target.rglob("*") if f.is_file()) / 1e6, 1)
     return sizes
-
-
-def _run(*command: str | Path) -> None:
-    subprocess.run([str(part) for part in command], check=True)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,13 @@ were painted, source by source, so that others can be given the same.
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import cv2
 import numpy as np
-from measure import Spent, spent, with_masters
-from numpy.typing import NDArray
+from measure import Pixels, Spent, spent, with_masters
 from PIL import Image as Pictures
 
 from counterfactory.engine.inputs import Inputs
@@ -33,8 +32,6 @@ from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite
 from counterfactory.engine.suite import Suite, read_metadata
 from counterfactory.engine.variant import Variant
 from counterfactory.export.pocket.int8 import master_of
-
-Image = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -87,14 +84,18 @@ class Work:
     variants: tuple[Variant, ...]
 
 
-def render_sources(folder: Path, count: int) -> list[Source]:
-    """Street scenes as class folders, found as the command line finds them."""
-    for i in range(count):
-        scene = EMBEDDED.scene(56, i)
-        path = folder / scene.label / f"{i:04d}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        cv2.imwrite(str(path), cv2.cvtColor(EMBEDDED.draw(scene).picture, cv2.COLOR_RGB2BGR))
+def save_sources(folder: Path, pictures: Mapping[str, Pixels]) -> list[Source]:
+    """Pictures saved by their names, found as the command line finds them."""
+    for name, picture in pictures.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        cv2.imwrite(str(folder / name), cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
     return find_sources(folder)[0]
+
+
+def render_sources(folder: Path, count: int) -> list[Source]:
+    """Street scenes as class folders."""
+    scenes = [EMBEDDED.scene(56, i) for i in range(count)]
+    return save_sources(folder, {f"{s.label}/{i:04d}.png": EMBEDDED.draw(s).picture for i, s in enumerate(scenes)})
 
 
 def work_of(bench: Bench, name: str, most: int) -> list[Work]:
@@ -122,7 +123,7 @@ def work_of(bench: Bench, name: str, most: int) -> list[Work]:
     return works
 
 
-def pictures_of(suite: Path) -> dict[str, Image]:
+def pictures_of(suite: Path) -> dict[str, Pixels]:
     """A suite's painted RGB pictures by key."""
     rows = [row for row in read_metadata(suite) if row.kind != "original"]
     return {row.key: np.asarray(Pictures.open(suite / row.file_name).convert("RGB")) for row in rows}

@@ -7,19 +7,16 @@ scenes of a stream of their own, saved in several ways. The last line is JSON.
 
 from __future__ import annotations
 
-import argparse
 import json
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import finish
+from measure import bench_parser, finish, show, spent
 
-from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.profile.profile import load_profile
-from counterfactory.engine.report.table import Table
+from counterfactory.engine.report.table import percent
 from counterfactory.engine.sources.domain import Domain, examiner, traits_of, world_of
 from counterfactory.export.pocket.pictures import ALTERATIONS, DRAWN, STREET_FORMS, Picture, jpeg, read_collection
 from counterfactory.export.pocket.world import JUDGE, streets
@@ -28,77 +25,66 @@ _FIGURES = Path(__file__).parents[1] / "docs" / "known_world.json"
 _DRAWN_FROM, _DRAWN = 10_000, 200  # seeds that the world was not fitted to
 _TIMED = 200
 _WORN = (80, 75)  # qualities of JPEG that streets are not promised to pass with
-
-Count = Mapping[str, int]
+_TITLES = {
+    "streets": "Street scenes that pass",
+    "worn_streets": "Street scenes that pass though they are worn",
+    "photographs": "Photographs that are refused, by collection",
+    "altered": "The same photographs, altered",
+    "drawn": "Drawn pictures that are refused",
+}
 
 
 def main() -> None:
     """Count, show, write."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = bench_parser(__doc__, write="docs/known_world.json")
     parser.add_argument("--photographs", type=Path, nargs="+", required=True, metavar="DIR", help="one per collection")
     parser.add_argument("--scenes", type=int, default=1000, help="street scenes (%(default)s)")
-    parser.add_argument("--write", action="store_true", help="keep the figures in docs/known_world.json")
     asked = parser.parse_args()
     profile = load_profile("pocket")
     world, holds = world_of(profile), examiner(profile)
     assert world is not None, "the pocket profile names a world"
     assert holds is not None
-    scenes = streets(JUDGE, asked.scenes)
-    passed = {name: _count(map(holds, map(save, scenes)), True) for name, save in STREET_FORMS.items()}
-    worn = {f"JPEG of quality {q}": _count((holds(jpeg(scene, q)) for scene in scenes), True) for q in _WORN}
+    scenes, seeds = streets(JUDGE, asked.scenes), range(_DRAWN_FROM, _DRAWN_FROM + _DRAWN)
     collections = {folder.name: read_collection(folder, profile.image) for folder in asked.photographs}
     photographs = [picture for pictures in collections.values() for picture in pictures]
-    refused = {name: _count(map(holds, pictures), False) for name, pictures in collections.items()}
-    altered = {name: _count(map(holds, map(alter, photographs)), False) for name, alter in ALTERATIONS.items()}
-    seeds = range(_DRAWN_FROM, _DRAWN_FROM + _DRAWN)
-    drawn = {name: _count(map(holds, map(draw, seeds)), False) for name, draw in DRAWN.items()}
+
+    def counted(pictures: Mapping[str, Iterable[Picture]], wanted: bool) -> dict[str, dict[str, int]]:
+        found = {name: [holds(picture) is wanted for picture in some] for name, some in pictures.items()}
+        return {name: {"right": sum(answers), "of": len(answers)} for name, answers in found.items()}
+
+    counts = {
+        "streets": counted({name: map(save, scenes) for name, save in STREET_FORMS.items()}, True),
+        "worn_streets": counted({f"JPEG of quality {q}": [jpeg(scene, q) for scene in scenes] for q in _WORN}, True),
+        "photographs": counted(collections, False),
+        "altered": counted({name: map(alter, photographs) for name, alter in ALTERATIONS.items()}, False),
+        "drawn": counted({name: map(draw, seeds) for name, draw in DRAWN.items()}, False),
+    }
+    for kind, title in _TITLES.items():
+        rows = [(name, str(n["of"]), percent(n["right"] / n["of"])) for name, n in counts[kind].items()]
+        show(title, ("pictures", "count", "share"), rows)
     figures: dict[str, Any] = {
-        "streets_passed": _share(passed),
-        "photographs_refused": _share(refused),
-        "streets": passed,
-        "worn_streets": worn,
-        "photographs": refused,
-        "altered": altered,
-        "drawn": drawn,
+        "streets_passed": _share(counts["streets"]),
+        "photographs_refused": _share(counts["photographs"]),
+        **counts,
         "ms_per_picture": round(_ms(world, photographs or scenes), 2),
         "fitted_to": world.fitted_to,
     }
-    for title, counts in (
-        ("Street scenes that pass", passed),
-        ("Street scenes that pass though they are worn", worn),
-        ("Photographs that are refused, by collection", refused),
-        ("The same photographs, altered", altered),
-        ("Drawn pictures that are refused", drawn),
-    ):
-        Terminal().show(_table(title, counts))
     if asked.write:
         _FIGURES.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    finish("what the models do not know is refused, and streets are not", None, **figures)
+    finish("what the models do not know is refused, and streets are not", **figures)
 
 
-def _count(answers: Iterable[bool], wanted: bool) -> Count:
-    found = [answer is wanted for answer in answers]
-    return {"right": sum(found), "of": len(found)}
-
-
-def _share(counts: Mapping[str, Count]) -> float:
+def _share(counts: Mapping[str, Mapping[str, int]]) -> float:
     return round(sum(count["right"] for count in counts.values()) / sum(count["of"] for count in counts.values()), 5)
 
 
 def _ms(world: Domain, pictures: list[Picture]) -> float:
     """Milliseconds of one core per picture at the size to paint."""
-    some = pictures[:_TIMED]
-    times = []
-    for picture in some:
-        began = time.process_time()
-        world.holds_traits(traits_of(picture))
-        times.append(time.process_time() - began)
-    return 1000 * float(np.mean(times))
 
+    def cpu_s(picture: Picture) -> float:
+        return spent(lambda: world.holds_traits(traits_of(picture))).cpu_s
 
-def _table(title: str, counts: Mapping[str, Count]) -> Table:
-    rows = [(name, str(count["of"]), f"{100 * count['right'] / count['of']:.1f} %") for name, count in counts.items()]
-    return Table(title, ("pictures", "count", "share"), tuple(rows))
+    return 1000 * float(np.mean([cpu_s(picture) for picture in pictures[:_TIMED]]))
 
 
 if __name__ == "__main__":

@@ -1,17 +1,14 @@
 """Claim: the editor that inverts keeps what no edit touches, at 10 times the throughput of LANCE's way in diffusers.
 
-Held-out scenes of the streets go through the journey twice, by the profiles `pocket-lance` and `pocket-full`, with
-the same captions and the same single edits. The referee says whether an edit is seen. Where the truth, the scene
-rendered anew after its edit, equals the source, a picture should equal it too: that is told in dB, of one profile above
-the other.
-Controls, and sources that were only encoded and decoded, are held against the sources: PSNR, and how often the models
-under test answer as before. Then pictures are inverted and edited by turns with the engine, many together as suites
-are, and with diffusers, one after the other (null-text inversion and prompt-to-prompt, the same networks, steps and
-shares of them), and timed per scene. Where the profile has a control scale the engine's side follows edges beside,
-which LANCE's way does not.
+Held-out scenes go through the journey twice, by the profiles `pocket-lance` and `pocket-full`, with the same captions
+and the same single edits. The referee says whether an edit is seen. Where the truth, the scene rendered anew after its
+edit, equals the source, a picture should equal it too: that is told in dB, of one profile above the other. Controls,
+and sources that were only encoded and decoded, are held against the sources: PSNR, and how often the models under test
+answer as before. Then pictures are inverted and edited by turns with the engine, many together, and with diffusers, one
+after the other (null-text inversion and prompt-to-prompt, the same networks, steps and shares of them), timed per
+scene. Where the profile has a control scale the engine follows edges too, which LANCE's way does not.
 
-The figures go to docs/lance.json with --write, each part's when it is done, so that a machine that is too busy to be
-timed costs no other figures; --only names the parts to take.
+The figures go to docs/lance.json with --write, each part's when it is done; --only names the parts to take.
 """
 
 from __future__ import annotations
@@ -24,12 +21,22 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import cv2
 import numpy as np
 import torch
+from journeys import save_sources
 from lance_peer import LancePeer
-from measure import compare, finish, keep_figures, machine, open_yardstick, spent, with_masters
-from numpy.typing import NDArray
+from measure import (
+    Pixels,
+    bench_parser,
+    compare,
+    finish,
+    keep_figures,
+    machine,
+    open_yardstick,
+    psnr,
+    spent,
+    with_masters,
+)
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.meter.meter import Meter
@@ -42,33 +49,25 @@ from counterfactory.engine.pocket.judges import Classifier, Referee, Segmenter
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.schedule.evaluations import run_jobs
-from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Pictures as SourcePictures
-from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.maps.edges import edge_maps
 from counterfactory.engine.stages.paint.edit_search import SourceWay, invert_source
 from counterfactory.engine.stages.paint.edit_variants import choose, edit_candidates, restore_detail, row_hints
 from counterfactory.engine.stages.run import Run
 from counterfactory.engine.variant import Variant
+from counterfactory.export.graphs.null_text import NullText
 from counterfactory.export.pocket.counterfacts import COUNTERFACTS
 from counterfactory.export.pocket.data import HELD_OUT
 from counterfactory.export.pocket.judged import Judged, held_out, judge_variants
 from counterfactory.export.pocket.restore import restore_clip, restore_denoiser, restore_vae
 from counterfactory.export.pocket.sheet import draw_blocks
 
-Pixels = NDArray[np.uint8]
 _DOCS = Path(__file__).parents[1] / "docs" / "lance.json"
 # Of a picture's pixels, lest a few at an edge decide.
 _LEAST_OUTSIDE = 0.05
 _SHOWN = 8  # scenes on the sheet
 # The last is the one that wants an idle machine.
 _PARTS = ("reconstruction", "quality", "speed")
-
-
-def psnr(a: Pixels, b: Pixels, where: NDArray[np.bool_] | None = None) -> float:
-    """dB between pictures [H, W, 3], of the pixels `where` [H, W]."""
-    errors = np.square(a.astype(np.float64) - b)
-    return float(10 * np.log10(255**2 / max(1e-9, float((errors if where is None else errors[where]).mean()))))
 
 
 def outside_db(judged: Sequence[Judged]) -> list[float | None]:
@@ -85,13 +84,13 @@ def outside_db(judged: Sequence[Judged]) -> list[float | None]:
 
 def success(judged: Sequence[Judged]) -> dict[str, float]:
     """The share of edits that the referee sees, of all and by type."""
-    seen: dict[str, list[bool]] = {}
+    seen: dict[str, list[bool]] = {"all": []}
     for one in judged:
         for number, edit_ in enumerate(one.row.edits):
             if (answer := one.edit_seen(number)) is not None:
+                seen["all"].append(answer)
                 seen.setdefault(edit_.type, []).append(answer)
-    every = [answer for answers in seen.values() for answer in answers]
-    return {"all": float(np.mean(every))} | {type_: float(np.mean(answers)) for type_, answers in sorted(seen.items())}
+    return {type_: float(np.mean(answers)) for type_, answers in sorted(seen.items())}
 
 
 def quality(lance: Profile, pocket: Profile, asked: argparse.Namespace) -> dict[str, Any]:
@@ -107,9 +106,8 @@ def quality(lance: Profile, pocket: Profile, asked: argparse.Namespace) -> dict[
     both = zip(edited, outside_db(edited), outside_db(painted), strict=True)
     pairs = [(one.row.edits[0].type, a, b) for one, a, b in both if a is not None and b is not None]
     ours, theirs = np.mean([(a, b) for _, a, b in pairs], axis=0).tolist()
-    gains = {
-        of: float(np.mean([a - b for type_, a, b in pairs if type_ == of])) for of in sorted({t for t, *_ in pairs})
-    }
+    types = sorted({type_ for type_, *_ in pairs})
+    gains = {of: float(np.mean([a - b for type_, a, b in pairs if type_ == of])) for of in types}
     by_type, of_painter = success(edited), success(painted)
     if asked.write:
         draw_pairs(edited, painted, asked.variants)
@@ -152,8 +150,7 @@ def reconstruction(profile: Profile, models: ModelPool, count: int) -> dict[str,
     pictures = np.stack([drawing.picture for _, drawing in held_out(count)])
     plans = models.editor_plans(*pictures.shape[1:3])
     latents = plans.encoder.encode(pictures)
-    shown = np.concatenate([np.stack(plans.decode(latents[i : i + 8])) for i in range(0, count, 8)])
-    controls = shown
+    shown = controls = np.concatenate([np.stack(plans.decode(latents[i : i + 8])) for i in range(0, count, 8)])
     if levels:
         pairs = zip(shown, pictures, strict=True)
         controls = np.stack([restore_detail(one, one, picture, levels) for one, picture in pairs])
@@ -163,9 +160,7 @@ def reconstruction(profile: Profile, models: ModelPool, count: int) -> dict[str,
     for name, some in (("", controls), ("autoencoder_", shown)):
         found |= {
             f"{name}reconstruction_psnr_db": float(np.mean([psnr(a, b) for a, b in zip(pictures, some, strict=True)])),
-            f"{name}prediction_agreement": float(
-                np.mean([a == b for a, b in zip(answers, kinds.predict(some), strict=True)])
-            ),
+            f"{name}prediction_agreement": float(np.mean(np.array(answers) == np.array(kinds.predict(some)))),
             f"{name}segmentation_agreement": float(np.mean(maps == masks.predict(some))),
         }
     print(found)
@@ -189,14 +184,6 @@ def cases(count: int, each: int) -> list[tuple[Pixels, str, list[str]]]:
     return found
 
 
-def sources_of(pictures: Sequence[Pixels]) -> list[Source]:
-    """Sources with these pictures, in their order."""
-    with tempfile.TemporaryDirectory() as folder:
-        for number, picture in enumerate(pictures):
-            cv2.imwrite(f"{folder}/{number:04d}.png", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
-        return find_sources(Path(folder))[0]
-
-
 def speed(profile: Profile, models: ModelPool, asked: argparse.Namespace) -> dict[str, Any]:
     """Inverting and editing by turns with diffusers."""
     assert profile.invert is not None
@@ -206,27 +193,25 @@ def speed(profile: Profile, models: ModelPool, asked: argparse.Namespace) -> dic
     unet = restore_denoiser(weights).unet.requires_grad_(False)
     peer = LancePeer(unet, restore_vae(weights), clip, tokenizer, sampler, paint.guidance.scale, invert)
     some = cases(asked.timed, asked.variants)
+    stacked, captions = np.stack([picture for picture, _, _ in some]), [caption for _, caption, _ in some]
     run = cast(Run, SimpleNamespace(models=models, profile=profile))
-    sources = sources_of([picture for picture, _, _ in some])
+    with tempfile.TemporaryDirectory() as folder:
+        sources = save_sources(Path(folder), {f"{i:04d}.png": picture for i, picture in enumerate(stacked)})
     images, variants = dict[str, Pixels](), list[Variant]()
     for source, (picture, caption, edited) in zip(sources, some, strict=True):
         images[source.key] = picture
         edits = (Edit("weather", "", "another"),)
         variants += [Variant(f"{source.key}{i}", source, i, caption, edits, e, 0, None) for i, e in enumerate(edited)]
-    plans = models.editor_plans(*some[0][0].shape[:2])
-    found = edge_maps(np.stack([picture for picture, _, _ in some]), profile.edges)
-    maps = {source: (edges,) for source, edges in zip(sources, found, strict=True)}
-    states = dict(zip([c for _, c, _ in some], models.clip_text().encode([c for _, c, _ in some])[0], strict=True))
+    plans = models.editor_plans(*stacked.shape[1:3])
+    maps = {source: (edges,) for source, edges in zip(sources, edge_maps(stacked, profile.edges), strict=True)}
+    states = models.clip_text().encode(captions)[0]
 
     def back() -> list[Trajectory]:
-        latents = plans.encoder.encode(np.stack([picture for picture, _, _ in some]))
-        paths = [Trajectory(sampler, clean) for clean in latents]
+        paths = [Trajectory(sampler, clean) for clean in plans.encoder.encode(stacked)]
         hints: Sequence[RowHint | None] = [None] * len(some)
         if profile.follows_maps:
             hints = row_hints(profile, plans, [maps[source] for source in sources])
-        captions = [states[caption] for _, caption, _ in some]
-        ways = [SourceWay(*way) for way in zip(paths, captions, hints, strict=True)]
-        jobs = [invert_source(way, invert) for way in ways]
+        jobs = [invert_source(SourceWay(*way), invert) for way in zip(paths, states, hints, strict=True)]
         list(run_jobs(jobs, plans.evaluate, paint.batch))
         return paths
 
@@ -236,19 +221,17 @@ def speed(profile: Profile, models: ModelPool, asked: argparse.Namespace) -> dic
 
     few = some[: asked.peers]  # one after the other on that side: the number of scenes makes none of them faster
 
-    def peer_back() -> None:
-        for picture, caption, _ in few:
-            peer.invert(picture, caption)
+    def peer_back() -> list[NullText]:
+        return [peer.invert(picture, caption) for picture, caption, _ in few]
 
-    def peer_edit() -> None:
-        for picture, caption, edited in few:
-            peer.edit(picture, caption, edited)
+    def peer_forth() -> list[list[Pixels]]:
+        return [peer.edit(*case) for case in few]
 
     # Of one scene, each.
     inversions = (lambda: spent(peer_back) / len(few), lambda: spent(back) / len(some))
-    journeys = (lambda: spent(peer_edit) / len(few), lambda: spent(forth) / len(some))
+    journeys = (lambda: spent(peer_forth) / len(few), lambda: spent(forth) / len(some))
     torch.set_num_threads(profile.runtime.threads or torch.get_num_threads())
-    optimised = [peer.invert(picture, caption) for picture, caption, _ in few]
+    optimised = peer_back()
     theirs = np.mean([psnr(peer.decode(o.reached), p) for o, (p, _, _) in zip(optimised, few, strict=True)])
     ours = np.mean([psnr(plans.decode(t.clean[None])[0], p) for t, (p, _, _) in zip(back(), few, strict=False)])
     print(f"inverted and decoded: {ours:.2f} dB, by null-text optimisation {theirs:.2f} dB")
@@ -272,7 +255,7 @@ def speed(profile: Profile, models: ModelPool, asked: argparse.Namespace) -> dic
 
 def main() -> None:
     """Run it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__, uneven=True, write="docs/lance.json, and the sheet beside them")
     parser.add_argument("--sources", type=int, default=150, help="scenes that are edited and judged")
     parser.add_argument("--variants", type=int, default=3, help="edits of each")
     parser.add_argument("--reconstructed", type=int, default=400, help="scenes that are encoded and decoded")
@@ -280,13 +263,7 @@ def main() -> None:
     parser.add_argument("--peers", type=int, default=4, help="of them, those that diffusers inverts and edits too")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--reduced", action="store_true", help="time once, on a machine that need not be idle")
-    parser.add_argument(
-        "--uneven", action="store_true", help="keep rounds on CPUs whose speed varies, if nothing else ran on them"
-    )
     parser.add_argument("--only", choices=_PARTS, nargs="+", default=_PARTS, help="parts to measure (all)")
-    parser.add_argument(
-        "--write", action="store_true", help="keep the figures in docs/lance.json, and the sheet beside them"
-    )
     asked = parser.parse_args()
     if asked.reduced and asked.write:
         parser.error("--write keeps figures of a whole run: leave out --reduced")
@@ -302,7 +279,7 @@ def main() -> None:
         found |= parts[name]()
         if asked.write:
             keep_figures(_DOCS, {**found, "editor_machine": machine()})
-    finish("lance", None, None, **found)
+    finish("lance", **found)
 
 
 if __name__ == "__main__":

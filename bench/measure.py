@@ -7,37 +7,54 @@ machine was busy the round does not count.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-import platform
 import statistics
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from counterfactory.engine.cli.terminal import Terminal
+from counterfactory.engine.estimate.peak import products
+from counterfactory.engine.files.caches import cache_folder
+from counterfactory.engine.meter.machine import machine as this_machine
 from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile
+from counterfactory.engine.report.table import Table
 from counterfactory.engine.runtime.openvino import open_core, resolve_precision
 from counterfactory.engine.runtime.quiet_openvino import ov
 from counterfactory.export.pocket.packed import gather
 
 T = TypeVar("T")
+Pixels = NDArray[np.uint8]
 # How far a round's matrix products may be from the fastest, and their threads from having all cores.
 TOLERANCE = 0.1
 _SIDE, _IN_A_ROW = 1024, 32
+
+
+def bench_cache() -> Path:
+    """Where networks too large to make each time are kept."""
+    return (cache_folder() or Path(tempfile.gettempdir()) / "counterfactory") / "bench"
+
+
+def psnr(a: Pixels, b: Pixels, where: NDArray[np.bool_] | None = None) -> float:
+    """dB between 8-bit pictures [H, W, 3], of the pixels `where` [H, W]; 138 where they are equal."""
+    errors = np.square(a.astype(np.float64) - b)
+    return float(10 * np.log10(255**2 / max(1e-9, float((errors if where is None else errors[where]).mean()))))
 
 
 def with_masters(profile: Profile) -> Profile:
     """A profile of the embedded models over all of them in one folder, in the user's cache: masters and restoring."""
     if profile.models.folder != "pocket":
         return profile
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = gather(Path(home) / "counterfactory" / "bench" / "packed")
-    return replace(profile, models=ModelPaths(str(folder)))
+    return replace(profile, models=ModelPaths(str(gather(bench_cache() / "packed"))))
 
 
 @dataclass(frozen=True)
@@ -107,13 +124,8 @@ def open_yardstick(uneven: bool = False) -> Yardstick:
     what is measured runs on.
     """
     cores = available_cores()
-    random = np.random.default_rng(0)
-    weights = ov.opset13.constant((random.standard_normal((_SIDE, _SIDE)) / _SIDE**0.5).astype(np.float32))
-    states = parameter = ov.opset13.parameter([_SIDE, _SIDE], np.float32, "states")
-    for _ in range(_IN_A_ROW):
-        states = ov.opset13.matmul(states, weights, False, True)
     config = {"INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": cores}
-    request = open_core().compile_model(ov.Model([states], [parameter]), "CPU", config).create_infer_request()
+    request = open_core().compile_model(products(_SIDE, in_a_row=_IN_A_ROW), "CPU", config).create_infer_request()
     request.set_input_tensor(ov.Tensor(np.full((_SIDE, _SIDE), 0.5, np.float32)))
     request.infer()  # the first run allocates
 
@@ -170,17 +182,6 @@ def keep_quiet(work: Callable[[int], T], rounds: int, yardstick: Yardstick | Non
     return Rounds(tuple(results[i] for i in kept), kept, rounds)
 
 
-def figures_of(values: Sequence[float], asked: int) -> dict[str, Any]:
-    """What the JSON line says of ratios, one per round that counts, of `asked` rounds."""
-    return {
-        "ratio": statistics.median(values),
-        "ratio_min": min(values),
-        "ratio_max": max(values),
-        "rounds": asked,
-        "rounds_dropped": asked - len(values),
-    }
-
-
 @dataclass(frozen=True)
 class Ratio:
     """How many times as fast the candidate was as the baseline: one value per round that counts, and medians of what
@@ -202,14 +203,14 @@ class Ratio:
         return statistics.median(self.values)
 
     @property
-    def dropped(self) -> int:
-        """Rounds that do not count because the machine was busy."""
-        return self.asked - len(self.values)
-
-    @property
     def figures(self) -> dict[str, Any]:
         """What the JSON line says of it."""
-        return figures_of(self.values, self.asked) | {
+        return {
+            "ratio": self.median,
+            "ratio_min": min(self.values),
+            "ratio_max": max(self.values),
+            "rounds": self.asked,
+            "rounds_dropped": self.asked - len(self.values),
             "ratio_least": self.least,
             "baseline_s": self.baseline.wall_s,
             "baseline_cpu_s": self.baseline.cpu_s,
@@ -218,7 +219,8 @@ class Ratio:
         }
 
     def __str__(self) -> str:
-        dropped = f", {self.dropped} more dropped: busy machine" if self.dropped else ""
+        busy = self.asked - len(self.values)
+        dropped = f", {busy} more dropped: busy machine" if busy else ""
         cores = f"{self.baseline.cpu_s:.3g} against {self.candidate.cpu_s:.3g} CPU-seconds"
         spread = f"{min(self.values):.2f} to {max(self.values):.2f}, at worst {self.least:.2f}"
         return f"{self.median:.2f}x ({spread}, {len(self.values)} rounds{dropped}; {cores})"
@@ -252,27 +254,19 @@ def compare(
     if warm:
         baseline()
         candidate()
-    return ratio_of(keep_quiet(both, rounds, yardstick))
-
-
-def ratio_of(rounds: Rounds[tuple[Spent, Spent]]) -> Ratio:
-    """The ratio of (baseline, candidate) round by round."""
-    values = tuple(a.wall_s / b.wall_s for a, b in rounds.results)
-    baseline, candidate = (
-        Spent(statistics.median(s.wall_s for s in side), statistics.median(s.cpu_s for s in side))
-        for side in zip(*rounds.results, strict=True)
+    idle = keep_quiet(both, rounds, yardstick)
+    values = tuple(a.wall_s / b.wall_s for a, b in idle.results)
+    first, second = (
+        Spent(statistics.median(s.wall_s for s in of), statistics.median(s.cpu_s for s in of))
+        for of in zip(*idle.results, strict=True)
     )
-    least = min(a.wall_s for a, _ in rounds.results) / max(b.wall_s for _, b in rounds.results)
-    return Ratio(values, baseline, candidate, rounds.asked, rounds.kept, least)
+    least = min(a.wall_s for a, _ in idle.results) / max(b.wall_s for _, b in idle.results)
+    return Ratio(values, first, second, idle.asked, idle.kept, least)
 
 
 def machine() -> str:
     """CPU, cores and the precision that "auto" means."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    name = names[0] if names else platform.processor() or platform.machine()
-    return f"{name}, {os.cpu_count()} cores, {resolve_precision('auto')}"
+    return f"{this_machine()}, {resolve_precision('auto')}"
 
 
 def keep_figures(file: Path, figures: Mapping[str, Any]) -> None:
@@ -281,12 +275,35 @@ def keep_figures(file: Path, figures: Mapping[str, Any]) -> None:
     file.write_text(json.dumps({**kept, **figures}, indent=2) + "\n", encoding="utf-8")
 
 
-def finish(claim: str, compared: Ratio | None, ceiling_share: float | None = None, **more: Any) -> None:
-    """Print the line that ends every bench: one JSON object."""
-    row: dict[str, Any] = {"claim": claim}
-    if compared is not None:
-        row |= compared.figures
+def bench_parser(doc: str | None, *, uneven: bool = False, write: str = "") -> argparse.ArgumentParser:
+    """A bench's command line, with the options that several have; `write` names the file that keeps figures."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if uneven:
+        told = "keep rounds on CPUs whose speed varies, if nothing else ran on them"
+        parser.add_argument("--uneven", action="store_true", help=told)
+    if write:
+        parser.add_argument("--write", action="store_true", help=f"keep the figures in {write}")
+    return parser
+
+
+def show(title: str, columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> None:
+    """Print a table."""
+    Terminal().show(Table(title, tuple(columns), tuple(rows)))
+
+
+def finish(
+    claim: str,
+    compared: Ratio | None = None,
+    ceiling_share: float | None = None,
+    file: Path | None = None,
+    **more: Any,
+) -> None:
+    """Print the line that ends every bench, one JSON object; `file` gets it too."""
+    row: dict[str, Any] = {"claim": claim} | ({} if compared is None else compared.figures)
     if ceiling_share is not None:
         row["ceiling_share"] = ceiling_share
     row |= {"machine": machine(), **more}
-    print(json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}))
+    line = json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()})
+    print(line)
+    if file is not None:
+        file.write_text(line + "\n")

@@ -27,13 +27,7 @@ from counterfactory.engine.profile.profile import Profile
 from counterfactory.export.graphs.hub import locate
 from counterfactory.export.pocket import llama
 from counterfactory.export.pocket.int8 import master_of
-from counterfactory.export.pocket.restore import (
-    restore_blip2,
-    restore_clip,
-    restore_denoiser,
-    restore_llm,
-    restore_vae,
-)
+from counterfactory.export.pocket.restore import restore_blip2, restore_clip, restore_denoiser, restore_llm, restore_vae
 from counterfactory.export.production import blip2, clip, denoiser, vae
 from counterfactory.export.production.graph import Request
 from counterfactory.export.production.small_words import opt_tokenizer
@@ -139,18 +133,8 @@ def pocket_networks(profile: Profile) -> PeerNetworks:
     captioner, opt_words = restore_blip2(weights)
     checker, clip_words = restore_clip(weights)
     painter, llm = restore_denoiser(weights, plan=master_of(profile.paint.denoiser)), restore_llm(weights)
-    language = TorchLanguage(*llm)
-    return PeerNetworks(
-        captioner,
-        opt_words,
-        checker,
-        clip_words,
-        painter.unet,
-        painter.controlnet,
-        restore_vae(weights),
-        language,
-        None,
-    )
+    paints = painter.unet, painter.controlnet, restore_vae(weights)
+    return PeerNetworks(captioner, opt_words, checker, clip_words, *paints, TorchLanguage(*llm), None)
 
 
 def box_networks(profile: Profile, request: Request) -> PeerNetworks:
@@ -158,27 +142,20 @@ def box_networks(profile: Profile, request: Request) -> PeerNetworks:
     controlnets = denoiser.build_controlnets(request)
     if len(controlnets) > 1:
         raise SystemExit("peers are built with one ControlNet; name one")
-    words = _opt_words(request)
-    return PeerNetworks(
-        _captioner(request, torch.float16 if profile.runtime.on_gpu else torch.float32),
-        words,
-        clip.build(request),
-        clip.tokenizer_of(request),
-        denoiser.build_unet(request),
-        controlnets[0],
-        vae.build(request),
-        EngineLanguage(profile),
-        (clip.MEAN, clip.STD),
-    )
+    captioner, words = _captioner(request, torch.float16 if profile.runtime.on_gpu else torch.float32)
+    checker, clip_words = clip.build(request), clip.tokenizer_of(request)
+    paints = denoiser.build_unet(request), controlnets[0], vae.build(request)
+    language, statistics = EngineLanguage(profile), (clip.MEAN, clip.STD)
+    return PeerNetworks(captioner, words, checker, clip_words, *paints, language, statistics)
 
 
-def _captioner(request: Request, dtype: torch.dtype) -> Blip2ForConditionalGeneration:
+def _captioner(request: Request, dtype: torch.dtype) -> tuple[Blip2ForConditionalGeneration, Tokenizer]:
     if request.sources is not None:
         folder = locate(request.sources.named("blip2"), ("config.json", "tokenizer.json"))
         loaded: Blip2ForConditionalGeneration = Blip2ForConditionalGeneration.from_pretrained(
             folder, dtype=dtype, local_files_only=True
         )
-        return loaded.eval()
+        return loaded.eval(), Tokenizer.from_file(str(folder / "tokenizer.json"))
     config = blip2.config_of(request)
     if config.image_token_index is None:
         config.image_token_index = config.text_config.vocab_size - 1
@@ -188,15 +165,7 @@ def _captioner(request: Request, dtype: torch.dtype) -> Blip2ForConditionalGener
     for name in ("vision_model", "qformer", "query_tokens", "language_projection"):
         setattr(captioner, name, getattr(eyes, name))
     captioner.language_model = blip2.build_opt(request)
-    return captioner.eval()
-
-
-def _opt_words(request: Request) -> Tokenizer:
-    if request.sources is None:
-        config = blip2.config_of(request).text_config
-        return opt_tokenizer(config.vocab_size, int(config.eos_token_id))
-    folder = locate(request.sources.named("blip2"), ("config.json", "tokenizer.json"))
-    return Tokenizer.from_file(str(folder / "tokenizer.json"))
+    return captioner.eval(), opt_tokenizer(config.text_config.vocab_size, int(config.text_config.eos_token_id))
 
 
 def until(ids: Sequence[int], stops: Sequence[int]) -> list[int]:

@@ -8,14 +8,13 @@ and no models. `--write` puts the figures into docs/a10g.json. The last line is 
 
 from __future__ import annotations
 
-import argparse
 import tempfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from measure import finish, keep_figures
+from journeys import fully_guided
+from measure import bench_parser, finish, keep_figures
 
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.estimate.estimate import OTHER_SHARE, Estimate, estimate
@@ -49,65 +48,43 @@ def cost(profile: Profile) -> float:
     return per_1k(found, found.wall_s)
 
 
+def named_profiles() -> dict[str, Profile]:
+    """The profiles that docs/a10g.json speaks of."""
+    fast = load_profile("a10g-fast")
+    return {"a10g": load_profile("a10g"), "a10g-fast": fast, "a10g-fast with TAESD": changed(fast)["TAESD decodes"]}
+
+
 def figures() -> dict[str, float]:
     """What docs/a10g.json says of projections."""
-    fast = load_profile("a10g-fast")
-    profiles = {"a10g": load_profile("a10g"), "a10g_fast": fast, "a10g_fast_taesd": taesd(fast)}
-    costs = {f"{key}_gpu_hours_per_1k": round(cost(profile), 3) for key, profile in profiles.items()}
-    return costs | {"utilisation": OTHER_SHARE}
+    costs = {name: round(cost(profile), 3) for name, profile in named_profiles().items()}
+    keys = [f"{key}_gpu_hours_per_1k" for key in ("a10g", "a10g_fast", "a10g_fast_taesd")]
+    return dict(zip(keys, costs.values(), strict=True)) | {"utilisation": OTHER_SHARE}
 
 
-def taesd(profile: Profile) -> Profile:
-    """The profile with TAESD for a decoder."""
+def changed(profile: Profile) -> dict[str, Profile]:
+    """The profile with each change by itself, but for those that it has."""
     assert profile.weights is not None
-    return replace(profile, weights=replace(profile.weights, tiny_vae="madebyollin/taesd"))
-
-
-def guided_throughout(profile: Profile) -> Profile:
-    """The profile with guidance on all steps."""
-    return replace(profile, paint=replace(profile.paint, guidance=replace(profile.paint.guidance, start=0.0, stop=1.0)))
-
-
-def captioned_once(profile: Profile) -> Profile:
-    """The profile with one caption per source, and as many rows at once."""
     caption = profile.caption
-    return replace(profile, caption=replace(caption, texts=1, batch=caption.texts * caption.batch))
-
-
-def rewritten_verbatim(profile: Profile) -> Profile:
-    """The profile whose grammar holds words that no edit touches."""
-    return replace(profile, rewrite=replace(profile.rewrite, verbatim=True))
-
-
-CHANGES: dict[str, Callable[[Profile], Profile]] = {
-    "TAESD decodes": taesd,
-    "guidance on all steps": guided_throughout,
-    "one caption per source": captioned_once,
-    "captions verbatim but for their edits": rewritten_verbatim,
-}
-
-
-def changes(profile: Profile) -> dict[str, float]:
-    """GPU-hours per 1,000 accepted variants that each change adds at 60 %, by itself; none that the profile has."""
-    now = cost(profile)
-    return {name: cost(changed) - now for name, change in CHANGES.items() if (changed := change(profile)) != profile}
+    found = {
+        "TAESD decodes": replace(profile, weights=replace(profile.weights, tiny_vae="madebyollin/taesd")),
+        "guidance on all steps": fully_guided(profile),
+        "one caption per source": replace(
+            profile, caption=replace(caption, texts=1, batch=caption.texts * caption.batch)
+        ),
+        "captions verbatim but for their edits": replace(profile, rewrite=replace(profile.rewrite, verbatim=True)),
+    }
+    return {name: other for name, other in found.items() if other != profile}
 
 
 def profile_table() -> Table:
     """GPU-hours per 1,000 accepted variants by profile, at both utilisations, and at the higher with controls."""
-    fast, rows = load_profile("a10g-fast"), []
-    named = {"a10g": load_profile("a10g"), "a10g-fast": fast, "a10g-fast with TAESD": taesd(fast)}
-    for name, profile in (named | {"lance": load_profile("lance")}).items():
+    rows = []
+    for name, profile in (named_profiles() | {"lance": load_profile("lance")}).items():
         low = project(profile)
         each = (low, low.at(OTHER_SHARE), project(profile, controls=1).at(OTHER_SHARE))
         rows.append((name, *(f"{per_1k(one, one.wall_s):.3f}" for one in each), f"{GOALS.get(profile.name, 'none')}"))
-    columns = (
-        "profile",
-        f"{low.share:.0%}",
-        f"{OTHER_SHARE:.0%}",
-        "a control per source",
-        f"goal at {OTHER_SHARE:.0%}",
-    )
+    high = f"{OTHER_SHARE:.0%}"
+    columns = ("profile", f"{low.share:.0%}", high, "a control per source", f"goal at {high}")
     return Table("GPU-hours per 1,000 accepted variants", columns, tuple(rows))
 
 
@@ -122,34 +99,31 @@ def stage_table(profile: Profile) -> Table:
     sums = [sum(getattr(stage, name) for stage in high.stages) for name in ("compute_s", "moved_s", "load_s")]
     rows.append(("all", *(f"{per_1k(high, seconds):.4f}" for seconds in (low.wall_s, high.wall_s, *sums))))
     columns = ("stage", f"{low.share:.0%}", f"{high.share:.0%}", "compute", "copies", "loading")
-    return Table(
-        f"{profile.name}: GPU-hours per 1,000 accepted variants, parts of {high.share:.0%}", columns, tuple(rows)
-    )
+    title = f"{profile.name}: GPU-hours per 1,000 accepted variants, parts of {high.share:.0%}"
+    return Table(title, columns, tuple(rows))
 
 
 def show(profile: Profile) -> dict[str, Any]:
     """Print a profile's projection; returns what the JSON line says of it."""
-    goal, reached, added = GOALS[profile.name], cost(profile), changes(profile)
+    goal, reached = GOALS[profile.name], cost(profile)
     Terminal().show(stage_table(profile))
+    added = {name: round(cost(other) - reached, 4) for name, other in changed(profile).items()}
     for name, brings in added.items():
         print(f"  {brings:+.4f}  {name}")
-    print(
-        f"goal {goal}: " + (f"missed by {reached - goal:.3f}" if reached > goal else f"{goal - reached:.3f} to spare")
-    )
-    changed = {name: round(brings, 4) for name, brings in added.items()}
-    return {"goal": goal, "gpu_hours_per_1k_accepted": reached, "changes": changed}
+    told = f"missed by {reached - goal:.3f}" if reached > goal else f"{goal - reached:.3f} to spare"
+    print(f"goal {goal}: {told}")
+    return {"goal": goal, "gpu_hours_per_1k_accepted": reached, "changes": added}
 
 
 def main() -> None:
     """Run it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="keep the figures in docs/a10g.json")
+    parser = bench_parser(__doc__, write="docs/a10g.json")
     asked = parser.parse_args()
     Terminal().show(profile_table())
     found: dict[str, Any] = {name: show(load_profile(name)) for name in GOALS}
     if asked.write:
         keep_figures(FILE, figures())
-    finish("projection", None, **(figures() | found))
+    finish("projection", **(figures() | found))
 
 
 if __name__ == "__main__":

@@ -16,13 +16,17 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
+from ceiling import Device, device_seconds
 from diffusers import DDIMScheduler, LCMScheduler, StableDiffusionControlNetPipeline, UniPCMultistepScheduler
-from journeys import Call, Image, Work
+from journeys import Call, Work
+from measure import Pixels
 from numpy.typing import NDArray
 from peer_networks import PeerNetworks, TorchLanguage, until
 from PIL import Image as Pictures
@@ -39,7 +43,6 @@ from counterfactory.engine.variant import Variant
 from counterfactory.export.graphs import modules
 
 T = TypeVar("T")
-Device = Literal["cuda", "cpu"]
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class Made:
 
     captions: dict[str, str] = field(default_factory=dict)
     answers: list[tuple[Call, str]] = field(default_factory=list)
-    pictures: dict[str, Image] = field(default_factory=dict)
+    pictures: dict[str, Pixels] = field(default_factory=dict)
     scores: dict[str, dict[str, float]] = field(default_factory=dict)
     tokens: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
@@ -90,19 +93,13 @@ class Made:
         took = time.perf_counter() - since - (self.load_s - loaded)
         self.seconds[name] = self.seconds.get(name, 0.0) + took
 
-    @contextmanager
-    def work(self, name: str, device: Device) -> Iterator[None]:
+    def work(self, name: str, device: Device, work: Callable[[], T]) -> T:
         """What a GPU does inside is counted by its events, to the stage."""
-        if device == "cpu":
-            yield
-            return
-        event: Callable[..., Any] = torch.cuda.Event  # whose constructor has no types
-        first, last = event(enable_timing=True), event(enable_timing=True)
-        first.record()
-        yield
-        last.record()
-        last.synchronize()
-        self.event_s[name] = self.event_s.get(name, 0.0) + float(first.elapsed_time(last)) / 1000
+        results: list[T] = []
+        took = device_seconds(lambda: results.append(work()), device)
+        if device == "cuda":
+            self.event_s[name] = self.event_s.get(name, 0.0) + took
+        return results[0]
 
 
 class Peer:
@@ -119,18 +116,7 @@ class Peer:
         if way.channels_last:
             for module in self._painters:
                 module.to(memory_format=torch.channels_last)
-        self.pipeline: Any = StableDiffusionControlNetPipeline(
-            vae=networks.vae,
-            text_encoder=None,  # prompts are encoded here, by CLIP's text model as in the pipeline
-            tokenizer=None,
-            unet=networks.unet,
-            controlnet=networks.controlnet,
-            scheduler=scheduler_of(profile.paint.sampler),
-            safety_checker=None,
-            feature_extractor=None,
-            requires_safety_checker=False,
-        )
-        self.pipeline.set_progress_bar_config(disable=True)
+        self.pipeline = open_pipeline(*self._painters, profile.paint.sampler)
         if way.compiled:
             self.pipeline.unet = torch.compile(networks.unet, mode=way.compiled)
             self.pipeline.controlnet = torch.compile(networks.controlnet, mode=way.compiled)
@@ -147,8 +133,8 @@ class Peer:
             images = {w.source.key: load_pixels(w.source, size) for w in works}
         with made.stage("caption", device), self._resident(made, networks.blip2):
             for keys in chunks(images, self.way.captions):
-                with made.work("caption", device):
-                    captions = self._captions([images[key] for key in keys])
+                shown = [images[key] for key in keys]
+                captions = made.work("caption", device, partial(self._captions, shown))
                 made.captions.update(zip(keys, captions, strict=True))
         with made.stage("rewrite", device):
             for calls in chunks([call for work in works for call in work.calls], self.way.answers):
@@ -156,16 +142,20 @@ class Peer:
                 made.answers += zip(calls, answers, strict=True)
                 made.tokens += tokens
             made.load_s += networks.language.close()
-        variants = sorted((v for work in works for v in work.variants), key=lambda v: images[v.source.key].shape)
+
+        def shape(variant: Variant) -> tuple[int, ...]:
+            return images[variant.source.key].shape
+
+        variants = sorted((v for work in works for v in work.variants), key=shape)
+        batches = (batch for _, same in groupby(variants, shape) for batch in chunks(same, self.way.pictures))
         with made.stage("paint", device), self._resident(made, *self._painters, networks.clip):
-            for some in self._same_size(variants, images):
-                with made.work("paint", device):
-                    pictures = self._pictures(some, images)
+            for some in batches:
+                pictures = made.work("paint", device, partial(self._pictures, some, images))
                 for variant, picture in zip(some, pictures, strict=True):
                     picture.save(folder / f"{variant.key}.png")
                     made.pictures[variant.key] = np.asarray(picture)
-        with made.stage("check", device), self._resident(made, networks.clip), made.work("check", device):
-            made.scores = self._scores(works, images, made.pictures)
+        with made.stage("check", device), self._resident(made, networks.clip):
+            made.scores = made.work("check", device, lambda: self._scores(works, images, made.pictures))
         return made
 
     @contextmanager
@@ -187,7 +177,7 @@ class Peer:
         yield
         move("cpu")
 
-    def _pixels(self, images: Sequence[Image], side: int) -> torch.Tensor:
+    def _pixels(self, images: Sequence[Pixels], side: int) -> torch.Tensor:
         """Uint8 RGB images as the networks take them, float [N, 3, side, side]."""
         pixels = torch.from_numpy(to_pixel_values(images, side)).to(self.device)
         if self.networks.statistics is not None:
@@ -195,7 +185,7 @@ class Peer:
             pixels = ((pixels + 1) / 2 - mean) / deviation
         return pixels.to(self.way.dtype)
 
-    def _captions(self, images: Sequence[Image]) -> list[str]:
+    def _captions(self, images: Sequence[Pixels]) -> list[str]:
         """Captions of uint8 RGB images, decoded as the profile says, by random numbers of torch's own."""
         blip2, how = self.networks.blip2, self.profile.caption.decoding
         config, texts = blip2.config, self.profile.caption.texts
@@ -215,12 +205,7 @@ class Peer:
         said = [self.networks.opt_tokenizer.decode(until(row[start:], [eos])).strip() for row in ids.tolist()]
         return [". ".join(said[i : i + texts]) for i in range(0, len(said), texts)]
 
-    def _same_size(self, variants: Sequence[Variant], images: Mapping[str, Image]) -> Iterator[Sequence[Variant]]:
-        sizes = dict.fromkeys(images[v.source.key].shape for v in variants)
-        for size in sizes:
-            yield from chunks([v for v in variants if images[v.source.key].shape == size], self.way.pictures)
-
-    def _pictures(self, variants: Sequence[Variant], images: Mapping[str, Image]) -> list[Pictures.Image]:
+    def _pictures(self, variants: Sequence[Variant], images: Mapping[str, Pixels]) -> list[Pictures.Image]:
         """One call of diffusers' pipeline, from the noise that the engine starts from."""
         paint, pipeline = self.profile.paint, self.pipeline
         keys = [v.source.key for v in variants]
@@ -249,18 +234,18 @@ class Peer:
         return pictures
 
     def _scores(
-        self, works: Sequence[Work], images: Mapping[str, Image], pictures: Mapping[str, Image]
+        self, works: Sequence[Work], images: Mapping[str, Pixels], pictures: Mapping[str, Pixels]
     ) -> dict[str, dict[str, float]]:
         """CLIP's scores of every variant; labels are left out, which no profile holds to a threshold."""
         seen = self._embedded(images)
         said: dict[str, NDArray[np.float32]] = {}
-        undone = {v.key: undo_edits(v.caption, v.edited_caption, v.edits) for work in works for v in work.variants}
-        captions = [text for work in works for text in (work.caption, *(v.edited_caption for v in work.variants))]
+        variants = [v for work in works for v in work.variants]
+        undone = {v.key: undo_edits(v.caption, v.edited_caption, v.edits) for v in variants}
+        captions = [text for v in variants for text in (v.caption, v.edited_caption)]
         captions += [text for pairs in undone.values() for pair in pairs for text in pair]
         for texts in chunks(list(dict.fromkeys(captions)), self.way.checks):
             said |= zip(texts, self._texts(texts)[1].float().cpu().numpy(), strict=True)
         painted = self._embedded(pictures)
-        variants = [v for work in works for v in work.variants]
         found = {}
         for v in variants:
             scores = score(seen[v.source.key], said[v.caption], painted[v.key], said[v.edited_caption])
@@ -269,7 +254,7 @@ class Peer:
             found[v.key] = scores
         return found
 
-    def _embedded(self, images: Mapping[str, Image]) -> dict[str, NDArray[np.float32]]:
+    def _embedded(self, images: Mapping[str, Pixels]) -> dict[str, NDArray[np.float32]]:
         side = self.networks.clip.config.vision_config.image_size
         found: dict[str, NDArray[np.float32]] = {}
         for keys in chunks(images, self.way.checks):
@@ -282,6 +267,23 @@ class Peer:
         words = self.networks.clip_tokenizer.encode_batch(list(captions))
         states, embeds = self.text(torch.tensor([encoded.ids for encoded in words], device=self.device))
         return states, embeds
+
+
+def open_pipeline(unet: Any, controlnet: Any, vae: Any, sampler: SamplerSettings) -> Any:
+    """diffusers' pipeline without text networks: prompts are encoded outside, by CLIP's text model as it would."""
+    pipeline = StableDiffusionControlNetPipeline(
+        vae=vae,
+        text_encoder=None,
+        tokenizer=None,
+        unet=unet,
+        controlnet=controlnet,
+        scheduler=scheduler_of(sampler),
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    )
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline
 
 
 def scheduler_of(settings: SamplerSettings) -> Any:

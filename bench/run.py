@@ -4,20 +4,16 @@ Renders N street scenes, takes them to a suite of K variants each, and prints wh
 paper's figure, and as shares of what the machine's matrix products allow. `--against reference` runs transformers and
 diffusers one image at a time in the same process on the same weights, prompts and steps, by turns with the engine;
 `--against diffusers-batched` their best configuration, where the claim is 3 times on a CPU. `ratio` is at equal quality
-(of a distilled denoiser the peer takes the teacher's weights and steps), `ratio_equal_work` with the peer on the
-engine's own steps; without a teacher they are one comparison. With a GPU box's profile the peer runs on the same
-device, on the weights that the profile names or the seeded random ones of `export a10g --random`. Seconds of loading
-are shown and left out of the ratio for both. `--size sd15` measures painting at Stable Diffusion's size. The last line
-is JSON.
+(of a distilled denoiser the peer takes the teacher's weights and steps), `ratio_equal_work` on the engine's own steps.
+With a GPU box's profile the peer runs on the same device, on the weights that the profile names or the seeded random
+ones of `export a10g --random`. `--size sd15` measures painting at Stable Diffusion's size (sd15.py).
 """
 
 from __future__ import annotations
 
 import argparse
-import io
 import tempfile
 from collections.abc import Sequence
-from contextlib import redirect_stdout
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from ceiling import ceiling, refuse_without_device
 from journeys import Bench, Run, render_sources
-from measure import Yardstick, figures_of, finish, open_yardstick
+from measure import Yardstick, bench_parser, finish, open_yardstick
 
 from counterfactory.engine.cli.run_text import cost_line, cost_table, count_line, use_line
 from counterfactory.engine.cli.terminal import Terminal
@@ -41,8 +37,6 @@ if TYPE_CHECKING:
 # DILLEMA, arXiv 2502.04378.
 PAPER = "0.768 GPU-hours per 1,000 images on one A10G (24 GB): ImageNet-1K, 125,000 images in 96 GPU-hours"
 PEERS = ("reference", "diffusers-batched")
-# Peers take so many sources unless told otherwise: a round of the reference then takes about as long as a tea.
-PEER_SOURCES = 8
 
 
 def show(profile: Profile, run: Run) -> dict[str, Any]:
@@ -56,11 +50,8 @@ def show(profile: Profile, run: Run) -> dict[str, Any]:
     table, shares, whole = ceiling(profile, report)
     terminal.say(table.title)
     terminal.show(table)
-    stages = [
-        {k: round(v, 4) if isinstance(v, float) else v for k, v in asdict(stage).items()}
-        | {"ceiling_share": round(shares[stage.stage], 4)}
-        for stage in report.stages
-    ]
+    stages = [asdict(stage) | {"ceiling_share": shares[stage.stage]} for stage in report.stages]
+    stages = [{k: round(v, 4) if isinstance(v, float) else v for k, v in stage.items()} for stage in stages]
     return {
         "ceiling_share": whole,
         "accepted": report.accepted,
@@ -77,9 +68,9 @@ def show(profile: Profile, run: Run) -> dict[str, Any]:
 
 def of_equal_work(comparison: Comparison) -> dict[str, Any]:
     """What the JSON line says of the comparison at equal work: `ratio_equal_work` and so on."""
-    figures = figures_of(comparison.ratio.values, comparison.ratio.asked)
-    steps = {"peer_steps": comparison.told["peer_steps"]}
-    return {f"{name}_equal_work": value for name, value in (figures | steps).items()}
+    told = comparison.ratio.figures | comparison.told
+    names = ("ratio", "ratio_min", "ratio_max", "rounds", "rounds_dropped", "peer_steps")
+    return {f"{name}_equal_work": told[name] for name in names}
 
 
 def box_of(asked: argparse.Namespace, profile: Profile) -> Request | None:
@@ -103,28 +94,16 @@ def box_of(asked: argparse.Namespace, profile: Profile) -> Request | None:
     return Request(sources=sources_of(profile.weights, Sources()))
 
 
-def by_clip_alone(profile: Profile) -> Profile:
-    """The profile with thresholds of CLIP's scores alone, as the peers check: without `valid`, to which pixels belong,
-    and without the captioner's second look.
-    """
-    return replace(
-        profile, check=replace(profile.check.having(min_valid=None), recaption=None, recaption_of=None, valid=None)
-    )
-
-
 def parser_of() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__, uneven=True)
     parser.add_argument("--profile", default="pocket", help="a profile's name or file")
     parser.add_argument("--sources", type=int, default=24)
     parser.add_argument("--variants", type=int, default=5, help="of each source")
     parser.add_argument("--json", type=Path, help="write the last line to this file too")
     parser.add_argument("--against", choices=PEERS)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--peer-sources", type=int, default=PEER_SOURCES, help="how many of them the peer takes")
-    parser.add_argument(
-        "--uneven", action="store_true", help="keep rounds on CPUs whose speed varies, if nothing else ran on them"
-    )
+    parser.add_argument("--peer-sources", type=int, default=8, help="how many of them the peer takes")
     parser.add_argument("--compile", action="store_true", help="diffusers-batched under torch.compile (minutes)")
     parser.add_argument("--size", choices=("pocket", "sd15"), default="pocket")
     parser.add_argument("--random", action="store_true", help="the peer of an export with --random")
@@ -136,11 +115,14 @@ def main(arguments: Sequence[str] | None = None, yardstick: Yardstick | None = N
     """Run it; `yardstick` tells rounds on a busy machine in the place of the usual one."""
     asked = parser_of().parse_args(arguments)
     if asked.size == "sd15":
-        from sd15 import main_sd15
+        from sd15 import main as paint_sd15
 
-        main_sd15(asked.against, asked.rounds)
+        paint_sd15([*(["--against", asked.against] if asked.against else []), "--rounds", str(asked.rounds)])
         return
-    profile = by_clip_alone(load_profile(asked.profile))
+    profile = load_profile(asked.profile)
+    # Peers check by CLIP's scores alone: not whose pixels are valid, and without the captioner's second look.
+    check = replace(profile.check.having(min_valid=None), recaption=None, recaption_of=None, valid=None)
+    profile = replace(profile, check=check)
     if asked.against:  # what is missing there is said before anything is timed
         for one in (profile, painting_as_teacher(profile)):
             box_of(asked, one)
@@ -168,12 +150,7 @@ def main(arguments: Sequence[str] | None = None, yardstick: Yardstick | None = N
     told |= show(profile, run)
     if comparison is not None:
         print(f"{comparison.ratio} as many accepted variants an hour as {asked.against}, loading of neither counted")
-    line = io.StringIO()
-    with redirect_stdout(line):
-        finish("run", None if comparison is None else comparison.ratio, **told)
-    if asked.json:
-        asked.json.write_text(line.getvalue())
-    print(line.getvalue(), end="")
+    finish("run", None if comparison is None else comparison.ratio, file=asked.json, **told)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,10 @@
 512 x 512, 20 UniPC steps, guidance 7.5, decoding included, random weights, so that this is about speed only. The
 engine embeds each hint once, runs the fused step in full batches of rows from several images, and guides on a part of
 the steps (`--guidance START STOP`, shares of the steps); diffusers' StableDiffusionControlNetPipeline guides all.
-`--against reference` is that pipeline as it comes, in fp32, an image at a time; `--against diffusers-batched` in
-bf16, channels-last, all images in one call. Before timing, both paint one image in two steps, both guided, from the
-same noise, and must agree. Text encoders are left out on both sides. `--engine-steps N` gives the engine fewer steps
-than the pipeline, for schedules that keep quality. `--peer-steps N` times the pipeline for fewer steps and takes the
-rest for alike; the output says so. The last line is JSON.
+`--against reference` is that pipeline as it comes, in fp32, an image at a time; `--against diffusers-batched` in bf16,
+channels-last, all images in one call. Before timing, both paint one image in two guided steps from the same noise, and
+must agree. Text encoders are left out on both sides. `--engine-steps N` gives the engine fewer steps, for schedules
+that keep quality; `--peer-steps N` times the pipeline for fewer steps and takes the rest for alike.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from diffusers import StableDiffusionControlNetPipeline, UniPCMultistepScheduler
 from diffusers.utils import logging
-from measure import Ratio, Spent, compare, finish, keep_quiet, spent
+from measure import Ratio, Spent, bench_cache, bench_parser, compare, finish, keep_quiet, psnr, spent
 from numpy.typing import NDArray
+from reference import open_pipeline
 
 from counterfactory.engine.estimate.flops import count_flops
 from counterfactory.engine.estimate.peak import PeakPrecision, measure_peak
@@ -52,30 +51,6 @@ _PEERS = ("reference", "diffusers-batched")
 # PSNR in dB of the picture after two steps; random weights amplify rounding, so this is far below what trained ones
 # give. Pictures of other noise stand at about 10 dB.
 _LEAST_PSNR = 20.0
-
-
-@dataclass(frozen=True)
-class Options:
-    """What is measured: see the arguments of the command."""
-
-    against: str | None = None
-    rounds: int = 3
-    images: int = 2
-    side: int = 512
-    steps: int = 20
-    engine_steps: int | None = None
-    peer_steps: int | None = None
-    guidance: tuple[float, float] = (0.25, 0.75)
-    batch: int = 2
-    threads: int = 0
-    int8: bool = False
-    cache: Path | None = None
-
-
-def default_cache() -> Path:
-    """Where networks too large to make each time are kept."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "counterfactory" / "bench"
 
 
 def in_process(work: Callable[..., Any], *args: Any) -> Any:
@@ -112,31 +87,30 @@ def scenes(count: int, side: int) -> tuple[list[Scene], Array]:
 class Engine:
     """The engine's way: the painter's plans at Stable Diffusion 1.5's size."""
 
-    def __init__(self, asked: Options, cache: Path) -> None:
+    def __init__(self, asked: argparse.Namespace) -> None:
+        cache = asked.cache / "sd15"
         exported = in_process(denoiser_sd15, cache)
-        int8 = cache / "denoiser_int8.xml"
         latent = (asked.side // sd15.FACTOR,) * 2
         sizes = {"latents": latent, "hint_embedding": latent}
+        int8 = cache / "denoiser_int8.xml"
         if asked.int8:
             feeds = {k: v.numpy() for k, v in sd15.example_inputs(asked.batch, latent).items()}
             in_process(quantise_once, exported.denoiser, int8, feeds)
+        self.work: dict[str, Work] = {}
+        self._row_flops: dict[str, int] = {}
 
-        def opened(path: Path, batch: int, its: dict[str, Any], work: Work) -> Batched:
-            session = open_session(path, batch=batch, precision="bf16", threads=asked.threads, sizes=its)
+        def opened(name: str, counted: Path, batch: int, its: dict[str, Any], path: Path | None = None) -> Batched:
+            work = self.work.setdefault(name, Work())
+            self._row_flops[name] = count_flops(counted, 1, its)
+            session = open_session(path or counted, batch=batch, precision="bf16", threads=asked.threads, sizes=its)
             return Batched(session, lambda: work)
 
-        self.work = {name: Work() for name in ("hint", "denoiser", "decoder")}
         self.plans = PaintPlans(
-            opened(exported.hint, 1, {"hint": (asked.side,) * 2}, self.work["hint"]),
-            opened(int8 if asked.int8 else exported.denoiser, asked.batch, sizes, self.work["denoiser"]),
-            opened(exported.hint.parent / "vae_decoder.xml", 1, {"latents": latent}, self.work["decoder"]),
+            opened("hint", exported.hint, 1, {"hint": (asked.side,) * 2}),
+            opened("denoiser", exported.denoiser, asked.batch, sizes, int8 if asked.int8 else None),
+            opened("decoder", exported.hint.parent / "vae_decoder.xml", 1, {"latents": latent}),
             (4, *latent),
         )
-        self._flops = {
-            "hint": count_flops(exported.hint, 1, {"hint": (asked.side,) * 2}),
-            "denoiser": count_flops(exported.denoiser, 1, sizes),
-            "decoder": count_flops(exported.hint.parent / "vae_decoder.xml", 1, {"latents": latent}),
-        }
 
     def __call__(self, some: Sequence[Scene], negative: Array, settings: PaintSettings) -> list[Array]:
         """Pictures, uint8 RGB [H, W, 3], of scenes in order."""
@@ -145,42 +119,21 @@ class Engine:
         painted = dict(paint(jobs, negative, settings))
         return [painted[i] for i in range(len(some))]
 
-    def flops(self, rows: dict[str, int]) -> int:
-        """Operations of that many rows of each plan."""
-        return sum(self._flops[name] * count for name, count in rows.items())
-
-    def rows(self) -> dict[str, int]:
-        """Rows that each plan has run so far."""
-        return {name: work.rows for name, work in self.work.items()}
+    def flops(self) -> int:
+        """Operations of all rows that the plans have run so far."""
+        return sum(self._row_flops[name] * work.rows for name, work in self.work.items())
 
 
 class Pipeline:
     """diffusers' way."""
 
     def __init__(self, batched: bool) -> None:
-        scheduler = UniPCMultistepScheduler(
-            beta_start=0.00085,
-            beta_end=0.012,
-            beta_schedule="scaled_linear",
-            steps_offset=1,
-            timestep_spacing="leading",
-        )
-        self._pipeline = StableDiffusionControlNetPipeline(
-            vae=random_vae(SEED + 2),
-            text_encoder=None,
-            tokenizer=None,
-            unet=sd15.random_unet(SEED),
-            controlnet=sd15.random_controlnet(SEED + 1),
-            scheduler=scheduler,
-            safety_checker=None,
-            feature_extractor=None,
-            requires_safety_checker=False,
-        )
-        self._pipeline.set_progress_bar_config(disable=True)
+        networks = sd15.random_unet(SEED), sd15.random_controlnet(SEED + 1), random_vae(SEED + 2)
         self.batched = batched
         if batched:
-            for part in (self._pipeline.unet, self._pipeline.controlnet, self._pipeline.vae):
+            for part in networks:
                 part.to(torch.bfloat16).to(memory_format=torch.channels_last)
+        self._pipeline = open_pipeline(*networks, SamplerSettings("unipc", 1, "epsilon", "leading", zero_snr=False))
 
     def __call__(self, some: Sequence[Scene], negative: Array, steps: int) -> tuple[list[Array], float, float]:
         """Pictures of scenes, and the seconds until the last step and after it."""
@@ -195,22 +148,19 @@ class Pipeline:
         return pictures, stepping, finishing
 
     def _run(self, some: Sequence[Scene], negative: Array, steps: int, ends: list[float]) -> Array:
-        dtype = self._pipeline.unet.dtype
-
         def tensor(arrays: Sequence[Array]) -> torch.Tensor:
-            return torch.from_numpy(np.stack(arrays)).to(dtype)
+            return torch.from_numpy(np.stack(arrays)).to(self._pipeline.unet.dtype)
 
         def end(_pipeline: Any, _step: int, _timestep: Any, kept: dict[str, Any]) -> dict[str, Any]:
             ends.append(time.perf_counter())
             return kept
 
         side = some[0].hint.shape[-1] // sd15.FACTOR
-        noise = [generator(scene.key, "noise").standard_normal((4, side, side), np.float32) for scene in some]
         found = self._pipeline(
             prompt_embeds=tensor([scene.text for scene in some]),
             negative_prompt_embeds=tensor([negative] * len(some)),
             image=tensor([scene.hint for scene in some]),
-            latents=tensor(noise),
+            latents=tensor([generator(s.key, "noise").standard_normal((4, side, side), np.float32) for s in some]),
             num_inference_steps=steps,
             guidance_scale=_SCALE,
             output_type="np",
@@ -220,24 +170,12 @@ class Pipeline:
         return pictures
 
 
-def psnr(a: Array, b: Array) -> float:
-    """Of two 8-bit pictures, dB."""
-    error = float(np.mean((a.astype(np.float64) - b.astype(np.float64)) ** 2))
-    return float(10 * np.log10(255**2 / max(error, 1e-9)))
-
-
-def settings_of(asked: Options) -> PaintSettings:
+def settings_of(asked: argparse.Namespace) -> PaintSettings:
     """How the engine paints."""
-    return PaintSettings(
-        sampler=SamplerSettings("unipc", asked.engine_steps or asked.steps, "epsilon", "leading", zero_snr=False),
-        guidance=GuidanceSettings(_SCALE, *asked.guidance),
-        denoiser="denoiser",
-        control_scale=1.0,
-        negative_prompt="",
-        batch=asked.batch,
-        streams=1,
-        decode_batch=1,
-    )
+    sampler = SamplerSettings("unipc", asked.engine_steps or asked.steps, "epsilon", "leading", zero_snr=False)
+    guidance = GuidanceSettings(_SCALE, *asked.guidance)
+    batches = {"batch": asked.batch, "streams": 1, "decode_batch": 1}
+    return PaintSettings(sampler, guidance, denoiser="denoiser", control_scale=1.0, negative_prompt="", **batches)
 
 
 def agree(engine: Engine, pipeline: Pipeline, some: Sequence[Scene], negative: Array, settings: PaintSettings) -> float:
@@ -252,19 +190,13 @@ def agree(engine: Engine, pipeline: Pipeline, some: Sequence[Scene], negative: A
     return found
 
 
-def main_sd15(against: str | None, rounds: int) -> None:
-    """The bench with default settings; `against` is "reference", "diffusers-batched" or None for the engine alone."""
-    run_bench(Options(against=against, rounds=rounds))
-
-
-def run_bench(asked: Options) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print, and end with the JSON line."""
-    if asked.against not in (None, *_PEERS):
-        raise SystemExit(f"--against takes {' or '.join(_PEERS)}, got {asked.against}")
+    asked = parser_of().parse_args(arguments)
     torch.set_num_threads(asked.threads or os.cpu_count() or 1)
     logging.set_verbosity_error()  # it warns of every change of precision, which is what is asked for here
     precision: PeakPrecision = "int8" if asked.int8 else "bf16"
-    engine = Engine(asked, (asked.cache or default_cache()) / "sd15")
+    engine = Engine(asked)
     some, negative = scenes(asked.images, asked.side)
     settings = settings_of(asked)
     pipeline = Pipeline(asked.against == "diffusers-batched") if asked.against else None
@@ -291,8 +223,7 @@ def run_bench(asked: Options) -> None:
         # The steps that were not taken would have used cores as those that were.
         return Spent(whole, took.cpu_s * whole / took.wall_s) / len(made)
 
-    before = engine.rows()
-    denoised = replace(engine.work["denoiser"])
+    counted, before = engine.flops(), replace(engine.work["denoiser"])
     ratio: Ratio | None = None
     if pipeline:
         ratio = compare(paint_theirs, paint_ours, asked.rounds, warm=False)  # both have painted, to be compared
@@ -303,15 +234,13 @@ def run_bench(asked: Options) -> None:
         more |= {"rounds": alone.asked, "rounds_dropped": alone.asked - len(alone.results)}
     peak = max(peak, measure_peak(precision, asked.threads))
 
-    rows = {name: count - before[name] for name, count in engine.rows().items()}
-    flops = engine.flops(rows) / (asked.rounds * len(some))
-    work = engine.work["denoiser"]
-    fill = (work.rows - denoised.rows) / (work.capacity - denoised.capacity)
+    work, images = engine.work["denoiser"], asked.rounds * len(some)
+    flops, rows = (engine.flops() - counted) / images, work.rows - before.rows
+    fill = rows / (work.capacity - before.capacity)
     share = flops / taken / peak
     print(
-        f"engine, {precision}: {taken:.2f} s an image of {settings.sampler.steps} steps, "
-        f"{rows['denoiser'] / asked.rounds / len(some):.0f} rows each, "
-        f"batches {fill:.1%} full; {flops / 1e12:.1f} TFLOP, {share:.1%} of the {peak / 1e12:.3f} TFLOP/s ceiling"
+        f"engine, {precision}: {taken:.2f} s an image of {settings.sampler.steps} steps, {rows / images:.0f} rows each,"
+        f" batches {fill:.1%} full; {flops / 1e12:.1f} TFLOP, {share:.1%} of the {peak / 1e12:.3f} TFLOP/s ceiling"
     )
     if ratio:
         print(f"engine against {asked.against}: {ratio}; {ratio.baseline.wall_s:.2f} s an image there")
@@ -327,24 +256,22 @@ def run_bench(asked: Options) -> None:
     )
 
 
-def main() -> None:
-    """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    given = Options()
+def parser_of() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = bench_parser(__doc__)
     parser.add_argument("--against", choices=_PEERS, help="without it the engine runs alone")
-    parser.add_argument("--rounds", type=int, default=given.rounds)
-    parser.add_argument("--images", type=int, default=given.images, help="images of a round on the engine's side")
-    parser.add_argument("--side", type=int, default=given.side, help="pixels, a multiple of 64")
-    parser.add_argument("--steps", type=int, default=given.steps)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--images", type=int, default=2, help="images of a round on the engine's side")
+    parser.add_argument("--side", type=int, default=512, help="pixels, a multiple of 64")
+    parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--engine-steps", type=int, help="the engine's, where it is to take another number")
     parser.add_argument("--peer-steps", type=int, help="steps of diffusers that are timed; the rest is extrapolated")
-    parser.add_argument("--guidance", type=float, nargs=2, default=given.guidance, metavar=("START", "STOP"))
-    parser.add_argument("--batch", type=int, default=given.batch, help="rows of one evaluation")
-    parser.add_argument("--threads", type=int, default=given.threads, help="0: all cores")
+    parser.add_argument("--guidance", type=float, nargs=2, default=(0.25, 0.75), metavar=("START", "STOP"))
+    parser.add_argument("--batch", type=int, default=2, help="rows of one evaluation")
+    parser.add_argument("--threads", type=int, default=0, help="0: all cores")
     parser.add_argument("--int8", action="store_true", help="the engine's denoiser in int8")
-    parser.add_argument("--cache", type=Path, default=default_cache(), help="folder of exported networks")
-    asked = vars(parser.parse_args())
-    run_bench(Options(**(asked | {"guidance": tuple(asked["guidance"])})))
+    parser.add_argument("--cache", type=Path, default=bench_cache(), help="folder of exported networks")
+    return parser
 
 
 if __name__ == "__main__":

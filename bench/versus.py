@@ -22,11 +22,11 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from ceiling import gpu_yardstick
-from journeys import Bench, Image, Run, Work, fully_guided, in_f32, pictures_of, unquantised, work_of
-from measure import Ratio, Spent, Yardstick, compare, seconds, spent
+from ceiling import Device, gpu_yardstick
+from journeys import Bench, Run, Work, fully_guided, in_f32, pictures_of, unquantised, work_of
+from measure import Ratio, Spent, Yardstick, compare, psnr, seconds, spent
 from peer_networks import box_networks, pocket_networks
-from reference import DIFFUSERS_BATCHED, ON_GPU, REFERENCE, Device, Made, Peer
+from reference import DIFFUSERS_BATCHED, ON_GPU, REFERENCE, Made, Peer
 
 from counterfactory.engine.estimate.flops import multiplies_integers
 from counterfactory.engine.models.networks import library_of
@@ -148,9 +148,8 @@ def compare_with_peer(
 def peer_of(profile: Profile, name: str, compiled: bool, box: Request | None) -> Peer:
     """The peer on the profile's device."""
     device: Device = "cuda" if profile.runtime.on_gpu else "cpu"
-    mode: Literal["default", "max-autotune"] | None = (
-        ("max-autotune" if device == "cuda" else "default") if compiled else None
-    )
+    mode: Literal["default", "max-autotune"] | None = "max-autotune" if device == "cuda" else "default"
+    mode = mode if compiled else None
     if box is None:
         way = REFERENCE if name == "reference" else replace(DIFFUSERS_BATCHED, compiled=mode)
         return Peer(profile, way, pocket_networks(profile))
@@ -247,12 +246,6 @@ def apart(suite: Path) -> str:
     pairs = (pair for same in keys.values() for pair in combinations(same, 2))
     decibel = [psnr(painted[a], painted[b]) for a, b in pairs]
     return f"{np.mean(decibel):.1f} dB" if decibel else "none to compare"
-
-
-def psnr(a: Image, b: Image) -> float:
-    """In dB; equal pictures count as 99."""
-    error = float(np.mean((a.astype(np.float64) - b) ** 2))
-    return min(99.0, 10 * float(np.log10(255**2 / error))) if error else 99.0
 
 
 def accepted_of(made: Made, profile: Profile) -> int:

@@ -80,18 +80,8 @@ def resolve(asked: Asked, python: str = "3.12") -> dict[str, str]:
     target = ("--python-version", python, "--python-platform", "x86_64-manylinux_2_28")
     checkout = () if asked.extras is None else ("pyproject.toml", *(f"--extra={name}" for name in sorted(asked.extras)))
     # Certificates are the system's: behind a proxy of a company, others are not enough.
-    command = (
-        "uv",
-        "pip",
-        "compile",
-        "--quiet",
-        "--system-certs",
-        "--no-header",
-        "--no-annotate",
-        *target,
-        *checkout,
-        "-",
-    )
+    quiet = ("--quiet", "--system-certs", "--no-header", "--no-annotate")
+    command = ("uv", "pip", "compile", *quiet, *target, *checkout, "-")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     environ = environment(os.environ, pip_index()) | {"PATH": path}
     done = subprocess.run(
@@ -120,11 +110,8 @@ def box_faults(text: str, resolved: Mapping[str, str]) -> list[str]:
     """What is wrong with a file of pins: packages that it leaves open, and wheels made for other releases."""
     pins = dict(_PIN.findall(text))
     wheels = {found["name"]: found for found in _WHEEL.finditer(text)}
-    faults = [
-        f"{name}=={release} is not pinned"
-        for name, release in resolved.items()
-        if name not in pins and name not in wheels and name != "counterfactory"
-    ]
+    open_ = resolved.keys() - pins.keys() - wheels.keys() - {"counterfactory"}
+    faults = [f"{name}=={resolved[name]} is not pinned" for name in sorted(open_)]
     faults += [f"{name} is pinned and nothing asks for it" for name in pins if name not in resolved]
     cuda = pins["nvidia-cuda-runtime-cu12"]
     for name, wheel in wheels.items():
@@ -149,11 +136,8 @@ def image_faults(dockerfile: str, pins: str) -> list[str]:
 
 def asked_of_pip(text: str) -> set[tuple[str, ...]]:
     """The arguments of each `pip install` in a document or a Dockerfile, without pip's own options."""
-    found = set()
-    for match in _PIP.finditer(text.replace("\\\n", " ")):
-        words = [word for word in shlex.split(match["asked"]) if not word.startswith("--") and word != "-q"]
-        found.add(tuple(words))
-    return found
+    calls = (shlex.split(match["asked"]) for match in _PIP.finditer(text.replace("\\\n", " ")))
+    return {tuple(word for word in words if not word.startswith("--") and word != "-q") for words in calls}
 
 
 def asked_by_pip(arguments: tuple[str, ...]) -> Asked:
@@ -186,15 +170,6 @@ def tasks() -> dict[tuple[Asked, str], str]:
     return found
 
 
-def resolved(task: tuple[tuple[Asked, str], str]) -> tuple[dict[str, str], str]:
-    """The packages of a task, and why it cannot be installed: "" where it can."""
-    (asked, python), name = task
-    try:
-        return resolve(asked, python), ""
-    except UnresolvableError as error:
-        return {}, f"{name}: {error}"
-
-
 def main() -> int:
     """Resolve all of it; returns the exit status."""
     try:
@@ -202,11 +177,19 @@ def main() -> int:
     except UnresolvableError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    faults: list[str] = []
+
+    def resolved(asked: Asked, python: str, name: str) -> dict[str, str]:
+        try:
+            return resolve(asked, python)
+        except UnresolvableError as error:
+            faults.append(f"{name}: {error}")
+            return {}
+
     with ThreadPoolExecutor(2) as pool:
-        found = dict(zip(named, pool.map(resolved, named.items()), strict=True))
-    faults = [fault for _, fault in found.values() if fault]
-    box, fault = found[asked_by(BOX), "3.12"]
-    faults += box_faults(BOX.read_text(), box) if not fault else []
+        done = pool.map(lambda task: resolved(*task, named[task]), named)
+        box = dict(zip(named, done, strict=True))[asked_by(BOX), "3.12"]
+    faults += box_faults(BOX.read_text(), box) if box else []
     faults += image_faults((ROOT / "Dockerfile").read_text(), BOX.read_text())
     for fault in faults:
         print(f"error: {fault}", file=sys.stderr)

@@ -20,13 +20,13 @@ from ..meter.meter import device_hours_per_1k
 from ..models.library import Library
 from ..models.network import Networks
 from ..models.networks import library_of
+from ..models.plan_facts import PlanFacts
 from ..profile.profile import Profile
 from ..runtime.openvino import resolve_precision
 from ..schedule.residency import PlanCost, Residency, StageNeeds, Timeline
 from ..sources.source import Source
 from .formulas import (
     FIRST_USE_S,
-    PER_SOURCE_STAGES,
     SHARE_OF_PEAK,
     PerSource,
     Reach,
@@ -35,7 +35,6 @@ from .formulas import (
     known_facts,
     moved_s,
     plan_cost,
-    reach_of,
     time_assumptions,
 )
 from .measured import Rates, load_rates
@@ -121,12 +120,9 @@ class Estimate:
         much faster; copies, loading, and what was measured, stay.
         """
         assert self.share is not None, "a CPU has no data sheet"
-        faster = share / self.share
-        stages = [
-            stage if stage.basis == "measured" else replace(stage, compute_s=stage.compute_s / faster)
-            for stage in self.stages
-        ]
-        return replace(self, share=share, stages=tuple(stages))
+        faster = {"measured": 1.0, "roofline": share / self.share}
+        stages = tuple(replace(stage, compute_s=stage.compute_s / faster[stage.basis]) for stage in self.stages)
+        return replace(self, share=share, stages=stages)
 
     @property
     def wall_s(self) -> float:
@@ -170,22 +166,25 @@ def estimate(
     machine is asked, and the estimate also says what 24 GB would hold. Raises CounterfactoryError when a stage does not
     fit the memory or a model file is missing.
     """
-    library, rates, each = library_of(profile), load_rates(profile), PerSource(variants, controls)
-    count = sources if isinstance(sources, int) else len(sources)
-    shards = -(-count // profile.shard_sources)
+    library, rates, sizes = library_of(profile), load_rates(profile), painted_sizes(sources, profile)
+    networks, shards = library.networks, -(-sizes.total() // profile.shard_sources)
     plans = _plans(profile, library, rates)
     named = memory_bytes or round(profile.runtime.memory_gb * 1e9)
-    here = _holding(library.networks, plans, named or machine_memory(), shards)
+    here = _holding(networks, plans, named or machine_memory(), shards)
     if here.timeline is None:
         raise CounterfactoryError(here.problem)
-    seconds = _measured_seconds(library.networks, rates, each.variants)
-    area_share = _area_share(painted_sizes(sources, profile), profile.image.short_side**2)
-    size = peak = None
-    assumptions: tuple[str, ...] = ()
-    if not seconds.keys() >= set(library.networks.stages):
-        size, peak, counted = _counted_seconds(profile, library, sources, each)
-        seconds = {stage: (item, "roofline") for stage, item in counted.items()} | seconds
-        assumptions += time_assumptions(profile, library.networks, each.variants)
+    seconds = {} if rates is None else _measured_seconds(networks, rates, variants)
+    # A GPU's facts are of pictures of the profile's own size.
+    side = profile.image.short_side
+    size = (side, side) if profile.device is not None else sizes.most_common(1)[0][0]
+    areas = sum(height * width * count for (height, width), count in sizes.items())
+    each = PerSource(variants, controls, areas / sizes.total() / (size[0] * size[1]))
+    peak, assumptions = None, tuple[str, ...]()
+    roofline = not seconds.keys() >= set(networks.stages)
+    if roofline:
+        reach, peak, facts = _reach(profile, library, size)
+        seconds = {stage: (item, "roofline") for stage, item in item_s(networks, facts, reach, each).items()} | seconds
+        assumptions += time_assumptions(profile, networks, variants)
     if not all(plan.measured_bytes and plan.measured_load for plan in plans):
         assumptions += cost_assumptions(profile)
     accepted = None if rates is None else rates.accepted_share
@@ -193,18 +192,18 @@ def estimate(
     if accepted is None and profile.device is not None:
         accepted = profile.device.accepted
     return Estimate(
-        sources=count,
-        variants=count * each.variants,
-        controls=count * each.controls,
+        sources=sizes.total(),
+        variants=sizes.total() * variants,
+        controls=sizes.total() * controls,
         devices=profile.runtime.devices,
         device=profile.runtime.unit,
-        stages=_stages(profile, library.networks, seconds, here.timeline, plans, count, each, area_share),
+        stages=_stages(profile, networks, seconds, here.timeline, plans, sizes.total(), each),
         plans=plans,
-        holdings=(here,) if named else (here, _holding(library.networks, plans, GPU_BYTES, shards)),
+        holdings=(here,) if named else (here, _holding(networks, plans, GPU_BYTES, shards)),
         accepted_share=accepted,
         accepted_measured=accepted_measured,
         share=None if profile.device is None else profile.device.share,
-        size=size,
+        size=size if roofline and profile.device is None else None,
         peak_flops=peak,
         assumptions=assumptions,
     )
@@ -224,11 +223,6 @@ def residency_of(profile: Profile, library: Library) -> Residency | None:
 def plan_budget(memory_bytes: int) -> int:
     """Bytes of so much memory that plans may take."""
     return int(SHARE_FOR_PLANS * memory_bytes)
-
-
-def stage_needs(networks: Networks) -> list[StageNeeds]:
-    """The plans that must be resident together, by stage."""
-    return [StageNeeds(stage, tuple(network.plan for network in networks.of(stage))) for stage in networks.stages]
 
 
 def painted_sizes(sources: Sequence[Source] | int, profile: Profile) -> Counter[tuple[int, int]]:
@@ -258,7 +252,9 @@ def _plans(profile: Profile, library: Library, rates: Rates | None) -> tuple[Pla
 
 
 def _residency(networks: Networks, plans: Sequence[PlanEstimate], memory_bytes: int) -> Residency:
-    return Residency(stage_needs(networks), [plan.cost for plan in plans], plan_budget(memory_bytes))
+    """Of the plans that each stage needs together."""
+    needs = [StageNeeds(stage, tuple(network.plan for network in networks.of(stage))) for stage in networks.stages]
+    return Residency(needs, [plan.cost for plan in plans], plan_budget(memory_bytes))
 
 
 def _holding(networks: Networks, plans: Sequence[PlanEstimate], memory_bytes: int, shards: int) -> Holding:
@@ -268,10 +264,8 @@ def _holding(networks: Networks, plans: Sequence[PlanEstimate], memory_bytes: in
         return Holding(memory_bytes, None, str(error))
 
 
-def _measured_seconds(networks: Networks, rates: Rates | None, variants: int) -> dict[Stage, tuple[float, Basis]]:
+def _measured_seconds(networks: Networks, rates: Rates, variants: int) -> dict[Stage, tuple[float, Basis]]:
     """Seconds per item of the stages that were measured here."""
-    if rates is None:
-        return {}
     seconds = {stage: rates.stages[stage].item_s for stage in STAGES if stage in rates.stages}
     if "rewrite" in seconds and rates.variants:
         # A source of more variants is asked more questions.
@@ -280,45 +274,26 @@ def _measured_seconds(networks: Networks, rates: Rates | None, variants: int) ->
     return {stage: (item, "measured") for stage, item in seconds.items()}
 
 
-def _counted_seconds(
-    profile: Profile, library: Library, sources: Sequence[Source] | int, each: PerSource
-) -> tuple[tuple[int, int] | None, float | None, dict[Stage, float]]:
-    """The commonest picture size and this CPU's peak, both None for a GPU, and seconds per item by stage."""
-    sizes = painted_sizes(sources, profile)
-    if (device := profile.device) is not None:
-        reach = reach_of(device, device.share)
-        seconds = item_s(library.networks, known_facts(profile, library, None), reach, each)
-        return None, None, _by_area(seconds, _area_share(sizes, profile.image.short_side**2))
-    size = sizes.most_common(1)[0][0]
+def _reach(
+    profile: Profile, library: Library, size: tuple[int, int]
+) -> tuple[Reach, float | None, dict[str, PlanFacts]]:
+    """What is reached of the machine, the measured peak of a CPU (None for a GPU), and facts of pictures of `size`."""
     facts = known_facts(profile, library, size)
-    peak = int8_peak = _measured_peak(profile, cpu_precision(profile))
+    if (device := profile.device) is not None:
+        flops = 1e12 * device.tflops * device.share
+        return Reach(flops, flops, 1e9 * device.gb_per_s * device.share), None, facts
+    how = (profile.runtime.threads, _PEAK_SIDES, _PEAK_ROUNDS)
+    peak = int8_peak = measure_peak(cpu_precision(profile), *how)
     if any(fact.integers for fact in facts.values()):
         with suppress(CounterfactoryError):  # a CPU without such arithmetic takes them in the other
-            int8_peak = _measured_peak(profile, "int8")
-    seconds = item_s(library.networks, facts, Reach(SHARE_OF_PEAK * peak, SHARE_OF_PEAK * int8_peak), each)
-    return size, peak, _by_area(seconds, _area_share(sizes, size[0] * size[1]))
-
-
-def _area_share(sizes: Counter[tuple[int, int]], pixels: int) -> float:
-    """The mean area of pictures over one of so many pixels."""
-    return sum(height * width * count for (height, width), count in sizes.items()) / sizes.total() / pixels
-
-
-def _by_area(seconds: dict[Stage, float], share: float) -> dict[Stage, float]:
-    """The seconds scaled to pictures of another mean area, a `share` of the counted one, in the stages that depend on
-    it.
-    """
-    return {stage: item * share if stage in ("edges", "paint") else item for stage, item in seconds.items()}
+            int8_peak = measure_peak("int8", *how)
+    return Reach(SHARE_OF_PEAK * peak, SHARE_OF_PEAK * int8_peak), peak, facts
 
 
 def cpu_precision(profile: Profile) -> PeakPrecision:
     """The precision of a profile's networks on a CPU, but for those that round to integers."""
     assert profile.runtime.precision != "f16", "GPUs are projected"
     return resolve_precision(profile.runtime.precision)
-
-
-def _measured_peak(profile: Profile, precision: PeakPrecision) -> float:
-    return measure_peak(precision, profile.runtime.threads, _PEAK_SIDES, _PEAK_ROUNDS)
 
 
 def _stages(
@@ -329,13 +304,11 @@ def _stages(
     plans: Sequence[PlanEstimate],
     sources: int,
     each: PerSource,
-    area_share: float,
 ) -> tuple[StageEstimate, ...]:
-    """What the stages take for `sources` sources, whose area over the profile's own is `area_share`."""
-    on_gpu = profile.device is not None
+    """What the stages take for `sources` sources."""
     plan_s = {plan.cost.name: plan.cost.load_s for plan in plans}
     # Where loading was measured, so was a plan's first time.
-    new = {plan.cost.name for plan in plans if on_gpu and not plan.measured_load}
+    new = {plan.cost.name for plan in plans if profile.device is not None and not plan.measured_load}
     load_s: dict[str, float] = dict.fromkeys(STAGES, 0.0)
     for step in timeline.first:
         load_s[step.stage] += FIRST_USE_S * len(new & set(step.load))
@@ -343,11 +316,10 @@ def _stages(
     for shard, times in Counter(timeline.shards).items():
         for step in shard:
             load_s[step.stage] += times * sum(plan_s[name] for name in step.load)
-    moved = {} if profile.device is None else _by_area(moved_s(networks, profile.device, each), area_share)
+    moved = {} if profile.device is None else moved_s(networks, profile.device, each)
     stages = []
     for stage in (stage for stage in STAGES if stage in seconds):
-        items = sources if stage in PER_SOURCE_STAGES else sources * each.pictures
-        item, basis = seconds[stage]
+        items, (item, basis) = sources * each.items(stage), seconds[stage]
         copies = items * moved.get(stage, 0.0) if basis == "roofline" else 0.0
         stages.append(StageEstimate(stage, items, items * item, copies, load_s[stage], basis))
     return tuple(stages)

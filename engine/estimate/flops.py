@@ -9,7 +9,8 @@ model is counted by the token.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +21,18 @@ from ..runtime.session import row_axis
 
 Sizes = Mapping[str, tuple[int, int]]
 # Operations that hold products of which nothing is known here: a count without them would be silently low.
-_UNCOUNTED = frozenset(
-    {
-        "DeformableConvolution",
-        "Einsum",
-        "GRUCell",
-        "GRUSequence",
-        "If",
-        "LSTMCell",
-        "LSTMSequence",
-        "Loop",
-        "PagedAttentionExtension",
-        "RNNCell",
-        "RNNSequence",
-        "TensorIterator",
-    }
+_UNCOUNTED = re.compile(
+    "DeformableConvolution|Einsum|If|Loop|PagedAttentionExtension|TensorIterator|(GRU|LSTM|RNN)(Cell|Sequence)"
 )
+# By kind of convolution: of which values there is a sum for each, those that come out or, where it is transposed, those
+# that go in; and the leading axes of its weights that the sum is not over. Weights are [out, in, *kernel], of groups
+# [group, out, in, *kernel], transposed [in, out, *kernel].
+_CONVOLUTIONS = {
+    "Convolution": ("out", 1),
+    "GroupConvolution": ("out", 2),
+    "ConvolutionBackpropData": ("in", 1),
+    "GroupConvolutionBackpropData": ("in", 2),
+}
 
 
 def count_flops(path: Path, batch: int, sizes: Sizes | None = None, lengths: Mapping[str, int] | None = None) -> int:
@@ -46,7 +43,30 @@ def count_flops(path: Path, batch: int, sizes: Sizes | None = None, lengths: Map
     say. Raises CounterfactoryError when the file is missing or no model, the shapes do not suit it or leave an axis
     open, or it holds an operation whose products are not known.
     """
-    return sum(_flops(op) for op in _shaped(path, batch, sizes or {}, lengths or {}).get_ops())
+    sizes, lengths = sizes or {}, lengths or {}
+    model = _read(path)
+    names = {port.get_any_name() for port in model.inputs}
+    if unknown := sorted({*sizes, *lengths} - names):
+        raise CounterfactoryError(f"{path.name} has no input {', '.join(unknown)}; it takes {', '.join(sorted(names))}")
+    shapes = {}
+    for port in model.inputs:
+        name, dims = port.get_any_name(), [None if d.is_dynamic else d.get_length() for d in port.get_partial_shape()]
+        dims[row_axis(name)] = batch
+        if name in sizes:
+            dims[-2:] = sizes[name]
+        if dims.count(None) == 1 and name in lengths:
+            dims[dims.index(None)] = lengths[name]
+        if None in dims:
+            raise CounterfactoryError(
+                f"input {name} of {path.name} has an axis of no fixed length, {dims}; give its size or its length"
+            )
+        shapes[name] = dims
+    try:
+        model.reshape(shapes)
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise CounterfactoryError(f"{path.name} cannot take the shapes {shapes}: {reason}") from error
+    return sum(_flops(op) for op in model.get_ops())
 
 
 def input_names(path: Path) -> list[str]:
@@ -90,11 +110,7 @@ def flops_per_token(path: Path) -> int:
     products = (op for op in _read(path).get_ops() if op.get_type_name() == "MatMul")
     # Between activations, both sides have open axes.
     weights = (op.input(1).get_partial_shape() for op in products)
-    return 2 * sum(math.prod(_lengths(shape)) for shape in weights if shape.is_static)
-
-
-def _lengths(shape: Any) -> list[int]:
-    return [int(axis.get_length()) for axis in shape]
+    return 2 * sum(math.prod(int(axis.get_length()) for axis in shape) for shape in weights if shape.is_static)
 
 
 def _read(path: Path) -> Any:
@@ -103,95 +119,24 @@ def _read(path: Path) -> Any:
     try:
         return open_core().read_model(path)
     except RuntimeError as error:
-        raise CounterfactoryError(f"model file {path} cannot be read: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    return str(error).strip().splitlines()[-1]
-
-
-def _shaped(path: Path, batch: int, sizes: Sizes, lengths: Mapping[str, int]) -> Any:
-    """The model with every axis of every input fixed."""
-    model = _read(path)
-    names = {port.get_any_name() for port in model.inputs}
-    if unknown := sorted({*sizes, *lengths} - names):
-        raise CounterfactoryError(f"{path.name} has no input {', '.join(unknown)}; it takes {', '.join(sorted(names))}")
-    shapes = {}
-    for port in model.inputs:
-        name, dims = port.get_any_name(), [None if d.is_dynamic else d.get_length() for d in port.get_partial_shape()]
-        dims[row_axis(name)] = batch
-        if name in sizes:
-            dims[-2:] = sizes[name]
-        if dims.count(None) == 1 and name in lengths:
-            dims[dims.index(None)] = lengths[name]
-        if None in dims:
-            raise CounterfactoryError(
-                f"input {name} of {path.name} has an axis of no fixed length, {dims}; give its size or its length"
-            )
-        shapes[name] = dims
-    try:
-        model.reshape(shapes)
-    except RuntimeError as error:
-        raise CounterfactoryError(f"{path.name} cannot take the shapes {shapes}: {_reason(error)}") from error
-    return model
+        raise CounterfactoryError(f"model file {path} cannot be read: {str(error).strip().splitlines()[-1]}") from error
 
 
 def _flops(op: Any) -> int:
     kind = op.get_type_name()
-    if kind in _UNCOUNTED:
+    if _UNCOUNTED.fullmatch(kind):
         raise CounterfactoryError(f"operation {op.get_friendly_name()} is a {kind}, whose products cannot be counted")
-    count = _COUNTS.get(kind)
-    if count is None:
+    if kind not in (*_CONVOLUTIONS, "MatMul", "ScaledDotProductAttention"):
         return 0
     if any(port.get_partial_shape().is_dynamic for port in (*op.inputs(), *op.outputs())):
         raise CounterfactoryError(f"operation {op.get_friendly_name()} has no fixed shape, so it cannot be counted")
-    return 2 * count(op)
-
-
-def _in(op: Any, i: int) -> list[int]:
-    return [int(length) for length in op.input(i).get_shape()]
-
-
-def _out(op: Any) -> list[int]:
-    return [int(length) for length in op.output(0).get_shape()]
-
-
-def _convolution(op: Any) -> int:
-    # Weights [out, in, *kernel]: each output value is a sum over in and kernel.
-    return math.prod(_out(op)) * math.prod(_in(op, 1)[1:])
-
-
-def _group_convolution(op: Any) -> int:
-    # Weights [group, out, in, *kernel].
-    return math.prod(_out(op)) * math.prod(_in(op, 1)[2:])
-
-
-def _transposed_convolution(op: Any) -> int:
-    # Weights [in, out, *kernel]: each input value goes into out and kernel.
-    return math.prod(_in(op, 0)) * math.prod(_in(op, 1)[1:])
-
-
-def _transposed_group_convolution(op: Any) -> int:
-    return math.prod(_in(op, 0)) * math.prod(_in(op, 1)[2:])
-
-
-def _matmul(op: Any) -> int:
-    left = _in(op, 0)
-    inner = left[-2] if len(left) > 1 and op.get_attributes()["transpose_a"] else left[-1]
-    return math.prod(_out(op)) * inner
-
-
-def _attention(op: Any) -> int:
-    # Query [.., L, E], key [.., S, E], value [.., S, V] to [.., L, V]: L x S x E, then L x S x V.
-    *leading, queries, value = _out(op)
-    return math.prod(leading) * queries * _in(op, 1)[-2] * (_in(op, 0)[-1] + value)
-
-
-_COUNTS: Mapping[str, Callable[[Any], int]] = {
-    "Convolution": _convolution,
-    "GroupConvolution": _group_convolution,
-    "ConvolutionBackpropData": _transposed_convolution,
-    "GroupConvolutionBackpropData": _transposed_group_convolution,
-    "MatMul": _matmul,
-    "ScaledDotProductAttention": _attention,
-}
+    first, second = ([int(length) for length in op.input(i).get_shape()] for i in (0, 1))
+    out = [int(length) for length in op.output(0).get_shape()]
+    if kind == "MatMul":
+        inner = first[-2] if len(first) > 1 and op.get_attributes()["transpose_a"] else first[-1]
+        return 2 * math.prod(out) * inner
+    if kind == "ScaledDotProductAttention":
+        # Query [.., L, E], key [.., S, E], value [.., S, V] to [.., L, V]: L x S x E, then L x S x V.
+        return 2 * math.prod(out[:-1]) * second[-2] * (first[-1] + out[-1])
+    side, leading = _CONVOLUTIONS[kind]
+    return 2 * math.prod(out if side == "out" else first) * math.prod(second[leading:])

@@ -26,8 +26,6 @@ from .flops import count_flops, flops_per_token, input_names, multiplies_integer
 
 # Of the measured peak of large matrix products on a CPU. Small networks stay below it, Stable Diffusion's above.
 SHARE_OF_PEAK = 0.3
-# Stages whose items are sources; the others' are variants.
-PER_SOURCE_STAGES: tuple[Stage, ...] = ("caption", "rewrite", "edges")
 
 # On a CPU, memory of a loaded plan over its (fp16) weights: as stored, and packed for the kernels.
 _BYTES_PER_WEIGHT_BYTE = {"bf16": 2, "f32": 3}
@@ -45,19 +43,26 @@ FIRST_USE_S = 20.0
 
 @dataclass(frozen=True)
 class PerSource:
-    """What is asked of each source: variants, and controls, which are painted and never written."""
+    """What is asked of each source: variants, and controls, which are painted and never written.
+
+    `area` is the mean area of pictures over that of the size that operations and copies are counted at.
+    """
 
     variants: int
     controls: int
+    area: float = 1.0
 
-    @property
-    def pictures(self) -> int:
-        """Those to paint."""
-        return self.variants + self.controls
+    def items(self, stage: Stage) -> int:
+        """Items of a source in a stage: the source itself, or its pictures to paint."""
+        return 1 if stage in ("caption", "rewrite", "edges") else self.variants + self.controls
 
     def rows(self, rows: Rows, stage: Stage) -> float:
         """Rows of a source in a stage."""
         return rows.of_source(self.variants, 0 if stage == "rewrite" else self.controls)
+
+    def per_item(self, stage: Stage, taken: Iterable[float]) -> float:
+        """What an item takes, where a source takes so much in each network of the stage."""
+        return sum(taken) * (self.area if stage in ("edges", "paint") else 1.0) / self.items(stage)
 
 
 @dataclass(frozen=True)
@@ -67,12 +72,6 @@ class Reach:
     flops: float
     int8_flops: float
     bytes: float = math.inf  # on a CPU, products take longer than weights
-
-
-def reach_of(device: DeviceSettings, share: float) -> Reach:
-    """What is reached of a GPU where it is this share of its data sheet."""
-    flops = 1e12 * device.tflops * share
-    return Reach(flops, flops, 1e9 * device.gb_per_s * share)
 
 
 def known_facts(profile: Profile, library: Library, size: tuple[int, int] | None) -> dict[str, PlanFacts]:
@@ -137,30 +136,24 @@ def row_s(network: Network, fact: PlanFacts, reach: Reach, tokens: Tokens | None
     return tokens.read * product_s + tokens.written * max(product_s, read_s)
 
 
-def network_s(network: Network, stage: Stage, fact: PlanFacts, reach: Reach, each: PerSource) -> float:
-    """Seconds that a source takes in a network during a stage."""
-    if network.questions:
-        kinds: Iterable[tuple[Rows, Tokens | None]] = [(kind.rows, kind.tokens) for kind in network.questions]
-    else:
-        kinds = [(network.rows[stage], network.tokens)]
-    return sum(each.rows(rows, stage) * row_s(network, fact, reach, tokens) for rows, tokens in kinds)
-
-
 def item_s(networks: Networks, facts: Mapping[str, PlanFacts], reach: Reach, each: PerSource) -> dict[Stage, float]:
     """Seconds per item of each stage that has networks: a source, or one of its pictures."""
-    return {
-        stage: sum(network_s(n, stage, facts[n.plan], reach, each) for n in networks.of(stage))
-        / (1 if stage in PER_SOURCE_STAGES else each.pictures)
-        for stage in networks.stages
-    }
+
+    def source_s(network: Network, stage: Stage) -> float:
+        kinds: Iterable[tuple[Rows, Tokens | None]] = [(kind.rows, kind.tokens) for kind in network.questions]
+        kinds = kinds or [(network.rows[stage], network.tokens)]
+        fact = facts[network.plan]
+        return sum(each.rows(rows, stage) * row_s(network, fact, reach, tokens) for rows, tokens in kinds)
+
+    return {stage: each.per_item(stage, [source_s(n, stage) for n in networks.of(stage)]) for stage in networks.stages}
 
 
 def moved_s(networks: Networks, device: DeviceSettings, each: PerSource) -> dict[Stage, float]:
     """Seconds per item of each stage that copies between host and GPU take, nothing else going on meanwhile."""
+    per_s = 1e9 * device.bus_gb_per_s
     return {
-        stage: sum(each.rows(n.rows[stage], stage) * n.moved_bytes for n in networks.of(stage))
-        / (1e9 * device.bus_gb_per_s)
-        / (1 if stage in PER_SOURCE_STAGES else each.pictures)
+        stage: each.per_item(stage, (each.rows(n.rows[stage], stage) * n.moved_bytes for n in networks.of(stage)))
+        / per_s
         for stage in networks.stages
     }
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import CounterfactoryError
 from ..files.caches import cache_folder
@@ -117,8 +117,7 @@ def rates_file() -> Path | None:
 
 def load_rates(profile: Profile) -> Rates | None:
     """What this machine measured of the profile; None where there is nothing that can be read."""
-    file = rates_file()
-    return None if file is None else _entries(file).get(_name(profile_key(profile)))
+    return _entries(rates_file()).get(_name(profile_key(profile)))
 
 
 def save_rates(rates: Rates) -> None:
@@ -130,8 +129,9 @@ def save_rates(rates: Rates) -> None:
     if file is None:
         return
     entries, name = _entries(file), _name(rates.profile_key)
-    entries[name] = _merge(entries.pop(name, None), rates)  # the newest last
-    latest = {name: _data(entry) for name, entry in list(entries.items())[-_MOST_ENTRIES:]}
+    old = entries.pop(name, None)
+    entries[name] = rates if old is None else _merge(old, rates)  # the newest last
+    latest = {name: asdict(entry) for name, entry in list(entries.items())[-_MOST_ENTRIES:]}
     text = json.dumps({"version": _VERSION, "rates": latest}, indent=1)
     with suppress(CounterfactoryError):
         make_folder(file.parent)
@@ -142,60 +142,33 @@ def _name(key: str) -> str:
     return f"{machine()}, profile {key[:16]}"
 
 
-def _merge(old: Rates | None, new: Rates) -> Rates:
-    if old is None:
-        return new
-    stages = dict(old.stages)
-    for stage, rate in new.stages.items():
-        if stage not in stages or rate.items >= min(stages[stage].items, _ENOUGH):
-            stages[stage] = rate
-    plans = dict(old.plans)
-    for name, plan in new.plans.items():
-        has_bytes = plan.bytes is not None or name not in plans
-        plans[name] = plan if has_bytes else replace(plan, bytes=plans[name].bytes)
+def _merge(old: Rates, new: Rates) -> Rates:
+    stages = {
+        stage: rate
+        for stage, rate in new.stages.items()
+        if stage not in old.stages or rate.items >= min(old.stages[stage].items, _ENOUGH)
+    }
+    plans = {
+        name: replace(old.plans[name], load_s=plan.load_s) if plan.bytes is None and name in old.plans else plan
+        for name, plan in new.plans.items()
+    }
     return Rates(
         new.profile_key,
-        stages,
-        plans,
+        {**old.stages, **stages},
+        {**old.plans, **plans},
         old.variants if new.variants is None else new.variants,
         old.accepted_share if new.accepted_share is None else new.accepted_share,
     )
 
 
-def _entries(file: Path) -> dict[str, Rates]:
+def _entries(file: Path | None) -> dict[str, Rates]:
     """The entries of a rates file that can be read; none of a file that is missing, foreign or damaged."""
-    try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-        rates_by_name = dict(data["rates"]) if data["version"] == _VERSION else {}
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        return {}
-    return {name: rates for name, entry in rates_by_name.items() if (rates := _rates(entry)) is not None}
-
-
-def _data(rates: Rates) -> dict[str, Any]:
-    data = asdict(rates)
-    for plan in data["plans"].values():
-        if plan["bytes"] is None:  # `fill` takes None for what is left out, as in TOML
-            del plan["bytes"]
-    return data
-
-
-def _rates(entry: Any) -> Rates | None:
-    try:
-        return Rates(
-            str(entry["profile_key"]),
-            {stage: fill(StageRate, rate, stage) for stage, rate in entry["stages"].items()},
-            {plan: fill(PlanRate, rate, plan) for plan, rate in entry["plans"].items()},
-            _number(entry["variants"], most=1e9),
-            _number(entry["accepted_share"], most=1.0),
-        )
-    except (CounterfactoryError, TypeError, KeyError, AttributeError, ValueError):
-        return None
-
-
-def _number(value: object, most: float) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-        raise ValueError(f"{value!r} is no number from 0 to {most}")
-    return float(value)
+    entries: dict[str, Rates] = {}
+    with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
+        data = json.loads(file.read_text(encoding="utf-8")) if file is not None else {}
+        for name, entry in dict(data["rates"] if data["version"] == _VERSION else {}).items():
+            with suppress(CounterfactoryError, TypeError, ValueError):
+                rates = fill(Rates, entry, name)
+                if 0 <= (rates.variants or 0) <= 1e9 and 0 <= (rates.accepted_share or 0) <= 1:
+                    entries[name] = rates
+    return entries

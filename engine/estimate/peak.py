@@ -40,29 +40,28 @@ def _measure(precision: PeakPrecision, threads: int, side: int, rounds: int) -> 
     config: dict[str, Any] = {"INFERENCE_PRECISION_HINT": hint, "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1}
     if threads:
         config["INFERENCE_NUM_THREADS"] = threads
-    compiled = open_core().compile_model(_products(side, quantised=precision == "int8"), "CPU", config)
+    compiled = open_core().compile_model(products(side, quantised=precision == "int8"), "CPU", config)
     _refuse_another_precision(compiled, precision)
     request = compiled.create_infer_request()
     request.set_input_tensor(ov.Tensor(np.full((side, side), 0.5, np.float32)))
     request.infer()  # the first run allocates
-    fastest = min(_seconds(request) for _ in range(rounds))
-    return 2 * side**3 * _IN_A_ROW / fastest
+
+    def seconds() -> float:
+        began = time.perf_counter()
+        request.infer()
+        return time.perf_counter() - began
+
+    return 2 * side**3 * _IN_A_ROW / min(seconds() for _ in range(rounds))
 
 
-def _seconds(request: Any) -> float:
-    began = time.perf_counter()
-    request.infer()
-    return time.perf_counter() - began
-
-
-def _products(side: int, quantised: bool) -> Any:
-    """x W W W W, with W such that values stay near their size; `quantised` rounds both sides of each to 8 bits."""
+def products(side: int, quantised: bool = False, in_a_row: int = _IN_A_ROW) -> Any:
+    """A model of x W W W ..., W such that values stay near their size; `quantised` rounds both sides to 8 bits."""
     random = np.random.default_rng(0)
     weights = ov.opset13.constant((random.standard_normal((side, side)) / side**0.5).astype(np.float32))
     states = parameter = ov.opset13.parameter([side, side], np.float32, "states")
     if quantised:
         weights = _quantize(weights, 4 / side**0.5, levels=255)  # symmetric, as weights are
-    for _ in range(_IN_A_ROW):
+    for _ in range(in_a_row):
         states = ov.opset13.matmul(_quantize(states, 4.0, levels=256) if quantised else states, weights, False, True)
     return ov.Model([states], [parameter])
 

@@ -1,6 +1,6 @@
-"""What a run costs besides time: energy in joules, and its peak memory.
+"""The energy that a run costs, in joules.
 
-Energy comes from counters of the hardware: RAPL for processors (Linux, `/sys/class/powercap`, microjoules, package
+It comes from counters of the hardware: RAPL for processors (Linux, `/sys/class/powercap`, microjoules, package
 domains only: the whole chip, without the memory modules) and NVML for NVIDIA GPUs (millijoules, through the package
 `pynvml` if it is installed). Both count the whole machine, other programs included. Since Linux 5.10 only root may
 read RAPL; where nothing can be read the answer is None, never zero.
@@ -8,17 +8,15 @@ read RAPL; where nothing can be read the answer is None, never zero.
 
 from __future__ import annotations
 
-import importlib
-import resource
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from .machine import import_nvml, open_gpus
+
 POWERCAP = Path("/sys/class/powercap")
-_STATUS = Path("/proc/self/status")
 
 
 class _Counter:
@@ -46,9 +44,7 @@ class EnergyMeter:
     the module `pynvml` or raises ImportError.
     """
 
-    def __init__(
-        self, root: Path = POWERCAP, nvml: Callable[[], Any] = lambda: importlib.import_module("pynvml")
-    ) -> None:
+    def __init__(self, root: Path = POWERCAP, nvml: Callable[[], Any] = import_nvml) -> None:
         counters = {"rapl": _processors(root), "nvml": _gpus(nvml)}
         self.sources = tuple(name for name, group in counters.items() if group)  # what `joules` counts
         self._counters = [counter for group in counters.values() for counter in group]
@@ -87,37 +83,8 @@ def _number(path: Path) -> int:
 def _gpus(nvml: Callable[[], Any]) -> list[_Counter]:
     """Counters of NVML's GPUs; none at all if one of them has no energy counter."""
     try:
-        pynvml = nvml()
-        pynvml.nvmlInit()
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        pynvml, handles = open_gpus(nvml)
         energy = pynvml.nvmlDeviceGetTotalEnergyConsumption
         return [_Counter(partial(energy, handle), 1e-3, None) for handle in handles]
     except Exception:  # no module, no driver, an old GPU: NVML has an exception for each
         return []
-
-
-def peak_memory_bytes() -> int:
-    """The peak resident memory of this process, mapped files (weights) included.
-
-    On Linux it is VmHWM. `ru_maxrss` is used elsewhere only: on Linux a program inherits the value of the one that
-    started it.
-    """
-    try:
-        for line in _STATUS.read_text(encoding="ascii", errors="replace").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
-
-
-def resident_memory_bytes() -> int:
-    """The resident memory of this process now; 0 on systems other than Linux."""
-    try:
-        for line in _STATUS.read_text(encoding="ascii", errors="replace").splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 0

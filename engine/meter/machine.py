@@ -23,9 +23,26 @@ class Machine:
     driver: str | None
 
 
-def this_machine(nvml: Callable[[], Any] = lambda: importlib.import_module("pynvml")) -> Machine:
+def import_nvml() -> Any:
+    """The module `pynvml`. Raises ImportError without it."""
+    return importlib.import_module("pynvml")
+
+
+def open_gpus(nvml: Callable[[], Any] = import_nvml) -> tuple[Any, list[Any]]:
+    """NVML's module, initialised, and its handles of all GPUs. Raises an exception of NVML's own without a driver."""
+    pynvml = nvml()
+    pynvml.nvmlInit()
+    return pynvml, [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+
+
+def this_machine(nvml: Callable[[], Any] = import_nvml) -> Machine:
     """The machine that this program runs on. `nvml` returns the module `pynvml`, or raises where there is none."""
-    gpus, driver = _gpus(nvml)
+    names, driver = list[str | bytes](), None
+    with suppress(Exception):  # no module, no driver: NVML has an exception for each, and each means no GPU
+        pynvml, handles = open_gpus(nvml)
+        names = [pynvml.nvmlDeviceGetName(handle) for handle in handles]
+        driver = _text(pynvml.nvmlSystemGetDriverVersion()) if names else None
+    gpus = tuple(map(_text, names)) if driver else ()
     return Machine(platform.system(), platform.machine(), cpu_model(), gpus, driver)
 
 
@@ -49,16 +66,6 @@ def machine_memory(limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
     with suppress(OSError, ValueError):  # no limit is the word "max"
         total = min(total, int(limit.read_text()))
     return total
-
-
-def _gpus(nvml: Callable[[], Any]) -> tuple[tuple[str, ...], str | None]:
-    with suppress(Exception):  # no module, no driver: NVML has an exception for each, and each means no GPU
-        pynvml = nvml()
-        pynvml.nvmlInit()
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        names = tuple(_text(pynvml.nvmlDeviceGetName(handle)) for handle in handles)
-        return names, _text(pynvml.nvmlSystemGetDriverVersion()) if names else None
-    return (), None
 
 
 def _text(value: str | bytes) -> str:

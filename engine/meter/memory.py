@@ -5,41 +5,50 @@ What lies on a device is not in the process's resident memory, so that the two a
 
 from __future__ import annotations
 
+import resource
+import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 from ..errors import CounterfactoryError
 from ..profile.runtime import RuntimeSettings
 from ..runtime import cuda
-from .energy import peak_memory_bytes, resident_memory_bytes
+
+_STATUS = Path("/proc/self/status")
 
 
-class Memory(Protocol):
-    """What plans are loaded into."""
-
-    def taken(self) -> int:
-        """Bytes that are taken now; 0 where it cannot be told."""
-        ...
-
-    def peak(self) -> int:
-        """The most bytes that were taken so far; 0 where it cannot be told."""
-        ...
-
-
-class ProcessMemory:
-    """The resident memory of this process, mapped files included."""
+class Memory:
+    """What plans are loaded into: the resident memory of this process, mapped files (weights) included."""
 
     def taken(self) -> int:
-        """See `Memory`."""
-        return resident_memory_bytes()
+        """Bytes that are taken now; 0 where it cannot be told, as on systems other than Linux."""
+        return _status("VmRSS:") or 0
 
     def peak(self) -> int:
-        """See `Memory`."""
-        return peak_memory_bytes()
+        """The most bytes that were taken so far; 0 where it cannot be told.
+
+        On Linux it is VmHWM. `ru_maxrss` is used elsewhere only: on Linux a program inherits the value of the one that
+        started it.
+        """
+        if (peak := _status("VmHWM:")) is not None:
+            return peak
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _status(name: str) -> int | None:
+    """Bytes of an entry of Linux' status of this process; None where there is none."""
+    with suppress(OSError):
+        for line in _STATUS.read_text(encoding="ascii", errors="replace").splitlines():
+            if line.startswith(name):
+                return int(line.split()[1]) * 1024
+    return None
 
 
 @dataclass
-class DeviceMemory:
+class DeviceMemory(Memory):
     """The memory of the GPU that `runtime`, the module cuda.bindings.runtime, sees as device 0; None without it.
 
     Other processes on the GPU are counted as well: what they take is not there for plans either. A device keeps no
@@ -69,7 +78,7 @@ class DeviceMemory:
 def memory_of(runtime: RuntimeSettings) -> Memory:
     """The memory of where networks run."""
     if not runtime.on_gpu:
-        return ProcessMemory()
+        return Memory()
     try:
         return DeviceMemory(cuda.load_runtime())
     except CounterfactoryError:

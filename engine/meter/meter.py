@@ -11,10 +11,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock, RLock
 
-from .memory import Memory, ProcessMemory
+from .memory import Memory
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,15 @@ def device_hours_per_1k(device_hours: float, accepted: float) -> float | None:
 
 @dataclass
 class Work:
-    """Batches that one plan ran in one stage."""
+    """Batches that one plan ran in one stage, its loadings there, and the most memory that it took."""
 
     calls: int = 0
     rows: int = 0
     capacity: int = 0
     busy_s: float = 0.0
+    loads: int = 0
+    load_s: float = 0.0
+    bytes: int = 0
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def add(self, rows: int, capacity: int, seconds: float) -> None:
@@ -92,24 +95,10 @@ class Work:
             self.capacity += capacity
             self.busy_s += seconds
 
-    @property
-    def fill(self) -> float:
-        """Rows over capacity; 1 if nothing ran."""
-        return self.rows / self.capacity if self.capacity else 1.0
-
     def seen(self) -> Work:
         """A copy whose counters belong together."""
         with self._lock:
-            return Work(self.calls, self.rows, self.capacity, self.busy_s)
-
-
-@dataclass
-class _Loads:
-    """How often and how long a plan was loaded, and the most memory that it took."""
-
-    count: int = 0
-    seconds: float = 0.0
-    bytes: int = 0
+            return replace(self)
 
 
 @dataclass
@@ -145,12 +134,11 @@ class Meter:
         self._on_progress = on_progress
         self._on_change = on_change or (lambda _: None)
         self._clock = clock
-        self._memory = memory or ProcessMemory()
+        self._memory = memory or Memory()
         self._began = clock()
         self._lock = RLock()
         self._stages: dict[str, _Stage] = {}
         self._works: dict[tuple[str, str], Work] = {}
-        self._loads: dict[tuple[str, str], _Loads] = {}
 
     def advance(self, stage: str, items: int, total: int, computed: int = 0) -> None:
         """`items` more of a stage are done, of `total` in the run; this run computed `computed` of them."""
@@ -191,11 +179,10 @@ class Meter:
         finally:
             grown = self._memory.taken() - before
             with self._lock:
-                self._of(stage)
-                loads = self._loads.setdefault((stage, plan), _Loads())
-                loads.seconds += self._clock() - since
-                loads.count += 1
-                loads.bytes = max(loads.bytes, grown)
+                work = self.work(stage, plan)
+                work.load_s += self._clock() - since
+                work.loads += 1
+                work.bytes = max(work.bytes, grown)
         self._notify()
 
     def work(self, stage: str, plan: str) -> Work:
@@ -231,24 +218,11 @@ class Meter:
     def plans(self) -> tuple[PlanUse, ...]:
         """What every plan did in each stage so far, in order of first appearance, those that were loaded first."""
         with self._lock:
-            costs = []
-            for stage, plan in dict.fromkeys((*self._loads, *self._works)):
-                work = self._works.get((stage, plan), Work()).seen()
-                loads = self._loads.get((stage, plan), _Loads())
-                costs.append(
-                    PlanUse(
-                        plan=plan,
-                        stage=stage,
-                        calls=work.calls,
-                        rows=work.rows,
-                        fill=_fill([work]),
-                        busy_s=work.busy_s,
-                        load_s=loads.seconds,
-                        loads=loads.count,
-                        bytes=loads.bytes,
-                    )
-                )
-            return tuple(costs)
+            works = [(*key, work.seen()) for key, work in self._works.items()]
+        return tuple(
+            PlanUse(plan, stage, w.calls, w.rows, _fill([w]), w.busy_s, w.load_s, w.loads, w.bytes)
+            for stage, plan, w in sorted(works, key=lambda used: not used[2].loads)
+        )
 
     @property
     def totals(self) -> dict[str, int]:
@@ -279,9 +253,8 @@ class Meter:
 
     def _cost(self, name: str, counts: _Stage, now: float) -> StageCost:
         wall_s = counts.wall_s + (now - counts.since if counts.since is not None else 0.0)
-        load_s = sum(loads.seconds for (stage, _), loads in self._loads.items() if stage == name)
         works = [work.seen() for (stage, _), work in self._works.items() if stage == name]
-        busy_s = sum(work.busy_s for work in works)
+        load_s, busy_s = sum(work.load_s for work in works), sum(work.busy_s for work in works)
         return StageCost(
             stage=name,
             items=counts.items,

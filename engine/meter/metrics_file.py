@@ -21,8 +21,6 @@ from ..packages import missing_package
 from .energy import EnergyMeter
 from .meter import Meter, device_hours_per_1k
 
-_PROMETHEUS = ".prom"
-
 
 class MetricsFile:
     """Writes a meter's counts to `path`.
@@ -47,8 +45,8 @@ class MetricsFile:
         self._devices = devices if devices is not None else os.cpu_count() or 1
         self._earlier = earlier_device_hours
         self._next: float | None = None
-        try:
-            self._check_writable()
+        try:  # metrics of an earlier run do not stay under this one
+            self._put(None)
         except OSError as error:
             todo = "name a file in a folder that exists and can be written to"
             raise CounterfactoryError(f"metrics cannot be written to {path}: {_reason(error)}; {todo}") from error
@@ -65,22 +63,24 @@ class MetricsFile:
         energy_j = self._energy.joules() if self._energy is not None else None
         record = as_record(meter, self._devices, energy_j, final, self._earlier)
         try:
-            if self.path.suffix == _PROMETHEUS:
-                _write_prometheus(self.path, record)
-            else:
-                _append(self.path, json.dumps(record, allow_nan=False) + "\n")
+            self._put(record)
         except OSError as error:
             if self.problem is None:
                 self.problem = f"metrics are not written to {self.path}: {_reason(error)}; the run goes on without them"
                 return self.problem
         return None
 
-    def _check_writable(self) -> None:
-        """Raise OSError where a record could not be written. Metrics of an earlier run do not stay under this one."""
-        if self.path.suffix == _PROMETHEUS:
-            _write_prometheus(self.path, None)
-        else:
-            _append(self.path, "")
+    def _put(self, record: Mapping[str, Any] | None) -> None:
+        """Write a record, or nothing. Raises OSError where that cannot be."""
+        if self.path.suffix != ".prom":
+            _append(self.path, "" if record is None else json.dumps(record, allow_nan=False) + "\n")
+            return
+        try:
+            from .prometheus import write_prometheus  # imports an HTTP server, which most runs need not wait for
+        except ModuleNotFoundError as error:
+            raise CounterfactoryError(f"metrics in {self.path}: {missing_package(error) or error}") from error
+
+        write_prometheus(self.path, record)
 
 
 def as_record(
@@ -109,15 +109,6 @@ def as_record(
 
 def _round_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: round(value, 6) if isinstance(value, float) else value for name, value in fields.items()}
-
-
-def _write_prometheus(path: Path, record: Mapping[str, Any] | None) -> None:
-    try:
-        from .prometheus import write_prometheus  # imports an HTTP server, which most runs need not wait for
-    except ModuleNotFoundError as error:
-        raise CounterfactoryError(f"metrics in {path}: {missing_package(error) or error}") from error
-
-    write_prometheus(path, record)
 
 
 def _append(path: Path, line: str) -> None:

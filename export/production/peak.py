@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from counterfactory.engine.meter.energy import peak_memory_bytes
+from counterfactory.engine.meter.memory import Memory
 
 _STATUS = Path("/proc/self/status")
 _PAUSE_S = 0.01
@@ -37,7 +37,7 @@ class PeakMemory:
         """The peak up to now."""
         now = _anonymous_bytes()
         if now is None:
-            return peak_memory_bytes()
+            return Memory().peak()
         self._bytes = max(self._bytes, now)
         return self._bytes
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from ceiling import ceiling, gpu_yardstick, measure_product, refuse_without_device
+from measure import Bracket
 from run import box_of, main, parser_of
-from session_records import costs, stage_cost
+from session_records import stage_cost
 
 from counterfactory.engine.meter.meter import PlanUse
 from counterfactory.engine.models.plan_facts import plan_facts
 from counterfactory.engine.profile.profile import Profile, load_profile
-from counterfactory.engine.suite.run_record import RunSummary, SuiteCosts
 
 
 @pytest.fixture
@@ -22,26 +24,11 @@ def a10g() -> Profile:
     return load_profile("a10g")
 
 
-def report_of_painting(rows: int, busy_s: float) -> RunSummary:
-    """A run that painted for `busy_s` seconds and did nothing else."""
+def report_of_painting(rows: int, busy_s: float) -> Any:
+    """A run that painted for `busy_s` seconds and did nothing else, as far as the ceiling goes."""
     stage = stage_cost("paint", wall_s=busy_s + 1.0, load_s=1.0, busy_s=busy_s, idle_s=0.0, generated_tokens=0)
     plan = PlanUse("denoiser", "paint", 2, rows, 1.0, busy_s, 1.0, 1, 1000)
-    names = ("sources", "variants", "accepted", "rejected", "controls", "rejected_controls", "dropped", "painted")
-    counts = dict.fromkeys((*names, "reused"), 4)
-    taken = costs(stages=(stage,), plans=(plan,), wall_s=busy_s + 1.0, devices=1, device="GPU")
-    return RunSummary(
-        **counts,
-        problems=(),
-        shortfalls=(),
-        stages=taken.stages,
-        plans=taken.plans,
-        wall_s=taken.wall_s,
-        devices=1,
-        device="GPU",
-        peak_memory_bytes=0,
-        energy_j=None,
-        suite=SuiteCosts.of((taken,)),
-    )
+    return SimpleNamespace(stages=(stage,), plans=(plan,), wall_s=busy_s + 1.0, models_load_s=1.0)
 
 
 def test_shares_on_a_gpu_are_of_the_product_measured_there(a10g: Profile) -> None:
@@ -87,16 +74,11 @@ def test_a_peer_is_of_the_weights_that_the_profile_names(a10g: Profile) -> None:
     assert box_of(asked, load_profile("pocket")) is None
 
 
-def test_rounds_on_a_gpu_are_told_by_its_product_and_the_cores() -> None:
-    """The GPU's code on a CPU."""
-    product = gpu_yardstick("cpu")
-    bracket = product()
-    assert bracket.wall_s > 0
-    assert 0 < bracket.share < 1.5
-
-
-def test_the_product_of_torch_counts_operations() -> None:
+def test_a_gpu_s_products_are_counted_and_tell_busy_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """The GPU's code on a CPU: between a hundredth and a thousand TFLOP/s, whatever else the machine does."""
+    monkeypatch.setattr("ceiling.open_yardstick", lambda: lambda: Bracket(1.0, 0.75))
+    bracket = gpu_yardstick("cpu")()
+    assert (bracket.wall_s > 0, bracket.share) == (True, 0.75)
     assert 1e8 < measure_product("cpu", sides=(256,), rounds=3) < 1e15
     with pytest.raises(ValueError, match="start at 1"):
         measure_product("cpu", sides=())

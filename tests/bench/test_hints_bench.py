@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import hints
 import numpy as np
@@ -41,16 +39,3 @@ def test_maps_are_found_edges_and_the_truth(tmp_path: Path) -> None:
     assert classes is not None
     road = pair.drawing.mask == STREETS.classes.index("road")
     assert np.unique(classes[road], axis=0).tolist() == [[128, 64, 128]]
-
-
-def test_nights_are_counted_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    def one(name: str, value: str) -> Any:
-        return SimpleNamespace(changes=(SimpleNamespace(name=name, value=value),))
-
-    monkeypatch.setattr(hints, "edit_shares", lambda some: {"edit_success": 0.5})
-    monkeypatch.setattr(hints, "layout_kept", lambda some: {"layout_miou": float(len(some))} if some else {})
-    some = [one("time", "night"), one("time", "day"), one("weather", "night"), one("time", "night")]
-    found = hints.figures_of(some)
-    assert (found["layout_miou"], found["layout_miou_to_night"], found["edit_success"]) == (4.0, 2.0, 0.5)
-    assert hints.figures_of(some[1:3])["layout_miou_to_night"] is None
-    assert hints.brief(found) == "layout_miou 4.000  edit_success 0.500  layout_miou_to_night 2.000"

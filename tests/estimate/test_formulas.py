@@ -27,7 +27,6 @@ from counterfactory.engine.models.networks import library_of, networks_of
 from counterfactory.engine.models.plan_facts import PlanFacts, load_facts, plan_facts
 from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile
-from counterfactory.engine.profile.runtime import DeviceSettings
 from counterfactory.engine.runtime.plans import PlanKey, write_key
 from counterfactory.export.production.graph import batches_of
 
@@ -312,11 +311,6 @@ def test_profiles_for_the_gpu_are_estimated_where_there_is_none(name: str) -> No
     assert set(plan_facts(profile)) >= set(networks_of(profile).plans)
 
 
-def test_few_steps_cost_less() -> None:
-    slow, fast = (estimate(load_profile(name), 1000, 5).device_hours_per_1k for name in ("a10g", "a10g-fast"))
-    assert fast < 0.5 * slow
-
-
 def test_a_projection_says_what_an_accepted_variant_costs_at_two_utilisations() -> None:
     profile = load_profile("a10g")
     assert profile.device is not None
@@ -352,38 +346,24 @@ def test_facts_that_cannot_be_read_are_refused_by_name(text: str, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"tflops": 0},
-        {"gb_per_s": -1},
-        {"disk_gb_per_s": 0},
-        {"bus_gb_per_s": 0},
-        {"share": 0},
-        {"share": 1.1},
-        {"accepted": 0},
-        {"accepted": 1.1},
-    ],
+    ("names", "value"),
+    [("tflops gb_per_s disk_gb_per_s bus_gb_per_s share accepted", 0), ("gb_per_s", -1), ("share accepted", 1.1)],
 )
-def test_a_device_that_cannot_be_is_refused(change: dict[str, float]) -> None:
-    device = DeviceSettings(
-        "GPU", tflops=100, memory_gb=24, gb_per_s=500, disk_gb_per_s=1, bus_gb_per_s=10, share=0.5, accepted=0.9
-    )
-    with pytest.raises(ValueError, match=next(iter(change))):
-        replace(device, **change)
+def test_a_device_that_cannot_be_is_refused(names: str, value: float) -> None:
+    device = load_profile("a10g").device
+    assert device is not None
+    for name in names.split(" "):
+        with pytest.raises(ValueError, match=name):
+            replace(device, **{name: value})
 
 
 def test_plans_are_exported_for_the_batches_of_their_profile() -> None:
-    assert batches_of(load_profile("a10g")) == {
-        "blip2_vision": 24,
-        "opt_decoder": 48,
-        "sentence": 32,
-        "clip_text": 16,
-        "hed": 4,
-        "hint": 4,
-        "denoiser": 16,
-        "vae_decoder": 4,
-        "clip_image": 16,
-    }
+    expected = (
+        "blip2_vision 24, opt_decoder 48, sentence 32, clip_text 16, hed 4, hint 4, denoiser 16, vae_decoder 4, "
+        "clip_image 16"
+    )
+    found = batches_of(load_profile("a10g"))
+    assert ", ".join(f"{name} {batch}" for name, batch in found.items()) == expected
     lance = load_profile("lance")
     assert batches_of(lance)["opt_decoder"] == lance.caption.batch * lance.caption.decoding.beams
 

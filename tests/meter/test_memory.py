@@ -8,7 +8,7 @@ import pytest
 from stand_in_cuda import Error, Memory
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.meter.memory import DeviceMemory, ProcessMemory, memory_of
+from counterfactory.engine.meter.memory import DeviceMemory, memory_of
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.profile.runtime import RuntimeSettings
@@ -58,6 +58,7 @@ def test_without_a_device_nothing_is_known(missing: str, monkeypatch: pytest.Mon
 
 def test_a_cpus_memory_is_the_process() -> None:
     pocket = load_profile("pocket").runtime
-    assert isinstance(memory_of(pocket), ProcessMemory)
-    assert isinstance(memory_of(replace(pocket, backend="onnxruntime", provider="cpu", precision="f32")), ProcessMemory)
+    assert not isinstance(memory_of(pocket), DeviceMemory)
+    onnx = replace(pocket, backend="onnxruntime", provider="cpu", precision="f32")
+    assert not isinstance(memory_of(onnx), DeviceMemory)
     assert Meter(lambda _: None).peak_memory_bytes > 1_000_000

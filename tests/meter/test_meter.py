@@ -6,6 +6,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
 from types import SimpleNamespace
@@ -16,9 +17,9 @@ from clocks import Clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfactory.engine.meter import energy
-from counterfactory.engine.meter.energy import EnergyMeter, peak_memory_bytes
-from counterfactory.engine.meter.meter import Meter, Progress, Work, device_hours_per_1k
+from counterfactory.engine.meter import memory
+from counterfactory.engine.meter.energy import EnergyMeter
+from counterfactory.engine.meter.meter import Meter, Progress, device_hours_per_1k
 
 
 def made() -> tuple[Meter, Clock, list[Progress]]:
@@ -26,38 +27,18 @@ def made() -> tuple[Meter, Clock, list[Progress]]:
     return Meter(heard.append, clock=clock), clock, heard
 
 
-def test_wall_time_is_loading_busy_and_idle() -> None:
-    meter, clock, _ = made()
-    with meter.stage("paint"):
-        with meter.loading("denoiser"):
-            clock.now += 2
-        for rows in (8, 4):
-            clock.now += 3
-            meter.work("paint", "denoiser").add(rows, 8, 3.0)
-        clock.now += 0.5
-        meter.advance("paint", 5, 9, computed=4)
-    (cost,) = meter.costs()
-    assert (cost.wall_s, cost.load_s, cost.busy_s, cost.idle_s) == (8.5, 2.0, 6.0, 0.5)
-    assert (cost.items, cost.made, cost.items_per_s) == (5, 4, 4 / 8.5)
-    assert (cost.calls, cost.rows, cost.fill) == (2, 12, 0.75)
-
-
-def test_a_stage_that_made_nothing_has_no_rate_and_one_that_ran_nothing_no_fill() -> None:
+def test_what_made_or_ran_nothing_has_no_rate() -> None:
+    """Rows without a capacity are counted and leave the fill alone."""
     meter, clock, _ = made()
     with meter.stage("caption"):
         clock.now += 1
         meter.advance("caption", 24, 24)
-    (cost,) = meter.costs()
-    assert (cost.items, cost.items_per_s, cost.fill) == (24, None, None)
-
-
-def test_rows_without_a_capacity_are_counted_and_leave_the_fill_alone() -> None:
-    meter, _, _ = made()
     meter.work("rewrite", "llm").add(100, 0, 1.0)
-    assert meter.costs()[0].fill is None
+    caption, rewrite = meter.costs()
+    assert (caption.items, caption.items_per_s, caption.fill, rewrite.fill) == (24, None, None, None)
     meter.work("rewrite", "other").add(3, 4, 1.0)
-    assert (meter.costs()[0].rows, meter.costs()[0].fill) == (103, 0.75)
-    assert Work().fill == 1.0
+    assert (meter.costs()[1].rows, meter.costs()[1].fill) == (103, 0.75)
+    assert device_hours_per_1k(1.0, 0) is None
 
 
 def test_an_open_stage_counts_up_to_now() -> None:
@@ -86,18 +67,6 @@ def test_stages_do_not_nest() -> None:
         pass
 
 
-def test_loading_is_booked_to_its_stage_and_by_plan() -> None:
-    meter, clock, _ = made()
-    for stage, seconds in (("paint", 1.0), ("check", 2.0), ("check", 0.5)):
-        with meter.stage(stage), meter.loading("clip_text"):
-            clock.now += seconds
-    assert [(cost.stage, cost.load_s) for cost in meter.costs()] == [("paint", 1.0), ("check", 2.5)]
-    assert [(cost.plan, cost.stage, cost.load_s) for cost in meter.plans()] == [
-        ("clip_text", "paint", 1.0),
-        ("clip_text", "check", 2.5),
-    ]
-
-
 def test_advances_are_told_with_their_sums() -> None:
     meter, _, heard = made()
     meter.advance("caption", 2, 10)
@@ -124,17 +93,6 @@ def test_every_change_is_told_after_it_counts() -> None:
         meter.verdicts(5, 6)
         clock.now += 1
     assert seen == [(7, 0, 0, 0, 0), (7, 1, 1, 0, 0), (7, 1, 1, 4, 0), (7, 1, 1, 4, 5), (7, 2, 1, 4, 5)]
-
-
-def test_device_hours_are_per_thousand_accepted() -> None:
-    meter, clock, _ = made()
-    clock.now += 7200
-    assert device_hours_per_1k(meter.device_hours(4), meter.accepted) is None
-    meter.verdicts(400, 100)
-    meter.verdicts(100, 0)
-    assert meter.device_hours(4) == 8.0
-    assert device_hours_per_1k(meter.device_hours(4), meter.accepted) == 16.0
-    assert (meter.accepted, meter.rejected) == (500, 100)
 
 
 names = st.sampled_from(["read", "caption", "paint"])
@@ -259,18 +217,14 @@ def no_nvml() -> Any:
 
 
 def test_energy_is_of_packages_alone(tmp_path: Path) -> None:
+    assert EnergyMeter(tmp_path / "absent", no_nvml).joules() is None
     counters = [domain(tmp_path, f"intel-rapl:{i}", f"package-{i}", 1_000_000) for i in range(2)]
-    others = [
-        domain(tmp_path, "intel-rapl:0:0", "core", 0),
-        domain(tmp_path, "intel-rapl:2", "psys", 0),
-        domain(tmp_path, "intel-rapl-mmio:0", "package-0", 0),
-    ]
+    others = {"intel-rapl:0:0": "core", "intel-rapl:2": "psys", "intel-rapl-mmio:0": "package-0"}
+    paths = [domain(tmp_path, folder, name, 0) for folder, name in others.items()]
     meter = EnergyMeter(tmp_path, no_nvml)
     assert meter.joules() == 0
-    counters[0].write_text("3500000")
-    counters[1].write_text("1250000")
-    for path in others:
-        path.write_text("7000000")
+    for path, count in zip((*counters, *paths), (3500000, 1250000, 7000000, 7000000, 7000000), strict=True):
+        path.write_text(str(count))
     assert meter.joules() == pytest.approx(2.75)
     assert meter.sources == ("rapl",)
 
@@ -313,22 +267,20 @@ def test_energy_that_can_no_longer_be_read_is_unknown(tmp_path: Path) -> None:
     assert meter.joules() is None
 
 
-def test_no_counters_no_energy(tmp_path: Path) -> None:
-    meter = EnergyMeter(tmp_path / "absent", no_nvml)
-    assert meter.joules() is None
-    assert meter.sources == ()
+def nvml_of(energy: Callable[[int], int]) -> SimpleNamespace:
+    """Two GPUs."""
+    return SimpleNamespace(
+        nvmlInit=lambda: None,
+        nvmlDeviceGetCount=lambda: 2,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetTotalEnergyConsumption=energy,
+    )
 
 
 def test_gpus_count_millijoules_beside_processors(tmp_path: Path) -> None:
     counter = domain(tmp_path, "intel-rapl:0", "package-0", 0)
     used = [500_000, 2_000_000]
-    nvml = SimpleNamespace(
-        nvmlInit=lambda: None,
-        nvmlDeviceGetCount=lambda: 2,
-        nvmlDeviceGetHandleByIndex=lambda index: index,
-        nvmlDeviceGetTotalEnergyConsumption=lambda handle: used[handle],
-    )
-    meter = EnergyMeter(tmp_path, lambda: nvml)
+    meter = EnergyMeter(tmp_path, lambda: nvml_of(used.__getitem__))
     used[0] += 1500
     used[1] += 500
     counter.write_text("1000000")
@@ -339,20 +291,14 @@ def test_gpus_count_millijoules_beside_processors(tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_cannot_tell_leaves_the_processors(tmp_path: Path) -> None:
-    def unsupported(_: Any) -> int:
+    def unsupported(_: int) -> int:
         raise RuntimeError("Not Supported")
 
-    nvml = SimpleNamespace(
-        nvmlInit=lambda: None,
-        nvmlDeviceGetCount=lambda: 1,
-        nvmlDeviceGetHandleByIndex=lambda index: index,
-        nvmlDeviceGetTotalEnergyConsumption=unsupported,
-    )
     domain(tmp_path, "intel-rapl:0", "package-0", 0)
-    assert EnergyMeter(tmp_path, lambda: nvml).sources == ("rapl",)
+    assert EnergyMeter(tmp_path, lambda: nvml_of(unsupported)).sources == ("rapl",)
 
 
-_PEAK = "from counterfactory.engine.meter.energy import peak_memory_bytes as peak\n"
+_PEAK = "from counterfactory.engine.meter.memory import Memory; peak = Memory().peak\n"
 _GROWS = "before = peak(); held = bytearray(b'x') * 200_000_000; del held; print(before, peak())"
 _STARTS_ANOTHER = (
     "import subprocess, sys\nheld = bytearray(b'x') * 200_000_000\n"
@@ -371,5 +317,5 @@ def test_peak_memory_is_the_most_this_process_ever_held(program: str) -> None:
 
 def test_peak_memory_without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     expected = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    monkeypatch.setattr(energy, "_STATUS", tmp_path / "absent")
-    assert peak_memory_bytes() >= expected > 1_000_000
+    monkeypatch.setattr(memory, "_STATUS", tmp_path / "absent")
+    assert memory.Memory().peak() >= expected > 1_000_000

@@ -10,13 +10,14 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from clocks import Clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.meter.energy import EnergyMeter
@@ -24,50 +25,21 @@ from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.meter.metrics_file import MetricsFile, as_record
 from counterfactory.engine.meter.prometheus import prometheus_text
 
-Labels = frozenset[tuple[str, str]]
+Samples = dict[frozenset[tuple[str, str]], float]
+PAINT = frozenset({("stage", "paint")})
 
 
-@dataclass
-class Family:
-    """What the text says of one metric."""
-
-    type: str
-    help: str
-    samples: dict[Labels, float] = field(default_factory=dict)
-
-
-_SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (\S+)')
-_LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"')
-
-
-def parse(text: str) -> dict[str, Family]:
-    """The exposition format 0.0.4 as its specification has it: comments first, a family's samples in one group."""
-    families: dict[str, Family] = {}
-    if text:
-        assert text.endswith("\n")
-    helped = name = ""
-    for line in text.split("\n")[:-1]:
-        if line.startswith("# HELP "):
-            helped, problem = line[7:].split(" ", 1)
-        elif line.startswith("# TYPE "):
-            name, kind = line[7:].split(" ")
-            assert name == helped
-            assert name not in families
-            assert kind in ("counter", "gauge")
-            assert (kind == "counter") == name.endswith("_total")
-            families[name] = Family(kind, problem)
-        else:
-            match = _SAMPLE.fullmatch(line)
-            assert match, line
-            assert match[1] == name
-            labels = frozenset(
-                (key, re.sub(r"\\(.)", lambda m: {"n": "\n"}.get(m[1], m[1]), value))
-                for key, value in _LABEL.findall(match[2] or "")
-            )
-            assert labels not in families[name].samples
-            families[name].samples[labels] = float(match[3])
-    assert all(family.samples for family in families.values())
-    return families
+def parse(text: str) -> dict[str, Samples]:
+    """The samples of each metric, by labels, as Prometheus' own client reads them."""
+    found: dict[str, Samples] = {}
+    for family in text_string_to_metric_families(text):
+        assert family.documentation
+        assert family.samples
+        for sample in family.samples:
+            assert family.type == ("counter" if sample.name.endswith("_total") else "gauge")
+            samples = found.setdefault(sample.name, {})
+            assert samples.setdefault(frozenset(sample.labels.items()), sample.value) is sample.value
+    return found
 
 
 def a_run() -> tuple[Meter, Clock]:
@@ -88,40 +60,25 @@ def a_run() -> tuple[Meter, Clock]:
     return meter, clock
 
 
-def of(family: Family, **labels: str) -> float:
-    return family.samples[frozenset(labels.items())]
+def of(samples: Samples, **labels: str) -> float:
+    return samples[frozenset(labels.items())]
 
 
 def test_prometheus_text_says_what_the_meter_says(tmp_path: Path) -> None:
     meter, clock = a_run()
     MetricsFile(tmp_path / "run.prom", clock=clock, devices=2).write(meter)
-    found = {
-        name.removeprefix("counterfactory_"): family
-        for name, family in parse((tmp_path / "run.prom").read_text()).items()
-    }
-    paint = {
-        name: of(family, stage="paint")
-        for name, family in found.items()
-        if frozenset({("stage", "paint")}) in family.samples
-    }
-    assert paint == {
-        "stage_items_total": 60,
-        "stage_made_items_total": 9,
-        "stage_goal_items": 120,
-        "stage_wall_seconds_total": 4.5,
-        "stage_load_seconds_total": 1.5,
-        "stage_busy_seconds_total": 2.5,
-        "stage_idle_seconds": 0.5,
-        "stage_items_per_second": 2,
-        "stage_batches_total": 1,
-        "stage_rows_total": 6,
-        "stage_batch_fill_ratio": 0.75,
-        "stage_prompt_tokens_total": 0,
-        "stage_generated_tokens_total": 0,
-    }
+    text = (tmp_path / "run.prom").read_text()
+    found = {name.removeprefix("counterfactory_"): samples for name, samples in parse(text).items()}
+    paint = {name: samples[PAINT] for name, samples in found.items() if PAINT in samples}
+    expected = (
+        "items_total 60, made_items_total 9, goal_items 120, wall_seconds_total 4.5, load_seconds_total 1.5, "
+        "busy_seconds_total 2.5, idle_seconds 0.5, items_per_second 2, batches_total 1, rows_total 6, "
+        "batch_fill_ratio 0.75, prompt_tokens_total 0, generated_tokens_total 0"
+    )
+    assert paint == {f"stage_{name}": float(value) for name, value in map(str.split, expected.split(", "))}
     assert of(found["stage_prompt_tokens_total"], stage="rewrite") == 1000
     assert of(found["stage_generated_tokens_total"], stage="rewrite") == 250
-    assert "rewrite" not in str(found["stage_batch_fill_ratio"].samples)
+    assert "rewrite" not in str(found["stage_batch_fill_ratio"])
     assert of(found["plan_rows_total"], stage="paint", plan="denoiser") == 6
     assert of(found["plan_busy_seconds_total"], stage="paint", plan="denoiser") == 2.5
     assert of(found["plan_load_seconds_total"], stage="paint", plan="denoiser") == 1.5
@@ -146,7 +103,7 @@ def test_any_name_survives_the_text(rows: dict[tuple[str, str], int]) -> None:
         meter.work(stage, plan).add(count, count, 0.25)
     found = parse(prometheus_text(as_record(meter, 1, None, False)))
     expected = {frozenset({("stage", stage), ("plan", plan)}): count for (stage, plan), count in rows.items()}
-    assert found["counterfactory_plan_rows_total"].samples == expected
+    assert found["counterfactory_plan_rows_total"] == expected
 
 
 def test_counters_never_fall_while_a_batch_is_counted() -> None:
@@ -160,9 +117,9 @@ def test_counters_never_fall_while_a_batch_is_counted() -> None:
         texts.append(prometheus_text(as_record(meter, 2, 30.0, False)))
     before, under_way, counted = map(parse, texts)
     for earlier, later in ((before, under_way), (under_way, counted)):
-        for name, family in earlier.items():
-            if family.type == "counter":
-                assert all(later[name].samples[labels] >= value for labels, value in family.samples.items())
+        for name, samples in earlier.items():
+            if name.endswith("_total"):
+                assert all(later[name][labels] >= value for labels, value in samples.items())
     idle = [of(found["counterfactory_stage_idle_seconds"], stage="paint") for found in (before, under_way, counted)]
     assert idle == [0.5, 5.5, 0.5]
 
@@ -177,37 +134,12 @@ def test_json_lines_say_what_the_meter_says(tmp_path: Path) -> None:
     MetricsFile(path, clock=clock, devices=2).write(meter)
     (record,) = lines(path)
     assert abs(float(str(record["time"])) - time.time()) < 60
-    stages = {stage["stage"]: stage for stage in record["stages"]}  # type: ignore[attr-defined]  # plain JSON
-    assert stages["paint"] == {
-        "stage": "paint",
-        "prompt_tokens": 0,
-        "generated_tokens": 0,
-        "items": 60,
-        "made": 9,
-        "total": 120,
-        "items_per_s": 2.0,
-        "wall_s": 4.5,
-        "load_s": 1.5,
-        "busy_s": 2.5,
-        "idle_s": 0.5,
-        "calls": 1,
-        "rows": 6,
-        "fill": 0.75,
-    }
-    assert stages["rewrite"]["fill"] is None
-    assert record["plans"] == [
-        {
-            "plan": "denoiser",
-            "stage": "paint",
-            "calls": 1,
-            "rows": 6,
-            "fill": 0.75,
-            "busy_s": 2.5,
-            "load_s": 1.5,
-            "loads": 1,
-            "bytes": 0,
-        }
-    ]
+    (_, paint), (plan,) = meter.costs(), meter.plans()
+    assert record["stages"] == [{**asdict(cost), "total": meter.totals[cost.stage]} for cost in meter.costs()]
+    assert record["plans"] == [asdict(plan)]
+    assert (paint.items, paint.made, paint.items_per_s, paint.fill) == (60, 9, 2.0, 0.75)
+    assert (paint.wall_s, paint.load_s, paint.busy_s, paint.idle_s) == (4.5, 1.5, 2.5, 0.5)
+    assert (plan.calls, plan.rows, plan.load_s, plan.loads, plan.bytes) == (1, 6, 1.5, 1, 0)
     assert (record["accepted"], record["rejected"], record["elapsed_s"]) == (50, 10, 8.5)
     assert record["device_hours_per_1k"] == pytest.approx(2 * 8.5 / 3600 * 20)
     assert record["energy_j"] is None
@@ -217,21 +149,15 @@ def test_json_lines_say_what_the_meter_says(tmp_path: Path) -> None:
 def test_a_record_an_interval_and_one_at_the_end(tmp_path: Path) -> None:
     clock = Clock()
     path = tmp_path / "run.jsonl"
+    path.write_text('{"elapsed_s": -1, "final": true}\n')  # of an earlier run
     metrics = MetricsFile(path, interval_s=2.0, clock=clock)
     meter = Meter(lambda _: None, metrics.write, clock)
     for _ in range(10):  # at 0, 0.5 ... 4.5 s
         meter.advance("read", 1, 10)
         clock.now += 0.5
     metrics.write(meter, final=True)
-    assert [record["elapsed_s"] for record in lines(path)] == [0, 2, 4, 5]
-    assert [record["final"] for record in lines(path)] == [False, False, False, True]
-
-
-def test_json_lines_are_added_to_those_of_earlier_runs(tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
-    path.write_text('{"earlier": 1}\n')
-    MetricsFile(path).write(a_run()[0])
-    assert [sorted(record)[:1] for record in lines(path)] == [["earlier"], ["accepted"]]
+    assert [record["elapsed_s"] for record in lines(path)] == [-1, 0, 2, 4, 5]
+    assert [record["final"] for record in lines(path)] == [True, False, False, False, True]
 
 
 def test_energy_is_in_every_record(tmp_path: Path) -> None:
@@ -254,8 +180,10 @@ def test_energy_is_in_every_record(tmp_path: Path) -> None:
 def test_prometheus_text_is_replaced_whole(tmp_path: Path) -> None:
     """A reader that has the file open sees one record to its end; another user's collector may read it."""
     path = tmp_path / "run.prom"
+    path.write_text("counterfactory_finished 1\n")
     meter, clock = a_run()
     metrics = MetricsFile(path, clock=clock)
+    assert parse(path.read_text()) == {}, "an earlier run's do not pass for this one's"
     metrics.write(meter)
     first = path.read_text()
     with path.open() as reader:
@@ -267,13 +195,6 @@ def test_prometheus_text_is_replaced_whole(tmp_path: Path) -> None:
     umask = os.umask(0)
     os.umask(umask)
     assert path.stat().st_mode & 0o777 == 0o666 & ~umask
-
-
-def test_metrics_of_an_earlier_run_do_not_pass_for_this_one(tmp_path: Path) -> None:
-    path = tmp_path / "run.prom"
-    path.write_text("counterfactory_finished 1\n")
-    MetricsFile(path)
-    assert parse(path.read_text()) == {}
 
 
 @pytest.mark.parametrize("name", ["run.prom", "run.jsonl"])
@@ -323,39 +244,26 @@ def files_end_at(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_full_disk_leaves_no_half_line(tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
-    meter, _ = a_run()
-    metrics = MetricsFile(path)
-    metrics.write(meter)
-    whole = path.stat().st_size
-    with files_end_at(whole + 100):
-        problem = metrics.write(meter, final=True)
-    assert problem is not None
-    assert path.stat().st_size == whole
-    metrics.write(meter, final=True)
-    assert [record["final"] for record in lines(path)] == [False, True]
-
-
-def test_a_full_disk_leaves_the_record_before(tmp_path: Path) -> None:
-    path = tmp_path / "run.prom"
+@pytest.mark.parametrize("name", ["run.prom", "run.jsonl"])
+def test_a_full_disk_leaves_the_records_before_and_no_half_line(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
     meter, _ = a_run()
     metrics = MetricsFile(path)
     metrics.write(meter)
     before = path.read_text()
-    with files_end_at(100):
+    with files_end_at(100 if name == "run.prom" else len(before) + 100):
         problem = metrics.write(meter, final=True)
     assert problem is not None
     assert path.read_text() == before
-    assert [entry.name for entry in tmp_path.iterdir()] == ["run.prom"]
+    metrics.write(meter, final=True)
+    assert [entry.name for entry in tmp_path.iterdir()] == [name]
+    if name == "run.jsonl":
+        assert [record["final"] for record in lines(path)] == [False, True]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full: a device that is always full goes unchecked")
 def test_a_device_that_is_full() -> None:
-    metrics = MetricsFile(Path("/dev/full"))
-    problem = metrics.write(a_run()[0])
-    assert problem is not None
-    assert "no space" in problem
+    assert "no space" in str(MetricsFile(Path("/dev/full")).write(a_run()[0]))
 
 
 def test_hours_of_earlier_sessions_count_for_what_they_made(tmp_path: Path) -> None:
