@@ -249,21 +249,12 @@ def _apply_air(canvas: _Canvas, scene: Scene, air: np.random.Generator) -> None:
             cv2.circle(canvas.rgb, (x, y), radius, flake, -1)
 
 
-def render(scene: Scene) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Draw a scene.
+def render(scene: Scene) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
+    """Draw a scene: its picture, uint8 RGB [128, 128, 3], its mask, and how near each pixel is, uint8 [128, 128] each.
 
-    Returns the picture, uint8 RGB [128, 128, 3], and the mask, uint8 [128, 128], whose values index
-    `world.CLASSES`. The mask depends on the layout alone, not on weather, time, material or colours, but for the snow
-    that lies on roofs, a pixel or two high, which belongs to the building.
-    """
-    return render_with_nearness(scene)[:2]
-
-
-def render_with_nearness(scene: Scene) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
-    """Draw a scene as `render` does; behind its picture and mask how near each pixel is, uint8 [128, 128].
-
-    That is the inverse of the distance over that of the nearest pixel, which has 255; the horizon and the sky have 0.
-    It depends on the layout as the mask does.
+    The mask's values index `world.CLASSES`. It depends on the layout alone, not on weather, time, material or colours,
+    but for the snow that lies on roofs, a pixel or two high, which belongs to the building. So does the nearness: the
+    inverse of the distance over that of the nearest pixel, which has 255; the horizon and the sky have 0.
     """
     layout, air = np.random.default_rng(scene.layout_seed), np.random.default_rng((scene.layout_seed, 1))
     canvas = _Canvas()

@@ -21,9 +21,8 @@ from counterfactory.engine.files.writing import write_whole
 from ..language.answer_loss import answer_loss, encode_answers
 from ..language.llama_steps import LlamaSteps, write_llama
 from .data import TRAIN
-from .exercises import KINDS_OF_QUESTION
+from .exercises import KINDS_OF_QUESTION, exercise
 from .parameters import record
-from .questions import exercise
 from .training import Recipe, fit
 
 RECIPE = Recipe(steps=2500, lr=3e-3, seed=17, weight_decay=1e-2, warmup=80, ema=0.99, save_every=50)
@@ -38,17 +37,18 @@ _ROWS = {"keywords": 12, "alternatives": 12, "rewrite": 16}
 _COPIES, _COPIED, _COPY_STEPS = 24, 40, 750
 
 
-def byte_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
+def byte_tokenizer(
+    texts: Iterable[str], vocabulary: int, special: Sequence[str] = SPECIAL, like_opt: bool = False
+) -> Tokenizer:
     """A byte-level BPE of at most `vocabulary` tokens trained on `texts`; it encodes any text."""
     tokenizer: Tokenizer = Tokenizer(models.BPE())
     # Digits stand alone, as in SmolLM's: numbers are spelled.
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
+    split = [] if like_opt else [pre_tokenizers.Digits(individual_digits=True)]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*split, pre_tokenizers.ByteLevel(add_prefix_space=like_opt)])
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
-        special_tokens=list(SPECIAL),
+        special_tokens=list(special),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -60,8 +60,7 @@ def train_tokenizer(work: Path) -> Tokenizer:
     """The tokenizer, trained on 2,000 exercises a question, or loaded from `work/llama_tokenizer.json`."""
     file = work / "llama_tokenizer.json"
     if file.exists():
-        loaded: Tokenizer = Tokenizer.from_file(str(file))
-        return loaded
+        return Tokenizer.from_file(str(file))
     drawn = [exercise(kind, TRAIN, i) for kind in KINDS_OF_QUESTION for i in range(2000)]
     tokenizer = byte_tokenizer((text for e in drawn for text in (e.prompt.text, e.answer)), VOCABULARY)
     work.mkdir(parents=True, exist_ok=True)
@@ -124,9 +123,7 @@ def train(work: Path) -> tuple[LlamaForCausalLM, Tokenizer]:
                 loss = loss + copy_loss(model)
         return loss
 
-    trained = fit("llama", model, RECIPE, loss_of, work)
-    assert isinstance(trained, LlamaForCausalLM)
-    return trained, tokenizer
+    return fit("llama", model, RECIPE, loss_of, work), tokenizer
 
 
 class PackedParameters(nn.Module):

@@ -88,24 +88,18 @@ def narrow(network: str, weights: Path) -> None:
 
     Raises CounterfactoryError when there is no map, it is damaged, or it is of other files.
     """
-    entry = _entry_of_files(network, weights)
+    entry = _entry(network, weights)
     for file, places in entry["placed"].items():
         narrow_file(weights / file, {written[0] for written in places.values()})
     _write(_read(weights / FILE), network, {**entry, "files": _digests(weights, list(entry["placed"]))}, weights / FILE)
 
 
-def config_of(network: str, weights: Path) -> Mapping[str, float]:
-    """The numbers that were recorded for a network's class."""
-    config: Mapping[str, float] = _entry(network, weights)["config"]
-    return config
-
-
-def restore_into(network: str, module: nn.Module, weights: Path) -> None:
-    """Fill every parameter of `module` from the packed files.
+def restore_into(network: str, module: nn.Module, weights: Path) -> Mapping[str, float]:
+    """Fill every parameter of `module` from the packed files; returns the numbers that its class needs beside them.
 
     Raises CounterfactoryError when there is no map, it is damaged, it is of other files, or it is of another module.
     """
-    entry = _entry_of_files(network, weights)
+    entry = _entry(network, weights)
     parameters = dict(module.named_parameters())
     named = [*entry["kept"], *(name for names in entry["placed"].values() for name in names)]
     if set(named) != parameters.keys():
@@ -118,6 +112,8 @@ def restore_into(network: str, module: nn.Module, weights: Path) -> None:
         for name, written in names.items():
             place = Place(file, *written)
             _fill(parameters[name], held[place.constant], place)
+    config: Mapping[str, float] = entry["config"]
+    return config
 
 
 def constants(file: Path) -> Iterator[tuple[str, Floats]]:
@@ -220,18 +216,13 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _entry(network: str, weights: Path) -> dict[str, Any]:
+    """The map's entry of a network, which is of the files that lie beside it."""
     everything = _read(weights / FILE)
     if network not in everything:
         raise CounterfactoryError(f"{weights / FILE} knows nothing of {network}; pack it again")
     entry = everything[network]
     if not isinstance(entry, dict) or entry.pop("check", None) != content_key(entry):
         raise CounterfactoryError(f"{weights / FILE} is damaged: the entry of {network} is not what was written")
-    return entry
-
-
-def _entry_of_files(network: str, weights: Path) -> dict[str, Any]:
-    """The map's entry of a network, which is of the files that lie beside it."""
-    entry = _entry(network, weights)
     if entry["files"] != _digests(weights, list(entry["placed"])):
         raise CounterfactoryError(f"{weights / FILE} is of other files of {network} than lie beside it; pack it again")
     return entry

@@ -27,11 +27,11 @@ _LATENT_NOISE, _POLISH_NOISE = 0.05, 0.02
 _REGION = 8  # pixels in which detail is counted together
 
 
-def build(latent_channels: int = LATENT_CHANNELS) -> AutoencoderTiny:
+def build() -> AutoencoderTiny:
     """The autoencoder with seeded initial weights."""
     torch.manual_seed(_SEED)
     return AutoencoderTiny(
-        latent_channels=latent_channels,
+        latent_channels=LATENT_CHANNELS,
         encoder_block_out_channels=(32, 32, 32),
         decoder_block_out_channels=(32, 32, 32),
         num_encoder_blocks=(1, 2, 3),
@@ -65,9 +65,7 @@ def train(work: Path, workers: int = 0) -> AutoencoderTiny:
             decoded = vae.decoder(_noisy(latents, _LATENT_NOISE))
         return _difference(decoded.float(), pixels, weight) + 1e-3 * F.relu(latents.float().square().mean() - 1)
 
-    trained = fit("vae", vae, RECIPE, loss_of, work)
-    assert isinstance(trained, AutoencoderTiny)
-    return trained
+    return fit("vae", vae, RECIPE, loss_of, work)
 
 
 def polish(work: Path, vae: AutoencoderTiny, workers: int = 0) -> None:

@@ -31,23 +31,24 @@ from counterfactory.engine.files.writing import write_whole
 from counterfactory.engine.judging.confusion import confusion_matrix, iou
 from counterfactory.engine.judging.fit_valid import EDIT_SCORES, RECALLS, Example, fit_valid, strictest
 from counterfactory.engine.pocket.judges import Referee
+from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.check import CheckSettings, threshold_names
 from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.stages.check.verdict import failing, with_valid
 from counterfactory.engine.suite import PictureRow, read_run
 
 from .data import HELD_OUT, JUDGED
-from .judged import Judged, judge_demo
+from .judged import Judged, judge_variants
 from .observed import Observed, as_rendered, as_sources
 from .packed import gather
 from .report import Subject
 
-SCENES = 150
+SCENES, _VARIANTS = 150, 5
 _LAYOUT_IOU = 0.65
 # Classes with fewer pixels than this in the source's mask decide no layout.
 _MIN_PIXELS = 60
-_PROFILE = "pocket"
 # Streams and numbers of scenes: those that choose never judge, and no other figure is of either.
 _CHOOSING, _JUDGING = (HELD_OUT, 4000), (JUDGED, 8000)
 # Draws of scenes for an interval, and the ends that it has.
@@ -66,25 +67,12 @@ class Case:
     valid: bool
     seen: tuple[bool | None, ...] = ()
 
-    @property
-    def example(self) -> Example:
-        """What weights are fitted to."""
-        return Example(self.row.scores, self.row.source, self.row.edit_types, self.valid)
 
-
-def is_valid(one: Judged | Observed, label: str) -> bool:
-    """Whether a picture is what it says and still shows its label, as far as the referee can tell."""
-    return label_kept(one, label) and layout_kept(one) and all(hit is not False for hit in _seen(one))
-
-
-def label_kept(one: Observed, label: str | None) -> bool:
-    """Whether the nearest vehicle is still of the label's kind."""
-    return bool(one.finding.object(one.drawing.objects == 1)["kind"] == label)
-
-
-def layout_kept(one: Observed) -> bool:
-    """Whether the referee's mask agrees with the source's."""
-    mask, classes = one.drawing.mask, len(one.finding.vocabulary.classes)
+def is_valid(one: Observed) -> bool:
+    """Whether a picture is what it says and still shows its scene's label, as far as the referee can tell."""
+    if False in _seen(one) or one.finding.object(one.drawing.objects == 1)["kind"] != one.scene.label:
+        return False
+    mask, classes = one.drawing.mask, len(EMBEDDED.classes)
     by_class = iou(confusion_matrix(mask, one.finding.mask, classes))
     large = np.bincount(mask.ravel(), minlength=classes) > _MIN_PIXELS
     return bool(by_class[large].mean() > _LAYOUT_IOU)
@@ -94,13 +82,12 @@ def mean_or_none(values: NDArray[Any]) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
-def area_under(scores: Sequence[float], truth: Sequence[bool]) -> float:
-    """The area under the ROC curve: how often one that is true scores above one that is not; 0.5 without both."""
+def area_under(scores: Sequence[float], truth: Sequence[bool]) -> float | None:
+    """The area under the ROC curve: how often one that is true scores above one that is not; None without both."""
     values, held = np.asarray(scores), np.asarray(truth, bool)
     if held.all() or not held.any():
-        return 0.5
-    above = stats.mannwhitneyu(values[held], values[~held]).statistic
-    return float(above / (held.sum() * (~held).sum()))
+        return None
+    return float(stats.mannwhitneyu(values[held], values[~held]).statistic / (held.sum() * (~held).sum()))
 
 
 def _seen(one: Observed) -> tuple[bool | None, ...]:
@@ -109,29 +96,21 @@ def _seen(one: Observed) -> tuple[bool | None, ...]:
 
 def measure_validity(profile: Profile, folder: Path, referee: Referee, scenes: int) -> dict[str, Any]:
     """The figures. What an earlier call left in `folder` is gone on from."""
-    chosen, judged = (
-        judge_suite(profile, folder / f"{stream}-{first}", referee, scenes, stream, first)
-        for stream, first in (_CHOOSING, _JUDGING)
-    )
+    request = SuiteRequest(street_task("classification"), _VARIANTS, 1, profile.rewrite.edits or (1, 3), seed=0)
+    suites = [folder / f"{stream}-{first}" for stream, first in (_CHOOSING, _JUDGING)]
+    observed, cases = list[list[Judged]](), list[list[Case]]()
+    for suite, (stream, first) in zip(suites, (_CHOOSING, _JUDGING), strict=True):
+        observed.append(judge_variants(profile, suite, referee, request, range(first, first + scenes), stream))
+        cases.append([Case(one.row, is_valid(one), _seen(one)) for one in observed[-1]])
+        lines = [f"{case.row.file_name},{str(case.valid).lower()}\n" for case in cases[-1]]
+        write_whole(suite / "valid.csv", "image,valid\n" + "".join(lines), sync="nothing")
     return {
         "profile": profile.name,
         "scenes": scenes,
-        **figures_of(profile.check, _cases(chosen), _cases(judged)),
-        **referee_figures(judged, referee),
-        "checks_share": check_share(folder / f"{JUDGED}-{_JUDGING[1]}" / "suite"),
+        **figures_of(profile.check, *cases),
+        **referee_figures(observed[-1], referee),
+        "checks_share": check_share(suites[-1] / "suite"),
     }
-
-
-def judge_suite(profile: Profile, folder: Path, referee: Referee, count: int, stream: int, first: int) -> list[Judged]:
-    """The variants of a suite with the profile's checks, and valid.csv beside it."""
-    judged = judge_demo(profile, folder, referee, count, stream, first)
-    lines = [f"{case.row.file_name},{str(case.valid).lower()}\n" for case in _cases(judged)]
-    write_whole(folder / "valid.csv", "image,valid\n" + "".join(lines), sync="nothing")
-    return judged
-
-
-def _cases(judged: Sequence[Judged]) -> list[Case]:
-    return [Case(one.row, is_valid(one, one.row.label or ""), _seen(one)) for one in judged]
 
 
 def check_share(suite: Path) -> float | None:
@@ -151,9 +130,8 @@ def referee_figures(judged: Sequence[Judged], referee: Referee) -> dict[str, flo
     """
     judgeable = [one for one in judged if any(seen is not None for seen in _seen(one))]
     rendered, unchanged = as_rendered(judged, referee), as_sources(judgeable, referee)
-    labels = {id(one.drawing): one.row.label or "" for one in judged}
     return {
-        name: mean_or_none(np.array([is_valid(one, labels[id(one.drawing)]) for one in shown]))
+        name: mean_or_none(np.array([is_valid(one) for one in shown]))
         for name, shown in (("truth_valid", rendered), ("source_valid", unchanged))
     }
 
@@ -164,7 +142,7 @@ def figures_of(check: CheckSettings, choosing: Sequence[Case], judging: Sequence
     """
     if not any(case.valid for case in choosing) or not any(case.valid for case in judging):
         raise CounterfactoryError("no variant is valid: there is nothing to measure; ask for more --scenes")
-    fit = fit_valid([case.example for case in choosing])
+    fit = fit_valid([Example(case.row.scores, case.row.source, case.row.edit_types, case.valid) for case in choosing])
     free = replace(open_gate(check), valid=fit.parts)
     valid = [case.valid for case in choosing]
     chosen = {recall: strictest(fit.out_of_fold, valid, recall) for recall in RECALLS}
@@ -174,6 +152,9 @@ def figures_of(check: CheckSettings, choosing: Sequence[Case], judging: Sequence
         for recall, least in chosen.items()
     ]
     best = free.having(min_valid=chosen[RECALLS[0]])
+    types = sorted({name for case in scored for name in case.row.edit_types})
+    # Those that can have a threshold.
+    scores = sorted({n for case in choosing for n in case.row.scores if f"min_{n}" in threshold_names()})
     return {
         "variants": len(judging),
         "gate_base_rate": float(np.mean([case.valid for case in judging])),
@@ -182,8 +163,8 @@ def figures_of(check: CheckSettings, choosing: Sequence[Case], judging: Sequence
         "chosen": gates,
         "parts": [asdict(part) for part in fit.parts],
         "calibration": calibration(scored),
-        "by_type": {type_: type_figures(best, type_, scored) for type_ in _types(scored)},
-        "by_check": {name: check_figures(free, name, choosing, scored) for name in _scores_of(choosing)},
+        "by_type": {type_: type_figures(best, type_, scored) for type_ in types},
+        "by_check": {name: check_figures(free, name, choosing, scored) for name in scores},
     }
 
 
@@ -248,35 +229,22 @@ def type_figures(settings: CheckSettings, type_: str, cases: Sequence[Case]) -> 
     """
     of_type = [case for case in cases if type_ in case.row.edit_types]
     judged = [
-        (case, hit)
+        (case.row.scores, hit)
         for case in of_type
         for name, hit in zip(case.row.edit_types, case.seen, strict=True)
         if name == type_ and hit is not None
     ]
-    seen = [hit for _, hit in judged]
     areas = dict[str, float | None]()
     for name in EDIT_SCORES:
-        score = f"{name}_{type_}"
-        told = [(case.row.scores[score], hit) for case, hit in judged if score in case.row.scores]
-        both = {hit for _, hit in told} == {True, False}
-        areas[name] = area_under([value for value, _ in told], [hit for _, hit in told]) if both else None
+        told = [(scores[score], hit) for scores, hit in judged if (score := f"{name}_{type_}") in scores]
+        areas[f"area_{name}"] = area_under([value for value, _ in told], [hit for _, hit in told])
     return {
         "variants": len(of_type),
         "base_rate": mean_or_none(np.array([case.valid for case in of_type])),
         **gate_of(settings, of_type),
-        "seen": mean_or_none(np.array(seen)),
-        **{f"area_{name}": area for name, area in areas.items()},
+        "seen": mean_or_none(np.array([hit for _, hit in judged])),
+        **areas,
     }
-
-
-def _types(cases: Sequence[Case]) -> list[str]:
-    return sorted({name for case in cases for name in case.row.edit_types})
-
-
-def _scores_of(cases: Sequence[Case]) -> list[str]:
-    """The scores of the cases that can have a threshold."""
-    names = {name for case in cases for name in case.row.scores}
-    return sorted(name for name in names if f"min_{name}" in threshold_names())
 
 
 def check_figures(
@@ -285,14 +253,18 @@ def check_figures(
     """What a check tells by itself: the area under its ROC curve (0.5: nothing), and precision and recall of the
     threshold that keeps as many of the choosing cases' valid ones as the bar asks for.
     """
-    with_it = [case for case in judging if name in case.row.scores]
-    area = area_under([case.row.scores[name] for case in with_it], [case.valid for case in with_it])
-    choice = [case for case in choosing if name in case.row.scores]
-    if not any(case.valid for case in choice):
+    area = area_under(*_scores_and_truth(name, judging))
+    values, valid = _scores_and_truth(name, choosing)
+    if not any(valid):
         return {"area": area, "least": None, "accepted": None, "precision": None, "recall": None}
-    least = strictest([case.row.scores[name] for case in choice], [case.valid for case in choice], RECALLS[0])
-    changes = {f"min_{name}": least}
+    changes = {f"min_{name}": (least := strictest(values, valid, RECALLS[0]))}
     return {"area": area, "least": least, **gate_of(free.having(**changes), judging)}
+
+
+def _scores_and_truth(name: str, cases: Sequence[Case]) -> tuple[list[float], list[bool]]:
+    """The score of a name and whether it is valid, of each case that has the score."""
+    with_it = [case for case in cases if name in case.row.scores]
+    return [case.row.scores[name] for case in with_it], [case.valid for case in with_it]
 
 
 def add_command(commands: Any, docs: Path) -> None:
@@ -300,7 +272,7 @@ def add_command(commands: Any, docs: Path) -> None:
     parser = commands.add_parser("validity", help="measure the checks against the truth: docs/validity.json")
     parser.add_argument("--work", type=Path, default=Path("pocket-training"), help="folder of the suites")
     parser.add_argument("--weights", type=Path, help="folder of packed models (default: this checkout's)")
-    parser.add_argument("--profile", default=_PROFILE, help="whose checks; another than %(default)s of the streets")
+    parser.add_argument("--profile", default="pocket", help="whose checks; another than %(default)s of the streets")
     parser.add_argument("--docs", type=Path, default=docs, help="folder of the figures")
     parser.add_argument("--scenes", type=int, default=SCENES, help="fewer are not for docs (%(default)s)")
 
@@ -320,9 +292,10 @@ def add_command(commands: Any, docs: Path) -> None:
 def write_validity(subject: Subject, profile: str, docs: Path) -> dict[str, Any]:
     """Measure the checks of a profile over the subject's models, and write the figures to `docs`; returns them."""
     own = subject.profile
+    named = "validity" if profile == own.name else f"validity-{profile}"
     if profile != own.name:
         own = replace(load_profile(profile), models=own.models)
-    referee, named = Referee.load(subject.weights, EMBEDDED.vocabulary), _named(profile)
+    referee = Referee.load(subject.weights)
     # The exporter's modules, a million objects that no user's journey has, are not the collector's while it is timed.
     gc.collect()
     gc.freeze()
@@ -342,10 +315,6 @@ def table(figures: dict[str, Any]) -> str:
     lines.append(f"{'accepted':>9} {'precision':>9} {'recall':>9} {'area':>5}")
     for name, gate in gates:
         shares = ["-" if gate[key] is None else f"{gate[key]:.1%}" for key in ("accepted", "precision", "recall")]
-        area = f"{gate['area']:.2f}" if "area" in gate else ""
+        area = "" if gate.get("area") is None else f"{gate['area']:.2f}"
         lines.append(f"{shares[0]:>9} {shares[1]:>9} {shares[2]:>9} {area:>5}  {name}")
     return "\n".join(lines)
-
-
-def _named(profile: str) -> str:
-    return "validity" if profile == _PROFILE else f"validity-{profile}"
