@@ -22,8 +22,16 @@ from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.report.table import Table
 from counterfactory.engine.sources.domain import examiner, world_of
 from counterfactory.engine.sources.traits import Domain, traits_of
-from counterfactory.export.pocket.pictures import ALTERATIONS, DRAWN, STREET_FORMS, Picture, jpeg, read_collection
-from counterfactory.export.pocket.world import JUDGE, streets
+from counterfactory.export.pocket.world import (
+    ALTERATIONS,
+    DRAWN,
+    JUDGE,
+    STREET_FORMS,
+    Picture,
+    jpeg,
+    read_collection,
+    streets,
+)
 
 _FIGURES = Path(__file__).parents[1] / "docs" / "known_world.json"
 _DRAWN_FROM, _DRAWN = 10_000, 200  # seeds that the world was not fitted to

@@ -53,7 +53,7 @@ from counterfactory.engine.stages.paint.edit_variants import choose, edit_candid
 from counterfactory.engine.stages.run import Run
 from counterfactory.engine.variant import Variant
 from counterfactory.export.pocket.data import HELD_OUT
-from counterfactory.export.pocket.judged import Judged, held_out, judge_variants
+from counterfactory.export.pocket.observed import Judged, held_out, judge_variants
 from counterfactory.export.pocket.restore import restore_clip, restore_denoiser, restore_vae
 from counterfactory.export.pocket.sheet import draw_blocks
 
@@ -101,8 +101,7 @@ def quality(lance: Profile, pocket: Profile, asked: argparse.Namespace) -> dict[
     request = SuiteRequest(street_task("segmentation"), asked.variants, 0, (1, 1), seed=0)
     with tempfile.TemporaryDirectory() as folder:
         edited, painted = (
-            judge_variants(profile, Path(folder), referee, request, range(asked.sources))
-            for profile in (lance, pocket)
+            judge_variants(profile, Path(folder), referee, request, range(asked.sources)) for profile in (lance, pocket)
         )
     if [one.row.edited_caption for one in edited] != [one.row.edited_caption for one in painted]:
         raise SystemExit("the two profiles made different variants, so nothing can be compared")

@@ -43,39 +43,17 @@ def build_tokenizer() -> Tokenizer:
 def build(vocabulary: int) -> Blip2ForConditionalGeneration:
     """The model with seeded initial weights."""
     torch.manual_seed(_SEED)
-    size = {"hidden_size": 192, "num_attention_heads": 6}
+    size: dict[str, Any] = {"hidden_size": 192, "num_attention_heads": 6}
+    vision = {"intermediate_size": 576, "num_hidden_layers": 4, "image_size": 128, "patch_size": PATCH}
+    qformer = {"intermediate_size": 384, "num_hidden_layers": 2, "encoder_hidden_size": 192, "vocab_size": 8}
+    undropped = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    text = {"word_embed_proj_dim": 192, "ffn_dim": 576, "num_hidden_layers": 3, "vocab_size": vocabulary}
+    ends = {"bos_token_id": BOS, "pad_token_id": PAD, "eos_token_id": EOS}
+    longest = QUERIES + TOKENS + 16
     config = Blip2Config(
-        vision_config={
-            **size,
-            "intermediate_size": 576,
-            "num_hidden_layers": 4,
-            "image_size": 128,
-            "patch_size": PATCH,
-            "initializer_range": 0.02,
-        },
-        qformer_config={
-            **size,
-            "intermediate_size": 384,
-            "num_hidden_layers": 2,
-            "encoder_hidden_size": 192,
-            "cross_attention_frequency": 1,
-            "vocab_size": 8,
-            "hidden_dropout_prob": 0.0,
-            "attention_probs_dropout_prob": 0.0,
-        },
-        text_config={
-            **size,
-            "model_type": "opt",
-            "word_embed_proj_dim": 192,
-            "ffn_dim": 576,
-            "num_hidden_layers": 3,
-            "vocab_size": vocabulary,
-            "max_position_embeddings": QUERIES + TOKENS + 16,
-            "dropout": 0.0,
-            "bos_token_id": BOS,
-            "pad_token_id": PAD,
-            "eos_token_id": EOS,
-        },
+        vision_config=size | vision | {"initializer_range": 0.02},
+        qformer_config=size | qformer | undropped | {"cross_attention_frequency": 1},
+        text_config=size | text | ends | {"model_type": "opt", "max_position_embeddings": longest, "dropout": 0.0},
         num_query_tokens=QUERIES,
         image_token_index=IMAGE,
         attn_implementation="eager",  # the flash kernel's backward pass is several times slower on a CPU

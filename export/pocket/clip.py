@@ -60,14 +60,8 @@ def build(vocabulary: int, tokens: int = TOKENS) -> CLIPModel:
     """The model with seeded initial weights, for captions of at most `tokens`."""
     torch.manual_seed(_SEED)
     size = {"hidden_size": 192, "intermediate_size": 576, "num_hidden_layers": 4, "num_attention_heads": 6}
-    text = {
-        **size,
-        "vocab_size": vocabulary,
-        "max_position_embeddings": tokens,
-        "bos_token_id": 0,
-        "eos_token_id": 1,
-        "pad_token_id": 1,
-    }
+    ends = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
+    text = {**size, **ends, "vocab_size": vocabulary, "max_position_embeddings": tokens}
     vision = {**size, "image_size": 128, "patch_size": 16}
     config = CLIPConfig(text_config=text, vision_config=vision, projection_dim=128, attn_implementation="eager")
     return CLIPModel(config)  # eager: the flash kernel's backward pass is several times slower on a CPU

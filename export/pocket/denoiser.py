@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -70,45 +71,31 @@ class Denoiser(nn.Module):
         """Predict v. latents [B, C, h, w], timestep [B], text [B, T, D], hint [B, C, 4h, 4w] in 0..1, scale [B]."""
         down, mid = self.controlnet(latents, timestep, text, controlnet_cond=hint, return_dict=False)
         by_row = scale[:, None, None, None]
-        residuals = [r * by_row for r in down]
-        out = self.unet(
-            latents,
-            timestep,
-            text,
-            down_block_additional_residuals=residuals,
-            mid_block_additional_residual=mid * by_row,
-            return_dict=False,
-        )
-        predicted = out[0]
-        assert isinstance(predicted, torch.Tensor)
+        residuals = {
+            "down_block_additional_residuals": [residual * by_row for residual in down],
+            "mid_block_additional_residual": mid * by_row,
+        }
+        predicted: torch.Tensor = self.unet(latents, timestep, text, **residuals, return_dict=False)[0]
         return predicted
 
 
 def build() -> Denoiser:
     """The networks with seeded initial weights."""
     torch.manual_seed(_SEED)
+    size: dict[str, Any] = {"layers_per_block": 1, "block_out_channels": _CHANNELS, "in_channels": LATENT_CHANNELS}
+    size |= {"cross_attention_dim": 192, "attention_head_dim": 4, "norm_num_groups": 16}
     unet = UNet2DConditionModel(
         sample_size=32,
-        in_channels=LATENT_CHANNELS,
         out_channels=LATENT_CHANNELS,
-        layers_per_block=1,
-        block_out_channels=_CHANNELS,
         down_block_types=(_DOWN, _CROSS, _CROSS, _CROSS),
         up_block_types=(_CROSS_UP, _CROSS_UP, _CROSS_UP, _UP),
-        cross_attention_dim=192,
-        attention_head_dim=4,
-        norm_num_groups=16,
+        **size,
     )
     controlnet = ControlNetModel(
-        in_channels=LATENT_CHANNELS,
         conditioning_channels=1,
-        layers_per_block=1,
-        block_out_channels=_CHANNELS,
         down_block_types=(_DOWN, _DOWN, _DOWN, _CROSS),
-        cross_attention_dim=192,
-        attention_head_dim=4,
-        norm_num_groups=16,
         conditioning_embedding_out_channels=_HINT_WIDTHS,
+        **size,
     )
     # Both are trained from scratch here, so the zero convolutions that protect a pretrained UNet would only delay.
     last = (controlnet.controlnet_mid_block, controlnet.controlnet_cond_embedding.conv_out)

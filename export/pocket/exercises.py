@@ -122,23 +122,15 @@ def changeable(case: Situation) -> list[tuple[str, str]]:
     return [(type_, keyword) for _, type_, keyword in sorted(placed)][:6]
 
 
-def _after(values: Sequence[str], value: str) -> list[str]:
-    at = list(values).index(value)
-    return [*values[at + 1 :], *values[:at]]
-
-
 def others(case: Situation, type_: str, keyword: str) -> list[str]:
     """Other values for a keyword: the next four of the world's cycle; for colours without the caption's vehicles."""
-    if type_ == "weather":
-        values = _after(WEATHERS, keyword)
-    elif type_ == "background":
-        values = _after(MATERIALS, keyword)
-    elif type_ == "time":
-        values = [_PHRASES[t] for t in _after(TIMES, next(t for t, words in _PHRASES.items() if words == keyword))]
-    else:
-        colour, kind = keyword.split(" ")
-        values = [f"{c} {kind}" for c in _after(COLOURS, colour)]
-        values = [v for v in values if not re.search(rf"\b{v}\b", case.caption)]
+    world = {"weather": WEATHERS, "time": tuple(_PHRASES[time] for time in TIMES), "background": MATERIALS}
+    kind = keyword.split(" ")[-1]
+    cycle = [f"{colour} {kind}" for colour in COLOURS] if type_ == "colour" else list(world[type_])
+    at = cycle.index(keyword)
+    values = [*cycle[at + 1 :], *cycle[:at]]
+    if type_ == "colour":
+        values = [value for value in values if not re.search(rf"\b{value}\b", case.caption)]
     return values[:4]
 
 
@@ -186,23 +178,19 @@ class Writer:
         draw = self._rng.random()
         label = self._scene.label if self._chance(0.95) else self._made_up()
         frozen, types = "", tuple(STREET_TYPES)
-        task: str
-        keep: tuple[str, ...]
+        keep: tuple[str, ...] = (label,)
         if draw < 0.45:
-            task, keep = street_task("classification").sentence, (label,)
+            task = street_task("classification").sentence
         elif draw < 0.8:
-            task, keep = street_task("segmentation").sentence, self._labelled(label)
+            task, words = street_task("segmentation").sentence, _SEGMENT_KEEP
+            ways = (words, (label, *words), (*words, label), (label, *(w for w in words if w != label)))
+            keep = ways[int(self._rng.integers(4))]
         else:
             frozen = self._one(tuple(_TASKS))
             task, keep = self._one(_TASKS[frozen]), self._keep()
         if self._chance(0.25):
             types = tuple(self._some(STREET_TYPES, 1, 4))
         return Situation(self._scene, self._caption(), task, frozen, keep, types)
-
-    def _labelled(self, label: str) -> tuple[str, ...]:
-        words = _SEGMENT_KEEP
-        ways = (words, (label, *words), (*words, label), (label, *(w for w in words if w != label)))
-        return ways[int(self._rng.integers(4))]
 
     def _users_values(self, type_: str, keyword: str) -> list[str]:
         times = (*TIMES, *_PHRASES.values())
@@ -223,11 +211,9 @@ class Writer:
         return Exercise(_PROMPTS.keywords(case.task, case.types, case.keep, case.caption), write_answer(pairs), case)
 
     def _case_with_keywords(self) -> tuple[Situation, list[tuple[str, str]]]:
-        while True:
-            case = self.situation()
-            pairs = changeable(case)
-            if pairs:
-                return case, pairs
+        while not (pairs := changeable(case := self.situation())):
+            pass
+        return case, pairs
 
     def alternatives(self) -> Exercise:
         """Question 2, with a user's values in three of ten."""

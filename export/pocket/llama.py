@@ -7,7 +7,6 @@ of a batch share the head of their prompts (instruction and worked example), whi
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from pathlib import Path
 
 import torch
@@ -59,13 +58,12 @@ def byte_tokenizer(
 def train_tokenizer(work: Path) -> Tokenizer:
     """The tokenizer, trained on 2,000 exercises a question, or loaded from `work/llama_tokenizer.json`."""
     file = work / "llama_tokenizer.json"
-    if file.exists():
-        return Tokenizer.from_file(str(file))
-    drawn = [exercise(kind, TRAIN, i) for kind in KINDS_OF_QUESTION for i in range(2000)]
-    tokenizer = byte_tokenizer((text for e in drawn for text in (e.prompt.text, e.answer)), VOCABULARY)
-    work.mkdir(parents=True, exist_ok=True)
-    write_whole(file, tokenizer.to_str())
-    return tokenizer
+    if not file.exists():
+        drawn = [exercise(kind, TRAIN, i) for kind in KINDS_OF_QUESTION for i in range(2000)]
+        tokenizer = byte_tokenizer((text for e in drawn for text in (e.prompt.text, e.answer)), VOCABULARY)
+        work.mkdir(parents=True, exist_ok=True)
+        write_whole(file, tokenizer.to_str())
+    return Tokenizer.from_file(str(file))
 
 
 def build(vocabulary: int) -> LlamaForCausalLM:
@@ -145,15 +143,13 @@ class PackedParameters(nn.Module):
         """Give the model, of which this was made, its projections."""
         for layer, projections, gates in zip(model.model.layers, self.projections, self.gates, strict=True):
             attention, mlp = layer.self_attn, layer.mlp
-            _split(projections, (attention.q_proj, attention.k_proj, attention.v_proj))
-            _split(gates, (mlp.gate_proj, mlp.up_proj))
-
-
-def _split(joined: nn.Module, parts: Sequence[nn.Linear]) -> None:
-    """Give each part its rows of the joined layer."""
-    rows = iter(joined.get_parameter("weight"))
-    for part in parts:
-        part.weight.copy_(torch.stack(list(islice(rows, part.out_features))))
+            for joined, parts in (
+                (projections, (attention.q_proj, attention.k_proj, attention.v_proj)),
+                (gates, (mlp.gate_proj, mlp.up_proj)),
+            ):
+                rows = joined.get_parameter("weight").split([part.out_features for part in parts])
+                for part, own in zip(parts, rows, strict=True):
+                    part.weight.copy_(own)
 
 
 def write_packed(model: LlamaForCausalLM, tokenizer: Tokenizer, weights: Path) -> None:

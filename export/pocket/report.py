@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,10 +34,9 @@ from counterfactory.kernels.pixels import to_pictures
 
 from .counterfacts import check_caption
 from .data import JUDGED
-from .judged import held_out, judge_variants
 from .judges import referee_figures
 from .likeness import Pictures, likeness_figures
-from .observed import painted_figures
+from .observed import held_out, judge_variants, painted_figures
 
 SCENES, _VARIANTS = 300, 2
 # The facts of captions that count: all but walls and the number of people.
@@ -78,21 +77,6 @@ BARS = (
 
 
 @dataclass(frozen=True)
-class Instruments:
-    """The networks that are measured, and those that measure.
-
-    `caption` writes captions of pictures; `autoencode` takes pictures to pixel values [N, 3, 128, 128] in -1..1 and
-    `extract` to features [N, D] that KID compares, by the name of `extractor`.
-    """
-
-    caption: Callable[[Pictures], Sequence[str]]
-    autoencode: Callable[[Pictures], NDArray[np.float32]]
-    extract: Callable[[Pictures], NDArray[np.float64]]
-    extractor: str
-    referee: Referee
-
-
-@dataclass(frozen=True)
 class Subject:
     """The models to measure: those of the folder `weights`, on so many scenes. Suites that are painted for it stay in
     `work`, and are gone on from.
@@ -107,51 +91,54 @@ class Subject:
         """The profile "pocket" with these models."""
         return replace(load_profile("pocket"), models=ModelPaths(str(self.weights)))
 
-    def open(self) -> Instruments:
-        """Its networks, the autoencoder's in float32.
 
-        Raises CounterfactoryError for what is missing in the folder, when that is first used.
-        """
-        models = ModelPool(library_of(self.profile), Meter(lambda _: None))
-        encoder, decoder = (
-            Batched(open_session(self.weights / f"vae_{name}.xml", batch=8, precision="f32", sizes=sizes))
+class Instruments:
+    """The networks of a profile that are measured, the autoencoder's in float32, and the referee that measures.
+
+    Raises CounterfactoryError for what is missing in the folder.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        weights, self._profile = profile.models.path, profile
+        self._models = ModelPool(library_of(profile), Meter(lambda _: None))
+        self._encoder, self._decoder = (
+            Batched(open_session(weights / f"vae_{name}.xml", batch=8, precision="f32", sizes=sizes))
             for name, sizes in (("encoder", {"pixel_values": (SIZE, SIZE)}), ("decoder", {"latents": (32, 32)}))
         )
-
-        def caption(pictures: Pictures) -> Sequence[str]:
-            named = [(str(i), picture) for i, picture in enumerate(pictures)]
-            return caption_images(models.blip2(), named, self.profile.caption)
-
-        def autoencode(pictures: Pictures) -> NDArray[np.float32]:
-            latents = encoder.run({"pixel_values": to_pixel_values(pictures, SIZE)})
-            return np.asarray(decoder.run(latents)["pixel_values"].clip(-1, 1), np.float32)
-
-        def extract(pictures: Pictures) -> NDArray[np.float64]:
-            # Values of unit embeddings then have a mean square of 1, and x.y / D in KID's kernel is their cosine.
-            embeddings = models.clip_image().encode(pictures).astype(np.float64)
-            return np.asarray(embeddings * embeddings.shape[1] ** 0.5)
-
+        self.referee = Referee.load(weights)
         # Figures by other weights cannot be compared.
-        digest = hashlib.sha256((self.weights / "clip_image.bin").read_bytes()).hexdigest()[:12]
-        extractor = (
-            f"pocket CLIP image encoder (clip_image.bin {digest}), unit embeddings times the root of their width"
-        )
-        return Instruments(caption, autoencode, extract, extractor, Referee.load(self.weights))
+        digest = hashlib.sha256((weights / "clip_image.bin").read_bytes()).hexdigest()[:12]
+        self.extractor = f"pocket CLIP image encoder (clip_image.bin {digest}), unit embeddings times √width"
+
+    def caption(self, pictures: Pictures) -> Sequence[str]:
+        """Captions of pictures."""
+        named = [(str(i), picture) for i, picture in enumerate(pictures)]
+        return caption_images(self._models.blip2(), named, self._profile.caption)
+
+    def autoencode(self, pictures: Pictures) -> NDArray[np.float32]:
+        """Pixel values [N, 3, 128, 128] in -1..1 of pictures after the autoencoder."""
+        latents = self._encoder.run({"pixel_values": to_pixel_values(pictures, SIZE)})
+        return np.asarray(self._decoder.run(latents)["pixel_values"].clip(-1, 1), np.float32)
+
+    def extract(self, pictures: Pictures) -> NDArray[np.float64]:
+        """Features [N, D] that KID compares: with a mean square of 1, so that x.y / D in its kernel is a cosine."""
+        embeddings = self._models.clip_image().encode(pictures).astype(np.float64)
+        return np.asarray(embeddings * embeddings.shape[1] ** 0.5)
 
 
 def write_report(subject: Subject, docs: Path) -> dict[str, Any]:
     """Measure the models, and write the figures to pocket.json in `docs`; returns them."""
-    opened = subject.open()
-    known = held_out(range(subject.scenes), JUDGED)
+    opened, numbers = Instruments(subject.profile), range(subject.scenes)
+    known = held_out(numbers, JUDGED)
     pictures = [drawing.picture for _, drawing in known]
     request = SuiteRequest(street_task("segmentation"), _VARIANTS, 0, (1, 2), seed=0)
-    folder, numbers = subject.work / "measured" / "edits", range(subject.scenes)
+    folder = subject.work / "measured" / "edits"
     suite = judge_variants(subject.profile, folder, opened.referee, request, numbers, JUDGED)
     likeness = likeness_figures(suite, opened.extract, lambda shown: to_pictures(opened.autoencode(shown)))
     figures = {
         "scenes": subject.scenes,
         **caption_figures(opened.caption(pictures), [scene for scene, _ in known]),
-        "vae_psnr_db": psnr(opened.autoencode, pictures),
+        "vae_psnr_db": psnr(opened.autoencode(pictures), pictures),
         **painted_figures(suite, opened.referee),
         "accepted_share": float(np.mean([one.row.accepted for one in suite])),
         **(likeness | {"kid_extractor": opened.extractor} if likeness else {}),
@@ -189,7 +176,7 @@ def caption_figures(captions: Sequence[str], scenes: Sequence[Scene]) -> dict[st
     }
 
 
-def psnr(autoencode: Callable[[Pictures], NDArray[np.float32]], pictures: Pictures) -> float:
-    """Mean PSNR in dB of pictures after the autoencoder, over 8-bit levels."""
-    error = ((autoencode(pictures) - to_pixel_values(pictures, SIZE)) / 2) ** 2
+def psnr(pixel_values: NDArray[np.float32], pictures: Pictures) -> float:
+    """Mean PSNR in dB of pixel values against the pictures that they should be, over 8-bit levels."""
+    error = ((pixel_values - to_pixel_values(pictures, SIZE)) / 2) ** 2
     return float(np.mean(-10 * np.log10(error.mean(axis=(1, 2, 3)))))

@@ -15,7 +15,6 @@ suite it leaves valid.csv, for `check SUITE --sweep KEY --valid FILE` and `check
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -37,11 +36,10 @@ from counterfactory.engine.profile.check import CheckSettings, threshold_names
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.stages.check.verdict import failing, with_valid
-from counterfactory.engine.suite import PictureRow, read_run
+from counterfactory.engine.suite import PictureRow
 
 from .data import HELD_OUT, JUDGED
-from .judged import Judged, judge_variants
-from .observed import Observed, as_rendered, as_sources
+from .observed import Judged, Observed, as_rendered, as_sources, judge_variants
 from .packed import gather
 from .report import Subject
 
@@ -109,18 +107,7 @@ def measure_validity(profile: Profile, folder: Path, referee: Referee, scenes: i
         "scenes": scenes,
         **figures_of(profile.check, *cases),
         **referee_figures(observed[-1], referee),
-        "checks_share": check_share(suites[-1] / "suite"),
     }
-
-
-def check_share(suite: Path) -> float | None:
-    """The checks' share of the time of the session that made a suite; None where more than one did."""
-    record = read_run(suite)
-    stages = [stage for one in (record.sessions if record is not None else ()) for stage in one.costs.stages]
-    whole = sum(stage.wall_s for stage in stages)
-    if record is None or len(record.sessions) != 1 or not whole:
-        return None
-    return sum(stage.wall_s for stage in stages if stage.stage == "check") / whole
 
 
 def referee_figures(judged: Sequence[Judged], referee: Referee) -> dict[str, float | None]:
@@ -177,9 +164,7 @@ def with_probabilities(settings: CheckSettings, cases: Sequence[Case]) -> list[C
 
 def open_gate(check: CheckSettings) -> CheckSettings:
     """The settings without any threshold that rejects."""
-    for name in check.strict:
-        check = check.having(**{name: None})
-    return check
+    return check.having(**dict.fromkeys(check.strict))
 
 
 def gate_of(settings: CheckSettings, cases: Sequence[Case]) -> dict[str, Any]:
@@ -296,9 +281,6 @@ def write_validity(subject: Subject, profile: str, docs: Path) -> dict[str, Any]
     if profile != own.name:
         own = replace(load_profile(profile), models=own.models)
     referee = Referee.load(subject.weights)
-    # The exporter's modules, a million objects that no user's journey has, are not the collector's while it is timed.
-    gc.collect()
-    gc.freeze()
     folder = subject.work / "measured" / named
     figures = measure_validity(own, folder, referee, subject.scenes)
     docs.mkdir(parents=True, exist_ok=True)

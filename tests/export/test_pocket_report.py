@@ -22,10 +22,9 @@ from counterfactory.engine.runtime.session import Port, Signature
 from counterfactory.export.__main__ import main
 from counterfactory.export.pocket import report
 from counterfactory.export.pocket.data import DEMO, HELD_OUT, JUDGED, TRAIN
-from counterfactory.export.pocket.judged import Judged
 from counterfactory.export.pocket.judges import OUTPUTS, RefereeNet
-from counterfactory.export.pocket.observed import draw_pairs, observe_pairs
-from counterfactory.export.pocket.report import BARS, Bar, Instruments, Subject, caption_figures, table, write_report
+from counterfactory.export.pocket.observed import Judged, draw_pairs, observe_pairs
+from counterfactory.export.pocket.report import BARS, Bar, Subject, caption_figures, table, write_report
 from counterfactory.export.pocket.world import FIT, JUDGE
 
 SCENES = 8  # among them some of two vehicles
@@ -58,7 +57,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], P
     """A report in miniature, over pictures that are the truth of pairs."""
     folder, session = tmp_path_factory.mktemp("report"), cast(Any, RefereeSession())
     scenes = [EMBEDDED.scene(JUDGED, i) for i in range(SCENES)]
-    opened = Instruments(
+    opened = SimpleNamespace(
         caption=lambda _: [EMBEDDED.describe(scene, np.random.default_rng(0)) for scene in scenes],
         autoencode=autoencode,
         extract=lambda pictures: np.stack([picture[::16, ::16].ravel() / 64 for picture in pictures]),
@@ -75,7 +74,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], P
         return [Judged(**vars(one), row=row) for one, row in zip(observed, rows, strict=True)]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Subject, "open", lambda self: opened)
+        patch.setattr(report, "Instruments", lambda profile: opened)
         patch.setattr(report, "judge_variants", judge)
         figures = write_report(Subject(Path("w"), folder, SCENES), folder / "docs")
     assert asked == ["w", folder / "measured" / "edits", "segmentation", 2, range(SCENES), JUDGED]

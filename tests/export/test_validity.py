@@ -12,25 +12,21 @@ import numpy as np
 import pytest
 from picture_rows import picture_row
 from rendered_truth import TrueReferee, true_finding
-from session_records import costs, session_facts, stage_cost
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.check import CheckSettings
 from counterfactory.engine.profile.profile import load_profile
-from counterfactory.engine.suite.run_record import RunRecord, write_run
-from counterfactory.engine.suite.session_record import SessionRecord
 from counterfactory.export.pocket import validity
 from counterfactory.export.pocket.counterfacts import Change, apply_changes
-from counterfactory.export.pocket.judged import Judged
+from counterfactory.export.pocket.observed import Judged
 from counterfactory.export.pocket.packed import MASTERS
 from counterfactory.export.pocket.report import Subject
 from counterfactory.export.pocket.validity import (
     Case,
     calibration,
     check_figures,
-    check_share,
     figures_of,
     gate_of,
     is_valid,
@@ -186,20 +182,6 @@ def test_the_truth_s_own_errors_are_counted() -> None:
     referee: Any = TrueReferee([*known, (judged[0].scene, judged[0].drawing)])
     assert referee_figures(judged, referee) == {"truth_valid": 1.0, "source_valid": 0.0}
     assert referee_figures(judged[1:], referee)["source_valid"] is None, "no edit to judge"
-
-
-def test_the_checks_share_is_of_a_suite_that_one_session_made(tmp_path: Path) -> None:
-    def session(name: str, **wall: float) -> SessionRecord:
-        stages = tuple(stage_cost(stage, wall_s=seconds) for stage, seconds in wall.items())
-        return SessionRecord(name, "", True, session_facts(), (), costs(stages=stages))
-
-    assert check_share(tmp_path) is None
-    write_run(tmp_path, RunRecord((session("a", paint=9.0, check=1.0),)))
-    assert check_share(tmp_path) == 0.1
-    write_run(tmp_path, RunRecord((session("a", paint=9.0, check=1.0), session("b", paint=0.5, check=2.0))))
-    assert check_share(tmp_path) is None
-    write_run(tmp_path, RunRecord((session("a"),)))
-    assert check_share(tmp_path) is None
 
 
 @pytest.mark.parametrize(("profile", "named"), [("pocket", "validity"), ("pocket-lance", "validity-pocket-lance")])

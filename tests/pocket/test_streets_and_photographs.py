@@ -12,8 +12,16 @@ from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.sources.domain import examiner, world_of
 from counterfactory.engine.sources.source import Examine
 from counterfactory.engine.sources.traits import TRAITS
-from counterfactory.export.pocket.pictures import ALTERATIONS, DRAWN, STREET_FORMS, Picture, read_collection
-from counterfactory.export.pocket.world import FIT, fit_world, streets
+from counterfactory.export.pocket.world import (
+    ALTERATIONS,
+    DRAWN,
+    FIT,
+    STREET_FORMS,
+    Picture,
+    fit_world,
+    read_collection,
+    streets,
+)
 
 PROFILE = load_profile("pocket")
 _EXAMINER = examiner(PROFILE)
