@@ -147,7 +147,7 @@ class PackedParameters(nn.Module):
                 (projections, (attention.q_proj, attention.k_proj, attention.v_proj)),
                 (gates, (mlp.gate_proj, mlp.up_proj)),
             ):
-                rows = joined.get_parameter("weight").split([part.out_features for part in parts])
+                rows = torch.split(joined.get_parameter("weight"), [part.out_features for part in parts])
                 for part, own in zip(parts, rows, strict=True):
                     part.weight.copy_(own)
 

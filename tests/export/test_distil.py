@@ -38,7 +38,6 @@ from counterfactory.export.pocket.denoiser import Denoiser, noise_schedule
 from counterfactory.export.pocket.distil import (
     Critic,
     Terms,
-    detail,
     distil,
     few_steps,
     gradients,
@@ -150,20 +149,14 @@ def test_lessons_come_in_pairs(size: int, fresh: int) -> None:
         lessons(size, fresh)
 
 
-def test_a_student_takes_as_many_rows_as_it_has_steps() -> None:
-    few = student_paint(POCKET, 2)
-    assert few.rows_per_variant == 2 < POCKET.rows_per_variant
-    assert (few.denoiser, few.sampler.kind, few.sampler.steps) == ("denoiser_few", "ddim", 2)
-    same = replace(few, denoiser=POCKET.denoiser, sampler=POCKET.sampler, guidance=POCKET.guidance)
-    assert same == POCKET
-    assert replace(few.sampler, kind=POCKET.sampler.kind, steps=8) == POCKET.sampler
-
-
 @pytest.mark.parametrize(("steps", "kept"), [(1, (0, 8)), (2, (0, 4, 8)), (4, (0, 2, 4, 6, 8)), (8, (*range(9),))])
-def test_a_student_is_held_to_where_its_teacher_comes_by(steps: int, kept: tuple[int, ...]) -> None:
-    assert kept_steps(POCKET, student_paint(POCKET, steps)) == kept
-    ours, theirs = (Sampler(p.sampler).timesteps for p in (student_paint(POCKET, steps), POCKET))
+def test_a_student_of_few_rows_is_held_to_where_its_teacher_comes_by(steps: int, kept: tuple[int, ...]) -> None:
+    few = student_paint(POCKET, steps)
+    assert kept_steps(POCKET, few) == kept
+    ours, theirs = (Sampler(paint.sampler).timesteps for paint in (few, POCKET))
     assert [theirs[i] for i in kept[:-1]] == ours.tolist()
+    assert few.rows_per_variant == steps
+    assert (replace(few, denoiser="denoiser_few_int8") == load_profile("pocket").paint) == (steps == 2)
 
 
 def test_a_student_that_goes_elsewhere_is_refused() -> None:
@@ -253,13 +246,7 @@ def test_all_terms_move_the_student_whose_state_has_its_rows_name(tmp_path: Path
     assert [path.name for path in tmp_path.glob("*.pt")] == ["distil_2.pt"]
 
 
-def test_the_picture_s_terms_see_pixels_and_lost_detail() -> None:
-    blurred = torch.nn.functional.avg_pool2d(normal(2, 3, 32, 32), 3, 1, 1)
-    sharp = normal(2, 3, 32, 32)
-    assert detail(sharp).shape == (2, 1, 4, 4)
-    assert (detail(blurred) < 0.5 * detail(sharp)).all()
-    flat = detail(torch.full((1, 3, 24, 24), 0.5))
-    assert float(flat[..., 1, 1]) == pytest.approx(0, abs=1e-6)
+def test_the_picture_s_terms_see_pixels_gradients_and_detail() -> None:
     step = torch.zeros(1, 3, 16, 16)
     step[..., 8:] = 1
     assert float(gradients(step).abs().sum()) == pytest.approx(3 * 15)
@@ -313,56 +300,6 @@ def test_critic_and_student_learn_from_their_own_part_alone() -> None:
     assert not torch.allclose(other, moved)
 
 
-class BegunError(Exception):
-    """Raised where the training would begin, with what it was to learn."""
-
-
-def asked_of(monkeypatch: pytest.MonkeyPatch, training: pack.Training, weights: Path) -> dict[str, Any]:
-    """What the stage asks of the teacher and of the training, without networks."""
-    found: dict[str, Any] = {}
-
-    def teacher_of(profile: Profile, embed: Any) -> str:
-        found["teacher"] = profile
-        return "teacher"
-
-    def lessons(*given: Any) -> str:
-        found["lessons"] = given
-        return "lessons"
-
-    def learn(work: Path, student: Any, autoencoder: Any, lessons: str, few: Any, recipe: Recipe) -> None:
-        found["trained"] = (work, student, lessons, few, recipe)
-        raise BegunError
-
-    networks = type("Networks", (), {"controlnet": type("Net", (), {"controlnet_cond_embedding": "hints"})})
-    monkeypatch.setattr(pack, "restore_denoiser", lambda folder: networks())
-    monkeypatch.setattr(pack, "restore_vae", lambda folder: "vae")
-    monkeypatch.setattr(pack.Teacher, "of", teacher_of)
-    monkeypatch.setattr(pack, "Lessons", lessons)
-    monkeypatch.setattr(pack.distil, "distil", learn)
-    with pytest.raises(BegunError):
-        pack.STEPS["distil"](training, weights)
-    return found
-
-
-@pytest.mark.parametrize(("rows", "kept"), [(2, (0, 4, 8)), (4, (0, 2, 4, 6, 8))])
-def test_a_student_learns_the_profiles_full_sampling_in_a_few_rows(
-    rows: int, kept: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    training = pack.Training(tmp_path / "work", workers=3, rows=rows)
-    found = asked_of(monkeypatch, training, tmp_path)
-    pocket, full = load_profile("pocket"), load_profile("pocket-full")
-    teacher: Profile = found["teacher"]
-    assert teacher.paint == full.paint
-    assert teacher.models.path == tmp_path
-    assert teacher.runtime.threads == torch.get_num_threads()
-    assert found["lessons"] == ("teacher", "vae", kept, at.POOL, at.FRESH, 3)
-    work, _, lessons, few, recipe = found["trained"]
-    assert (work, lessons, recipe) == (tmp_path / "work", "lessons", at.RECIPE)
-    assert few == student_paint(full.paint, rows)
-    assert (replace(few, denoiser="denoiser_few_int8") == pocket.paint) == (rows == 2)
-    assert few.rows_per_variant == rows
-
-
 @pytest.mark.parametrize(("said", "rows"), [([], 2), (["--rows", "4"], 4)])
 def test_the_command_line_says_how_many_rows(
     said: list[str], rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -386,14 +323,20 @@ def test_an_untrained_student_is_its_teacher_packed_anew(
     weights = tmp_path / "weights"
     shutil.copytree(packed_models, weights)
     monkeypatch.setattr(at, "RECIPE", replace(at.RECIPE, steps=0))
-    really = pack.pack_int8
+    really, teacher_of, taught = pack.pack_int8, Teacher.of, list[Profile]()
 
-    def calibrated(*given: Any, calibration_runs: int, **more: Any) -> None:
+    def opened(profile: Profile, embed: Any) -> Teacher:
+        taught.append(profile)
+        return teacher_of(profile, embed)
+
+    def calibrated(*given: Any, calibration_runs: int) -> None:
         assert calibration_runs > 64
-        really(*given, calibration_runs=4, **more)
+        really(*given, calibration_runs=4)
 
+    monkeypatch.setattr(pack.Teacher, "of", opened)
     monkeypatch.setattr(pack, "pack_int8", calibrated)
     pack.pack_distil(pack.Training(tmp_path / "work"), weights)
+    assert [(one.paint, one.models.path) for one in taught] == [(POCKET, weights)]
     random, sizes = np.random.default_rng(4), {"latents": (32, 32), "hint_embedding": (32, 32)}
     feeds = {
         "latents": random.standard_normal((2, 4, 32, 32)).astype(np.float32),
