@@ -22,16 +22,7 @@ from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.report.table import Table
 from counterfactory.engine.sources.domain import examiner, world_of
 from counterfactory.engine.sources.traits import Domain, traits_of
-from counterfactory.export.pocket.world import (
-    ALTERATIONS,
-    DRAWN,
-    JUDGE,
-    STREET_FORMS,
-    Picture,
-    jpeg,
-    read_collection,
-    streets,
-)
+from counterfactory.export.pocket import world as fitting
 
 _FIGURES = Path(__file__).parents[1] / "docs" / "known_world.json"
 _DRAWN_FROM, _DRAWN = 10_000, 200  # seeds that the world was not fitted to
@@ -52,15 +43,15 @@ def main() -> None:
     world, holds = world_of(profile), examiner(profile)
     assert world is not None, "the pocket profile names a world"
     assert holds is not None
-    scenes = streets(JUDGE, asked.scenes)
-    passed = {name: _count(map(holds, map(save, scenes)), True) for name, save in STREET_FORMS.items()}
-    worn = {f"JPEG of quality {q}": _count((holds(jpeg(scene, q)) for scene in scenes), True) for q in _WORN}
-    collections = {folder.name: read_collection(folder, profile.image) for folder in asked.photographs}
+    scenes = fitting.streets(fitting.JUDGE, asked.scenes)
+    passed = {name: _count(map(holds, map(save, scenes)), True) for name, save in fitting.STREET_FORMS.items()}
+    worn = {f"JPEG of quality {q}": _count((holds(fitting.jpeg(scene, q)) for scene in scenes), True) for q in _WORN}
+    collections = {folder.name: fitting.read_collection(folder, profile.image) for folder in asked.photographs}
     photographs = [picture for pictures in collections.values() for picture in pictures]
     refused = {name: _count(map(holds, pictures), False) for name, pictures in collections.items()}
-    altered = {name: _count(map(holds, map(alter, photographs)), False) for name, alter in ALTERATIONS.items()}
+    altered = {name: _count(map(holds, map(alter, photographs)), False) for name, alter in fitting.ALTERATIONS.items()}
     seeds = range(_DRAWN_FROM, _DRAWN_FROM + _DRAWN)
-    drawn = {name: _count(map(holds, map(draw, seeds)), False) for name, draw in DRAWN.items()}
+    drawn = {name: _count(map(holds, map(draw, seeds)), False) for name, draw in fitting.DRAWN.items()}
     figures: dict[str, Any] = {
         "streets_passed": _share(passed),
         "photographs_refused": _share(refused),
@@ -94,7 +85,7 @@ def _share(counts: Mapping[str, Count]) -> float:
     return round(sum(count["right"] for count in counts.values()) / sum(count["of"] for count in counts.values()), 5)
 
 
-def _ms(world: Domain, pictures: list[Picture]) -> float:
+def _ms(world: Domain, pictures: list[fitting.Picture]) -> float:
     """Milliseconds of one core per picture at the size to paint."""
     some = pictures[:_TIMED]
     times = []

@@ -177,21 +177,6 @@ def test_right_answers_succeed_but_for_what_the_engine_cannot_tell_apart() -> No
         assert shares["success"] == min(shares.values())
 
 
-def test_wrong_answers_are_told_by_what_is_wrong() -> None:
-    class Stubborn(RightAnswers):
-        """Calls the weather the time of day, and the time of day weather."""
-
-        def _said(self, case: Situation, asked: dict[str, str]) -> object:
-            said = super()._said(case, asked)
-            if "Types" not in asked:
-                return said
-            other = {"weather": "time", "time": "weather"}
-            return [[other[type_], keyword] for type_, keyword in changeable(case) if type_ in other] or said
-
-    figures = measure_edits(Stubborn(4), 4)
-    assert figures["edit_success_all"] == 0
-
-
 CAPTION = (
     "a red car and a blue bus on a foggy street at night. brick buildings stand along the road. one person is on the "
     "sidewalk."
