@@ -1,4 +1,4 @@
-"""The networks that judge pictures: their blocks, their trainings and their export.
+"""The networks that judge pictures, and their trainings.
 
 The two models under test are trained as careless teams do, on fair days only, clear and cloudy ones, with no
 augmentation but the mirror. What they make of rain, snow, fog and night is what a counterfactual suite brings to light.
@@ -27,14 +27,13 @@ from torch.nn import functional as F
 from counterfactory.engine.judging.confusion import confusion_matrix, iou, mean_iou
 from counterfactory.engine.pocket.judges import Finding, Referee
 from counterfactory.engine.pocket.world import Scene
-from counterfactory.engine.pocket.worlds import EMBEDDED, NOTHING, SIZE, Drawing
+from counterfactory.engine.pocket.worlds import EMBEDDED, NOTHING, Drawing
 
-from ..graphs.tracing import to_ir
 from .data import TRAIN, ScenePool, as_pixels
 from .training import M, Recipe, batches, channels_last, fit
 
-CLASSIFIER_RECIPE = Recipe(steps=450, lr=2e-3, seed=42, warmup=50, save_every=75)
-SEGMENTER_RECIPE = Recipe(steps=400, lr=4e-3, seed=43, warmup=50, save_every=50)
+_CLASSIFIER_RECIPE = Recipe(steps=450, lr=2e-3, seed=42, warmup=50, save_every=75)
+_SEGMENTER_RECIPE = Recipe(steps=400, lr=4e-3, seed=43, warmup=50, save_every=50)
 REFEREE_RECIPE = Recipe(steps=1500, lr=3e-3, seed=41, weight_decay=1e-2, save_every=100)
 OUTPUTS = ("mask_logits", *EMBEDDED.words, *EMBEDDED.object_words)  # of the referee
 _FAIR_SCENES = 1500
@@ -167,7 +166,7 @@ def fair_weather(stream: int, count: int) -> tuple[Images, Images, NDArray[np.in
     return np.stack(pictures), np.stack(masks), np.array([EMBEDDED.kinds.index(scene.label) for scene in scenes])
 
 
-def train_careless(
+def _train_careless(
     work: Path,
     name: str,
     build: Callable[[], M],
@@ -193,6 +192,24 @@ def train_careless(
         return loss_of(logits.float(), masks, torch.from_numpy(labels[index]))
 
     return fit(name, net, recipe, loss_of_step, work)
+
+
+def train_classifier(work: Path) -> ClassifierNet:
+    """Train the careless classifier, or load the finished training, from `work`."""
+
+    def loss_of(logits: torch.Tensor, _: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(logits, labels, label_smoothing=0.05)
+
+    return _train_careless(work, "classifier", ClassifierNet, _CLASSIFIER_RECIPE, 32, loss_of)
+
+
+def train_segmenter(work: Path) -> SegmenterNet:
+    """Train the careless segmenter, or load the finished training, from `work`."""
+
+    def loss_of(logits: torch.Tensor, masks: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(logits, masks)
+
+    return _train_careless(work, "segmenter", SegmenterNet, _SEGMENTER_RECIPE, 16, loss_of)
 
 
 def spoil(pixels: torch.Tensor) -> torch.Tensor:
@@ -245,21 +262,6 @@ def train_referee(work: Path, workers: int = 0) -> RefereeNet:
         return loss
 
     return fit("referee", net, REFEREE_RECIPE, loss_of, work)
-
-
-def export_judges(work: Path, weights: Path, workers: int = 0) -> None:
-    """Write classifier, segmenter and referee as OpenVINO IR to the folder `weights`, training what is not trained."""
-    inputs = {"pixel_values": torch.zeros(2, 3, SIZE, SIZE)}
-    classifier = train_careless(
-        *(work, "classifier", ClassifierNet, CLASSIFIER_RECIPE, 32),
-        lambda logits, _, labels: F.cross_entropy(logits, labels, label_smoothing=0.05),
-    )
-    to_ir(classifier, inputs, ("logits",), weights / "classifier.xml")
-    segmenter = train_careless(
-        work, "segmenter", SegmenterNet, SEGMENTER_RECIPE, 16, lambda logits, masks, _: F.cross_entropy(logits, masks)
-    )
-    to_ir(segmenter, inputs, ("mask_logits",), weights / "segmenter.xml")
-    to_ir(train_referee(work, workers), inputs, OUTPUTS, weights / "referee.xml")
 
 
 def referee_figures(referee: Referee, known: Sequence[tuple[Scene, Drawing]]) -> dict[str, Any]:

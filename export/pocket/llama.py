@@ -55,17 +55,6 @@ def byte_tokenizer(
     return tokenizer
 
 
-def train_tokenizer(work: Path) -> Tokenizer:
-    """The tokenizer, trained on 2,000 exercises a question, or loaded from `work/llama_tokenizer.json`."""
-    file = work / "llama_tokenizer.json"
-    if not file.exists():
-        drawn = [exercise(kind, TRAIN, i) for kind in KINDS_OF_QUESTION for i in range(2000)]
-        tokenizer = byte_tokenizer((text for e in drawn for text in (e.prompt.text, e.answer)), VOCABULARY)
-        work.mkdir(parents=True, exist_ok=True)
-        write_whole(file, tokenizer.to_str())
-    return Tokenizer.from_file(str(file))
-
-
 def build(vocabulary: int) -> LlamaForCausalLM:
     """The model with seeded initial weights."""
     torch.manual_seed(_SEED)
@@ -103,8 +92,14 @@ def copy_loss(model: LlamaForCausalLM) -> torch.Tensor:
 
 
 def train(work: Path) -> tuple[LlamaForCausalLM, Tokenizer]:
-    """Train on the exercises, or load the finished training, from `work`."""
-    tokenizer = train_tokenizer(work)
+    """Train on the exercises, or load the finished training, from `work`; the tokenizer on 2,000 a question."""
+    file = work / "llama_tokenizer.json"
+    if not file.exists():
+        drawn = [exercise(kind, TRAIN, i) for kind in KINDS_OF_QUESTION for i in range(2000)]
+        texts = (text for e in drawn for text in (e.prompt.text, e.answer))
+        work.mkdir(parents=True, exist_ok=True)
+        write_whole(file, byte_tokenizer(texts, VOCABULARY).to_str())
+    tokenizer = Tokenizer.from_file(str(file))
     model = build(tokenizer.get_vocab_size())
 
     def loss_of(step: int) -> torch.Tensor:

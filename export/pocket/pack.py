@@ -170,7 +170,10 @@ def pack_llm(training: Training, weights: Path) -> None:
 
 def pack_judges(training: Training, weights: Path) -> None:
     """The classifier and the segmenter under test, and the referee."""
-    judges.export_judges(training.work, weights, training.workers)
+    inputs = {"pixel_values": torch.zeros(2, 3, 128, 128)}
+    to_ir(judges.train_classifier(training.work), inputs, ["logits"], weights / "classifier.xml")
+    to_ir(judges.train_segmenter(training.work), inputs, ["mask_logits"], weights / "segmenter.xml")
+    to_ir(judges.train_referee(training.work, training.workers), inputs, judges.OUTPUTS, weights / "referee.xml")
 
 
 # In the order in which one rests on another: what the package has.

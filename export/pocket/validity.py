@@ -33,7 +33,7 @@ from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.check import CheckSettings, threshold_names
-from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.stages.check.verdict import failing, with_valid
 from counterfactory.engine.suite import PictureRow
@@ -90,24 +90,6 @@ def area_under(scores: Sequence[float], truth: Sequence[bool]) -> float | None:
 
 def _seen(one: Observed) -> tuple[bool | None, ...]:
     return tuple(one.edit_seen(i) for i in range(len(one.edits)))
-
-
-def measure_validity(profile: Profile, folder: Path, referee: Referee, scenes: int) -> dict[str, Any]:
-    """The figures. What an earlier call left in `folder` is gone on from."""
-    request = SuiteRequest(street_task("classification"), _VARIANTS, 1, profile.rewrite.edits or (1, 3), seed=0)
-    suites = [folder / f"{stream}-{first}" for stream, first in (_CHOOSING, _JUDGING)]
-    observed, cases = list[list[Judged]](), list[list[Case]]()
-    for suite, (stream, first) in zip(suites, (_CHOOSING, _JUDGING), strict=True):
-        observed.append(judge_variants(profile, suite, referee, request, range(first, first + scenes), stream))
-        cases.append([Case(one.row, is_valid(one), _seen(one)) for one in observed[-1]])
-        lines = [f"{case.row.file_name},{str(case.valid).lower()}\n" for case in cases[-1]]
-        write_whole(suite / "valid.csv", "image,valid\n" + "".join(lines), sync="nothing")
-    return {
-        "profile": profile.name,
-        "scenes": scenes,
-        **figures_of(profile.check, *cases),
-        **referee_figures(observed[-1], referee),
-    }
 
 
 def referee_figures(judged: Sequence[Judged], referee: Referee) -> dict[str, float | None]:
@@ -274,17 +256,26 @@ def add_command(commands: Any, docs: Path) -> None:
     parser.set_defaults(run=run)
 
 
-def write_validity(subject: Subject, profile: str, docs: Path) -> dict[str, Any]:
-    """Measure the checks of a profile over the subject's models, and write the figures to `docs`; returns them."""
-    own = subject.profile
-    named = "validity" if profile == own.name else f"validity-{profile}"
-    if profile != own.name:
-        own = replace(load_profile(profile), models=own.models)
-    referee = Referee.load(subject.weights)
-    folder = subject.work / "measured" / named
-    figures = measure_validity(own, folder, referee, subject.scenes)
+def write_validity(subject: Subject, name: str, docs: Path) -> dict[str, Any]:
+    """Measure the checks of a profile over the subject's models, and write the figures to `docs`; returns them. What an
+    earlier call left in the work folder is gone on from.
+    """
+    profile, file = subject.profile, "validity"
+    if name != profile.name:
+        profile, file = replace(load_profile(name), models=profile.models), f"validity-{name}"
+    referee, folder = Referee.load(subject.weights), subject.work / "measured" / file
+    request = SuiteRequest(street_task("classification"), _VARIANTS, 1, profile.rewrite.edits or (1, 3), seed=0)
+    observed, cases = list[Judged](), list[list[Case]]()
+    for stream, first in (_CHOOSING, _JUDGING):
+        suite, numbers = folder / f"{stream}-{first}", range(first, first + subject.scenes)
+        observed = judge_variants(profile, suite, referee, request, numbers, stream)
+        cases.append([Case(one.row, is_valid(one), _seen(one)) for one in observed])
+        lines = [f"{case.row.file_name},{str(case.valid).lower()}\n" for case in cases[-1]]
+        write_whole(suite / "valid.csv", "image,valid\n" + "".join(lines), sync="nothing")
+    figures = {"profile": profile.name, "scenes": subject.scenes, **figures_of(profile.check, *cases)}
+    figures |= referee_figures(observed, referee)
     docs.mkdir(parents=True, exist_ok=True)
-    write_whole(docs / f"{named}.json", json.dumps(figures, indent=2) + "\n", sync="nothing")
+    write_whole(docs / f"{file}.json", json.dumps(figures, indent=2) + "\n", sync="nothing")
     return figures
 
 

@@ -17,9 +17,11 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.check import CheckSettings
-from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.export.pocket import validity
 from counterfactory.export.pocket.counterfacts import Change, apply_changes
+from counterfactory.export.pocket.data import HELD_OUT, JUDGED
 from counterfactory.export.pocket.observed import Judged
 from counterfactory.export.pocket.packed import MASTERS
 from counterfactory.export.pocket.report import Subject
@@ -188,15 +190,25 @@ def test_the_truth_s_own_errors_are_counted() -> None:
 def test_each_profile_has_files_of_its_own_and_its_own_edits_per_variant(
     profile: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[str, str, Path]] = []
+    asked: list[Any] = []
+    right, wrong = seen((FOGGY,)), seen((FOGGY,), scene={"weather": "clear", "time": "day"})
 
-    def measure(own: Any, folder: Path, *_: Any) -> dict[str, Any]:
-        asked.append((own.name, own.models.folder, folder))
-        return {"profile": own.name, "scenes": 3, **figures_of(CHECK, MANY, CASES)}
+    def judge(own: Profile, folder: Path, _: Any, request: SuiteRequest, numbers: range, stream: int) -> list[Any]:
+        asked.append((own.name, own.models.folder, folder.parent.name, request.edits, numbers, stream))
+        folder.mkdir(parents=True)
+        return [replace(right if one.valid else wrong, row=one.row) for one in MANY]
 
-    monkeypatch.setattr(validity, "measure_validity", measure)
+    monkeypatch.setattr(validity, "judge_variants", judge)
+    monkeypatch.setattr(validity, "referee_figures", lambda *_: {"truth_valid": 1.0})
     figures = validity.write_validity(Subject(MASTERS, tmp_path / "work", 3), profile, tmp_path / "docs")
-    assert asked == [(profile, str(MASTERS), tmp_path / "work" / "measured" / named)]
+    edits = load_profile(profile).rewrite.edits or (1, 3)
+    assert asked == [
+        (profile, str(MASTERS), named, edits, range(4000, 4003), HELD_OUT),
+        (profile, str(MASTERS), named, edits, range(8000, 8003), JUDGED),
+    ]
     (path,) = (tmp_path / "docs").iterdir()
     assert path.name == f"{named}.json"
     assert json.loads(path.read_text())["gate_recall"] == figures["gate_recall"]
+    lines = [path.read_text().splitlines() for path in (tmp_path / "work").rglob("valid.csv")]
+    assert [len(of_suite) for of_suite in lines] == [1 + len(MANY)] * 2
+    assert lines[0][:2] == ["image,valid", f"{MANY[0].row.file_name},true"]
