@@ -14,7 +14,7 @@ import numpy as np
 from .world import COLOURS, KINDS, MATERIALS, TIMES, WEATHERS, Scene
 
 _COUNTS = ("nobody", "one person", "two people", "three people")
-_TIME_PHRASES = {"day": "during the day", "sunset": "at sunset", "night": "at night"}
+TIME_PHRASES = {"day": "during the day", "sunset": "at sunset", "night": "at night"}
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def describe(scene: Scene, rng: np.random.Generator) -> str:
 
     *others, last = (a(f"{vehicle.colour} {vehicle.kind}") for vehicle in scene.vehicles)
     vehicles = f"{', '.join(others)} and {last}" if others else last
-    sky, when = a(scene.weather), _TIME_PHRASES[scene.time]
+    sky, when = a(scene.weather), TIME_PHRASES[scene.time]
     first = (
         f"{vehicles} on {sky} street {when}.",
         f"{sky} street {when} with {vehicles}.",

@@ -88,7 +88,7 @@ def _paint_sky(canvas: _Canvas, scene: Scene, air: np.random.Generator) -> None:
     darker = 0.72 if scene.weather == "rainy" else 1.0
     rows = round(scene.horizon * _W)
     share = np.linspace(0, 1, rows, dtype=np.float32)[:, None, None]
-    canvas.rgb[:rows] = (np.float32(zenith) * (1 - share) + np.float32(low) * share) * darker
+    canvas.rgb[:rows] = (np.array(zenith, np.float32) * (1 - share) + np.array(low, np.float32) * share) * darker
     if clear and scene.time == "night":
         for _ in range(50):
             x, y = int(air.integers(_W)), int(air.integers(rows))
@@ -208,7 +208,7 @@ def _paint_pedestrian(canvas: _Canvas, scene: Scene, person: Pedestrian) -> None
 
 def _apply_light(canvas: _Canvas, scene: Scene) -> None:
     solid = (canvas.mask != _SKY)[..., None]
-    light = np.float32(_LIGHT[scene.time])
+    light = np.array(_LIGHT[scene.time], np.float32)
     if scene.weather != "clear":
         light = light * np.float32(0.8 if scene.weather == "rainy" else 0.93)
     canvas.rgb = np.where(solid, canvas.rgb * light, canvas.rgb)
@@ -226,7 +226,7 @@ def _apply_air(canvas: _Canvas, scene: Scene, air: np.random.Generator) -> None:
         share = np.clip(0.93 * np.exp(-1.35 * canvas.nearness), 0.0, 0.9)[..., None]
         rows = round(scene.horizon * _W)
         share[:rows][canvas.mask[:rows] == _SKY] = 0.88
-        canvas.rgb = canvas.rgb * (1 - share) + np.float32(_FOG_RGB[scene.time]) * share
+        canvas.rgb = canvas.rgb * (1 - share) + np.array(_FOG_RGB[scene.time], np.float32) * share
     elif scene.weather == "rainy":
         streak: Rgb = (96, 102, 122) if night else (188, 196, 210)
         for x, y, length in air.integers((0, 0, 8), (_W, _W, 17), (150, 3)).tolist():
@@ -259,7 +259,8 @@ def render(scene: Scene) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[
     if scene.trees:
         for depth, side, size in sorted(trees):
             _paint_tree(canvas, scene, side, depth, size)
-    for thing in sorted((*scene.vehicles, *scene.pedestrians), key=lambda thing: thing.depth):
+    things: list[Vehicle | Pedestrian] = [*scene.vehicles, *scene.pedestrians]
+    for thing in sorted(things, key=lambda thing: thing.depth):
         if isinstance(thing, Vehicle):
             _paint_vehicle(canvas, scene, thing)
         else:

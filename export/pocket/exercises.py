@@ -18,6 +18,7 @@ from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.language.grammar import NOTHING
 from counterfactory.engine.language.llm_request import Prompt
 from counterfactory.engine.language.questions import PlainPrompts, write_answer
+from counterfactory.engine.pocket.captions import TIME_PHRASES
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.world import COLOURS, KINDS, MATERIALS, TIMES, WEATHERS, Scene
 from counterfactory.engine.pocket.worlds import EMBEDDED
@@ -26,7 +27,6 @@ KINDS_OF_QUESTION = ("keywords", "alternatives", "rewrite")
 _PROMPTS = PlainPrompts()
 _SEGMENT_KEEP = street_task("segmentation").protect
 _SYLLABLES = ("ba", "do", "ke", "li", "mor", "nu", "pra", "ri", "sto", "ta", "ven", "zu", "al", "er", "is", "on", "un")
-_PHRASES = {"day": "during the day", "sunset": "at sunset", "night": "at night"}
 # Sentences of users' tasks by the type of edit that would change their answer ("" for none of them).
 _TASKS = {
     "": (
@@ -111,8 +111,9 @@ def apply(caption: str, changes: Sequence[tuple[str, str, str]]) -> str:
 
 def changeable(case: Situation) -> list[tuple[str, str]]:
     """(type, keyword) pairs in the order of the caption: what may change without touching the task or a kept word."""
-    found = [("weather", case.scene.weather), ("time", _PHRASES[case.scene.time]), ("background", case.scene.material)]
-    found += [("colour", f"{v.colour} {v.kind}") for v in case.scene.vehicles]
+    scene = case.scene
+    found = [("weather", scene.weather), ("time", TIME_PHRASES[scene.time]), ("background", scene.material)]
+    found += [("colour", f"{v.colour} {v.kind}") for v in scene.vehicles]
     kept = {word for phrase in case.keep for word in phrase.split(" ")} - set(KINDS)
     placed = []
     for type_, keyword in found:
@@ -124,7 +125,7 @@ def changeable(case: Situation) -> list[tuple[str, str]]:
 
 def others(case: Situation, type_: str, keyword: str) -> list[str]:
     """Other values for a keyword: the next four of the world's cycle; for colours without the caption's vehicles."""
-    world = {"weather": WEATHERS, "time": tuple(_PHRASES[time] for time in TIMES), "background": MATERIALS}
+    world = {"weather": WEATHERS, "time": tuple(TIME_PHRASES[time] for time in TIMES), "background": MATERIALS}
     kind = keyword.split(" ")[-1]
     cycle = [f"{colour} {kind}" for colour in COLOURS] if type_ == "colour" else list(world[type_])
     at = cycle.index(keyword)
@@ -193,7 +194,7 @@ class Writer:
         return Situation(self._scene, self._caption(), task, frozen, keep, types)
 
     def _users_values(self, type_: str, keyword: str) -> list[str]:
-        times = (*TIMES, *_PHRASES.values())
+        times = (*TIMES, *TIME_PHRASES.values())
         world = {"weather": WEATHERS, "time": times, "colour": COLOURS, "background": MATERIALS}
         pool = self._some(world[type_], 1, 4) + (self._some(_OTHER_VALUES[type_], 0, 3) if self._chance(0.5) else [])
         if self._chance(0.2):
