@@ -139,7 +139,18 @@ def test_the_report_in_docs_is_of_all_scenes(
     asked: list[Subject] = []
     monkeypatch.setattr(report, "write_report", lambda subject, docs: asked.append(subject))
     monkeypatch.setattr(report, "table", lambda figures: "the table")
-    command = ["export", "pocket", "--report", "--weights", str(tmp_path), "--work", str(tmp_path)]
+    threads = str(torch.get_num_threads())  # or the tests to come have another number
+    command = [
+        "export",
+        "pocket",
+        "--report",
+        "--weights",
+        str(tmp_path),
+        "--work",
+        str(tmp_path),
+        "--threads",
+        threads,
+    ]
 
     def run(*more: str) -> Any:
         monkeypatch.setattr("sys.argv", [*command, *more])
