@@ -36,7 +36,7 @@ from counterfactory.engine.report.table import percent
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.suite import PictureRow, read_metadata
-from counterfactory.export.pocket.counterfacts import COUNTERFACTS
+from counterfactory.export.pocket.counterfacts import apply_changes, read_edit
 
 _FIGURES = Path(__file__).parents[1] / "docs" / "effects.json"
 # How often the built-in models err by themselves, and how much oftener in fog the one that has that fault.
@@ -127,8 +127,8 @@ def _asked(rows: Sequence[PictureRow], suite: Path) -> dict[str, Outcomes]:
 
 def rendered_scene(row: PictureRow) -> Any:
     """The scene of a row's source with the edits that its world knows; the rest stays."""
-    scene, facts = demo_scene(int(row.source[-4:])), COUNTERFACTS[EMBEDDED.name]
-    return facts.apply_all(scene, [change for edit in row.edits for change in facts.read(scene, row.caption, edit)])
+    scene = demo_scene(int(row.source[-4:]))
+    return apply_changes(scene, [change for edit in row.edits for change in read_edit(scene, edit)])
 
 
 def _picture_outcomes(rows: Sequence[PictureRow], outcomes: Outcomes) -> list[PictureOutcome]:

@@ -29,20 +29,25 @@ from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.judges import Referee
-from counterfactory.engine.pocket.worlds import SIZE, World, world_named
+from counterfactory.engine.pocket.worlds import EMBEDDED, SIZE
 from counterfactory.engine.profile.maps import HintSettings, Kind
 from counterfactory.engine.profile.models import ModelPaths
-from counterfactory.engine.profile.profile import Profile
+from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.sources.palette import load_palette
 from counterfactory.engine.stages.maps.draw_maps import Maps
 from counterfactory.engine.stages.maps.edges import edge_maps
 from counterfactory.engine.stages.paint.paint_variants import PaintJob, control_scale, embed_maps, paint
-from counterfactory.export.pocket.counterfacts import COUNTERFACTS
 from counterfactory.export.pocket.data import JUDGED
 from counterfactory.export.pocket.int8 import full_profile
-from counterfactory.export.pocket.observed import Observed, as_rendered, edit_shares, layout_kept
-from counterfactory.export.pocket.pairs import Pair, draw_pairs, observe_pairs
-from counterfactory.export.pocket.profiles import profile_of
+from counterfactory.export.pocket.observed import (
+    Observed,
+    Pair,
+    as_rendered,
+    draw_pairs,
+    edit_shares,
+    layout_kept,
+    observe_pairs,
+)
 from counterfactory.export.pocket.sheet import draw_blocks
 
 _FIRST = 7000  # of the stream: no other figure is of these scenes
@@ -53,25 +58,27 @@ _DOCS = Path(__file__).parents[1] / "docs"
 
 @dataclass(frozen=True)
 class Subject:
-    """The models to look at: a profile of a denoiser that follows all of `_KINDS`, in a world that they know."""
+    """The models to look at: a profile of a denoiser that follows all of `_KINDS`."""
 
-    world: World
     profile: Profile
 
     @classmethod
-    def of(cls, world: World, models: Path, denoiser: str) -> Subject:
-        """The pocket's way of painting, in full sampling where the world has a teacher of it."""
-        profile = full_profile(models) if denoiser == "denoiser_controls" else profile_of(world, models)
-        profile = replace(profile, models=ModelPaths(str(models)))
-        return cls(world, replace(profile, paint=replace(profile.paint, denoiser=denoiser)))
+    def of(cls, models: Path, denoiser: str) -> Subject:
+        """The pocket's way of painting, in full sampling for the denoiser that follows the teacher's controls."""
+        profile = full_profile(models) if denoiser == "denoiser_controls" else load_profile("pocket")
+        painting = replace(profile.paint, denoiser=denoiser)
+        return cls(replace(profile, models=ModelPaths(str(models)), paint=painting))
 
     def following(self, kinds: Sequence[str]) -> Profile:
         """The profile that follows hints of these kinds alone, by equal weights that sum to one."""
-        weights = {kind: 1 / len(kinds) if kind in kinds else 0.0 for kind in _KINDS}
-        hints = (
-            HintSettings("edges", "hint", weights["edges"], None),
-            HintSettings("depth", "hint_depth", weights["depth"], None),
-            HintSettings("segmentation", "hint_classes", weights["segmentation"], self.world.name),
+        hints = tuple(
+            HintSettings(
+                kind,
+                plan,
+                1 / len(kinds) if kind in kinds else 0.0,
+                EMBEDDED.name if kind == "segmentation" else None,
+            )
+            for kind, plan in zip(_KINDS, ("hint", "hint_depth", "hint_classes"), strict=True)
         )
         return replace(self.profile, hints=hints)
 
@@ -79,7 +86,7 @@ class Subject:
         """Of a pair's source: edges that are found, true depth, true classes."""
         drawing = pair.drawing
         edges = edge_maps(drawing.picture[None], self.profile.edges)[0]
-        return edges, drawing.nearness, load_palette(self.world.name).paint(drawing.mask, None)
+        return edges, drawing.nearness, load_palette(EMBEDDED.name).paint(drawing.mask, None)
 
 
 def paint_pairs(subject: Subject, kinds: Sequence[str], pairs: Sequence[Pair]) -> list[Pixels]:
@@ -112,17 +119,15 @@ def main() -> None:
     """Run it."""
     parser = bench_parser(__doc__, write="docs/hints.json")
     parser.add_argument("--models", type=Path, required=True, help="folder of networks that know the world")
-    parser.add_argument("--world", default="streets", help="the world (%(default)s)")
     parser.add_argument("--denoiser", default="denoiser_controls", help="its plan (%(default)s)")
     parser.add_argument("--scenes", type=int, default=150)
     parser.add_argument("--variants", type=int, default=3)
     parser.add_argument("--first", type=int, default=_FIRST, help=argparse.SUPPRESS)  # to choose by other scenes
     parser.add_argument("--sheet", type=Path, metavar="FILE", help="write some scenes as WebP, a row per set of hints")
     asked = parser.parse_args()
-    subject = Subject.of(world_named(asked.world), asked.models, asked.denoiser)
-    referee = Referee.load(asked.models, subject.world.vocabulary)
-    facts = COUNTERFACTS[subject.world.name]
-    pairs = draw_pairs(subject.world, facts, JUDGED, asked.scenes, asked.variants, asked.first)
+    subject = Subject.of(asked.models, asked.denoiser)
+    referee = Referee.load(asked.models)
+    pairs = draw_pairs(JUDGED, asked.scenes, asked.variants, asked.first)
     table: dict[str, dict[str, Any]] = {}
     shown = [[pair.drawing.picture for pair in pairs], [pair.target.picture for pair in pairs]]
     for kinds in _SETS:
@@ -137,7 +142,7 @@ def main() -> None:
         names = ["sources", "rendered truth", *(", ".join(kinds) for kinds in _SETS)]
         blocks = [[(row[column], name) for column in columns] for name, row in zip(names, shown, strict=True)]
         draw_blocks(blocks, 1, asked.sheet)
-    kept = {"world": subject.world.name, "scenes": asked.scenes, "variants": len(pairs), "sets": table}
+    kept = {"world": EMBEDDED.name, "scenes": asked.scenes, "variants": len(pairs), "sets": table}
     if asked.write:
         keep_figures(_DOCS / "hints.json", {**kept, "machine": machine()})
     finish("hints", **kept)

@@ -18,8 +18,7 @@ from measure import bench_parser, finish, show, spent
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.report.table import percent
 from counterfactory.engine.sources.domain import Domain, examiner, traits_of, world_of
-from counterfactory.export.pocket.pictures import ALTERATIONS, DRAWN, STREET_FORMS, Picture, jpeg, read_collection
-from counterfactory.export.pocket.world import JUDGE, streets
+from counterfactory.export.pocket import world as fitting
 
 _FIGURES = Path(__file__).parents[1] / "docs" / "known_world.json"
 _DRAWN_FROM, _DRAWN = 10_000, 200  # seeds that the world was not fitted to
@@ -44,20 +43,21 @@ def main() -> None:
     world, holds = world_of(profile), examiner(profile)
     assert world is not None, "the pocket profile names a world"
     assert holds is not None
-    scenes, seeds = streets(JUDGE, asked.scenes), range(_DRAWN_FROM, _DRAWN_FROM + _DRAWN)
-    collections = {folder.name: read_collection(folder, profile.image) for folder in asked.photographs}
+    scenes, seeds = fitting.streets(fitting.JUDGE, asked.scenes), range(_DRAWN_FROM, _DRAWN_FROM + _DRAWN)
+    collections = {folder.name: fitting.read_collection(folder, profile.image) for folder in asked.photographs}
     photographs = [picture for pictures in collections.values() for picture in pictures]
 
-    def counted(pictures: Mapping[str, Iterable[Picture]], wanted: bool) -> dict[str, dict[str, int]]:
+    def counted(pictures: Mapping[str, Iterable[fitting.Picture]], wanted: bool) -> dict[str, dict[str, int]]:
         found = {name: [holds(picture) is wanted for picture in some] for name, some in pictures.items()}
         return {name: {"right": sum(answers), "of": len(answers)} for name, answers in found.items()}
 
+    worn = {f"JPEG of quality {q}": [fitting.jpeg(scene, q) for scene in scenes] for q in _WORN}
     counts = {
-        "streets": counted({name: map(save, scenes) for name, save in STREET_FORMS.items()}, True),
-        "worn_streets": counted({f"JPEG of quality {q}": [jpeg(scene, q) for scene in scenes] for q in _WORN}, True),
+        "streets": counted({name: map(save, scenes) for name, save in fitting.STREET_FORMS.items()}, True),
+        "worn_streets": counted(worn, True),
         "photographs": counted(collections, False),
-        "altered": counted({name: map(alter, photographs) for name, alter in ALTERATIONS.items()}, False),
-        "drawn": counted({name: map(draw, seeds) for name, draw in DRAWN.items()}, False),
+        "altered": counted({name: map(alter, photographs) for name, alter in fitting.ALTERATIONS.items()}, False),
+        "drawn": counted({name: map(draw, seeds) for name, draw in fitting.DRAWN.items()}, False),
     }
     for kind, title in _TITLES.items():
         rows = [(name, str(n["of"]), percent(n["right"] / n["of"])) for name, n in counts[kind].items()]
@@ -78,10 +78,10 @@ def _share(counts: Mapping[str, Mapping[str, int]]) -> float:
     return round(sum(count["right"] for count in counts.values()) / sum(count["of"] for count in counts.values()), 5)
 
 
-def _ms(world: Domain, pictures: list[Picture]) -> float:
+def _ms(world: Domain, pictures: list[fitting.Picture]) -> float:
     """Milliseconds of one core per picture at the size to paint."""
 
-    def cpu_s(picture: Picture) -> float:
+    def cpu_s(picture: fitting.Picture) -> float:
         return spent(lambda: world.holds_traits(traits_of(picture))).cpu_s
 
     return 1000 * float(np.mean([cpu_s(picture) for picture in pictures[:_TIMED]]))

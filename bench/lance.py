@@ -46,8 +46,10 @@ from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.pocket.judges import Classifier, Referee, Segmenter
+from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.schedule.evaluations import run_jobs
 from counterfactory.engine.sources.source import Pictures as SourcePictures
 from counterfactory.engine.stages.maps.edges import edge_maps
@@ -56,9 +58,8 @@ from counterfactory.engine.stages.paint.edit_variants import choose, edit_candid
 from counterfactory.engine.stages.run import Run
 from counterfactory.engine.variant import Variant
 from counterfactory.export.graphs.null_text import NullText
-from counterfactory.export.pocket.counterfacts import COUNTERFACTS
 from counterfactory.export.pocket.data import HELD_OUT
-from counterfactory.export.pocket.judged import Judged, held_out, judge_variants
+from counterfactory.export.pocket.observed import Judged, held_out, judge_variants
 from counterfactory.export.pocket.restore import restore_clip, restore_denoiser, restore_vae
 from counterfactory.export.pocket.sheet import draw_blocks
 
@@ -96,10 +97,10 @@ def success(judged: Sequence[Judged]) -> dict[str, float]:
 def quality(lance: Profile, pocket: Profile, asked: argparse.Namespace) -> dict[str, Any]:
     """Both profiles on the same edits."""
     referee = Referee.load(lance.models.path)
+    request = SuiteRequest(street_task("segmentation"), asked.variants, 0, (1, 1), seed=0)
     with tempfile.TemporaryDirectory() as folder:
         edited, painted = (
-            judge_variants(profile, Path(folder), referee, asked.sources, asked.variants, edits=(1, 1))
-            for profile in (lance, pocket)
+            judge_variants(profile, Path(folder), referee, request, range(asked.sources)) for profile in (lance, pocket)
         )
     if [one.row.edited_caption for one in edited] != [one.row.edited_caption for one in painted]:
         raise SystemExit("the two profiles made different variants, so nothing can be compared")
@@ -147,7 +148,7 @@ def reconstruction(profile: Profile, models: ModelPool, count: int) -> dict[str,
     """
     assert profile.invert is not None
     levels = profile.invert.detail_levels
-    pictures = np.stack([drawing.picture for _, drawing in held_out(count)])
+    pictures = np.stack([drawing.picture for _, drawing in held_out(range(count))])
     plans = models.editor_plans(*pictures.shape[1:3])
     latents = plans.encoder.encode(pictures)
     shown = controls = np.concatenate([np.stack(plans.decode(latents[i : i + 8])) for i in range(0, count, 8)])
@@ -169,7 +170,7 @@ def reconstruction(profile: Profile, models: ModelPool, count: int) -> dict[str,
 
 def cases(count: int, each: int) -> list[tuple[Pixels, str, list[str]]]:
     """Scenes with their caption, and it after single changes of weather, time or colour."""
-    facts, found = COUNTERFACTS[EMBEDDED.name], []
+    found = []
     for number in range(count):
         scene = EMBEDDED.scene(HELD_OUT, number)
         nearest = scene.vehicles[0]
@@ -178,8 +179,7 @@ def cases(count: int, each: int) -> list[tuple[Pixels, str, list[str]]]:
         colours = [c for c in EMBEDDED.object_words["colour"] if c != nearest.colour]
         others += [replace(scene, vehicles=(replace(nearest, colour=c), *scene.vehicles[1:])) for c in colours]
         picked = [others[i] for i in np.random.default_rng((3, number)).permutation(len(others))[:each]]
-        said = facts.describe_alike(scene, picked, lambda one, rng: EMBEDDED.describe(one, rng, True), (4, number))
-        assert said is not None, "a caption may state all of these"
+        said = [EMBEDDED.describe(one, np.random.default_rng((4, number, 0))) for one in (scene, *picked)]
         found.append((EMBEDDED.draw(scene).picture, said[0], said[1:]))
     return found
 

@@ -30,11 +30,10 @@ from reference import DIFFUSERS_BATCHED, ON_GPU, REFERENCE, Made, Peer
 
 from counterfactory.engine.estimate.flops import multiplies_integers
 from counterfactory.engine.models.networks import library_of
-from counterfactory.engine.pocket.worlds import EMBEDDED
+from counterfactory.engine.pocket.captions import read_facts
 from counterfactory.engine.profile.profile import Profile, painting_as_teacher
 from counterfactory.engine.stages.check.verdict import failing
 from counterfactory.engine.suite import read_metadata
-from counterfactory.export.pocket.languages import LANGUAGES
 from counterfactory.export.production.graph import Request
 
 
@@ -218,9 +217,8 @@ def compared(suite: Path, made: Made, bound: Bound, told: str, sampled: bool) ->
     """
     captions = {row.source_key: row.caption for row in read_metadata(suite)}
     both = [(captions[key], said) for key, said in made.captions.items() if key in captions]
-    read = LANGUAGES[EMBEDDED.name].read
     # Two phrasings of one fact are equally likely to the captioner, and rounding decides between them.
-    equal = float(np.mean([float(read(ours) == read(theirs)) for ours, theirs in both] or [0.0]))
+    equal = float(np.mean([float(read_facts(ours) == read_facts(theirs)) for ours, theirs in both] or [0.0]))
     painted = pictures_of(suite)
     decibel = [psnr(painted[key], picture) for key, picture in made.pictures.items() if key in painted] or [0.0]
     mean = float(np.mean(decibel))

@@ -146,9 +146,9 @@ def _add_validity(commands: Any) -> None:
 
 
 def _add_language(commands: Any) -> None:
-    from .pocket import edits
+    from .pocket import language
 
-    edits.add_command(commands)
+    language.add_command(commands)
 
 
 def _add_world(commands: Any) -> None:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .world import COLOURS, KINDS, MATERIALS, TIMES, WEATHERS, Scene, Vehicle
+from .world import COLOURS, KINDS, MATERIALS, TIMES, WEATHERS, Scene
 
 _COUNTS = ("nobody", "one person", "two people", "three people")
-_TIME_PHRASES = {"day": "during the day", "sunset": "at sunset", "night": "at night"}
+TIME_PHRASES = {"day": "during the day", "sunset": "at sunset", "night": "at night"}
 
 
 @dataclass(frozen=True)
@@ -29,40 +29,27 @@ class Facts:
     people: int | None
 
 
-def article(word: str) -> str:
-    """The indefinite article for a word of this world's vocabulary."""
-    return "an" if word[0] in "aeiou" else "a"
-
-
-def _vehicle_phrase(vehicle: Vehicle) -> str:
-    return f"{article(vehicle.colour)} {vehicle.colour} {vehicle.kind}"
-
-
-def _enumeration(items: list[str]) -> str:
-    return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " and " + items[-1]
-
-
 def describe(scene: Scene, rng: np.random.Generator) -> str:
-    """Two or three sentences that state every fact of the scene; `rng` chooses the phrasing."""
-    vehicles = _enumeration([_vehicle_phrase(v) for v in scene.vehicles])
-    sky = f"{article(scene.weather)} {scene.weather}"
-    when = _TIME_PHRASES[scene.time]
-    people = _COUNTS[min(len(scene.pedestrians), 3)]
-    are = "are" if len(scene.vehicles) > 1 else "is"
+    """Three sentences that state every fact of the scene; `rng` chooses the phrasing."""
+
+    def a(words: str) -> str:
+        return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
+
+    *others, last = (a(f"{vehicle.colour} {vehicle.kind}") for vehicle in scene.vehicles)
+    vehicles = f"{', '.join(others)} and {last}" if others else last
+    sky, when = a(scene.weather), TIME_PHRASES[scene.time]
     first = (
         f"{vehicles} on {sky} street {when}.",
         f"{sky} street {when} with {vehicles}.",
-        f"{when} {vehicles} {are} on {sky} road.",
+        f"{when} {vehicles} {'are' if others else 'is'} on {sky} road.",
     )[int(rng.integers(3))]
-    trees = scene.trees
     second = (
-        f"{scene.material} buildings {'and trees ' if trees else ''}stand along the road.",
-        f"there are {scene.material} buildings {'with trees ' if trees else ''}on both sides.",
+        f"{scene.material} buildings {'and trees ' if scene.trees else ''}stand along the road.",
+        f"there are {scene.material} buildings {'with trees ' if scene.trees else ''}on both sides.",
     )[int(rng.integers(2))]
-    verb = "are" if len(scene.pedestrians) > 1 else "is"
-    walking = "walk" if len(scene.pedestrians) > 1 else "walks"
-    third = (f"{people} {verb} on the sidewalk.", f"{people} {walking} on the sidewalk.")[int(rng.integers(2))]
-    return " ".join((first, second, third))
+    several = len(scene.pedestrians) > 1
+    verb = (("are", "walk") if several else ("is", "walks"))[int(rng.integers(2))]
+    return f"{first} {second} {_COUNTS[min(len(scene.pedestrians), 3)]} {verb} on the sidewalk."
 
 
 def read_facts(caption: str) -> Facts:
@@ -73,12 +60,11 @@ def read_facts(caption: str) -> Facts:
         match = re.search(rf"\b({'|'.join(values)})\b", text)
         return match.group(1) if match else None
 
-    named = re.findall(rf"\b({'|'.join(COLOURS)}) ({'|'.join(KINDS)})\b", text)
     people = [i for i, words in enumerate(_COUNTS) if re.search(rf"\b{words}\b", text)]
     return Facts(
         weather=first(WEATHERS),
         time=first(TIMES),
-        vehicles=tuple((colour, kind) for colour, kind in named),
+        vehicles=tuple(re.findall(rf"\b({'|'.join(COLOURS)}) ({'|'.join(KINDS)})\b", text)),
         material=first(MATERIALS),
         trees=bool(re.search(r"\btrees\b", text)),
         people=people[0] if people else None,

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from ..errors import CounterfactoryError
 from ..runtime.blob_cache import BlobCache
 from ..runtime.openvino import OpenVinoSession, open_session
-from .worlds import EMBEDDED, SIZE, Vocabulary
+from .worlds import EMBEDDED, SIZE
 
 WEIGHTS = Path(__file__).parent / "weights"
 
@@ -26,19 +27,30 @@ Images = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class _Network:
-    """A judge's network, run in batches of one size."""
+class Judge:
+    """A network that judges, run in batches of one size."""
 
     session: OpenVinoSession
     batch: int
+    file: ClassVar[str]
 
     @classmethod
-    def load(cls, path: Path, batch: int, threads: int, blobs: BlobCache | None = None) -> _Network:
+    def load(
+        cls, weights: Path = WEIGHTS, *, batch: int = 16, threads: int = 0, blobs: BlobCache | None = None
+    ) -> Self:
+        """Load from a folder of weights; `threads` 0 uses all cores. In `blobs` it is kept compiled.
+
+        Raises CounterfactoryError if it is missing.
+        """
         # f32: a measuring instrument must not depend on the CPU's arithmetic, and these networks are small.
-        return cls(open_session(path, batch=batch, precision="f32", threads=threads, blobs=blobs), batch)
+        session = open_session(weights / cls.file, batch=batch, precision="f32", threads=threads, blobs=blobs)
+        return cls(session, batch)
 
     def run(self, images: Images) -> Iterator[tuple[int, dict[str, NDArray[np.float32]]]]:
-        """Yield (index of the batch's first picture, outputs by name); outputs of padding rows are cut off."""
+        """Yield (index of the batch's first picture, outputs by name); outputs of padding rows are cut off.
+
+        Raises CounterfactoryError on pictures of another shape.
+        """
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1:] != (SIZE, SIZE, 3):
             raise CounterfactoryError(
                 f"the pocket judges look at uint8 pictures [N, {SIZE}, {SIZE}, 3], got {images.dtype} "
@@ -52,60 +64,20 @@ class _Network:
             yield first, {name: values[: len(part)] for name, values in outputs.items()}
 
 
-@dataclass(frozen=True)
-class Classifier:
+class Classifier(Judge):
     """The classifier under test: the kind of the nearest vehicle."""
 
-    network: _Network
-
-    @classmethod
-    def load(
-        cls, weights: Path = WEIGHTS, *, batch: int = 16, threads: int = 0, blobs: BlobCache | None = None
-    ) -> Classifier:
-        """Load from the folder of pocket weights; `threads` 0 uses all cores. In `blobs` it is kept compiled.
-
-        Raises CounterfactoryError if it is missing.
-        """
-        return cls(_Network.load(weights / "classifier.xml", batch, threads, blobs))
+    file = "classifier.xml"
 
     def predict(self, images: Images) -> list[str]:
         """One label of `EMBEDDED.kinds` per picture. Raises CounterfactoryError on pictures of another shape."""
-        batches = self.network.run(images)
-        return [EMBEDDED.kinds[i] for _, outputs in batches for i in outputs["logits"].argmax(1).tolist()]
+        return [EMBEDDED.kinds[i] for _, outputs in self.run(images) for i in outputs["logits"].argmax(1).tolist()]
 
 
-def classify_streets(images: Images) -> NDArray[np.float32]:
-    """A referee of kind "labels" for `[[referees]]`: probabilities [N, K] of `EMBEDDED.kinds` for uint8 pictures."""
-    logits = np.concatenate([outputs["logits"] for _, outputs in _open_own("classifier").run(images)])
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
-
-
-def segment_streets(images: Images) -> NDArray[np.uint8]:
-    """A referee of kind "masks" for `[[referees]]`: [N, 128, 128] of indices into `EMBEDDED.classes` for pictures."""
-    return Segmenter(_open_own("segmenter")).predict(images)
-
-
-@cache
-def _open_own(name: str) -> _Network:
-    return _Network.load(WEIGHTS / f"{name}.xml", 16, 0)
-
-
-@dataclass(frozen=True)
-class Segmenter:
+class Segmenter(Judge):
     """The segmenter under test: the class of every pixel."""
 
-    network: _Network
-
-    @classmethod
-    def load(
-        cls, weights: Path = WEIGHTS, *, batch: int = 16, threads: int = 0, blobs: BlobCache | None = None
-    ) -> Segmenter:
-        """Load from the folder of pocket weights; `threads` 0 uses all cores. In `blobs` it is kept compiled.
-
-        Raises CounterfactoryError if it is missing.
-        """
-        return cls(_Network.load(weights / "segmenter.xml", batch, threads, blobs))
+    file = "segmenter.xml"
 
     def predict(self, images: Images) -> NDArray[np.uint8]:
         """Masks [N, 128, 128] of indices into `EMBEDDED.classes`.
@@ -113,74 +85,81 @@ class Segmenter:
         Raises CounterfactoryError on pictures of another shape.
         """
         masks = np.zeros(images.shape[:3], np.uint8)
-        for first, outputs in self.network.run(images):
+        for first, outputs in self.run(images):
             part = outputs["mask_logits"].argmax(1)
             masks[first : first + len(part)] = part
         return masks
+
+
+_classifier, _segmenter = cache(Classifier.load), cache(Segmenter.load)
+
+
+def classify_streets(images: Images) -> NDArray[np.float32]:
+    """A referee of kind "labels" for `[[referees]]`: probabilities [N, K] of `EMBEDDED.kinds` for uint8 pictures."""
+    logits = np.concatenate([outputs["logits"] for _, outputs in _classifier().run(images)])
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def segment_streets(images: Images) -> NDArray[np.uint8]:
+    """A referee of kind "masks" for `[[referees]]`: [N, 128, 128] of indices into `EMBEDDED.classes` for pictures."""
+    return _segmenter().predict(images)
 
 
 @dataclass(frozen=True)
 class Finding:
     """What the referee sees in a picture.
 
-    `mask` uint8 [128, 128] are indices into the vocabulary's classes, `scene` the value of each attribute of the scene,
-    `objects` uint8 [128, 128] by attribute: at each pixel the index of the value that an object there would have.
+    `mask` uint8 [128, 128] are indices into the world's classes, `scene` the value of each attribute of the scene,
+    `objects` uint8 [128, 128] by attribute: at each pixel the index of the value that a vehicle there would have.
     """
 
-    vocabulary: Vocabulary
     mask: NDArray[np.uint8]
     scene: Mapping[str, str]
     objects: Mapping[str, NDArray[np.uint8]]
 
     def object(self, where: NDArray[np.bool_]) -> dict[str, str]:
-        """Each attribute of an object by a majority of the pixels in `where`, bool [128, 128].
+        """Each attribute of a vehicle by a majority of the pixels in `where`, bool [128, 128].
 
         Raises CounterfactoryError for an empty region.
         """
         if not where.any():
             raise CounterfactoryError("an object is identified by its pixels; the region given is empty")
         return {
-            name: self.vocabulary.objects[name][int(np.bincount(values[where]).argmax())]
+            name: EMBEDDED.object_words[name][int(np.bincount(values[where]).argmax())]
             for name, values in self.objects.items()
         }
 
 
 @dataclass(frozen=True)
-class Referee:
-    """Sees the classes of pixels and the attributes of scenes and objects under all conditions."""
+class Referee(Judge):
+    """Sees the classes of pixels and the attributes of scenes and vehicles under all conditions.
 
-    network: _Network
-    vocabulary: Vocabulary
+    It lies with the masters, export/pocket/weights of a checkout. Raises CounterfactoryError for a network that answers
+    something else.
+    """
 
-    @classmethod
-    def load(
-        cls, weights: Path, vocabulary: Vocabulary = EMBEDDED.vocabulary, *, batch: int = 16, threads: int = 0
-    ) -> Referee:
-        """Load from a folder of masters (export/pocket/weights of a checkout); `threads` 0 uses all cores.
+    file: ClassVar[str] = "referee.xml"
 
-        Raises CounterfactoryError if it is missing, or if it was trained for another vocabulary.
-        """
-        network = _Network.load(weights / "referee.xml", batch, threads)
-        answers = {port.name for port in network.session.signature.outputs}
-        expected = {"mask_logits", *vocabulary.scene, *vocabulary.objects}
+    def __post_init__(self) -> None:
+        answers = {port.name for port in self.session.signature.outputs}
+        expected = {"mask_logits", *EMBEDDED.words, *EMBEDDED.object_words}
         if answers != expected:
             raise CounterfactoryError(
-                f"{weights / 'referee.xml'} answers {', '.join(sorted(answers))}, and this world asks for "
+                f"{self.file} answers {', '.join(sorted(answers))}, and this world asks for "
                 f"{', '.join(sorted(expected))}; name the weights of a referee that was trained in this world"
             )
-        return cls(network, vocabulary)
 
     def inspect(self, images: Images) -> list[Finding]:
         """One finding per picture. Raises CounterfactoryError on pictures of another shape."""
-        words, findings = self.vocabulary, list[Finding]()
-        for _, outputs in self.network.run(images):
+        findings = list[Finding]()
+        for _, outputs in self.run(images):
             best = {name: values.argmax(1).astype(np.uint8) for name, values in outputs.items()}
             findings += [
                 Finding(
-                    words,
                     best["mask_logits"][i],
-                    {name: values[int(best[name][i])] for name, values in words.scene.items()},
-                    {name: best[name][i] for name in words.objects},
+                    {name: values[int(best[name][i])] for name, values in EMBEDDED.words.items()},
+                    {name: best[name][i] for name in EMBEDDED.object_words},
                 )
                 for i in range(len(best["mask_logits"]))
             ]

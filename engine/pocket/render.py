@@ -78,10 +78,6 @@ class _Canvas:
         cv2.rectangle(self.glow, corners[0], corners[1], rgb, -1)
 
 
-def _array(rgb: Rgb) -> NDArray[np.float32]:
-    return np.array(rgb, np.float32)
-
-
 def _shade(rgb: Rgb, factor: float) -> Rgb:
     return (rgb[0] * factor, rgb[1] * factor, rgb[2] * factor)
 
@@ -92,7 +88,7 @@ def _paint_sky(canvas: _Canvas, scene: Scene, air: np.random.Generator) -> None:
     darker = 0.72 if scene.weather == "rainy" else 1.0
     rows = round(scene.horizon * _W)
     share = np.linspace(0, 1, rows, dtype=np.float32)[:, None, None]
-    canvas.rgb[:rows] = (_array(zenith) * (1 - share) + _array(low) * share) * darker
+    canvas.rgb[:rows] = (np.array(zenith, np.float32) * (1 - share) + np.array(low, np.float32) * share) * darker
     if clear and scene.time == "night":
         for _ in range(50):
             x, y = int(air.integers(_W)), int(air.integers(rows))
@@ -149,9 +145,8 @@ def _paint_building(
     for i in range(columns):
         for j in range(rows):
             wx, wy = x0 + 0.012 + i * step, top + 0.02 + j * step
-            on = night and bool(lit[i % lit.shape[0], j % lit.shape[1]])
             canvas.box(wx, wy, wx + step * 0.55, wy + step * 0.55, _shade(rgb, 0.5), _BUILDING, t)
-            if on:
+            if night and lit[i % lit.shape[0], j % lit.shape[1]]:
                 canvas.light(wx, wy, wx + step * 0.55, wy + step * 0.55, (250, 214, 120))
 
 
@@ -193,16 +188,12 @@ def _paint_vehicle(canvas: _Canvas, scene: Scene, vehicle: Vehicle) -> None:
         for y in (0.25, 0.52):
             part(0.06, y, 0.94, y + 0.03, _shade(rgb, 0.62))
         part(0.06, 0.80, 0.94, 0.88, (52, 52, 56))
-    lamp = 0.70 if vehicle.kind == "car" else 0.74
-    if scene.time == "night":
-        for x in (0.05, 0.83):
-            part(x, lamp - 0.07, x + 0.12, lamp + 0.03, (255, 60, 48))
-            canvas.light(
-                b.x0 + x * w, b.y0 + (lamp - 0.07) * h, b.x0 + (x + 0.12) * w, b.y0 + (lamp + 0.03) * h, (255, 60, 48)
-            )
-    else:
-        for x in (0.05, 0.83):
-            part(x, lamp - 0.07, x + 0.12, lamp + 0.03, (150, 26, 30))
+    lamp, night = 0.70 if vehicle.kind == "car" else 0.74, scene.time == "night"
+    for x in (0.05, 0.83):
+        part(x, lamp - 0.07, x + 0.12, lamp + 0.03, (255, 60, 48) if night else (150, 26, 30))
+        if night:
+            x0, x1 = b.x0 + x * w, b.x0 + (x + 0.12) * w
+            canvas.light(x0, b.y0 + (lamp - 0.07) * h, x1, b.y0 + (lamp + 0.03) * h, (255, 60, 48))
 
 
 def _paint_pedestrian(canvas: _Canvas, scene: Scene, person: Pedestrian) -> None:
@@ -217,19 +208,16 @@ def _paint_pedestrian(canvas: _Canvas, scene: Scene, person: Pedestrian) -> None
 
 def _apply_light(canvas: _Canvas, scene: Scene) -> None:
     solid = (canvas.mask != _SKY)[..., None]
-    light = _array(_LIGHT[scene.time])
-    if scene.weather in ("cloudy", "foggy", "snowy"):
-        light = light * np.float32(0.93)
-    if scene.weather == "rainy":
-        light = light * np.float32(0.8)
+    light = np.array(_LIGHT[scene.time], np.float32)
+    if scene.weather != "clear":
+        light = light * np.float32(0.8 if scene.weather == "rainy" else 0.93)
     canvas.rgb = np.where(solid, canvas.rgb * light, canvas.rgb)
     if scene.time == "night":
         # Street lamps: vehicles and people are lit, so that their colours stay visible.
         near = (canvas.mask >= _VEHICLE)[..., None]
         canvas.rgb = np.where(near, canvas.rgb * np.float32(1.55), canvas.rgb)
-        canvas.rgb = np.where(
-            canvas.glow.any(axis=2, keepdims=True) & solid, np.maximum(canvas.glow, canvas.rgb), canvas.rgb
-        )
+        lit = canvas.glow.any(axis=2, keepdims=True) & solid
+        canvas.rgb = np.where(lit, np.maximum(canvas.glow, canvas.rgb), canvas.rgb)
 
 
 def _apply_air(canvas: _Canvas, scene: Scene, air: np.random.Generator) -> None:
@@ -238,7 +226,7 @@ def _apply_air(canvas: _Canvas, scene: Scene, air: np.random.Generator) -> None:
         share = np.clip(0.93 * np.exp(-1.35 * canvas.nearness), 0.0, 0.9)[..., None]
         rows = round(scene.horizon * _W)
         share[:rows][canvas.mask[:rows] == _SKY] = 0.88
-        canvas.rgb = canvas.rgb * (1 - share) + _array(_FOG_RGB[scene.time]) * share
+        canvas.rgb = canvas.rgb * (1 - share) + np.array(_FOG_RGB[scene.time], np.float32) * share
     elif scene.weather == "rainy":
         streak: Rgb = (96, 102, 122) if night else (188, 196, 210)
         for x, y, length in air.integers((0, 0, 8), (_W, _W, 17), (150, 3)).tolist():
@@ -249,21 +237,12 @@ def _apply_air(canvas: _Canvas, scene: Scene, air: np.random.Generator) -> None:
             cv2.circle(canvas.rgb, (x, y), radius, flake, -1)
 
 
-def render(scene: Scene) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Draw a scene.
+def render(scene: Scene) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
+    """Draw a scene: its picture, uint8 RGB [128, 128, 3], its mask, and how near each pixel is, uint8 [128, 128] each.
 
-    Returns the picture, uint8 RGB [128, 128, 3], and the mask, uint8 [128, 128], whose values index
-    `world.CLASSES`. The mask depends on the layout alone, not on weather, time, material or colours, but for the snow
-    that lies on roofs, a pixel or two high, which belongs to the building.
-    """
-    return render_with_nearness(scene)[:2]
-
-
-def render_with_nearness(scene: Scene) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
-    """Draw a scene as `render` does; behind its picture and mask how near each pixel is, uint8 [128, 128].
-
-    That is the inverse of the distance over that of the nearest pixel, which has 255; the horizon and the sky have 0.
-    It depends on the layout as the mask does.
+    The mask's values index `world.CLASSES`. It depends on the layout alone, not on weather, time, material or colours,
+    but for the snow that lies on roofs, a pixel or two high, which belongs to the building. So does the nearness: the
+    inverse of the distance over that of the nearest pixel, which has 255; the horizon and the sky have 0.
     """
     layout, air = np.random.default_rng(scene.layout_seed), np.random.default_rng((scene.layout_seed, 1))
     canvas = _Canvas()
@@ -281,7 +260,7 @@ def render_with_nearness(scene: Scene) -> tuple[NDArray[np.uint8], NDArray[np.ui
         for depth, side, size in sorted(trees):
             _paint_tree(canvas, scene, side, depth, size)
     things: list[Vehicle | Pedestrian] = [*scene.vehicles, *scene.pedestrians]
-    for thing in sorted(things, key=lambda o: o.depth):
+    for thing in sorted(things, key=lambda thing: thing.depth):
         if isinstance(thing, Vehicle):
             _paint_vehicle(canvas, scene, thing)
         else:
@@ -308,11 +287,8 @@ def vehicle_map(scene: Scene, mask: NDArray[np.uint8]) -> NDArray[np.int8]:
         rows = slice(max(0, int((box.y0 - slack) * SIZE)), int((box.y1 + slack) * SIZE) + 1)
         mine = np.zeros_like(free)
         mine[rows, columns] = free[rows, columns]
-        others = [other for j, other in enumerate(boxes) if j != i]
-        if any(
-            min(box.x1, o.x1) + 2 * slack > max(box.x0, o.x0) and min(box.y1, o.y1) + 2 * slack > max(box.y0, o.y0)
-            for o in others
-        ):
+        near = replace(box, x0=box.x0 - 2 * slack, y0=box.y0 - 2 * slack, x1=box.x1 + 2 * slack, y1=box.y1 + 2 * slack)
+        if any(near.overlap(other) > 0 for j, other in enumerate(boxes) if j != i):
             mine &= render(replace(scene, vehicles=(scene.vehicles[i],), pedestrians=()))[1] == _VEHICLE
         vehicles[mine] = i
         free &= ~mine

@@ -111,7 +111,7 @@ def street_captions(count: int) -> list[Captioned]:
     for index in range(count):
         rng = np.random.default_rng((_STREAM, index))
         scene = EMBEDDED.sample(rng)
-        found.append(Captioned(EMBEDDED.describe(scene, rng, True), scene.label))
+        found.append(Captioned(EMBEDDED.describe(scene, rng), scene.label))
     return found
 
 

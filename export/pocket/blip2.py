@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer
 from torch import nn
 from torch.nn import functional as F
 from transformers import Blip2Config, Blip2ForConditionalGeneration
@@ -21,6 +21,7 @@ from counterfactory.engine.pocket.worlds import EMBEDDED, NOTHING
 
 from .clip import TOKENS
 from .data import TRAIN, ScenePool, as_pixels
+from .llama import byte_tokenizer
 from .training import Recipe, fit
 
 RECIPE = Recipe(steps=5200, lr=1.2e-3, seed=41, weight_decay=0.02, ema=0.995)
@@ -35,54 +36,24 @@ _GRID = 128 // PATCH
 def build_tokenizer() -> Tokenizer:
     """A byte-level BPE in OPT's form, from the world's captions."""
     rng = np.random.default_rng(_SEED)
-    captions = [EMBEDDED.describe(EMBEDDED.scene(TRAIN, i), rng, True) for i in range(1500)]
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    trainer = trainers.BpeTrainer(
-        vocab_size=700, special_tokens=list(_SPECIAL), initial_alphabet=alphabet, show_progress=False
-    )
-    tokenizer.train_from_iterator(captions, trainer)
-    return tokenizer
+    captions = [EMBEDDED.describe(EMBEDDED.scene(TRAIN, i), rng) for i in range(1500)]
+    return byte_tokenizer(captions, 700, _SPECIAL, like_opt=True)
 
 
 def build(vocabulary: int) -> Blip2ForConditionalGeneration:
     """The model with seeded initial weights."""
     torch.manual_seed(_SEED)
-    size = {"hidden_size": 192, "num_attention_heads": 6}
+    size: dict[str, Any] = {"hidden_size": 192, "num_attention_heads": 6}
+    vision = {"intermediate_size": 576, "num_hidden_layers": 4, "image_size": 128, "patch_size": PATCH}
+    qformer = {"intermediate_size": 384, "num_hidden_layers": 2, "encoder_hidden_size": 192, "vocab_size": 8}
+    undropped = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    text = {"word_embed_proj_dim": 192, "ffn_dim": 576, "num_hidden_layers": 3, "vocab_size": vocabulary}
+    ends = {"bos_token_id": BOS, "pad_token_id": PAD, "eos_token_id": EOS}
+    longest = QUERIES + TOKENS + 16
     config = Blip2Config(
-        vision_config={
-            **size,
-            "intermediate_size": 576,
-            "num_hidden_layers": 4,
-            "image_size": 128,
-            "patch_size": PATCH,
-            "initializer_range": 0.02,
-        },
-        qformer_config={
-            **size,
-            "intermediate_size": 384,
-            "num_hidden_layers": 2,
-            "encoder_hidden_size": 192,
-            "cross_attention_frequency": 1,
-            "vocab_size": 8,
-            "hidden_dropout_prob": 0.0,
-            "attention_probs_dropout_prob": 0.0,
-        },
-        text_config={
-            **size,
-            "model_type": "opt",
-            "word_embed_proj_dim": 192,
-            "ffn_dim": 576,
-            "num_hidden_layers": 3,
-            "vocab_size": vocabulary,
-            "max_position_embeddings": QUERIES + TOKENS + 16,
-            "dropout": 0.0,
-            "bos_token_id": BOS,
-            "pad_token_id": PAD,
-            "eos_token_id": EOS,
-        },
+        vision_config=size | vision | {"initializer_range": 0.02},
+        qformer_config=size | qformer | undropped | {"cross_attention_frequency": 1},
+        text_config=size | text | ends | {"model_type": "opt", "max_position_embeddings": longest, "dropout": 0.0},
         num_query_tokens=QUERIES,
         image_token_index=IMAGE,
         attn_implementation="eager",  # the flash kernel's backward pass is several times slower on a CPU
@@ -141,7 +112,7 @@ def train(work: Path, workers: int = 0) -> tuple[Blip2ForConditionalGeneration, 
         pixels, wanted = as_pixels(pool.images[index]), torch.from_numpy(truth[index])
         pixels += torch.randn_like(pixels) * 0.03
         scenes = [pool.scenes[i] for i in index]
-        captions = [EMBEDDED.describe(s, rng, True) for s in scenes]
+        captions = [EMBEDDED.describe(s, rng) for s in scenes]
         attributes = [[values.index(getattr(s, name)) for s in scenes] for name, values in EMBEDDED.words.items()]
         rows = [[*tokenizer.encode(caption).ids, EOS] for caption in captions]
         length = max(map(len, rows))
@@ -161,6 +132,4 @@ def train(work: Path, workers: int = 0) -> tuple[Blip2ForConditionalGeneration, 
             seen = seen + F.cross_entropy(part, torch.tensor(values))
         return told + 0.3 * seen
 
-    trained = fit("blip2", model, RECIPE, loss_of, work)
-    assert isinstance(trained, _Patches)
-    return trained.blip2, tokenizer
+    return fit("blip2", model, RECIPE, loss_of, work).blip2, tokenizer

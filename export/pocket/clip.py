@@ -29,22 +29,16 @@ _START, _END = "<|startoftext|>", "<|endoftext|>"
 def build_tokenizer() -> Tokenizer:
     """A byte-level BPE in CLIP's form (lower case, end-of-word marks), from the world's captions."""
     rng = np.random.default_rng(_SEED)
-    captions = [EMBEDDED.describe(EMBEDDED.scene(TRAIN, i), rng, False) for i in range(1500)]
+    captions = [EMBEDDED.describe(EMBEDDED.scene(TRAIN, i), rng) for i in range(1500)]
     tokenizer = Tokenizer(models.BPE(unk_token=_END, end_of_word_suffix="</w>"))
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.WhitespaceSplit(),
-            pre_tokenizers.Punctuation(),
-            pre_tokenizers.ByteLevel(add_prefix_space=False),
-        ]
-    )
+    split = (pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*split, pre_tokenizers.ByteLevel(add_prefix_space=False)])
     tokenizer.decoder = decoders.ByteLevel()
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     trainer = trainers.BpeTrainer(
         vocab_size=900,
         special_tokens=[_START, _END],
-        initial_alphabet=alphabet,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         end_of_word_suffix="</w>",
         show_progress=False,
     )
@@ -66,30 +60,20 @@ def build(vocabulary: int, tokens: int = TOKENS) -> CLIPModel:
     """The model with seeded initial weights, for captions of at most `tokens`."""
     torch.manual_seed(_SEED)
     size = {"hidden_size": 192, "intermediate_size": 576, "num_hidden_layers": 4, "num_attention_heads": 6}
-    text = {
-        **size,
-        "vocab_size": vocabulary,
-        "max_position_embeddings": tokens,
-        "bos_token_id": 0,
-        "eos_token_id": 1,
-        "pad_token_id": 1,
-    }
+    ends = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
+    text = {**size, **ends, "vocab_size": vocabulary, "max_position_embeddings": tokens}
     vision = {**size, "image_size": 128, "patch_size": 16}
     config = CLIPConfig(text_config=text, vision_config=vision, projection_dim=128, attn_implementation="eager")
     return CLIPModel(config)  # eager: the flash kernel's backward pass is several times slower on a CPU
 
 
-def _kept_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer at `path`, made if it is not there: its numbering is not the same in every process."""
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(build_tokenizer().to_str())
-    return Tokenizer.from_file(str(path))
-
-
 def train(work: Path, workers: int = 0) -> tuple[CLIPModel, Tokenizer]:
     """Train, or load the finished training, from `work`."""
-    tokenizer = _kept_tokenizer(work / "clip_tokenizer.json")
+    kept = work / "clip_tokenizer.json"
+    if not kept.exists():  # its numbering is not the same in every process
+        work.mkdir(parents=True, exist_ok=True)
+        kept.write_text(build_tokenizer().to_str())
+    tokenizer = Tokenizer.from_file(str(kept))
     clip = build(tokenizer.get_vocab_size())
     pool = ScenePool(stream=TRAIN, size=4000, fresh=8, styles=2, workers=workers)
 
@@ -100,12 +84,10 @@ def train(work: Path, workers: int = 0) -> tuple[CLIPModel, Tokenizer]:
         index = np.concatenate([layouts, layouts + 1])
         pixels = as_pixels(pool.images[index])
         pixels += torch.randn_like(pixels) * 0.05
-        ids = encode(tokenizer, [EMBEDDED.describe(pool.scenes[i], rng, False) for i in index])
+        ids = encode(tokenizer, [EMBEDDED.describe(pool.scenes[i], rng) for i in index])
         with torch.autocast("cpu", torch.bfloat16):
             out = clip(input_ids=ids, pixel_values=pixels)
         logits, target = out.logits_per_image.float(), torch.arange(len(index))
         return (F.cross_entropy(logits, target) + F.cross_entropy(logits.T, target)) / 2
 
-    trained = fit("clip", clip, RECIPE, loss_of, work)
-    assert isinstance(trained, CLIPModel)
-    return trained, tokenizer
+    return fit("clip", clip, RECIPE, loss_of, work), tokenizer

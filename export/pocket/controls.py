@@ -7,7 +7,6 @@ the UNet knows what it adds. Maps are the renderer's truth.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,11 +21,9 @@ from transformers import CLIPModel
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.sources.palette import load_palette
 
-from .clip import encode
-from .convnets import channels_last
 from .data import TRAIN, ScenePool
-from .denoiser import Denoiser, LatentPool, noise_schedule, text_states
-from .training import Recipe, compiled, fit
+from .denoiser import BATCH, Denoiser, LatentPool, caption_states, velocity_loss
+from .training import Recipe, channels_last, compiled, fit
 
 # The plan of UNet and ControlNets, in the order of the hints: edges, then these.
 PLAN = "denoiser_controls"
@@ -34,24 +31,16 @@ PLAN = "denoiser_controls"
 CHANNELS = {"depth": 1, "classes": 3}
 # A step takes 1.3 to 1.6 s of a core where another training has the other one.
 RECIPE = Recipe(steps=2000, lr=4e-4, seed=61, ema=0.995, save_every=100)
-_BATCH = 32
 _POOL, _FRESH = 3000, 4
-_DROP_TEXT = 0.1
 
 
-@dataclass(frozen=True)
-class Maps:
-    """What the controls follow, of scenes that a pool holds."""
-
-    scenes: ScenePool
-
-    def of(self, control: str, index: NDArray[np.int64]) -> torch.Tensor:
-        """The maps of a control, float32 [N, C, 128, 128] in 0..1."""
-        if control == "depth":
-            return torch.from_numpy(self.scenes.nearness[index])[:, None].float() / 255
-        palette = load_palette(EMBEDDED.name)
-        painted = np.stack([palette.paint(mask, None) for mask in self.scenes.masks[index]])
-        return torch.from_numpy(painted).permute(0, 3, 1, 2).float() / 255
+def maps_of(scenes: ScenePool, control: str, index: NDArray[np.int64]) -> torch.Tensor:
+    """What a control follows, of scenes that a pool holds: float32 [N, C, 128, 128] in 0..1."""
+    if control == "depth":
+        return torch.from_numpy(scenes.nearness[index])[:, None].float() / 255
+    palette = load_palette(EMBEDDED.name)
+    painted = np.stack([palette.paint(mask, None) for mask in scenes.masks[index]])
+    return torch.from_numpy(painted).permute(0, 3, 1, 2).float() / 255
 
 
 @torch.no_grad()
@@ -90,23 +79,15 @@ def train(
     learner.unet.set_attn_processor(AttnProcessor())
     learner.unet.requires_grad_(False)
     channels_last(learner)
-    schedule = noise_schedule()
     pool = LatentPool(ScenePool(stream=TRAIN, size=_POOL, fresh=_FRESH, styles=2, workers=workers), vae)
-    maps, empty, predict = Maps(pool.scenes), encode(tokenizer, [""]), compiled(learner)
+    predict = compiled(learner)
 
     def loss_of(step: int) -> torch.Tensor:
         pool.advance(step)
         rng = np.random.default_rng((recipe.seed, step))
-        index = rng.choice(pool.scenes.size, _BATCH, replace=False)
-        ids = encode(tokenizer, [EMBEDDED.describe(pool.scenes.scenes[i], rng, False) for i in index])
-        ids[torch.from_numpy(rng.random(_BATCH) < _DROP_TEXT)] = empty[0]
-        latents = pool.latents[index].to(memory_format=torch.channels_last)
-        noise, t = torch.randn_like(latents), torch.from_numpy(rng.integers(0, 1000, _BATCH))
-        noisy, target = schedule.add_noise(latents, noise, t), schedule.get_velocity(latents, noise, t)
-        with torch.autocast("cpu", torch.bfloat16):
-            predicted = predict(noisy, t, text_states(clip, ids), maps.of(control, index), torch.ones(_BATCH))
-        loss: torch.Tensor = (pool.weights[index] * (predicted.float() - target).square()).mean()
-        return loss
+        index = rng.choice(pool.scenes.size, BATCH, replace=False)
+        text = caption_states(clip, tokenizer, pool.scenes, index, rng)
+        maps = maps_of(pool.scenes, control, index)
+        return velocity_loss(predict, pool, index, text, maps, torch.ones(BATCH), rng)
 
-    fit(f"control_{control}", learner, recipe, loss_of, work)
-    return learner.controlnet.eval()
+    return fit(f"control_{control}", learner, recipe, loss_of, work).controlnet

@@ -8,8 +8,9 @@ v-prediction with zero terminal SNR (Lin et al. 2023, arXiv 2305.08891).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -25,14 +26,13 @@ from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.kernels.edges import EdgeSettings, canny_edges
 
 from .clip import encode
-from .convnets import channels_last
 from .data import TRAIN, ScenePool, as_pixels
-from .training import Recipe, compiled, fit
+from .training import Recipe, channels_last, compiled, fit
 from .vae import LATENT_CHANNELS
 
 RECIPE = Recipe(steps=14000, lr=1.2e-3, seed=31, ema=0.998, save_every=100)
 _SEED = 31
-_BATCH = 32
+BATCH = 32
 # Wide only where the picture is small, text at 16 x 16 and below: at this budget scenes are what is missing.
 _CHANNELS = (32, 64, 128, 192)
 _DROP_TEXT, _DROP_CONTROL = 0.1, 0.1
@@ -71,53 +71,35 @@ class Denoiser(nn.Module):
         """Predict v. latents [B, C, h, w], timestep [B], text [B, T, D], hint [B, C, 4h, 4w] in 0..1, scale [B]."""
         down, mid = self.controlnet(latents, timestep, text, controlnet_cond=hint, return_dict=False)
         by_row = scale[:, None, None, None]
-        residuals = [r * by_row for r in down]
-        out = self.unet(
-            latents,
-            timestep,
-            text,
-            down_block_additional_residuals=residuals,
-            mid_block_additional_residual=mid * by_row,
-            return_dict=False,
-        )
-        predicted = out[0]
-        assert isinstance(predicted, torch.Tensor)
+        residuals = {
+            "down_block_additional_residuals": [residual * by_row for residual in down],
+            "mid_block_additional_residual": mid * by_row,
+        }
+        predicted: torch.Tensor = self.unet(latents, timestep, text, **residuals, return_dict=False)[0]
         return predicted
 
 
 def build() -> Denoiser:
     """The networks with seeded initial weights."""
     torch.manual_seed(_SEED)
+    size: dict[str, Any] = {"layers_per_block": 1, "block_out_channels": _CHANNELS, "in_channels": LATENT_CHANNELS}
+    size |= {"cross_attention_dim": 192, "attention_head_dim": 4, "norm_num_groups": 16}
     unet = UNet2DConditionModel(
         sample_size=32,
-        in_channels=LATENT_CHANNELS,
         out_channels=LATENT_CHANNELS,
-        layers_per_block=1,
-        block_out_channels=_CHANNELS,
         down_block_types=(_DOWN, _CROSS, _CROSS, _CROSS),
         up_block_types=(_CROSS_UP, _CROSS_UP, _CROSS_UP, _UP),
-        cross_attention_dim=192,
-        attention_head_dim=4,
-        norm_num_groups=16,
+        **size,
     )
     controlnet = ControlNetModel(
-        in_channels=LATENT_CHANNELS,
         conditioning_channels=1,
-        layers_per_block=1,
-        block_out_channels=_CHANNELS,
         down_block_types=(_DOWN, _DOWN, _DOWN, _CROSS),
-        cross_attention_dim=192,
-        attention_head_dim=4,
-        norm_num_groups=16,
         conditioning_embedding_out_channels=_HINT_WIDTHS,
+        **size,
     )
     # Both are trained from scratch here, so the zero convolutions that protect a pretrained UNet would only delay.
-    zeros = [
-        *controlnet.controlnet_down_blocks,
-        controlnet.controlnet_mid_block,
-        controlnet.controlnet_cond_embedding.conv_out,
-    ]
-    for layer in zeros:
+    last = (controlnet.controlnet_mid_block, controlnet.controlnet_cond_embedding.conv_out)
+    for layer in (*controlnet.controlnet_down_blocks, *last):
         nn.init.normal_(layer.weight, std=0.02)
     # The flash kernel's backward pass is several times slower than plain matrix products on a CPU.
     unet.set_attn_processor(AttnProcessor())
@@ -125,25 +107,16 @@ def build() -> Denoiser:
     return Denoiser(unet, controlnet)
 
 
-@dataclass
 class LatentPool:
-    """A scene pool with what the denoiser learns from: latents, hints, and what an error costs where."""
+    """A scene pool with what the denoiser learns from: `latents` [N, C, 32, 32], `edges` uint8 [N, 1, 128, 128], and
+    `weights` [N, 1, 32, 32], what an error costs where.
+    """
 
-    scenes: ScenePool
-    vae: AutoencoderTiny
-    latents: torch.Tensor = field(init=False)
-    edges: torch.Tensor = field(init=False)
-    weights: torch.Tensor = field(init=False)
-    scaling: float = field(init=False)
-    costs: NDArray[np.float32] = field(init=False)
-
-    def __post_init__(self) -> None:
-        size = self.scenes.size
-        self.latents = torch.zeros(size, int(self.vae.config.latent_channels), 32, 32)
-        self.edges = torch.zeros(size, 1, 128, 128, dtype=torch.uint8)
-        self.weights = torch.zeros(size, 1, 32, 32)
-        self.scaling = float(self.vae.config.scaling_factor)
-        self.costs = class_costs()
+    def __init__(self, scenes: ScenePool, vae: AutoencoderTiny) -> None:
+        self.scenes, self.vae = scenes, vae
+        self.latents = torch.zeros(scenes.size, int(vae.config.latent_channels), 32, 32)
+        self.edges = torch.zeros(scenes.size, 1, 128, 128, dtype=torch.uint8)
+        self.weights = torch.zeros(scenes.size, 1, 32, 32)
 
     def hints(self, index: NDArray[np.int64]) -> torch.Tensor:
         """What the denoiser is to follow, float32 [N, 1, 128, 128] in 0..1."""
@@ -152,17 +125,16 @@ class LatentPool:
     @torch.no_grad()
     def advance(self, step: int) -> list[int]:
         """Bring the pool to the state of `step`; returns the slots that changed."""
-        changed = self.scenes.advance(step)
+        changed, costs, scale = self.scenes.advance(step), class_costs(), float(self.vae.config.scaling_factor)
         for start in range(0, len(changed), 64):
             index = changed[start : start + 64]
             images = self.scenes.images[index]
             with torch.autocast("cpu", torch.bfloat16):
-                self.latents[index] = self.vae.encoder(as_pixels(images)).float() * self.scaling
+                self.latents[index] = self.vae.encoder(as_pixels(images)).float() * scale
             self.edges[index] = torch.from_numpy(canny_edges(images, EdgeSettings()))[:, None]
-            weights = [
-                cv2.resize(_near(m, self.costs), (32, 32), interpolation=cv2.INTER_AREA)
-                for m in self.scenes.masks[index]
-            ]
+            # A pixel's error costs the most that a class within two pixels asks.
+            near = [cv2.dilate(costs[mask], np.ones((5, 5), np.uint8)) for mask in self.scenes.masks[index]]
+            weights = [cv2.resize(cost, (32, 32), interpolation=cv2.INTER_AREA) for cost in near]
             self.weights[index] = torch.from_numpy(np.stack(weights)[:, None])
         return changed
 
@@ -176,53 +148,54 @@ def class_costs() -> NDArray[np.float32]:
     return costs
 
 
-def _near(mask: NDArray[np.uint8], costs: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What an error costs at each pixel, float32 [H, W]: the most that a class within two pixels asks."""
-    dilated = cv2.dilate(costs[mask], np.ones((5, 5), np.uint8))
-    return np.asarray(dilated, np.float32)
-
-
 @torch.no_grad()
-def text_states(clip: CLIPModel, ids: torch.Tensor) -> torch.Tensor:
-    """What conditions the denoiser: the text encoder's last states, float32 [B, T, D]."""
-    states = clip.text_model(input_ids=ids).last_hidden_state
+def caption_states(
+    clip: CLIPModel, tokenizer: Tokenizer, scenes: ScenePool, index: NDArray[np.int64], rng: np.random.Generator
+) -> torch.Tensor:
+    """The text encoder's last states for captions of scenes that a pool holds, float32 [N, T, D]; one caption in ten is
+    empty, for guidance.
+    """
+    ids = encode(tokenizer, [EMBEDDED.describe(scenes.scenes[i], rng) for i in index])
+    ids[torch.from_numpy(rng.random(len(index)) < _DROP_TEXT)] = encode(tokenizer, [""])[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        states = clip.text_model(input_ids=ids).last_hidden_state
     assert isinstance(states, torch.Tensor)
     return states
 
 
-def train(
-    work: Path,
-    vae: AutoencoderTiny,
-    clip: CLIPModel,
-    tokenizer: Tokenizer,
-    workers: int = 0,
-) -> Denoiser:
+def velocity_loss(
+    predict: Callable[..., torch.Tensor],
+    pool: LatentPool,
+    index: NDArray[np.int64],
+    text: torch.Tensor,
+    hint: torch.Tensor,
+    scale: torch.Tensor,
+    rng: np.random.Generator,
+) -> torch.Tensor:
+    """What the prediction of v errs at random timesteps of a pool's latents, weighted by what errors cost."""
+    latents, schedule = pool.latents[index].to(memory_format=torch.channels_last), noise_schedule()
+    noise, t = torch.randn_like(latents), torch.from_numpy(rng.integers(0, 1000, len(index)))
+    noisy, target = schedule.add_noise(latents, noise, t), schedule.get_velocity(latents, noise, t)
+    with torch.autocast("cpu", torch.bfloat16):
+        predicted = predict(noisy, t, text, hint, scale)
+    loss: torch.Tensor = (pool.weights[index] * (predicted.float() - target).square()).mean()
+    return loss
+
+
+def train(work: Path, vae: AutoencoderTiny, clip: CLIPModel, tokenizer: Tokenizer, workers: int = 0) -> Denoiser:
     """Train, or load the finished training, from `work`."""
     denoiser = build()
     channels_last(denoiser)
-    schedule = noise_schedule()
     pool = LatentPool(ScenePool(stream=TRAIN, size=6000, fresh=4, styles=2, workers=workers), vae)
-    empty = encode(tokenizer, [""])
     predict = compiled(denoiser)
 
     def loss_of(step: int) -> torch.Tensor:
         pool.advance(step)
         rng = np.random.default_rng((RECIPE.seed, step))
-        index = rng.choice(pool.scenes.size, _BATCH, replace=False)
-        hints = index ^ (rng.random(_BATCH) < _OTHER_HINT)
-        ids = encode(tokenizer, [EMBEDDED.describe(pool.scenes.scenes[i], rng, False) for i in index])
-        ids[torch.from_numpy(rng.random(_BATCH) < _DROP_TEXT)] = empty[0]
-        control = torch.from_numpy((rng.random(_BATCH) >= _DROP_CONTROL).astype(np.float32))
-        latents = pool.latents[index].to(memory_format=torch.channels_last)
-        hint = pool.hints(hints)
-        noise, t = torch.randn_like(latents), torch.from_numpy(rng.integers(0, 1000, _BATCH))
-        noisy = schedule.add_noise(latents, noise, t)
-        target = schedule.get_velocity(latents, noise, t)
-        with torch.autocast("cpu", torch.bfloat16):
-            predicted = predict(noisy, t, text_states(clip, ids), hint, control)
-        loss: torch.Tensor = (pool.weights[index] * (predicted.float() - target).square()).mean()
-        return loss
+        index = rng.choice(pool.scenes.size, BATCH, replace=False)
+        hint = pool.hints(index ^ (rng.random(BATCH) < _OTHER_HINT))
+        text = caption_states(clip, tokenizer, pool.scenes, index, rng)
+        control = torch.from_numpy((rng.random(BATCH) >= _DROP_CONTROL).astype(np.float32))
+        return velocity_loss(predict, pool, index, text, hint, control, rng)
 
-    trained = fit("denoiser", denoiser, RECIPE, loss_of, work)
-    assert isinstance(trained, Denoiser)
-    return trained
+    return fit("denoiser", denoiser, RECIPE, loss_of, work)

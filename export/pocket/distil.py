@@ -27,10 +27,9 @@ from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings
 
 from ..graphs.modules import FusedDenoiser, VaeDecoder
-from .convnets import channels_last
 from .denoiser import Denoiser
 from .lessons import Lessons
-from .training import Recipe, batches, compiled, fit
+from .training import Recipe, batches, channels_last, compiled, fit
 from .vae import detail, gradients
 
 # The plan of a student; in 8 bits it is this with "_int8".
@@ -44,15 +43,13 @@ _CROP = 16  # of latents, that are decoded for the loss: a quarter of a picture
 @dataclass(frozen=True)
 class Terms:
     """What each part of the loss weighs: errors of latents by class, those of decoded pixels and gradients, of the
-    amount of detail, and what the critic says. `truth` is how much of the detail asked for is that of the rendered
-    picture rather than the teacher's, 0 to 1.
+    amount of detail, and what the critic says.
     """
 
     latents: float = 1.0
     picture: float = 0.5
     detail: float = 1.0
     critic: float = 0.02
-    truth: float = 0.0
 
 
 def student_paint(teacher: PaintSettings, steps: int) -> PaintSettings:
@@ -95,17 +92,8 @@ class Critic(nn.Module):
         for layer in self.layers:
             x = F.leaky_relu(layer(x), 0.2)
         said = self.text(text.mean(1))[:, :, None, None]
-        scores = self.score(x) + (x * said).mean(1, keepdim=True)
-        found: torch.Tensor = scores.flatten(1)
-        return found
-
-
-class StudentAndCritic(nn.Module):
-    """What is trained: the two take turns within every step."""
-
-    def __init__(self, student: FusedDenoiser, critic: Critic) -> None:
-        super().__init__()
-        self.student, self.critic = student, critic
+        scores: torch.Tensor = (self.score(x) + (x * said).mean(1, keepdim=True)).flatten(1)
+        return scores
 
 
 def few_steps(
@@ -164,20 +152,18 @@ def distil(
         loss = torch.zeros(())
         for (latents, share), wanted in zip(found, ways[:, 1:].unbind(1), strict=True):
             loss = loss + terms.latents * (weights * ((latents - wanted) / share).square()).mean()
-        made, wanted = found[-1][0], ways[:, -1]
-        truth = lessons.truth.latents[index]
-        loss = loss + _picture_loss(decoder, made, wanted, truth, terms)
+        made, truth = found[-1][0], lessons.truth.latents[index]
+        loss = loss + _picture_loss(decoder, made, ways[:, -1], terms)
         if terms.critic:
             loss = loss + _critic_loss(critic, made, truth, text, hint, terms)
         return loss
 
-    fit(f"distil_{settings.sampler.steps}", StudentAndCritic(fused, critic), recipe, loss_of, work)
+    both = nn.ModuleDict({"student": fused, "critic": critic})  # they take turns within every step
+    fit(f"distil_{settings.sampler.steps}", both, recipe, loss_of, work)
     return fused.eval()
 
 
-def _picture_loss(
-    decoder: VaeDecoder, made: torch.Tensor, wanted: torch.Tensor, truth: torch.Tensor, terms: Terms
-) -> torch.Tensor:
+def _picture_loss(decoder: VaeDecoder, made: torch.Tensor, wanted: torch.Tensor, terms: Terms) -> torch.Tensor:
     """Of one region of all pictures, since decoding costs as much as a row of the denoiser."""
     if not terms.picture and not terms.detail:
         return torch.zeros(())
@@ -187,10 +173,9 @@ def _picture_loss(
     with torch.autocast("cpu", torch.bfloat16):
         ours = decoder(made[crop]).float()
         with torch.no_grad():
-            theirs, rendered = (decoder(latents[crop]).float() for latents in (wanted, truth))
+            theirs = decoder(wanted[crop]).float()
     pixels = (ours - theirs).abs().mean() + 2 * (gradients(ours) - gradients(theirs)).abs().mean()
-    asked = torch.lerp(detail(theirs), detail(rendered), terms.truth)
-    loss: torch.Tensor = terms.picture * pixels + terms.detail * (detail(ours) - asked).abs().mean()
+    loss: torch.Tensor = terms.picture * pixels + terms.detail * (detail(ours) - detail(theirs)).abs().mean()
     return loss
 
 

@@ -95,4 +95,4 @@ def _restyled(index: int) -> tuple[NDArray[np.uint8], str]:
     """A rendered scene, and what its caption would say of it in another appearance."""
     random = np.random.default_rng((TRAIN, index))
     source = EMBEDDED.scene(TRAIN, index)
-    return EMBEDDED.draw(source).picture, EMBEDDED.describe(EMBEDDED.restyle(source, random), random, False)
+    return EMBEDDED.draw(source).picture, EMBEDDED.describe(EMBEDDED.restyle(source, random), random)

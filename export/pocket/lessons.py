@@ -98,7 +98,6 @@ class _Watching(Denoising):
         self._way[-1] = self.latents
 
 
-@dataclass
 class Lessons:
     """Variants painted by a teacher; a few are replaced by new ones at every step.
 
@@ -108,23 +107,14 @@ class Lessons:
     caption describes, rendered in the same layout, and the weights say what an error costs where.
     """
 
-    teacher: Teacher
-    vae: AutoencoderTiny
-    kept: Sequence[int]
-    size: int
-    fresh: int
-    workers: int = 0
-    truth: LatentPool = field(init=False)
-    ways: torch.Tensor = field(init=False)
-    texts: torch.Tensor = field(init=False)
-    hints: torch.Tensor = field(init=False)
-
-    def __post_init__(self) -> None:
-        if self.size % 2 or self.fresh % 2:
-            raise ValueError(f"lessons come in pairs of a layout, got {self.size} and {self.fresh} new ones at a step")
-        scenes = ScenePool(STREAM, self.size, self.fresh, styles=2, workers=self.workers)
-        self.truth = LatentPool(scenes, self.vae)
-        self.ways = torch.zeros(self.size, len(self.kept), *self.teacher.plans.latent_shape)
+    def __init__(
+        self, teacher: Teacher, vae: AutoencoderTiny, kept: Sequence[int], size: int, fresh: int, workers: int = 0
+    ) -> None:
+        if size % 2 or fresh % 2:
+            raise ValueError(f"lessons come in pairs of a layout, got {size} and {fresh} new ones at a step")
+        self.teacher, self.kept, self.size = teacher, kept, size
+        self.truth = LatentPool(ScenePool(STREAM, size, fresh, styles=2, workers=workers), vae)
+        self.ways = torch.zeros(size, len(kept), *teacher.plans.latent_shape)
         self.texts, self.hints = torch.zeros(0), torch.zeros(0)
 
     @torch.no_grad()
@@ -139,7 +129,7 @@ class Lessons:
         scenes = self.truth.scenes
         numbers = [scenes.number(slot) for slot in changed]
         drawn = [np.random.default_rng((STREAM, number)) for number in numbers]
-        captions = [EMBEDDED.describe(scenes.scenes[i], rng, False) for i, rng in zip(changed, drawn, strict=True)]
+        captions = [EMBEDDED.describe(scenes.scenes[i], rng) for i, rng in zip(changed, drawn, strict=True)]
         texts = self.teacher.encode(captions)
         hints = self.teacher.embed(self.truth.hints(np.array(changed) ^ 1)).float()
         ways = self.teacher.ways([content_key("lesson", n) for n in numbers], texts, hints.numpy())

@@ -7,7 +7,6 @@ of a batch share the head of their prompts (instruction and worked example), whi
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from pathlib import Path
 
 import torch
@@ -21,9 +20,8 @@ from counterfactory.engine.files.writing import write_whole
 from ..language.answer_loss import answer_loss, encode_answers
 from ..language.llama_steps import LlamaSteps, write_llama
 from .data import TRAIN
-from .exercises import KINDS_OF_QUESTION
+from .exercises import KINDS_OF_QUESTION, exercise
 from .parameters import record
-from .questions import exercise
 from .training import Recipe, fit
 
 RECIPE = Recipe(steps=2500, lr=3e-3, seed=17, weight_decay=1e-2, warmup=80, ema=0.99, save_every=50)
@@ -38,34 +36,22 @@ _ROWS = {"keywords": 12, "alternatives": 12, "rewrite": 16}
 _COPIES, _COPIED, _COPY_STEPS = 24, 40, 750
 
 
-def byte_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
+def byte_tokenizer(
+    texts: Iterable[str], vocabulary: int, special: Sequence[str] = SPECIAL, like_opt: bool = False
+) -> Tokenizer:
     """A byte-level BPE of at most `vocabulary` tokens trained on `texts`; it encodes any text."""
     tokenizer: Tokenizer = Tokenizer(models.BPE())
     # Digits stand alone, as in SmolLM's: numbers are spelled.
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
+    split = [] if like_opt else [pre_tokenizers.Digits(individual_digits=True)]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*split, pre_tokenizers.ByteLevel(add_prefix_space=like_opt)])
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
-        special_tokens=list(SPECIAL),
+        special_tokens=list(special),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    return tokenizer
-
-
-def train_tokenizer(work: Path) -> Tokenizer:
-    """The tokenizer, trained on 2,000 exercises a question, or loaded from `work/llama_tokenizer.json`."""
-    file = work / "llama_tokenizer.json"
-    if file.exists():
-        loaded: Tokenizer = Tokenizer.from_file(str(file))
-        return loaded
-    drawn = [exercise(kind, TRAIN, i) for kind in KINDS_OF_QUESTION for i in range(2000)]
-    tokenizer = byte_tokenizer((text for e in drawn for text in (e.prompt.text, e.answer)), VOCABULARY)
-    work.mkdir(parents=True, exist_ok=True)
-    write_whole(file, tokenizer.to_str())
     return tokenizer
 
 
@@ -106,8 +92,14 @@ def copy_loss(model: LlamaForCausalLM) -> torch.Tensor:
 
 
 def train(work: Path) -> tuple[LlamaForCausalLM, Tokenizer]:
-    """Train on the exercises, or load the finished training, from `work`."""
-    tokenizer = train_tokenizer(work)
+    """Train on the exercises, or load the finished training, from `work`; the tokenizer on 2,000 a question."""
+    file = work / "llama_tokenizer.json"
+    if not file.exists():
+        drawn = [exercise(kind, TRAIN, i) for kind in KINDS_OF_QUESTION for i in range(2000)]
+        texts = (text for e in drawn for text in (e.prompt.text, e.answer))
+        work.mkdir(parents=True, exist_ok=True)
+        write_whole(file, byte_tokenizer(texts, VOCABULARY).to_str())
+    tokenizer = Tokenizer.from_file(str(file))
     model = build(tokenizer.get_vocab_size())
 
     def loss_of(step: int) -> torch.Tensor:
@@ -124,9 +116,7 @@ def train(work: Path) -> tuple[LlamaForCausalLM, Tokenizer]:
                 loss = loss + copy_loss(model)
         return loss
 
-    trained = fit("llama", model, RECIPE, loss_of, work)
-    assert isinstance(trained, LlamaForCausalLM)
-    return trained, tokenizer
+    return fit("llama", model, RECIPE, loss_of, work), tokenizer
 
 
 class PackedParameters(nn.Module):
@@ -148,15 +138,13 @@ class PackedParameters(nn.Module):
         """Give the model, of which this was made, its projections."""
         for layer, projections, gates in zip(model.model.layers, self.projections, self.gates, strict=True):
             attention, mlp = layer.self_attn, layer.mlp
-            _split(projections, (attention.q_proj, attention.k_proj, attention.v_proj))
-            _split(gates, (mlp.gate_proj, mlp.up_proj))
-
-
-def _split(joined: nn.Module, parts: Sequence[nn.Linear]) -> None:
-    """Give each part its rows of the joined layer."""
-    rows = iter(joined.get_parameter("weight"))
-    for part in parts:
-        part.weight.copy_(torch.stack(list(islice(rows, part.out_features))))
+            for joined, parts in (
+                (projections, (attention.q_proj, attention.k_proj, attention.v_proj)),
+                (gates, (mlp.gate_proj, mlp.up_proj)),
+            ):
+                rows = torch.split(joined.get_parameter("weight"), [part.out_features for part in parts])
+                for part, own in zip(parts, rows, strict=True):
+                    part.weight.copy_(own)
 
 
 def write_packed(model: LlamaForCausalLM, tokenizer: Tokenizer, weights: Path) -> None:

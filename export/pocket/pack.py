@@ -26,7 +26,6 @@ from .parameters import narrow, record
 from .restore import restore_blip2, restore_clip, restore_denoiser, restore_vae
 
 Step = Callable[["Training", Path], object]
-_ROWS = {0: "batch"}
 _PICTURE = {0: "batch", 2: "height", 3: "width"}
 
 
@@ -59,14 +58,8 @@ def pack_vae(training: Training, weights: Path) -> None:
     pixels = {"pixel_values": torch.randn(2, 3, 128, 192)}
     to_ir(modules.VaeEncoder(model), pixels, ["latents"], weights / "vae_encoder.xml", {"pixel_values": _PICTURE})
     channels = int(model.config.latent_channels)
-    latents = torch.randn(2, channels, 32, 48)
-    to_ir(
-        modules.VaeDecoder(model),
-        {"latents": latents},
-        ["pixel_values"],
-        weights / "vae_decoder.xml",
-        {"latents": _PICTURE},
-    )
+    latents = {"latents": torch.randn(2, channels, 32, 48)}
+    to_ir(modules.VaeDecoder(model), latents, ["pixel_values"], weights / "vae_decoder.xml", {"latents": _PICTURE})
     (weights / "latent.json").write_text(json.dumps({"factor": 4, "channels": channels}) + "\n")
     files, scale = ("vae_encoder.xml", "vae_decoder.xml"), float(model.config.scaling_factor)
     record("vae", dict(model.named_parameters()), weights, files, scaling_factor=scale)
@@ -122,7 +115,7 @@ def _export_denoiser(fused: modules.FusedDenoiser, path: Path) -> None:
         "hint_embedding": torch.randn(2, *apart, width, 32, 48),
         "control_scale": torch.ones(2, *apart),
     }
-    axes = dict.fromkeys(inputs, _ROWS) | {"latents": _PICTURE}
+    axes = {name: {0: "batch"} for name in inputs} | {"latents": _PICTURE}
     axes["hint_embedding"] = {0: "batch", 2 + len(apart): "height", 3 + len(apart): "width"}
     to_ir(fused, inputs, ["prediction"], path, axes)
 
@@ -137,12 +130,10 @@ def pack_distil(training: Training, weights: Path) -> None:
     kept = distil.kept_steps(master.paint, few)
     student, vae_model = restore_denoiser(weights), restore_vae(weights)
     embed = restore_denoiser(weights).controlnet.controlnet_cond_embedding
-    teacher = Teacher.of(master, embed)
-    lessons = Lessons(teacher, vae_model, kept, distil.POOL, distil.FRESH, training.workers)
+    lessons = Lessons(Teacher.of(master, embed), vae_model, kept, distil.POOL, distil.FRESH, training.workers)
     trained = distil.distil(training.work, student, vae_model, lessons, few, distil.RECIPE)
-    parameters = dict(trained.named_parameters())
     _export_denoiser(trained, weights / f"{distil.STUDENT}.xml")
-    record(distil.STUDENT, parameters, weights, (f"{distil.STUDENT}.xml",))
+    record(distil.STUDENT, dict(trained.named_parameters()), weights, (f"{distil.STUDENT}.xml",))
     pack_int8(weights, few, calibration_runs=256)
     narrow(distil.STUDENT, weights)
 
@@ -153,25 +144,20 @@ def pack_blip2(training: Training, weights: Path) -> None:
     pixels = {"pixel_values": torch.randn(2, 3, 128, 128)}
     to_ir(modules.Blip2Vision(model), pixels, ["query_embeds"], weights / "blip2_vision.xml")
     opt = model.language_model
-    config = opt.config
-    cache = torch.randn(
-        2, config.num_hidden_layers, config.num_attention_heads, 5, config.hidden_size // config.num_attention_heads
-    )
+    width, heads = opt.config.hidden_size, opt.config.num_attention_heads
+    keys, values = torch.randn(2, 2, opt.config.num_hidden_layers, heads, 5, width // heads)
+    places = torch.tensor([[5, 6, 7]] * 2)
     inputs = {
-        "inputs_embeds": torch.randn(2, 3, config.hidden_size),
-        "position_ids": torch.tensor([[5, 6, 7]] * 2),
-        "past_keys": cache,
-        "past_values": cache.clone(),
+        "inputs_embeds": torch.randn(2, 3, width),
+        "position_ids": places,
+        "past_keys": keys,
+        "past_values": values,
     }
     to_ir(modules.OptDecoder(opt), inputs, ["logits", "keys", "values"], weights / "opt_decoder.xml", modules.OPT_AXES)
     (weights / "opt_tokenizer.json").write_text(tokenizer.to_str())
     record("blip2", dict(model.named_parameters()), weights, ("blip2_vision.xml", "opt_decoder.xml"))
     narrow("blip2", weights)
-    write_embeddings(weights)
-
-
-def write_embeddings(weights: Path) -> None:
-    """opt_embeddings.npy, float16 [V, D]: the matrix of the packed decoder's output as it is stored there."""
+    # float16 [V, D]: the matrix of the packed decoder's output as it is stored there.
     table = restore_blip2(weights)[0].language_model.get_input_embeddings().weight.detach().numpy()
     np.save(weights / "opt_embeddings.npy", table.astype(np.float16))
 
@@ -184,7 +170,10 @@ def pack_llm(training: Training, weights: Path) -> None:
 
 def pack_judges(training: Training, weights: Path) -> None:
     """The classifier and the segmenter under test, and the referee."""
-    judges.export_judges(training.work, weights, training.workers)
+    inputs = {"pixel_values": torch.zeros(2, 3, 128, 128)}
+    to_ir(judges.train_classifier(training.work), inputs, ["logits"], weights / "classifier.xml")
+    to_ir(judges.train_segmenter(training.work), inputs, ["mask_logits"], weights / "segmenter.xml")
+    to_ir(judges.train_referee(training.work, training.workers), inputs, judges.OUTPUTS, weights / "referee.xml")
 
 
 # In the order in which one rests on another: what the package has.

@@ -13,7 +13,7 @@ engine opens them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,10 +77,7 @@ def record(
             kept[name] = value.ravel().tolist()
         else:
             raise CounterfactoryError(f"{network}: {name} {list(value.shape)} stands in none of {', '.join(files)}")
-    path = weights / FILE
-    everything = _read(path) if path.exists() else {}
-    entry = {"files": _digests(weights, files), "config": config, "kept": kept, "placed": placed}
-    _write(everything, network, entry, path)
+    _write(network, {"config": config, "kept": kept, "placed": placed}, weights)
 
 
 def narrow(network: str, weights: Path) -> None:
@@ -88,24 +85,18 @@ def narrow(network: str, weights: Path) -> None:
 
     Raises CounterfactoryError when there is no map, it is damaged, or it is of other files.
     """
-    entry = _entry_of_files(network, weights)
+    entry = _entry(network, weights)
     for file, places in entry["placed"].items():
         narrow_file(weights / file, {written[0] for written in places.values()})
-    _write(_read(weights / FILE), network, {**entry, "files": _digests(weights, list(entry["placed"]))}, weights / FILE)
+    _write(network, entry, weights)
 
 
-def config_of(network: str, weights: Path) -> Mapping[str, float]:
-    """The numbers that were recorded for a network's class."""
-    config: Mapping[str, float] = _entry(network, weights)["config"]
-    return config
-
-
-def restore_into(network: str, module: nn.Module, weights: Path) -> None:
-    """Fill every parameter of `module` from the packed files.
+def restore_into(network: str, module: nn.Module, weights: Path) -> Mapping[str, float]:
+    """Fill every parameter of `module` from the packed files; returns the numbers that its class needs beside them.
 
     Raises CounterfactoryError when there is no map, it is damaged, it is of other files, or it is of another module.
     """
-    entry = _entry_of_files(network, weights)
+    entry = _entry(network, weights)
     parameters = dict(module.named_parameters())
     named = [*entry["kept"], *(name for names in entry["placed"].values() for name in names)]
     if set(named) != parameters.keys():
@@ -118,6 +109,8 @@ def restore_into(network: str, module: nn.Module, weights: Path) -> None:
         for name, written in names.items():
             place = Place(file, *written)
             _fill(parameters[name], held[place.constant], place)
+    config: Mapping[str, float] = entry["config"]
+    return config
 
 
 def constants(file: Path) -> Iterator[tuple[str, Floats]]:
@@ -187,17 +180,17 @@ def _written(place: Place) -> list[Any]:
     return written
 
 
+@torch.no_grad()
 def _fill(parameter: torch.Tensor, constant: Floats, place: Place) -> None:
     try:
         value = place.parameter(constant, parameter.shape)
     except ValueError as error:
         shapes = f"{list(constant.shape)}, where {list(parameter.shape)} was to come"
         raise CounterfactoryError(f"{place.file}: {place.constant} is {shapes}") from error
-    with torch.no_grad():
-        parameter.copy_(torch.tensor(value))
+    parameter.copy_(torch.tensor(value))
 
 
-def _digests(weights: Path, files: Sequence[str]) -> dict[str, str]:
+def _digests(weights: Path, files: Iterable[str]) -> dict[str, str]:
     """Of each .xml file and of the .bin beside it."""
     paths = [path for file in files for path in (weights / file, (weights / file).with_suffix(".bin"))]
     missing = [path.name for path in paths if not path.is_file()]
@@ -220,24 +213,21 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _entry(network: str, weights: Path) -> dict[str, Any]:
-    everything = _read(weights / FILE)
-    if network not in everything:
+    """The map's entry of a network, which is of the files that lie beside it."""
+    entry = _read(weights / FILE).get(network)
+    if entry is None:
         raise CounterfactoryError(f"{weights / FILE} knows nothing of {network}; pack it again")
-    entry = everything[network]
     if not isinstance(entry, dict) or entry.pop("check", None) != content_key(entry):
         raise CounterfactoryError(f"{weights / FILE} is damaged: the entry of {network} is not what was written")
-    return entry
-
-
-def _entry_of_files(network: str, weights: Path) -> dict[str, Any]:
-    """The map's entry of a network, which is of the files that lie beside it."""
-    entry = _entry(network, weights)
-    if entry["files"] != _digests(weights, list(entry["placed"])):
+    if entry["files"] != _digests(weights, entry["placed"]):
         raise CounterfactoryError(f"{weights / FILE} is of other files of {network} than lie beside it; pack it again")
     return entry
 
 
-def _write(everything: dict[str, Any], network: str, entry: dict[str, Any], path: Path) -> None:
-    """The map with the entry of a network in it, under its check."""
+def _write(network: str, entry: dict[str, Any], weights: Path) -> None:
+    """Put the entry of a network into the map, with the digests of its files and under its check."""
+    path = weights / FILE
+    everything = _read(path) if path.exists() else {}
+    entry = {**entry, "files": _digests(weights, entry["placed"])}
     everything[network] = {**entry, "check": content_key(entry)}
     write_whole(path, json.dumps(everything, separators=(",", ":"), sort_keys=True).replace("],", "],\n") + "\n")

@@ -6,9 +6,10 @@ the referee sees what became of it in each variant; all painted variants count, 
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,25 +22,25 @@ from counterfactory.engine.models.clip import to_pixel_values
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.judges import Referee
-from counterfactory.engine.pocket.worlds import EMBEDDED
-from counterfactory.engine.profile.profile import Profile
+from counterfactory.engine.pocket.tasks import street_task
+from counterfactory.engine.pocket.world import Scene
+from counterfactory.engine.pocket.worlds import SIZE
+from counterfactory.engine.profile.models import ModelPaths
+from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.stages.caption_sources import caption_images
 from counterfactory.kernels.pixels import to_pictures
 
-from .counterfacts import STREET_COUNTERFACTS
+from .counterfacts import check_caption
 from .data import JUDGED
-from .judged import Judged, held_out, judge_variants
-from .likeness import describe_extractor, likeness_figures, scaled
-from .observed import painted_figures
-from .profiles import profile_of
-from .referee import referee_figures
+from .judges import referee_figures
+from .likeness import Pictures, likeness_figures
+from .observed import held_out, judge_variants, painted_figures
 
 SCENES, _VARIANTS = 300, 2
 # The facts of captions that count: all but walls and the number of people.
 _COUNTED = ("weather", "time", "colour", "kind")
-Pictures = Sequence[NDArray[np.uint8]]
-Figures = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -52,16 +53,12 @@ class Bar:
     form: str = "{:.1%}"
     least: bool = True
 
-    def of(self, figures: Figures) -> float | None:
+    def of(self, figures: Mapping[str, Any]) -> float | None:
         """The figure, None where there is none."""
         value: Any = figures
         for part in self.key.split("."):
             value = value.get(part) if isinstance(value, Mapping) else None
         return None if value is None else float(value)
-
-    def reached(self, figure: float) -> bool:
-        """Whether a figure is good enough."""
-        return figure >= self.bar if self.least else figure <= self.bar
 
 
 BARS = (
@@ -80,21 +77,6 @@ BARS = (
 
 
 @dataclass(frozen=True)
-class Instruments:
-    """The networks that are measured, and those that measure.
-
-    `caption` writes captions of pictures; `autoencode` takes pictures to pixel values [N, 3, 128, 128] in -1..1 and
-    `extract` to features [N, D] that KID compares, by the name of `extractor`.
-    """
-
-    caption: Callable[[Pictures], Sequence[str]]
-    autoencode: Callable[[Pictures], NDArray[np.float32]]
-    extract: Callable[[Pictures], NDArray[np.float64]]
-    extractor: str
-    referee: Referee
-
-
-@dataclass(frozen=True)
 class Subject:
     """The models to measure: those of the folder `weights`, on so many scenes. Suites that are painted for it stay in
     `work`, and are gone on from.
@@ -106,48 +88,69 @@ class Subject:
 
     @property
     def profile(self) -> Profile:
-        """The profile with these models."""
-        return profile_of(EMBEDDED, self.weights)
+        """The profile "pocket" with these models."""
+        return replace(load_profile("pocket"), models=ModelPaths(str(self.weights)))
 
-    def open(self) -> Instruments:
-        """Its networks. Raises CounterfactoryError for what is missing in the folder, when that is first used."""
-        profile = self.profile
-        models = ModelPool(library_of(profile), Meter(lambda _: None))
 
-        def caption(pictures: Pictures) -> Sequence[str]:
-            named = [(str(i), picture) for i, picture in enumerate(pictures)]
-            return caption_images(models.blip2(), named, profile.caption)
+class Instruments:
+    """The networks of a profile that are measured, the autoencoder's in float32, and the referee that measures.
 
-        return Instruments(
-            caption=caption,
-            autoencode=_open_autoencoder(self.weights),
-            extract=lambda pictures: scaled(models.clip_image().encode(pictures)),
-            extractor=describe_extractor(self.weights),
-            referee=Referee.load(self.weights, EMBEDDED.vocabulary),
+    Raises CounterfactoryError for what is missing in the folder.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        weights, self._profile = profile.models.path, profile
+        self._models = ModelPool(library_of(profile), Meter(lambda _: None))
+        self._encoder, self._decoder = (
+            Batched(open_session(weights / f"vae_{name}.xml", batch=8, precision="f32", sizes=sizes))
+            for name, sizes in (("encoder", {"pixel_values": (SIZE, SIZE)}), ("decoder", {"latents": (32, 32)}))
         )
+        self.referee = Referee.load(weights)
+        # Figures by other weights cannot be compared.
+        digest = hashlib.sha256((weights / "clip_image.bin").read_bytes()).hexdigest()[:12]
+        self.extractor = f"pocket CLIP image encoder (clip_image.bin {digest}), unit embeddings times √width"
 
+    def caption(self, pictures: Pictures) -> Sequence[str]:
+        """Captions of pictures."""
+        named = [(str(i), picture) for i, picture in enumerate(pictures)]
+        return caption_images(self._models.blip2(), named, self._profile.caption)
 
-def _open_autoencoder(weights: Path) -> Callable[[Pictures], NDArray[np.float32]]:
-    """The autoencoder of a folder, in float32."""
-    encoder = open_session(weights / "vae_encoder.xml", batch=8, precision="f32", sizes={"pixel_values": (128, 128)})
-    decoder = open_session(weights / "vae_decoder.xml", batch=8, precision="f32", sizes={"latents": (32, 32)})
+    def autoencode(self, pictures: Pictures) -> NDArray[np.float32]:
+        """Pixel values [N, 3, 128, 128] in -1..1 of pictures after the autoencoder."""
+        latents = self._encoder.run({"pixel_values": to_pixel_values(pictures, SIZE)})
+        return np.asarray(self._decoder.run(latents)["pixel_values"].clip(-1, 1), np.float32)
 
-    def decode_again(pictures: Pictures) -> NDArray[np.float32]:
-        latents = Batched(encoder).run({"pixel_values": to_pixel_values(pictures, 128)})
-        return np.asarray(Batched(decoder).run(latents)["pixel_values"].clip(-1, 1), np.float32)
-
-    return decode_again
+    def extract(self, pictures: Pictures) -> NDArray[np.float64]:
+        """Features [N, D] that KID compares: with a mean square of 1, so that x.y / D in its kernel is a cosine."""
+        embeddings = self._models.clip_image().encode(pictures).astype(np.float64)
+        return np.asarray(embeddings * embeddings.shape[1] ** 0.5)
 
 
 def write_report(subject: Subject, docs: Path) -> dict[str, Any]:
     """Measure the models, and write the figures to pocket.json in `docs`; returns them."""
-    figures = measure(subject, subject.open())
+    opened, numbers = Instruments(subject.profile), range(subject.scenes)
+    known = held_out(numbers, JUDGED)
+    pictures = [drawing.picture for _, drawing in known]
+    request = SuiteRequest(street_task("segmentation"), _VARIANTS, 0, (1, 2), seed=0)
+    folder = subject.work / "measured" / "edits"
+    suite = judge_variants(subject.profile, folder, opened.referee, request, numbers, JUDGED)
+    likeness = likeness_figures(suite, opened.extract, lambda shown: to_pictures(opened.autoencode(shown)))
+    figures = {
+        "scenes": subject.scenes,
+        **caption_figures(opened.caption(pictures), [scene for scene, _ in known]),
+        "vae_psnr_db": psnr(opened.autoencode(pictures), pictures),
+        **painted_figures(suite, opened.referee),
+        "accepted_share": float(np.mean([one.row.accepted for one in suite])),
+        **(likeness | {"kid_extractor": opened.extractor} if likeness else {}),
+        "rows_per_variant": subject.profile.paint.rows_per_variant,
+        **referee_figures(opened.referee, known),
+    }
     docs.mkdir(parents=True, exist_ok=True)
     (docs / "pocket.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     return figures
 
 
-def table(figures: Figures) -> str:
+def table(figures: Mapping[str, Any]) -> str:
     """The figures that have a bar, with what the same measure says of renderings of the truth (1 less that is what the
     referee misses) and of the sources, in which nothing was changed (what it imagines).
     """
@@ -155,36 +158,17 @@ def table(figures: Figures) -> str:
     for bar in BARS:
         if (figure := bar.of(figures)) is not None:
             own = [bar.of(figures[name]) for name in ("referee_truth", "referee_source")]
-            shown = [bar.form.format(figure), bar.form.format(bar.bar)]
-            shown += ["-" if value is None else bar.form.format(value) for value in own]
-            missed = "" if bar.reached(figure) else " (missed)"
+            shown = ["-" if value is None else bar.form.format(value) for value in (figure, bar.bar, *own)]
+            missed = "" if (figure >= bar.bar if bar.least else figure <= bar.bar) else " (missed)"
             lines.append(f"{shown[0]:>9} {shown[1]:>7} {shown[2]:>7} {shown[3]:>7}  {bar.text}{missed}")
     return "\n".join(lines)
 
 
-def measure(subject: Subject, instruments: Instruments) -> dict[str, Any]:
-    """All figures."""
-    known = held_out(subject.scenes, 0, JUDGED)
-    pictures = [drawing.picture for _, drawing in known]
-    figures: dict[str, Any] = {
-        "scenes": subject.scenes,
-        **caption_figures(instruments.caption(pictures), [scene for scene, _ in known]),
-        "vae_psnr_db": psnr(instruments.autoencode, pictures),
-    }
-    suite = judge_suite(subject, instruments)
-    figures |= painted_figures(suite, instruments.referee)
-    figures["accepted_share"] = float(np.mean([one.row.accepted for one in suite]))
-    found = likeness_figures(suite, instruments.extract, lambda shown: to_pictures(instruments.autoencode(shown)))
-    figures |= found | {"kid_extractor": instruments.extractor} if found else {}
-    figures["rows_per_variant"] = subject.profile.paint.rows_per_variant
-    return figures | referee_figures(instruments.referee, known)
-
-
-def caption_figures(captions: Sequence[str], scenes: Sequence[Any]) -> dict[str, Any]:
+def caption_figures(captions: Sequence[str], scenes: Sequence[Scene]) -> dict[str, Any]:
     """The share of facts that captions state rightly, of all that count and by kind."""
     right: dict[str, list[bool]] = {}
     for caption, scene in zip(captions, scenes, strict=True):
-        for name, answer in STREET_COUNTERFACTS.check(caption, scene):
+        for name, answer in check_caption(caption, scene):
             right.setdefault(name, []).append(answer)
     return {
         "caption_facts": float(np.mean([hit for name in _COUNTED for hit in right.get(name, [])])),
@@ -192,13 +176,7 @@ def caption_figures(captions: Sequence[str], scenes: Sequence[Any]) -> dict[str,
     }
 
 
-def psnr(autoencode: Callable[[Pictures], NDArray[np.float32]], pictures: Pictures) -> float:
-    """Mean PSNR in dB of pictures after the autoencoder, over 8-bit levels."""
-    error = ((autoencode(pictures) - to_pixel_values(pictures, 128)) / 2) ** 2
+def psnr(pixel_values: NDArray[np.float32], pictures: Pictures) -> float:
+    """Mean PSNR in dB of pixel values against the pictures that they should be, over 8-bit levels."""
+    error = ((pixel_values - to_pixel_values(pictures, SIZE)) / 2) ** 2
     return float(np.mean(-10 * np.log10(error.mean(axis=(1, 2, 3)))))
-
-
-def judge_suite(subject: Subject, instruments: Instruments) -> list[Judged]:
-    """Variants that were made as a user's are."""
-    folder = subject.work / "measured" / "edits"
-    return judge_variants(subject.profile, folder, instruments.referee, subject.scenes, _VARIANTS, stream=JUDGED)

@@ -18,14 +18,13 @@ from counterfactory.engine.language.token_filter import load_tokenizer
 
 from ..graphs.modules import FusedDenoiser
 from . import blip2, clip, denoiser, llama, vae
-from .parameters import config_of, restore_into
+from .parameters import restore_into
 
 
 def restore_vae(weights: Path) -> AutoencoderTiny:
     """The autoencoder; its config knows the scale of its latents."""
     model = vae.build()
-    restore_into("vae", model, weights)
-    model.register_to_config(**config_of("vae", weights))
+    model.register_to_config(**restore_into("vae", model, weights))
     return model.eval()
 
 

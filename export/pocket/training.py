@@ -12,15 +12,18 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from diffusers.models.upsampling import Upsample2D
 from torch import nn
 
 from counterfactory.engine.files.writing import replacing
+
+M = TypeVar("M", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Recipe:
         return self.lr * ramp * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * step / self.steps)))
 
 
-def fit(name: str, module: nn.Module, recipe: Recipe, loss_of: Callable[[int], torch.Tensor], work: Path) -> nn.Module:
+def fit(name: str, module: M, recipe: Recipe, loss_of: Callable[[int], torch.Tensor], work: Path) -> M:
     """Train `module` by `loss_of(step)` and return it with its final (averaged) weights.
 
     `work/name.pt` holds the state of an unfinished or finished training; a finished one is loaded and returned at
@@ -59,14 +62,7 @@ def fit(name: str, module: nn.Module, recipe: Recipe, loss_of: Callable[[int], t
         state = torch.load(state_file, weights_only=True)
         module.load_state_dict(state["module"])
         optimiser.load_state_dict(state["optimiser"])
-        average = state["average"]
-        start = state["step"]
-
-    def save(step: int) -> None:
-        state = {"module": module.state_dict(), "optimiser": optimiser.state_dict(), "average": average, "step": step}
-        with replacing(state_file) as file:
-            torch.save(state, file)
-
+        average, start = state["average"], state["step"]
     module.train()
     losses: list[float] = []
     began = time.monotonic()
@@ -89,7 +85,9 @@ def fit(name: str, module: nn.Module, recipe: Recipe, loss_of: Callable[[int], t
             with log_file.open("a") as log:
                 log.write(json.dumps(row) + "\n")
         if (step + 1) % recipe.save_every == 0 or step + 1 == recipe.steps:
-            save(step + 1)
+            states = {"module": module.state_dict(), "optimiser": optimiser.state_dict()}
+            with replacing(state_file) as file:
+                torch.save({**states, "average": average, "step": step + 1}, file)
     if recipe.ema:
         with torch.no_grad():
             for p, mean in zip(params, average, strict=True):
@@ -122,13 +120,12 @@ def _double(part: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Te
     return pixels.repeat_interleave(2, -2).repeat_interleave(2, -1), *rest
 
 
+def channels_last(net: nn.Module) -> None:
+    """Lay the weights out as the CPU's convolutions like them."""
+    net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch 2.13's stub lacks the keyword
+
+
 def batches(seed: int, step: int, size: int, population: int) -> torch.Tensor:
     """Indices of a step's batch, int64 [size], drawn from `population` items."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
     return torch.randint(population, (size,), generator=generator)
-
-
-def slots(step: int, fresh: int, size: int) -> Iterator[tuple[int, int]]:
-    """Which (slot, item) pairs a rolling pool of `size` items replaces at a step that brings `fresh` new ones."""
-    for item in range(size + step * fresh, size + (step + 1) * fresh):
-        yield item % size, item

@@ -6,6 +6,7 @@ teaches the decoder to forgive what a denoiser leaves behind.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -27,11 +28,11 @@ _LATENT_NOISE, _POLISH_NOISE = 0.05, 0.02
 _REGION = 8  # pixels in which detail is counted together
 
 
-def build(latent_channels: int = LATENT_CHANNELS) -> AutoencoderTiny:
+def build() -> AutoencoderTiny:
     """The autoencoder with seeded initial weights."""
     torch.manual_seed(_SEED)
     return AutoencoderTiny(
-        latent_channels=latent_channels,
+        latent_channels=LATENT_CHANNELS,
         encoder_block_out_channels=(32, 32, 32),
         decoder_block_out_channels=(32, 32, 32),
         num_encoder_blocks=(1, 2, 3),
@@ -56,18 +57,7 @@ def detail(pictures: torch.Tensor) -> torch.Tensor:
 def train(work: Path, workers: int = 0) -> AutoencoderTiny:
     """Train, or load the finished training, from `work`."""
     vae = build().to(memory_format=torch.channels_last)
-    pool = ScenePool(stream=TRAIN, size=3000, fresh=4, workers=workers)
-
-    def loss_of(step: int) -> torch.Tensor:
-        pixels, weight = _batch(pool, RECIPE, step)
-        with torch.autocast("cpu", torch.bfloat16):
-            latents = vae.encoder(pixels)
-            decoded = vae.decoder(_noisy(latents, _LATENT_NOISE))
-        return _difference(decoded.float(), pixels, weight) + 1e-3 * F.relu(latents.float().square().mean() - 1)
-
-    trained = fit("vae", vae, RECIPE, loss_of, work)
-    assert isinstance(trained, AutoencoderTiny)
-    return trained
+    return fit("vae", vae, RECIPE, _loss(vae, RECIPE, _LATENT_NOISE, workers, polish=False), work)
 
 
 def polish(work: Path, vae: AutoencoderTiny, workers: int = 0) -> None:
@@ -76,37 +66,32 @@ def polish(work: Path, vae: AutoencoderTiny, workers: int = 0) -> None:
     It is asked for as much detail in each small region as there is: errors of pixels alone leave what latents do not
     tell smooth.
     """
+    fit("vae_decoder", vae.decoder, POLISH, _loss(vae, POLISH, _POLISH_NOISE, workers, polish=True), work)
+
+
+def _loss(
+    vae: AutoencoderTiny, recipe: Recipe, noise: float, workers: int, polish: bool
+) -> Callable[[int], torch.Tensor]:
+    """The loss of a step, with noise of a share of the latents' spread."""
     pool = ScenePool(stream=TRAIN, size=3000, fresh=4, workers=workers)
 
     def loss_of(step: int) -> torch.Tensor:
-        pixels, weight = _batch(pool, POLISH, step)
+        pool.advance(step)
+        index = batches(recipe.seed, step, _BATCH, pool.size).numpy()
+        pixels = as_pixels(pool.images[index]).to(memory_format=torch.channels_last)
+        weight = 1 + 4 * torch.from_numpy(pool.masks[index] >= EMBEDDED.first_object).float()[:, None]
         with torch.autocast("cpu", torch.bfloat16):
-            with torch.no_grad():
+            with torch.set_grad_enabled(not polish):
                 latents = vae.encoder(pixels)
-            decoded = vae.decoder(_noisy(latents, _POLISH_NOISE))
-        made = decoded.float()
-        return _difference(made, pixels, weight) + (detail(made) - detail(pixels)).abs().mean()
+            made = vae.decoder(latents + torch.randn_like(latents) * latents.detach().float().std() * noise).float()
+        error, edges = made - pixels, gradients(made) - gradients(pixels)
+        loss: torch.Tensor = (
+            2 * (weight * error.square()).mean()
+            + 0.5 * (weight * error.abs()).mean()
+            + 0.5 * (weight[..., 1:, 1:] * edges.abs()).mean()
+        )
+        if polish:
+            return loss + (detail(made) - detail(pixels)).abs().mean()
+        return loss + 1e-3 * F.relu(latents.float().square().mean() - 1)
 
-    fit("vae_decoder", vae.decoder, POLISH, loss_of, work)
-
-
-def _batch(pool: ScenePool, recipe: Recipe, step: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Pictures [B, 3, 128, 128] in -1..1 of a step, and what an error costs at each pixel, [B, 1, 128, 128]."""
-    pool.advance(step)
-    index = batches(recipe.seed, step, _BATCH, pool.size).numpy()
-    pixels = as_pixels(pool.images[index]).to(memory_format=torch.channels_last)
-    return pixels, 1 + 4 * torch.from_numpy(pool.masks[index] >= EMBEDDED.first_object).float()[:, None]
-
-
-def _noisy(latents: torch.Tensor, share: float) -> torch.Tensor:
-    return latents + torch.randn_like(latents) * latents.detach().float().std() * share
-
-
-def _difference(decoded: torch.Tensor, pixels: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    error, edges = decoded - pixels, gradients(decoded) - gradients(pixels)
-    loss: torch.Tensor = (
-        2 * (weight * error.square()).mean()
-        + 0.5 * (weight * error.abs()).mean()
-        + 0.5 * (weight[..., 1:, 1:] * edges.abs()).mean()
-    )
-    return loss
+    return loss_of

@@ -15,7 +15,6 @@ suite it leaves valid.csv, for `check SUITE --sweep KEY --valid FILE` and `check
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -31,23 +30,23 @@ from counterfactory.engine.files.writing import write_whole
 from counterfactory.engine.judging.confusion import confusion_matrix, iou
 from counterfactory.engine.judging.fit_valid import EDIT_SCORES, RECALLS, Example, fit_valid, strictest
 from counterfactory.engine.pocket.judges import Referee
+from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.check import CheckSettings, threshold_names
-from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.stages.check.verdict import failing, with_valid
-from counterfactory.engine.suite import PictureRow, read_run
+from counterfactory.engine.suite import PictureRow
 
 from .data import HELD_OUT, JUDGED
-from .judged import Judged, judge_demo
-from .observed import Observed, as_rendered, as_sources
+from .observed import Judged, Observed, as_rendered, as_sources, judge_variants
 from .packed import gather
 from .report import Subject
 
-SCENES = 150
+SCENES, _VARIANTS = 150, 5
 _LAYOUT_IOU = 0.65
 # Classes with fewer pixels than this in the source's mask decide no layout.
 _MIN_PIXELS = 60
-_PROFILE = "pocket"
 # Streams and numbers of scenes: those that choose never judge, and no other figure is of either.
 _CHOOSING, _JUDGING = (HELD_OUT, 4000), (JUDGED, 8000)
 # Draws of scenes for an interval, and the ends that it has.
@@ -66,25 +65,12 @@ class Case:
     valid: bool
     seen: tuple[bool | None, ...] = ()
 
-    @property
-    def example(self) -> Example:
-        """What weights are fitted to."""
-        return Example(self.row.scores, self.row.source, self.row.edit_types, self.valid)
 
-
-def is_valid(one: Judged | Observed, label: str) -> bool:
-    """Whether a picture is what it says and still shows its label, as far as the referee can tell."""
-    return label_kept(one, label) and layout_kept(one) and all(hit is not False for hit in _seen(one))
-
-
-def label_kept(one: Observed, label: str | None) -> bool:
-    """Whether the nearest vehicle is still of the label's kind."""
-    return bool(one.finding.object(one.drawing.objects == 1)["kind"] == label)
-
-
-def layout_kept(one: Observed) -> bool:
-    """Whether the referee's mask agrees with the source's."""
-    mask, classes = one.drawing.mask, len(one.finding.vocabulary.classes)
+def is_valid(one: Observed) -> bool:
+    """Whether a picture is what it says and still shows its scene's label, as far as the referee can tell."""
+    if False in _seen(one) or one.finding.object(one.drawing.objects == 1)["kind"] != one.scene.label:
+        return False
+    mask, classes = one.drawing.mask, len(EMBEDDED.classes)
     by_class = iou(confusion_matrix(mask, one.finding.mask, classes))
     large = np.bincount(mask.ravel(), minlength=classes) > _MIN_PIXELS
     return bool(by_class[large].mean() > _LAYOUT_IOU)
@@ -94,54 +80,16 @@ def mean_or_none(values: NDArray[Any]) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
-def area_under(scores: Sequence[float], truth: Sequence[bool]) -> float:
-    """The area under the ROC curve: how often one that is true scores above one that is not; 0.5 without both."""
+def area_under(scores: Sequence[float], truth: Sequence[bool]) -> float | None:
+    """The area under the ROC curve: how often one that is true scores above one that is not; None without both."""
     values, held = np.asarray(scores), np.asarray(truth, bool)
     if held.all() or not held.any():
-        return 0.5
-    above = stats.mannwhitneyu(values[held], values[~held]).statistic
-    return float(above / (held.sum() * (~held).sum()))
+        return None
+    return float(stats.mannwhitneyu(values[held], values[~held]).statistic / (held.sum() * (~held).sum()))
 
 
 def _seen(one: Observed) -> tuple[bool | None, ...]:
     return tuple(one.edit_seen(i) for i in range(len(one.edits)))
-
-
-def measure_validity(profile: Profile, folder: Path, referee: Referee, scenes: int) -> dict[str, Any]:
-    """The figures. What an earlier call left in `folder` is gone on from."""
-    chosen, judged = (
-        judge_suite(profile, folder / f"{stream}-{first}", referee, scenes, stream, first)
-        for stream, first in (_CHOOSING, _JUDGING)
-    )
-    return {
-        "profile": profile.name,
-        "scenes": scenes,
-        **figures_of(profile.check, _cases(chosen), _cases(judged)),
-        **referee_figures(judged, referee),
-        "checks_share": check_share(folder / f"{JUDGED}-{_JUDGING[1]}" / "suite"),
-    }
-
-
-def judge_suite(profile: Profile, folder: Path, referee: Referee, count: int, stream: int, first: int) -> list[Judged]:
-    """The variants of a suite with the profile's checks, and valid.csv beside it."""
-    judged = judge_demo(profile, folder, referee, count, stream, first)
-    lines = [f"{case.row.file_name},{str(case.valid).lower()}\n" for case in _cases(judged)]
-    write_whole(folder / "valid.csv", "image,valid\n" + "".join(lines), sync="nothing")
-    return judged
-
-
-def _cases(judged: Sequence[Judged]) -> list[Case]:
-    return [Case(one.row, is_valid(one, one.row.label or ""), _seen(one)) for one in judged]
-
-
-def check_share(suite: Path) -> float | None:
-    """The checks' share of the time of the session that made a suite; None where more than one did."""
-    record = read_run(suite)
-    stages = [stage for one in (record.sessions if record is not None else ()) for stage in one.costs.stages]
-    whole = sum(stage.wall_s for stage in stages)
-    if record is None or len(record.sessions) != 1 or not whole:
-        return None
-    return sum(stage.wall_s for stage in stages if stage.stage == "check") / whole
 
 
 def referee_figures(judged: Sequence[Judged], referee: Referee) -> dict[str, float | None]:
@@ -151,9 +99,8 @@ def referee_figures(judged: Sequence[Judged], referee: Referee) -> dict[str, flo
     """
     judgeable = [one for one in judged if any(seen is not None for seen in _seen(one))]
     rendered, unchanged = as_rendered(judged, referee), as_sources(judgeable, referee)
-    labels = {id(one.drawing): one.row.label or "" for one in judged}
     return {
-        name: mean_or_none(np.array([is_valid(one, labels[id(one.drawing)]) for one in shown]))
+        name: mean_or_none(np.array([is_valid(one) for one in shown]))
         for name, shown in (("truth_valid", rendered), ("source_valid", unchanged))
     }
 
@@ -164,7 +111,7 @@ def figures_of(check: CheckSettings, choosing: Sequence[Case], judging: Sequence
     """
     if not any(case.valid for case in choosing) or not any(case.valid for case in judging):
         raise CounterfactoryError("no variant is valid: there is nothing to measure; ask for more --scenes")
-    fit = fit_valid([case.example for case in choosing])
+    fit = fit_valid([Example(case.row.scores, case.row.source, case.row.edit_types, case.valid) for case in choosing])
     free = replace(open_gate(check), valid=fit.parts)
     valid = [case.valid for case in choosing]
     chosen = {recall: strictest(fit.out_of_fold, valid, recall) for recall in RECALLS}
@@ -174,6 +121,9 @@ def figures_of(check: CheckSettings, choosing: Sequence[Case], judging: Sequence
         for recall, least in chosen.items()
     ]
     best = free.having(min_valid=chosen[RECALLS[0]])
+    types = sorted({name for case in scored for name in case.row.edit_types})
+    # Those that can have a threshold.
+    scores = sorted({n for case in choosing for n in case.row.scores if f"min_{n}" in threshold_names()})
     return {
         "variants": len(judging),
         "gate_base_rate": float(np.mean([case.valid for case in judging])),
@@ -182,8 +132,8 @@ def figures_of(check: CheckSettings, choosing: Sequence[Case], judging: Sequence
         "chosen": gates,
         "parts": [asdict(part) for part in fit.parts],
         "calibration": calibration(scored),
-        "by_type": {type_: type_figures(best, type_, scored) for type_ in _types(scored)},
-        "by_check": {name: check_figures(free, name, choosing, scored) for name in _scores_of(choosing)},
+        "by_type": {type_: type_figures(best, type_, scored) for type_ in types},
+        "by_check": {name: check_figures(free, name, choosing, scored) for name in scores},
     }
 
 
@@ -196,9 +146,7 @@ def with_probabilities(settings: CheckSettings, cases: Sequence[Case]) -> list[C
 
 def open_gate(check: CheckSettings) -> CheckSettings:
     """The settings without any threshold that rejects."""
-    for name in check.strict:
-        check = check.having(**{name: None})
-    return check
+    return check.having(**dict.fromkeys(check.strict))
 
 
 def gate_of(settings: CheckSettings, cases: Sequence[Case]) -> dict[str, Any]:
@@ -248,35 +196,22 @@ def type_figures(settings: CheckSettings, type_: str, cases: Sequence[Case]) -> 
     """
     of_type = [case for case in cases if type_ in case.row.edit_types]
     judged = [
-        (case, hit)
+        (case.row.scores, hit)
         for case in of_type
         for name, hit in zip(case.row.edit_types, case.seen, strict=True)
         if name == type_ and hit is not None
     ]
-    seen = [hit for _, hit in judged]
     areas = dict[str, float | None]()
     for name in EDIT_SCORES:
-        score = f"{name}_{type_}"
-        told = [(case.row.scores[score], hit) for case, hit in judged if score in case.row.scores]
-        both = {hit for _, hit in told} == {True, False}
-        areas[name] = area_under([value for value, _ in told], [hit for _, hit in told]) if both else None
+        told = [(scores[score], hit) for scores, hit in judged if (score := f"{name}_{type_}") in scores]
+        areas[f"area_{name}"] = area_under([value for value, _ in told], [hit for _, hit in told])
     return {
         "variants": len(of_type),
         "base_rate": mean_or_none(np.array([case.valid for case in of_type])),
         **gate_of(settings, of_type),
-        "seen": mean_or_none(np.array(seen)),
-        **{f"area_{name}": area for name, area in areas.items()},
+        "seen": mean_or_none(np.array([hit for _, hit in judged])),
+        **areas,
     }
-
-
-def _types(cases: Sequence[Case]) -> list[str]:
-    return sorted({name for case in cases for name in case.row.edit_types})
-
-
-def _scores_of(cases: Sequence[Case]) -> list[str]:
-    """The scores of the cases that can have a threshold."""
-    names = {name for case in cases for name in case.row.scores}
-    return sorted(name for name in names if f"min_{name}" in threshold_names())
 
 
 def check_figures(
@@ -285,14 +220,18 @@ def check_figures(
     """What a check tells by itself: the area under its ROC curve (0.5: nothing), and precision and recall of the
     threshold that keeps as many of the choosing cases' valid ones as the bar asks for.
     """
-    with_it = [case for case in judging if name in case.row.scores]
-    area = area_under([case.row.scores[name] for case in with_it], [case.valid for case in with_it])
-    choice = [case for case in choosing if name in case.row.scores]
-    if not any(case.valid for case in choice):
+    area = area_under(*_scores_and_truth(name, judging))
+    values, valid = _scores_and_truth(name, choosing)
+    if not any(valid):
         return {"area": area, "least": None, "accepted": None, "precision": None, "recall": None}
-    least = strictest([case.row.scores[name] for case in choice], [case.valid for case in choice], RECALLS[0])
-    changes = {f"min_{name}": least}
+    changes = {f"min_{name}": (least := strictest(values, valid, RECALLS[0]))}
     return {"area": area, "least": least, **gate_of(free.having(**changes), judging)}
+
+
+def _scores_and_truth(name: str, cases: Sequence[Case]) -> tuple[list[float], list[bool]]:
+    """The score of a name and whether it is valid, of each case that has the score."""
+    with_it = [case for case in cases if name in case.row.scores]
+    return [case.row.scores[name] for case in with_it], [case.valid for case in with_it]
 
 
 def add_command(commands: Any, docs: Path) -> None:
@@ -300,7 +239,7 @@ def add_command(commands: Any, docs: Path) -> None:
     parser = commands.add_parser("validity", help="measure the checks against the truth: docs/validity.json")
     parser.add_argument("--work", type=Path, default=Path("pocket-training"), help="folder of the suites")
     parser.add_argument("--weights", type=Path, help="folder of packed models (default: this checkout's)")
-    parser.add_argument("--profile", default=_PROFILE, help="whose checks; another than %(default)s of the streets")
+    parser.add_argument("--profile", default="pocket", help="whose checks; another than %(default)s of the streets")
     parser.add_argument("--docs", type=Path, default=docs, help="folder of the figures")
     parser.add_argument("--scenes", type=int, default=SCENES, help="fewer are not for docs (%(default)s)")
 
@@ -317,19 +256,26 @@ def add_command(commands: Any, docs: Path) -> None:
     parser.set_defaults(run=run)
 
 
-def write_validity(subject: Subject, profile: str, docs: Path) -> dict[str, Any]:
-    """Measure the checks of a profile over the subject's models, and write the figures to `docs`; returns them."""
-    own = subject.profile
-    if profile != own.name:
-        own = replace(load_profile(profile), models=own.models)
-    referee, named = Referee.load(subject.weights, EMBEDDED.vocabulary), _named(profile)
-    # The exporter's modules, a million objects that no user's journey has, are not the collector's while it is timed.
-    gc.collect()
-    gc.freeze()
-    folder = subject.work / "measured" / named
-    figures = measure_validity(own, folder, referee, subject.scenes)
+def write_validity(subject: Subject, name: str, docs: Path) -> dict[str, Any]:
+    """Measure the checks of a profile over the subject's models, and write the figures to `docs`; returns them. What an
+    earlier call left in the work folder is gone on from.
+    """
+    profile, file = subject.profile, "validity"
+    if name != profile.name:
+        profile, file = replace(load_profile(name), models=profile.models), f"validity-{name}"
+    referee, folder = Referee.load(subject.weights), subject.work / "measured" / file
+    request = SuiteRequest(street_task("classification"), _VARIANTS, 1, profile.rewrite.edits or (1, 3), seed=0)
+    observed, cases = list[Judged](), list[list[Case]]()
+    for stream, first in (_CHOOSING, _JUDGING):
+        suite, numbers = folder / f"{stream}-{first}", range(first, first + subject.scenes)
+        observed = judge_variants(profile, suite, referee, request, numbers, stream)
+        cases.append([Case(one.row, is_valid(one), _seen(one)) for one in observed])
+        lines = [f"{case.row.file_name},{str(case.valid).lower()}\n" for case in cases[-1]]
+        write_whole(suite / "valid.csv", "image,valid\n" + "".join(lines), sync="nothing")
+    figures = {"profile": profile.name, "scenes": subject.scenes, **figures_of(profile.check, *cases)}
+    figures |= referee_figures(observed, referee)
     docs.mkdir(parents=True, exist_ok=True)
-    write_whole(docs / f"{named}.json", json.dumps(figures, indent=2) + "\n", sync="nothing")
+    write_whole(docs / f"{file}.json", json.dumps(figures, indent=2) + "\n", sync="nothing")
     return figures
 
 
@@ -342,10 +288,6 @@ def table(figures: dict[str, Any]) -> str:
     lines.append(f"{'accepted':>9} {'precision':>9} {'recall':>9} {'area':>5}")
     for name, gate in gates:
         shares = ["-" if gate[key] is None else f"{gate[key]:.1%}" for key in ("accepted", "precision", "recall")]
-        area = f"{gate['area']:.2f}" if "area" in gate else ""
+        area = "" if gate.get("area") is None else f"{gate['area']:.2f}"
         lines.append(f"{shares[0]:>9} {shares[1]:>9} {shares[2]:>9} {area:>5}  {name}")
     return "\n".join(lines)
-
-
-def _named(profile: str) -> str:
-    return "validity" if profile == _PROFILE else f"validity-{profile}"

@@ -37,7 +37,7 @@ def streets(count: int, size: tuple[int, int]) -> tuple[Array, list[str]]:
     captions = []
     for i, scene in enumerate(scenes):
         random = np.random.default_rng((_SEED, i, 1))
-        captions.append(EMBEDDED.describe(EMBEDDED.restyle(scene, random), random, True))
+        captions.append(EMBEDDED.describe(EMBEDDED.restyle(scene, random), random))
     height, width = size
     images = [
         cv2.resize(EMBEDDED.draw(scene).picture, (width, height), interpolation=cv2.INTER_CUBIC) for scene in scenes

@@ -10,13 +10,12 @@ import pytest
 from hints import Subject
 
 from counterfactory.engine.pocket.worlds import STREETS
-from counterfactory.export.pocket.counterfacts import COUNTERFACTS
 from counterfactory.export.pocket.data import HELD_OUT
-from counterfactory.export.pocket.pairs import draw_pairs
+from counterfactory.export.pocket.observed import draw_pairs
 
 
 def test_weights_sum_to_one_and_the_streets_are_sampled_in_full(tmp_path: Path) -> None:
-    subject = Subject.of(STREETS, tmp_path, "denoiser_controls")
+    subject = Subject.of(tmp_path, "denoiser_controls")
     assert subject.profile.paint.rows_per_variant > 2
     assert (subject.profile.paint.denoiser, subject.profile.models.folder) == ("denoiser_controls", str(tmp_path))
     for kinds in hints._SETS:
@@ -31,8 +30,8 @@ def test_weights_sum_to_one_and_the_streets_are_sampled_in_full(tmp_path: Path) 
 
 
 def test_maps_are_found_edges_and_the_truth(tmp_path: Path) -> None:
-    (pair, *_) = draw_pairs(STREETS, COUNTERFACTS["streets"], HELD_OUT, 1, 1)
-    edges, depth, classes = Subject.of(STREETS, tmp_path, "denoiser_controls").maps(pair)
+    (pair, *_) = draw_pairs(HELD_OUT, 1, 1)
+    edges, depth, classes = Subject.of(tmp_path, "denoiser_controls").maps(pair)
     assert edges is not None
     assert set(np.unique(edges)) == {0, 255}
     assert np.array_equal(depth, pair.drawing.nearness)

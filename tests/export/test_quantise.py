@@ -283,7 +283,7 @@ def test_calibration_paints_another_appearance() -> None:
     from counterfactory.export.pocket.int8 import _restyled
 
     captions = [_restyled(i)[1] for i in range(6)]
-    own = [EMBEDDED.describe(EMBEDDED.scene(TRAIN, i), np.random.default_rng((TRAIN, i)), True) for i in range(6)]
+    own = [EMBEDDED.describe(EMBEDDED.scene(TRAIN, i), np.random.default_rng((TRAIN, i))) for i in range(6)]
     assert all(a != b for a, b in zip(captions, own, strict=True))
 
 

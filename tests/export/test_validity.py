@@ -6,27 +6,29 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from picture_rows import picture_row
-from session_records import costs, session_facts, stage_cost
+from rendered_truth import TrueReferee, true_finding
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.check import CheckSettings
-from counterfactory.engine.profile.profile import load_profile
-from counterfactory.engine.suite.run_record import RunRecord, write_run
-from counterfactory.engine.suite.session_record import SessionRecord
+from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.export.pocket import validity
+from counterfactory.export.pocket.counterfacts import Change, apply_changes
+from counterfactory.export.pocket.data import HELD_OUT, JUDGED
+from counterfactory.export.pocket.observed import Judged
 from counterfactory.export.pocket.packed import MASTERS
 from counterfactory.export.pocket.report import Subject
 from counterfactory.export.pocket.validity import (
     Case,
     calibration,
     check_figures,
-    check_share,
     figures_of,
     gate_of,
     is_valid,
@@ -41,6 +43,9 @@ CHECK = replace(
 )
 FREE = open_gate(CHECK)
 GOOD = {"edit": 0.9, "image_text": 0.5, "directional": 0.5, "image_image": 0.5, "layout": 0.9, "said_weather": 0.9}
+
+
+ROW = picture_row()
 
 
 def case(number: int, valid: bool, **scores: float) -> Case:
@@ -87,7 +92,7 @@ def test_every_check_is_measured_by_itself() -> None:
     assert found["precision"] == pytest.approx(8 / 11)
     assert check_figures(FREE, "edit", CASES, CASES)["least"] == 0.5
     nothing = check_figures(FREE, "miou", CASES, CASES)
-    assert nothing == {"area": 0.5, "least": None, "accepted": None, "precision": None, "recall": None}
+    assert nothing == {"area": None, "least": None, "accepted": None, "precision": None, "recall": None}
 
 
 def test_probabilities_are_held_against_what_came_of_them() -> None:
@@ -147,71 +152,63 @@ def test_nothing_is_measured_where_nothing_is_valid() -> None:
         figures_of(CHECK, CASES, [case(0, False)])
 
 
-def test_the_truth_s_own_errors_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    judged: list[Any] = [
-        SimpleNamespace(
-            drawing=object(), row=SimpleNamespace(label=label), edits=[()], edit_seen=lambda i, seen=seen: seen
-        )
-        for label, seen in (("bus", True), ("car", False), ("car", None))
-    ]
+def seen(changes: tuple[Change, ...], **wrong: Any) -> Any:
+    """A street whose picture is the truth of the changes, as a referee sees it that errs in what is `wrong`."""
+    scene = next(s for s in (EMBEDDED.scene(77, i) for i in range(50)) if (s.weather, s.label) == ("clear", "bus"))
+    target = EMBEDDED.draw(apply_changes(scene, changes))
+    finding = replace(true_finding(apply_changes(scene, changes), target), **wrong)
+    return Judged("a", scene, EMBEDDED.draw(scene), tuple((c,) for c in changes), target.picture, finding, target, ROW)
 
-    def shown(kind: str) -> Any:
-        return lambda some, referee: [SimpleNamespace(drawing=one.drawing, kind=kind) for one in some]
 
-    monkeypatch.setattr(validity, "as_rendered", shown("truth"))
-    monkeypatch.setattr(validity, "as_sources", shown("source"))
-    monkeypatch.setattr(validity, "is_valid", lambda one, label: (one.kind == "truth") == (label == "car"))
-    referee: Any = None
-    found = referee_figures(judged, referee)
-    assert found == {"truth_valid": pytest.approx(2 / 3), "source_valid": 0.5}, "of sources, two have an edit to judge"
+FOGGY, GLASS = Change("weather", "foggy"), Change("material", "glass")
+CARS = {"colour": np.zeros((128, 128), np.uint8), "kind": np.zeros((128, 128), np.uint8)}
 
 
 @pytest.mark.parametrize(
-    ("kind", "layout", "seen", "valid"),
+    ("one", "valid"),
     [
-        ("bus", True, [True, None], True),
-        ("bus", True, [], True),
-        ("bus", True, [True, False], False),
-        ("bus", False, [True], False),
-        ("car", True, [True], False),
+        (seen((FOGGY, GLASS)), True),
+        (seen(()), True),
+        (seen((FOGGY, GLASS), scene={"weather": "clear", "time": "day"}), False),
+        (seen((FOGGY,), mask=np.zeros((128, 128), np.uint8)), False),
+        (seen((FOGGY,), objects=CARS), False),
     ],
 )
-def test_valid_is_what_the_referee_sees(
-    kind: str, layout: bool, seen: list[bool | None], valid: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(validity, "layout_kept", lambda one: layout)
-    monkeypatch.setattr(validity, "label_kept", lambda one, label: kind == label)
-    one: Any = SimpleNamespace(edits=[()] * len(seen), edit_seen=lambda i: seen[i])
-    assert is_valid(one, "bus") is valid
+def test_valid_is_what_the_referee_sees(one: Judged, valid: bool) -> None:
+    assert is_valid(one) is valid
 
 
-def test_the_checks_share_is_of_a_suite_that_one_session_made(tmp_path: Path) -> None:
-    def session(name: str, **wall: float) -> SessionRecord:
-        stages = tuple(stage_cost(stage, wall_s=seconds) for stage, seconds in wall.items())
-        return SessionRecord(name, "", True, session_facts(), (), costs(stages=stages))
-
-    assert check_share(tmp_path) is None
-    write_run(tmp_path, RunRecord((session("a", paint=9.0, check=1.0),)))
-    assert check_share(tmp_path) == 0.1
-    write_run(tmp_path, RunRecord((session("a", paint=9.0, check=1.0), session("b", paint=0.5, check=2.0))))
-    assert check_share(tmp_path) is None
-    write_run(tmp_path, RunRecord((session("a"),)))
-    assert check_share(tmp_path) is None
+def test_the_truth_s_own_errors_are_counted() -> None:
+    judged = [seen((FOGGY,)), seen((GLASS,)), replace(seen(()), target=None)]
+    known = [(apply_changes(one.scene, one.changes), one.truth) for one in judged]
+    referee: Any = TrueReferee([*known, (judged[0].scene, judged[0].drawing)])
+    assert referee_figures(judged, referee) == {"truth_valid": 1.0, "source_valid": 0.0}
+    assert referee_figures(judged[1:], referee)["source_valid"] is None, "no edit to judge"
 
 
 @pytest.mark.parametrize(("profile", "named"), [("pocket", "validity"), ("pocket-lance", "validity-pocket-lance")])
 def test_each_profile_has_files_of_its_own_and_its_own_edits_per_variant(
     profile: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[str, str, Path]] = []
+    asked: list[Any] = []
+    right, wrong = seen((FOGGY,)), seen((FOGGY,), scene={"weather": "clear", "time": "day"})
 
-    def measure(own: Any, folder: Path, *_: Any) -> dict[str, Any]:
-        asked.append((own.name, own.models.folder, folder))
-        return {"profile": own.name, "scenes": 3, **figures_of(CHECK, MANY, CASES)}
+    def judge(own: Profile, folder: Path, _: Any, request: SuiteRequest, numbers: range, stream: int) -> list[Any]:
+        asked.append((own.name, own.models.folder, folder.parent.name, request.edits, numbers, stream))
+        folder.mkdir(parents=True)
+        return [replace(right if one.valid else wrong, row=one.row) for one in MANY]
 
-    monkeypatch.setattr(validity, "measure_validity", measure)
+    monkeypatch.setattr(validity, "judge_variants", judge)
+    monkeypatch.setattr(validity, "referee_figures", lambda *_: {"truth_valid": 1.0})
     figures = validity.write_validity(Subject(MASTERS, tmp_path / "work", 3), profile, tmp_path / "docs")
-    assert asked == [(profile, str(MASTERS), tmp_path / "work" / "measured" / named)]
+    edits = load_profile(profile).rewrite.edits or (1, 3)
+    assert asked == [
+        (profile, str(MASTERS), named, edits, range(4000, 4003), HELD_OUT),
+        (profile, str(MASTERS), named, edits, range(8000, 8003), JUDGED),
+    ]
     (path,) = (tmp_path / "docs").iterdir()
     assert path.name == f"{named}.json"
     assert json.loads(path.read_text())["gate_recall"] == figures["gate_recall"]
+    lines = [path.read_text().splitlines() for path in (tmp_path / "work").rglob("valid.csv")]
+    assert [len(of_suite) for of_suite in lines] == [1 + len(MANY)] * 2
+    assert lines[0][:2] == ["image,valid", f"{MANY[0].row.file_name},true"]

@@ -97,7 +97,7 @@ def questions(model: OpenVinoLlm, captions: list[str], types: tuple[str, ...]) -
 
 def street(index: int) -> str:
     rng = np.random.default_rng((2, index))
-    return EMBEDDED.describe(EMBEDDED.sample(rng), rng, True)
+    return EMBEDDED.describe(EMBEDDED.sample(rng), rng)
 
 
 def test_edits_chosen_from_menus_are_valid(model: OpenVinoLlm) -> None:

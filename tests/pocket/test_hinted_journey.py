@@ -17,19 +17,17 @@ from PIL import Image
 from tiny_networks import filled
 
 from counterfactory.engine.cli.arguments import main
-from counterfactory.engine.estimate.estimate import estimate
 from counterfactory.engine.inputs import Inputs
 from counterfactory.engine.journey import Journey
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import STREETS
 from counterfactory.engine.profile import profile as profile_module
 from counterfactory.engine.profile.maps import HintSettings
-from counterfactory.engine.profile.paint import ProtectSettings
 from counterfactory.engine.profile.profile import Profile
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.data_set import SetOptions, read_set
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.suite import Suite, read_metadata
+from counterfactory.engine.suite import Suite
 from counterfactory.engine.suite.run_record import RunSummary
 from counterfactory.export.graphs.tracing import to_ir
 
@@ -95,7 +93,6 @@ def test_every_hint_paints_another_picture_and_none_is_painted_twice(
 ) -> None:
     found: dict[str, bytes] = {}
     for name, hints in {
-        "edges": None,
         "depth": (replace(EDGES, weight=0.0), DEPTH),
         "classes": (CLASSES,),
         "together": (replace(EDGES, weight=0.5), DEPTH, CLASSES),
@@ -103,9 +100,9 @@ def test_every_hint_paints_another_picture_and_none_is_painted_twice(
         report, files = travel(replace(quick, hints=hints), root, tmp_path / "suite")
         assert painted(report) == len(files) >= 2, "another hint is another picture"
         used = {use.plan for use in report.plans if use.rows and use.plan.startswith("hint")}
-        assert used == {hint.plan for hint in hints or (EDGES,) if hint.weight}
+        assert used == {hint.plan for hint in hints if hint.weight}
         found[name] = min(files.items())[1]
-    assert len(set(found.values())) == 4
+    assert len(set(found.values())) == 3
     report, files = travel(replace(quick, hints=(CLASSES,)), root, tmp_path / "suite")
     assert painted(report) == 0
     assert min(files.items())[1] == found["classes"]
@@ -125,36 +122,6 @@ def test_a_source_s_other_depth_or_palette_paints_it_again(quick: Profile, root:
     palette.write_text(text.replace('road = "128 64 128"', 'road = "128 64 129"'))
     report, files = travel(profile, root, tmp_path / "suite")
     assert painted(report) == len(files)
-
-
-def test_plans_and_estimates_know_the_encoders(quick: Profile) -> None:
-    found = estimate(replace(quick, hints=(EDGES, DEPTH, CLASSES)), 3, 2, memory_bytes=10**11)
-    (holding,) = found.holdings
-    assert holding.timeline is not None
-    paint = next(step for step in holding.timeline.first if step.stage == "paint")
-    assert {"hint", "hint_depth", "hint_classes"} <= set(paint.needs)
-    assert all(plan.cost.bytes > 0 for plan in found.plans if plan.cost.name.startswith("hint"))
-
-
-@pytest.mark.slow
-def test_a_protected_class_keeps_its_pixels_and_a_run_with_it_paints_anew(
-    quick: Profile, root: Path, tmp_path: Path
-) -> None:
-    masks = {path.stem: np.asarray(Image.open(path)) for path in (root / "masks").iterdir()}
-    number = int(np.bincount(np.stack(list(masks.values())).ravel()).argmax())  # the commonest class of both
-    apart = []
-    for protect in (None, ProtectSettings((str(number),), 0.0, 1.0)):
-        report, _ = travel(replace(quick, protect=protect), root, tmp_path / "suite")
-        assert painted(report) >= 2
-        assert {use.plan for use in report.plans if use.rows} >= ({"vae_encoder"} if protect else set())
-        rows = [row for row in read_metadata(tmp_path / "suite") if row.kind != "original"]
-        for row in rows:
-            picture, original = (
-                np.asarray(Image.open(tmp_path / "suite" / name), np.float64) for name in (row.file_name, row.original)
-            )
-            apart.append(np.abs(picture - original)[masks[row.source] == number].mean())
-    half = len(apart) // 2
-    assert all(held < 0.75 * free for free, held in zip(apart[:half], apart[half:], strict=True)), apart
 
 
 def test_generate_says_what_a_hint_lacks_before_there_is_a_suite(

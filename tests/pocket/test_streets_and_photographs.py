@@ -11,8 +11,7 @@ import skimage
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.sources.domain import TRAITS, examiner, world_of
 from counterfactory.engine.sources.source import Examine
-from counterfactory.export.pocket.pictures import ALTERATIONS, DRAWN, STREET_FORMS, Picture, read_collection
-from counterfactory.export.pocket.world import FIT, fit_world, streets
+from counterfactory.export.pocket import world
 
 PROFILE = load_profile("pocket")
 _EXAMINER = examiner(PROFILE)
@@ -25,51 +24,51 @@ PHOTOGRAPHS = (
 
 
 @pytest.fixture(scope="module")
-def scenes() -> list[Picture]:
-    return streets(FIT + 5, 40)
+def scenes() -> list[world.Picture]:
+    return world.streets(world.FIT + 5, 40)
 
 
 @pytest.fixture(scope="module")
-def photographs(tmp_path_factory: pytest.TempPathFactory) -> list[Picture]:
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> list[world.Picture]:
     folder, data = tmp_path_factory.mktemp("photographs"), Path(skimage.__file__).parent / "data"
     for name in PHOTOGRAPHS.split():
         (folder / name).symlink_to(data / name)
-    found = read_collection(folder, PROFILE.image)
+    found = world.read_collection(folder, PROFILE.image)
     assert len(found) == 9
     return found
 
 
-@pytest.mark.parametrize("form", STREET_FORMS)
-def test_streets_pass_however_they_are_saved(form: str, scenes: list[Picture]) -> None:
-    assert all(map(EXAMINE, map(STREET_FORMS[form], scenes)))
+@pytest.mark.parametrize("form", world.STREET_FORMS)
+def test_streets_pass_however_they_are_saved(form: str, scenes: list[world.Picture]) -> None:
+    assert all(map(EXAMINE, map(world.STREET_FORMS[form], scenes)))
 
 
-def test_photographs_do_not_altered_or_not(photographs: list[Picture]) -> None:
+def test_photographs_do_not_altered_or_not(photographs: list[world.Picture]) -> None:
     assert not any(map(EXAMINE, photographs))
-    for alter in ALTERATIONS.values():
+    for alter in world.ALTERATIONS.values():
         assert not any(map(EXAMINE, map(alter, photographs)))
 
 
-@pytest.mark.parametrize("kind", DRAWN)
+@pytest.mark.parametrize("kind", world.DRAWN)
 def test_drawn_pictures_do_not(kind: str) -> None:
-    assert not any(map(EXAMINE, map(DRAWN[kind], range(30))))
+    assert not any(map(EXAMINE, map(world.DRAWN[kind], range(30))))
 
 
 def test_a_fit_holds_its_own_forms_and_refuses_others() -> None:
     random = np.random.default_rng(0)
     own = {name: random.normal(shift, 1, (2000, 15)) for name, shift in (("a", 0.0), ("b", 0.5))}
     others = {"near": random.normal(2, 1, (3000, 15)), "far": random.normal(0, 1, (100, 15)) + np.eye(15)[3] * 50}
-    world = fit_world(own, others, "numbers")
-    assert [trait.name for trait in world.traits] == list(TRAITS)
-    assert world.fitted_to == "numbers"
+    known = world.fit_world(own, others, "numbers")
+    assert [trait.name for trait in known.traits] == list(TRAITS)
+    assert known.fitted_to == "numbers"
     for form in own.values():
-        assert np.mean([world.holds_traits(values) for values in form]) > 0.985
-    assert np.mean([world.holds_traits(values) for values in others["near"]]) < 0.05
-    assert not any(world.holds_traits(values) for values in others["far"])
+        assert np.mean([known.holds_traits(values) for values in form]) > 0.985
+    assert np.mean([known.holds_traits(values) for values in others["near"]]) < 0.05
+    assert not any(known.holds_traits(values) for values in others["far"])
 
 
 def test_the_numbers_say_where_they_come_from() -> None:
-    world = world_of(PROFILE)
-    assert world is not None
-    assert "1,000 street scenes" in world.fitted_to
-    assert "photographs (bsds500" in world.fitted_to
+    known = world_of(PROFILE)
+    assert known is not None
+    assert "1,000 street scenes" in known.fitted_to
+    assert "photographs (bsds500" in known.fitted_to

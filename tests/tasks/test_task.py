@@ -140,7 +140,7 @@ def test_a_broken_word(before: str, after: str, words: list[str], broken: str | 
 @given(st.integers(0, 2**31), st.sampled_from(EMBEDDED.kinds), st.sampled_from(EMBEDDED.kinds))
 def test_a_vehicle_that_changes_its_kind_is_always_found(seed: int, old: str, new: str) -> None:
     rng = np.random.default_rng(seed)
-    caption = EMBEDDED.describe(EMBEDDED.sample(rng), rng, True)
+    caption = EMBEDDED.describe(EMBEDDED.sample(rng), rng)
     edited = caption.replace(f" {old} ", f" {new} ").replace(f" {old}.", f" {new}.")
     assert (changed_protected_word(caption, edited, EMBEDDED.kinds) is None) == (caption == edited)
 
