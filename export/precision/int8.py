@@ -205,9 +205,3 @@ def _scales(array: Array, axis: int) -> Array:
     smallest = np.float32(np.finfo(np.float16).smallest_normal)
     scales: Array = np.maximum(reach / _LEVELS, smallest).astype(np.float16).astype(np.float32)
     return scales
-
-
-def example_painting(inputs: Mapping[str, Array], paint: PaintSettings, pictures: int = 2) -> Painting:
-    """A painting for random weights, which know no words: the examples' text states and hint embeddings."""
-    texts, hints = (np.asarray(inputs[name], np.float32) for name in ("text", "hint_embedding"))
-    return Painting(texts[:pictures], -texts[0], hints[:pictures], paint)

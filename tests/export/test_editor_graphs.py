@@ -87,7 +87,7 @@ def test_an_editor_follows_edges_beside_where_the_profile_has_a_scale() -> None:
 
 def test_an_editor_follows_several_hints_as_the_denoiser_does() -> None:
     two = replace(request(inverting(1.0)), controls=2)
-    graph, painter = denoiser.editor_graph(two), denoiser.denoiser_graph(replace(two, editor=None))
+    graph, painter = denoiser.denoiser_graph(two), denoiser.denoiser_graph(replace(two, editor=None))
     assert graph.axes["hint_embedding"] == painter.axes["hint_embedding"]
     assert [plan["hint_embedding"] for plan in graph.plan] == [plan["hint_embedding"] for plan in painter.plan]
     own = {"self_rows": torch.arange(2), "cross_map": 0 * graph.inputs["cross_map"]}
@@ -139,7 +139,7 @@ def test_the_facts_of_an_editor_are_those_of_its_modules() -> None:
     facts = plan_facts(replace(inverting(), models=ModelPaths("/nowhere")))
     full, empty = replace(request(inverting()), small=False), {"normal": lambda _, *shape: torch.zeros(shape)}
     with mock.patch.multiple(denoiser, **empty), mock.patch.multiple(vae, **empty), torch.device("meta"):
-        made = {"editor": denoiser.editor_graph(full), "vae_encoder": vae.encoder_graph(full)}
+        made = {"editor": denoiser.denoiser_graph(full), "vae_encoder": vae.encoder_graph(full)}
         for name, graph in made.items():
             shapes = {port: (1, *shape.max[1:]) for port, shape in graph.plan[0].items()}
             inputs = [torch.zeros(shape, dtype=graph.inputs[port].dtype) for port, shape in shapes.items()]

@@ -25,7 +25,7 @@ from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.profile.rewrite import RandomWordSettings
 from counterfactory.export import __main__ as exporter
-from counterfactory.export.language.masked import export_masked, words_of
+from counterfactory.export.language.bert import export_masked, words_of
 
 WORDS = ["dog", "cat", "grass", "old", "red", "##s", "on", "a", "3", "x-y", "wall", "Bus", "."]
 BLANKS = [("a ", " dog on grass."), ("A red ", ""), ("a dog on ", " red wall"), (" ".join(["a"] * 70) + " ", "")]

@@ -28,9 +28,8 @@ from counterfactory.engine.runtime.plans import onnx_digest, read_key
 from counterfactory.engine.runtime.session import Array, row_axis
 from counterfactory.export.graphs.parity import assert_parity, relative_error
 from counterfactory.export.graphs.weights import digest, fill
-from counterfactory.export.precision.int8 import example_painting
 from counterfactory.export.precision.stored import Stored
-from counterfactory.export.production import blip2, command, denoiser, reuse, vae
+from counterfactory.export.production import artefact, blip2, command, denoiser, examples
 from counterfactory.export.production.artefact import Asked, Row, export_graph
 from counterfactory.export.production.graph import Graph, Request, static
 from counterfactory.export.production.workspace import Workspace
@@ -125,7 +124,7 @@ def profile_of(memory_gb: float, **paint: Any) -> Profile:
 def test_the_small_decoders_facts_are_those_of_its_graph() -> None:
     """Operations of a picture of 512 x 512 by TAESD, two for each multiply-accumulate, and its weights in fp16."""
     with torch.device("meta"):
-        tiny = AutoencoderTiny(**vae.TINY)
+        tiny = AutoencoderTiny()
     counted = []
 
     def count(layer: nn.Module, _: Any, out: torch.Tensor) -> None:
@@ -185,7 +184,7 @@ TO_PLANS = Asked(plans=True, library="tensorrt_rtx")
 
 
 def compiled(build: Callable[[], Graph], out: Path, asked: Asked) -> list[Row]:
-    return reuse.compile_kept(export_graph(build, out, asked, random=True), out, asked)
+    return artefact.compile_rows(export_graph(build, out, asked, random=True), out, asked)
 
 
 def test_the_compiler_is_told_and_the_plan_says(tmp_path: Path) -> None:
@@ -256,9 +255,7 @@ def test_a_graph_that_computes_something_else_is_no_artefact(tmp_path: Path) -> 
 
 
 def test_the_command_writes_a_row_a_graph_and_says_what_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = Row(
-        "hed", 1, "fp16", 1e-3, 1e-2, 9, 0, 0.0, None, ("softmax",), False, "not asked for", "", 0, (), "", True, 5
-    )
+    row = Row("hed", 1, "fp16", 1e-3, 1e-2, 9, ("softmax",), True, 5)
     made = {"hed": [row], "hint": [replace(row, name="hint", parity_error=0.5)]}
 
     class Here:
@@ -288,7 +285,7 @@ def test_the_command_writes_a_row_a_graph_and_says_what_failed(tmp_path: Path, m
         return [replace(row, why="no library") for row in rows]
 
     monkeypatch.setattr(command, "export_one", one)
-    monkeypatch.setattr(reuse, "compile_kept", compiled)
+    monkeypatch.setattr(command, "compile_rows", compiled)
     faults = command.export_all(SMALL, tmp_path, only=["hed", "hint", "denoiser"], asked=Asked(plans=True))
     assert faults == [
         "hint is off by 5.00e-01, its bound is 0.01",
@@ -298,13 +295,13 @@ def test_the_command_writes_a_row_a_graph_and_says_what_failed(tmp_path: Path, m
     ]
     assert held == [["hint"], ["hed"]], "what was exported is compiled after it, on its own"
     made["hint"] = [replace(row, name="hint")]
-    assert command.export_all(SMALL, tmp_path, only=["hint"], again=True) == []
+    assert command.export_all(SMALL, tmp_path, only=["hint"], asked=Asked(), again=True) == []
     rows = {one["name"]: one for one in json.loads((tmp_path / "export.json").read_text())}
     assert list(rows) == ["hed", "hint"]
     assert rows["hint"]["parity_error"] == 1e-3
     assert rows["hed"]["islands"] == ["softmax"]
     with pytest.raises(CounterfactoryError, match="no graph head; there are blip2_vision"):
-        command.export_all(SMALL, tmp_path, only=["head"])
+        command.export_all(SMALL, tmp_path, only=["head"], asked=Asked())
 
 
 def parsed(*said: str) -> argparse.Namespace:
@@ -360,7 +357,7 @@ def test_the_captioners_cache_is_as_long_as_its_captions(monkeypatch: pytest.Mon
 @pytest.fixture(scope="module")
 def small_denoiser(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Row]]:
     out = tmp_path_factory.mktemp("export")
-    paint = partial(example_painting, paint=SMALL.paint)
+    paint = partial(examples.painting, SMALL)
     return out, export_graph(lambda: denoiser.denoiser_graph(SMALL), out, Asked(int8=True), random=True, painting=paint)
 
 

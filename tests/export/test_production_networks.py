@@ -26,7 +26,7 @@ from counterfactory.export.graphs import modules
 from counterfactory.export.graphs.hub import locate
 from counterfactory.export.graphs.parity import assert_parity, relative_error
 from counterfactory.export.graphs.weights import digest, fill, load, tensors
-from counterfactory.export.production import blip2, calibration, clip, command, denoiser, hed, vae
+from counterfactory.export.production import blip2, clip, command, denoiser, examples, hed, vae
 from counterfactory.export.production.artefact import Asked, export_graph
 from counterfactory.export.production.graph import Request, Sources
 
@@ -284,7 +284,7 @@ def test_trained_weights_are_calibrated_on_streets(tmp_path: Path) -> None:
     controlnet.save_pretrained(tmp_path / "canny")
     sources = Sources(clip=str(tmp_path / "clip"), controlnets=(str(tmp_path / "canny"),) * 2)
     request = Request(sources=sources, sizes=((128, 192), (192, 128)))
-    found = calibration.painting(request)
+    found = examples.painting(request, {})
     assert found.texts.shape == (4, 12, 32)
     assert found.negative.shape == (12, 32)
     assert found.hints.shape == (4, 2, 16, 64, 96)
@@ -308,8 +308,8 @@ def test_published_edge_weights_are_read(tmp_path: Path) -> None:
 def test_the_real_sizes_are_those_that_were_published() -> None:
     """Parameters as their papers and model cards count them, without making any."""
     with torch.device("meta"):
-        unet = UNet2DConditionModel(**{**denoiser.SD15, "up_block_types": denoiser._SD15_UP})
-        controlnet = ControlNetModel(**{**denoiser.SD15, **denoiser._HINT})
+        unet = UNet2DConditionModel(**denoiser.SD15)
+        controlnet = ControlNetModel(**denoiser.SD15)
         autoencoder = AutoencoderKL(**vae.KL)
         towers = CLIPModel(command.clip.CLIPConfig(**clip.VIT_L_14))
         eyes = blip2.Eyes(blip2.config_of(Request(captioner="2.7b", caption_side=224)))

@@ -32,8 +32,7 @@ from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.suite import PictureRow, read_metadata
 from counterfactory.export.graphs.tracing import to_ir
-from counterfactory.export.language.masked import export_masked
-from counterfactory.export.language.sentence import export_sentence
+from counterfactory.export.language.bert import export_masked, export_sentence
 
 FILES = {path.stem: path for path in Path(__file__).parent.glob("*.toml")}
 WORDS = (
