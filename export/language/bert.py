@@ -23,7 +23,7 @@ from transformers import AutoModelForMaskedLM
 
 from counterfactory.engine.errors import CounterfactoryError
 
-from ..graphs.hub import locate
+from ..graphs.hub import explain_unreadable, locate
 from ..graphs.sentence import LENGTH, Sentence, feeds_of, load_bert, load_sentence_tokenizer
 from ..graphs.tracing import to_ir
 
@@ -48,13 +48,9 @@ class Blanked(nn.Module):
 
 def load_masked(folder: Path) -> Any:
     """The network in `folder`, in float32. Raises CounterfactoryError for what is no masked language model."""
-    try:
-        model, found = AutoModelForMaskedLM.from_pretrained(
-            folder, attn_implementation="eager", local_files_only=True, output_loading_info=True
-        )
-    except (OSError, ValueError, RuntimeError) as error:
-        said = str(error).strip().splitlines()[0]
-        raise CounterfactoryError(f"{folder} cannot be read as a masked language model: {said}") from error
+    how = {"attn_implementation": "eager", "local_files_only": True, "output_loading_info": True}
+    with explain_unreadable(folder, "a masked language model"):
+        model, found = AutoModelForMaskedLM.from_pretrained(folder, **how)
     if missing := sorted(found["missing_keys"]):  # transformers would fill them with random numbers
         raise CounterfactoryError(
             f"{folder} lacks {len(missing)} weights of a masked language model, {missing[0]} among them: an encoder "

@@ -195,7 +195,7 @@ def _write(traced: _Traced, folder: Path, asked: Asked, work: Path) -> _Artefact
         stored = Stored.read(traced.full)
         fold_transposes(stored)
         stored.save(path)
-        error = worst_error(OnnxCpu(path).run(traced.feeds), traced.reference)
+        error = _error_of(path, traced, "fp32")
         return _Artefact(path, "fp32", ("all",), {"all": error}, error, TOLERANCE["f32"])
     islands, measured = asked.islands, dict[str, float]()
     if islands is None:
@@ -206,7 +206,7 @@ def _write(traced: _Traced, folder: Path, asked: Asked, work: Path) -> _Artefact
     write_half(traced.full, path, islands)
     # The very graph that was measured, where islands were looked for.
     known = measured.get("+".join(islands) or "none")
-    error = half_error(path, traced.feeds, traced.reference) if known is None else known
+    error = _error_of(path, traced, "fp16") if known is None else known
     return _Artefact(path, "fp16", islands, measured, error, TOLERANCE["fp16"])
 
 
@@ -220,11 +220,14 @@ def _write_int8(
     if precision == "fp16":
         to_half(stored, islands)
     stored.save(path)
-    if precision == "fp16":
-        error = half_error(path, traced.feeds, traced.reference)
-    else:
-        error = worst_error(OnnxCpu(path).run(traced.feeds), traced.reference)
+    error = _error_of(path, traced, precision)
     return _Artefact(path, "int8", islands, {"+".join(islands) or "none": error}, error, TOLERANCE["int8"])
+
+
+def _error_of(path: Path, traced: _Traced, precision: Precision) -> float:
+    if precision == "fp16":
+        return half_error(path, traced.feeds, traced.reference)
+    return worst_error(OnnxCpu(path).run(traced.feeds), traced.reference)
 
 
 def _cleared(folder: Path) -> Path:

@@ -17,7 +17,7 @@ from transformers import CLIPConfig, CLIPModel
 from counterfactory.engine.errors import CounterfactoryError
 
 from ..graphs import modules
-from ..graphs.hub import locate
+from ..graphs.hub import explain_unreadable, locate
 from ..graphs.weights import fill
 from .graph import ROWS, Graph, Request, normal, static
 from .small_words import clip_tokenizer
@@ -57,11 +57,8 @@ def build(request: Request) -> CLIPModel:
         fill(clip, request.seed)
     else:
         folder = locate(request.sources.named("clip"))
-        try:
+        with explain_unreadable(folder, "a CLIP model"):
             clip = CLIPModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
-        except (OSError, ValueError, RuntimeError) as error:
-            said = str(error).strip().splitlines()[0]
-            raise CounterfactoryError(f"{folder} cannot be read as a CLIP model: {said}") from error
     return clip.eval().requires_grad_(False)
 
 

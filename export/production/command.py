@@ -116,7 +116,10 @@ def export_all(
             faults.append(f"{name}: {error}")
             say(f"{name} failed: {error}")
             continue
-        _record(out / "export.json", rows)
+        # In the place of earlier rows of the same names.
+        before = json.loads((out / "export.json").read_text()) if (out / "export.json").is_file() else []
+        kept = [row for row in before if row["name"] not in {row.name for row in rows}]
+        write_whole(out / "export.json", json.dumps(kept + [asdict(row) for row in rows], indent=2) + "\n")
         for row in rows:
             faults += row.faults
             if asked.plans and not row.compiled:
@@ -149,14 +152,6 @@ def _alone(work: Callable[..., list[Row]], *arguments: Any) -> list[Row]:
     """What `work` gives, in a process that then gives all of its memory back."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(work, *arguments).result()
-
-
-def _record(file: Path, rows: Sequence[Row]) -> None:
-    """Put `rows` into export.json, in the place of earlier ones of the same names."""
-    before: list[dict[str, Any]] = json.loads(file.read_text()) if file.is_file() else []
-    names = {row.name for row in rows}
-    merged = [row for row in before if row["name"] not in names] + [asdict(row) for row in rows]
-    write_whole(file, json.dumps(merged, indent=2) + "\n")
 
 
 def _line(row: Row) -> str:

@@ -17,7 +17,7 @@ from counterfactory.engine.errors import CounterfactoryError
 
 from ..graphs import modules
 from ..graphs.editing import EditingDenoiser, follow_inputs
-from ..graphs.hub import locate
+from ..graphs.hub import explain_unreadable, locate
 from .clip import SMALL as SMALL_CLIP
 from .clip import text_width
 from .graph import PICTURE, ROWS, Graph, Request, normal, static
@@ -57,12 +57,8 @@ def fill_zero_convolutions(controlnet: ControlNetModel) -> None:
 
     A runtime may fold multiplications by zero, and a comparison of outputs would not see the ControlNet.
     """
-    layers = [
-        *controlnet.controlnet_down_blocks,
-        controlnet.controlnet_mid_block,
-        controlnet.controlnet_cond_embedding.conv_out,
-    ]
-    for layer in layers:
+    layers = [*controlnet.controlnet_down_blocks, controlnet.controlnet_mid_block]
+    for layer in [*layers, controlnet.controlnet_cond_embedding.conv_out]:
         nn.init.normal_(layer.weight, std=0.5 * layer.weight[0].numel() ** -0.5)
 
 
@@ -177,11 +173,8 @@ def load_part(kind: Any, source: str, part: str) -> Any:
         raise CounterfactoryError(f"{folder} has no config.json: name the diffusers folder of a {kind.__name__}")
     names = [file.name for file in folder.glob("diffusion_pytorch_model*")]
     variant = "fp16" if names and all(".fp16" in name for name in names) else None
-    try:
+    with explain_unreadable(folder, f"a {kind.__name__}"):
         return kind.from_pretrained(folder, torch_dtype=torch.float32, local_files_only=True, variant=variant)
-    except (OSError, ValueError, RuntimeError) as error:
-        said = str(error).strip().splitlines()[0]
-        raise CounterfactoryError(f"{folder} cannot be read as a {kind.__name__}: {said}") from error
 
 
 def _frozen(module: Any) -> Any:

@@ -83,7 +83,7 @@ def on_streets(graph: Graph, request: Request) -> Graph:
 
     Raises CounterfactoryError where those weights cannot be read.
     """
-    maker = _MAKERS["hint" if graph.name.startswith("hint") else graph.name]
+    maker = _MAKERS.get(graph.name, _shown)
     sources = request.sources
     if sources is None or (maker is _step and not (sources.clip and sources.diffusion)):
         return graph
@@ -108,25 +108,18 @@ def _pixels(images: Array) -> torch.Tensor:
     return torch.from_numpy(images.transpose(0, 3, 1, 2).astype(np.float32) / 127.5 - 1)
 
 
-def _seen(graph: Graph, _: Request) -> _Tensors:
-    return {"pixel_values": _pixels(_pictures(graph, "pixel_values")[0])}
-
-
-def _edged(graph: Graph, _: Request) -> _Tensors:
-    edges = torch.from_numpy(edges_of(_pictures(graph, "hint")[0]))
-    return {"hint": edges.expand(graph.inputs["hint"].shape).contiguous()}
-
-
-def _coloured(graph: Graph, _: Request) -> _Tensors:
-    return {"image": (_pixels(_pictures(graph, "image")[0]) + 1) / 2}
-
-
-def _said(graph: Graph, request: Request) -> _Tensors:
-    return {"input_ids": _tokens(request, streets(len(graph.inputs["input_ids"]), (64, 64))[1])}
-
-
-def _compared(graph: Graph, request: Request) -> _Tensors:
-    return feeds_of(sentence.tokenizer_of(request), streets(len(graph.inputs["input_ids"]), (64, 64))[1])
+def _shown(graph: Graph, request: Request) -> _Tensors:
+    """Of networks that see pictures or read captions."""
+    (name, noise), *_ = graph.inputs.items()
+    if name == "input_ids":
+        captions = streets(len(noise), (64, 64))[1]
+        if graph.name == "sentence":
+            return feeds_of(sentence.tokenizer_of(request), captions)
+        return {name: _tokens(request, captions)}
+    images = _pictures(graph, name)[0]
+    if name == "hint":
+        return {name: torch.from_numpy(edges_of(images)).expand(noise.shape).contiguous()}
+    return {name: (_pixels(images) + 1) / 2 if name == "image" else _pixels(images)}
 
 
 def _encoded(request: Request, images: Array) -> torch.Tensor:
@@ -189,14 +182,7 @@ def _tokens(request: Request, captions: list[str]) -> torch.Tensor:
 
 
 _MAKERS: Mapping[str, Callable[[Graph, Request], _Tensors]] = {
-    "blip2_vision": _seen,
     "opt_decoder": _continued,
-    "clip_text": _said,
-    "clip_image": _seen,
-    "hint": _edged,
-    "hed": _coloured,
-    "sentence": _compared,
     "denoiser": _step,
     "vae_decoder": _latents,
-    "vae_encoder": _seen,
 }

@@ -24,21 +24,19 @@ from .artefact import LIBRARIES, Asked, Row, read_manifest
 from .graph import Request
 
 _FILE = "made_of.json"
-# The fields of Sources that each network is made of.
+# The fields of Sources that each network is made of, by how its name begins.
 _SOURCES = {
     "blip2_vision": ("blip2",),
     "opt_decoder": ("blip2",),
-    "clip_text": ("clip",),
-    "clip_image": ("clip",),
+    "clip": ("clip",),
     "hint": ("controlnets",),
     "denoiser": ("diffusion", "controlnets", "loras", "clip"),
-    "vae_decoder": ("diffusion", "tiny_vae"),
-    "vae_encoder": ("diffusion", "tiny_vae"),
+    "vae": ("diffusion", "tiny_vae"),
     "hed": ("hed",),
     "sentence": ("sentence",),
 }
 _OF_REQUEST = ("small", "seed", "captioner", "caption_side", "controls", "tiny_vae", "hint_channels")
-_PAINT = ("hint", "denoiser", "vae_decoder", "vae_encoder", "hed")
+_PAINT = ("hint", "denoiser", "vae", "hed")
 _OF_DECODER = ("prompt_tokens", "caption_tokens", "beams")
 
 

@@ -60,11 +60,10 @@ def build(request: Request) -> AutoencoderKL | AutoencoderTiny:
 
 def decoder_graph(request: Request) -> Graph:
     """latents [B, 4, h, w], scaled as the denoiser knows them, to pixel_values [B, 3, H, W] in -1..1."""
-    factor = SMALL_FACTOR if request.small else FACTOR
+    factor, autoencoder = SMALL_FACTOR if request.small else FACTOR, build(request)
     sizes = [(height // factor, width // factor) for height, width in request.pictures]
     inputs = {"latents": normal(request.seed, 2, 4, *(side // factor for side in request.example))}
     plan = static(request.batch("vae_decoder"), inputs, ["latents"], sizes)
-    autoencoder = build(request)
     autoencoder.encoder = nn.Identity()  # half of the weights, which nothing here uses
     module = modules.VaeDecoder(autoencoder)
     return Graph("vae_decoder", module, inputs, ("pixel_values",), {"latents": PICTURE}, plan)
@@ -72,9 +71,9 @@ def decoder_graph(request: Request) -> Graph:
 
 def encoder_graph(request: Request) -> Graph:
     """pixel_values [B, 3, H, W] in -1..1 to latents [B, 4, h, w], scaled as the denoiser knows them."""
+    autoencoder = build(request)
     inputs = {"pixel_values": normal(request.seed, 2, 3, *request.example)}
     plan = static(request.batch("vae_encoder"), inputs, ["pixel_values"], request.pictures)
-    autoencoder = build(request)
     autoencoder.decoder = nn.Identity()  # half of the weights, which nothing here uses
     module = modules.VaeEncoder(autoencoder)
     return Graph("vae_encoder", module, inputs, ("latents",), {"pixel_values": PICTURE}, plan)

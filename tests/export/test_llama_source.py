@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 from gguf_file import write_gguf
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from tiny_llama import tiny_llama
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.export.language.llama_source import read_llama
@@ -22,20 +23,9 @@ END = 2
 @pytest.fixture(scope="module")
 def model() -> LlamaForCausalLM:
     """Queries share keys by twos, and the output is a matrix of its own."""
-    torch.manual_seed(3)
-    config = LlamaConfig(
-        vocab_size=TOKENIZER.get_vocab_size(),
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=128,
-        tie_word_embeddings=False,
-        eos_token_id=END,
-        rope_parameters={"rope_type": "default", "rope_theta": 500.0},
-    )
-    return LlamaForCausalLM(config).eval()
+    heads, rope = {"num_attention_heads": 4, "num_key_value_heads": 2}, {"rope_type": "default", "rope_theta": 500.0}
+    sizes = {"max_position_embeddings": 128, "tie_word_embeddings": False, "eos_token_id": END}
+    return tiny_llama(TOKENIZER.get_vocab_size(), 3, **heads, **sizes, rope_parameters=rope)
 
 
 def as_gguf(model: LlamaForCausalLM, folder: Path, **changed: Any) -> Path:

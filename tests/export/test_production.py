@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import pickle
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import openvino as ov
 import pytest
 import torch
 from diffusers import AutoencoderTiny
+from exporter import parsed
 from torch import nn
 
 from counterfactory.engine.errors import CounterfactoryError
@@ -112,13 +112,9 @@ def test_islands_that_are_given_are_not_looked_for(tmp_path: Path) -> None:
 
 
 def profile_of(memory_gb: float, **paint: Any) -> Profile:
-    found = load_profile("a10g")
-    return replace(
-        found,
-        runtime=replace(found.runtime, memory_gb=memory_gb),
-        paint=replace(found.paint, **paint),
-        models=ModelPaths("/nowhere"),
-    )
+    usual = load_profile("a10g")
+    runtime, paints = replace(usual.runtime, memory_gb=memory_gb), replace(usual.paint, **paint)
+    return replace(usual, runtime=runtime, paint=paints, models=ModelPaths("/nowhere"))
 
 
 def test_the_small_decoders_facts_are_those_of_its_graph() -> None:
@@ -148,34 +144,30 @@ def test_a_plan_may_take_its_share_of_what_the_device_leaves(tmp_path: Path) -> 
     weights = {name: fact.weight_bytes for name, fact in plan_facts(profile).items()}
     graph = tmp_path / "own" / "model.onnx"
     graph.parent.mkdir()
-    graph.write_bytes(b"0" * 600)
-    graph.with_name("model.onnx.data").write_bytes(b"0" * 400)
-    graph.with_name("manifest.json").write_bytes(b"0" * 77)
+    for name, size in (("model.onnx", 600), ("model.onnx.data", 400), ("manifest.json", 77)):
+        graph.with_name(name).write_bytes(b"0" * size)
+
+    def assert_share(plan: str, held: float, profile: Profile = profile) -> None:
+        assert Workspace(profile, tmp_path).of(plan, graph) == pytest.approx((0.9 * 24e9 - held) / 2, abs=5)
+
     others = ("clip_text", "hint", "vae_decoder")
     kept = networks_of(profile)["denoiser"].kept_bytes  # what painting holds beside its plans
     paint = sum(1.25 * weights[name] for name in others) + 1.25 * 1000 + kept
-    assert Workspace(profile, tmp_path).of("denoiser", graph) == pytest.approx((0.9 * 24e9 - paint) / 2, abs=4)
-    check = 1.25 * 1000 + 1.25 * weights["clip_text"]
-    assert Workspace(profile, tmp_path).of("clip_image", graph) == pytest.approx((0.9 * 24e9 - check) / 2, abs=4)
+    assert_share("denoiser", paint)
+    assert_share("clip_image", 1.25 * 1000 + 1.25 * weights["clip_text"])
     # The text encoder is open in both, and painting leaves less to each of its plans.
-    both = paint - 1.25 * weights["clip_text"] + 1.25 * weights["denoiser"]
-    assert Workspace(profile, tmp_path).of("clip_text", graph) == pytest.approx((0.9 * 24e9 - both) / 2, abs=4)
+    assert_share("clip_text", paint - 1.25 * weights["clip_text"] + 1.25 * weights["denoiser"])
     # What a profile does without would be one more to paint with, and another form of the denoiser stands in its place.
-    painting = paint + 1.25 * weights["denoiser"]
     for extra in ("hed", "hint_1"):
-        assert Workspace(profile, tmp_path).of(extra, graph) == pytest.approx((0.9 * 24e9 - painting) / 2, abs=5)
-    form = Workspace(profile_of(24, denoiser="denoiser_int8"), tmp_path).of("denoiser", graph)
-    assert form == Workspace(profile, tmp_path).of("denoiser", graph)
+        assert_share(extra, paint + 1.25 * weights["denoiser"])
+    assert_share("denoiser", paint, profile_of(24, denoiser="denoiser_int8"))
     # A graph that was exported already counts as it is.
     (tmp_path / "onnx" / "hint").mkdir(parents=True)
     (tmp_path / "onnx" / "hint" / "model.onnx").write_bytes(b"0" * 4)
-    smaller = paint - 1.25 * (weights["hint"] - 4)
-    assert Workspace(profile, tmp_path).of("denoiser", graph) == pytest.approx((0.9 * 24e9 - smaller) / 2, abs=4)
+    assert_share("denoiser", paint - 1.25 * (weights["hint"] - 4))
     assert Workspace(profile_of(0), tmp_path).of("denoiser", graph) is None
-    with pytest.raises(
-        CounterfactoryError,
-        match=rf"stage paint needs clip_text .* denoiser {1250 + kept:,} .* at once .* no workspace for",
-    ):
+    said = rf"stage paint needs clip_text .* denoiser {1250 + kept:,} .* at once .* no workspace for"
+    with pytest.raises(CounterfactoryError, match=said):
         Workspace(profile_of(0.4), tmp_path).of("denoiser", graph)
 
 
@@ -201,21 +193,6 @@ def test_the_compiler_is_told_and_the_plan_says(tmp_path: Path) -> None:
     (free,) = compiled(mixing, tmp_path, replace(asked, workspace=None))
     assert (free.compiled, free.workspace_bytes) == (True, None)
     assert read_key(tmp_path / "plans" / "mixing.plan").workspace_bytes is None
-
-
-def test_what_the_compiler_is_told_is_the_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = []
-
-    def configured(compiler: Any, builder: Any, target: str, workspace_bytes: int | None) -> Any:
-        told.append(workspace_bytes)
-        raise CounterfactoryError("enough was heard")
-
-    pytest.importorskip("tensorrt_rtx", reason="tensorrt_rtx is not installed: what it is told goes unchecked")
-    monkeypatch.setattr("counterfactory.export.plans.tensorrt._configured", configured)
-    asked = replace(TO_PLANS, workspace=Workspace(profile_of(24), tmp_path), islands=("softmax",))
-    (row,) = compiled(mixing, tmp_path, asked)
-    assert (row.compiled, row.why, row.workspace_bytes) == (False, "enough was heard", None)
-    assert told == [Workspace(profile_of(24), tmp_path).of("mixing", tmp_path / "onnx" / "mixing" / "model.onnx")]
 
 
 def test_a_device_without_room_is_said_and_the_graph_is_kept(tmp_path: Path) -> None:
@@ -258,17 +235,6 @@ def test_the_command_writes_a_row_a_graph_and_says_what_failed(tmp_path: Path, m
     row = Row("hed", 1, "fp16", 1e-3, 1e-2, 9, ("softmax",), True, 5)
     made = {"hed": [row], "hint": [replace(row, name="hint", parity_error=0.5)]}
 
-    class Here:
-        """A pool that runs in this process."""
-
-        def __init__(self, *_: Any, **__: Any) -> None: ...
-        def __enter__(self) -> Here:
-            return self
-
-        def __exit__(self, *_: Any) -> None: ...
-        def submit(self, work: Callable[..., Any], *args: Any) -> Any:
-            return argparse.Namespace(result=lambda: work(*args))
-
     def one(name: str, *_: Any) -> list[Row]:
         if name == "denoiser":
             raise CounterfactoryError("no weights of diffusion were named")
@@ -277,7 +243,7 @@ def test_the_command_writes_a_row_a_graph_and_says_what_failed(tmp_path: Path, m
         manifest.write_text(json.dumps({"onnx_sha256": name}))
         return made[name]
 
-    monkeypatch.setattr(command, "ProcessPoolExecutor", Here)
+    monkeypatch.setattr(command, "_alone", lambda work, *arguments: work(*arguments))
     held: list[list[str]] = []
 
     def compiled(rows: list[Row], *_: Any) -> list[Row]:
@@ -302,12 +268,6 @@ def test_the_command_writes_a_row_a_graph_and_says_what_failed(tmp_path: Path, m
     assert rows["hed"]["islands"] == ["softmax"]
     with pytest.raises(CounterfactoryError, match="no graph head; there are blip2_vision"):
         command.export_all(SMALL, tmp_path, only=["head"], asked=Asked())
-
-
-def parsed(*said: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    command.add_command(parser.add_subparsers())
-    return parser.parse_args(["a10g", *said])
 
 
 @pytest.mark.parametrize(
@@ -381,26 +341,3 @@ def test_the_fused_denoiser_in_fp16_and_int8(small_denoiser: tuple[Path, list[Ro
     assert kinds["unet.conv_out.weight"] == onnx.TensorProto.FLOAT16
     sizes = {row.name: row.onnx_bytes for row in rows}
     assert sizes["denoiser_int8"] < 1.5 * sizes["denoiser"]  # scales and zeros weigh more than weights at this size
-
-
-SMALL_GRAPHS = [name for name in command.graphs_of(SMALL) if name != "denoiser"]
-
-
-@pytest.mark.parametrize("name", SMALL_GRAPHS)
-def test_every_network_keeps_parity(tmp_path: Path, name: str) -> None:
-    (row,) = export_graph(command.graphs_of(SMALL)[name], tmp_path, Asked(), random=True)
-    assert row.faults == []
-    assert row.name == name
-
-
-@pytest.mark.slow
-def test_the_command_from_end_to_end(tmp_path: Path) -> None:
-    said = ["--random", "--small", "--int8", "--controls", "2", "--random-tiny-vae", "--out", str(tmp_path)]
-    heard: list[str] = []
-    assert command.run(parsed(*said), heard.append) == 0, heard
-    rows = json.loads((tmp_path / "export.json").read_text())
-    assert {row["name"] for row in rows} == {*SMALL_GRAPHS, "hint_1", "denoiser", "denoiser_int8"}
-    assert all((tmp_path / "onnx" / row["name"] / "manifest.json").is_file() for row in rows)
-    assert json.loads((tmp_path / "latent.json").read_text()) == {"factor": 2, "channels": 4}
-    assert np.load(tmp_path / "opt_embeddings.npy").shape == (40, 32)
-    assert json.loads((tmp_path / "opt_tokens.json").read_text()) == {"bos": 2, "eos": 3}
