@@ -224,7 +224,7 @@ def _fp32_nodes(network: Any) -> tuple[str, ...]:
 def _precision(network: Any) -> str:
     """What most multiplying layers compute in: "fp16", with "int8+" before it where the graph quantises."""
     layers = [layer for _, layer in _layers(network)]
-    counts = Counter(layer.get_input(0).dtype.name for layer in layers if layer.type.name in _MULTIPLYING)
+    counts: Counter[str] = Counter(layer.get_input(0).dtype.name for layer in layers if layer.type.name in _MULTIPLYING)
     quantised = any(layer.type.name == "DEQUANTIZE" for layer in layers)
     ((most, _),) = counts.most_common(1) or [("FLOAT", 0)]
     return ("int8+" if quantised else "") + _PRECISIONS.get(most, most.lower())

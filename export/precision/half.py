@@ -197,9 +197,9 @@ def _constants_to_weights(stored: Stored) -> None:
     kept = []
     for node in stored.graph.node:
         known = {a.name: helper.get_attribute_value(a) for a in node.attribute} if node.op_type == "Constant" else {}
-        value = known.get("value", known.get("value_float", known.get("value_floats")))
-        array = numpy_helper.to_array(value) if "value" in known else np.array(value, np.float32)
-        if value is not None and array.dtype == np.float32:
+        value = known.get("value_float", known.get("value_floats"))
+        array = numpy_helper.to_array(known["value"]) if "value" in known else np.array(value, np.float32)
+        if ("value" in known or value is not None) and array.dtype == np.float32:
             stored.add(node.output[0], array)
         else:
             kept.append(node)
