@@ -241,8 +241,10 @@ class OptDecoder(nn.Module):
         for i, layer in enumerate(self.layers):
             normed = layer.self_attn_layer_norm(states)
             attention = layer.self_attn
-            parts = (attention.q_proj(normed), attention.k_proj(normed), attention.v_proj(normed))
-            q, k, v = (part.reshape(*part.shape[:2], self.heads, self.width).transpose(1, 2) for part in parts)
+            q, k, v = (
+                project(normed).reshape(*normed.shape[:2], self.heads, self.width).transpose(1, 2)
+                for project in (attention.q_proj, attention.k_proj, attention.v_proj)
+            )
             added.append((k, v))
             past_keys, past_values = cached(i)
             k, v = torch.cat([past_keys, k], 2), torch.cat([past_values, v], 2)
