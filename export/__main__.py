@@ -18,6 +18,7 @@ from typing import Any
 from counterfactory.engine.errors import CounterfactoryError
 
 _DOCS = Path(__file__).parents[1] / "docs"
+_COMMANDS = ("pocket", "validity", "language", "world", "a10g", "facts", "llm", "sentence", "masked", "perturber")
 
 
 def main() -> None:
@@ -26,7 +27,7 @@ def main() -> None:
     commands = parser.add_subparsers(required=True)
     first = next(iter(sys.argv[1:]), "")
     for name in (first,) if first in _COMMANDS else _COMMANDS:
-        _COMMANDS[name](commands)
+        _add(name, commands)
     asked = parser.parse_args()
     try:
         status = asked.run(asked, partial(print, flush=True))
@@ -36,46 +37,33 @@ def main() -> None:
     raise SystemExit(status)
 
 
-def _add_a10g(commands: Any) -> None:
-    from .production import command
+def _add(name: str, commands: Any) -> None:
+    """Add the command of that name."""
+    if name == "pocket":
+        _add_pocket(commands)
+        return
+    if name == "validity":
+        from .pocket import validity
 
-    command.add_command(commands)
-
-
-def _add_facts(commands: Any) -> None:
-    from .production import facts
-
-    facts.add_command(commands)
-
-
-def _add_llm(commands: Any) -> None:
-    from .language import llm
-
-    def run(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
-        say(llm.run(asked))
-        return 0
-
-    parser = commands.add_parser("llm", help="quantise the language model of a GPU box")
-    llm.add_arguments(parser)
-    parser.set_defaults(run=run)
-
-
-def _add_sentence(commands: Any) -> None:
-    from .language import sentence
-
-    sentence.add_command(commands)
-
-
-def _add_masked(commands: Any) -> None:
-    from .language import masked
-
-    masked.add_command(commands)
-
-
-def _add_perturber(commands: Any) -> None:
-    from .language import perturber
-
-    perturber.add_command(commands)
+        validity.add_command(commands, _DOCS)
+        return
+    if name == "language":
+        from .pocket.language import add_command
+    elif name == "world":
+        from .pocket.world import add_command
+    elif name == "a10g":
+        from .production.command import add_command
+    elif name == "facts":
+        from .production.facts import add_command
+    elif name == "llm":
+        from .language.llm import add_command
+    elif name == "sentence":
+        from .language.bert import add_sentence as add_command
+    elif name == "masked":
+        from .language.bert import add_masked as add_command
+    else:
+        from .language.perturber import add_command
+    add_command(commands)
 
 
 def _add_pocket(commands: Any) -> None:
@@ -137,38 +125,6 @@ def _pocket(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     if not asked.weights:
         say(f"packed anew: {', '.join(put_back(weights)) or 'nothing'}")
     return 0
-
-
-def _add_validity(commands: Any) -> None:
-    from .pocket import validity
-
-    validity.add_command(commands, _DOCS)
-
-
-def _add_language(commands: Any) -> None:
-    from .pocket import language
-
-    language.add_command(commands)
-
-
-def _add_world(commands: Any) -> None:
-    from .pocket import world
-
-    world.add_command(commands)
-
-
-_COMMANDS = {
-    "pocket": _add_pocket,
-    "validity": _add_validity,
-    "language": _add_language,
-    "world": _add_world,
-    "a10g": _add_a10g,
-    "facts": _add_facts,
-    "llm": _add_llm,
-    "sentence": _add_sentence,
-    "masked": _add_masked,
-    "perturber": _add_perturber,
-}
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -84,28 +85,13 @@ def picture_graph(
         numpy_helper.from_array(np.array([0, -1, HEADS, CHANNELS // HEADS]), "to_heads"),
         numpy_helper.from_array(np.array([0, -1, CHANNELS]), "from_heads"),
     ]
-    graph = helper.make_graph(
-        nodes,
-        "picture",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 4, SIDE, SIDE])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, TOKENS, CHANNELS])],
-        weights,
-    )
-    return saved(graph, path)
+    return _written(path, nodes, {"x": [batch, 4, SIDE, SIDE]}, {"y": [batch, TOKENS, CHANNELS]}, weights)
 
 
 def pair_graph(path: Path, first: str | int = "batch", second: str | int = "batch") -> Path:
     """a [B, 8] and b [B, 8] to their sum."""
-    graph = helper.make_graph(
-        [helper.make_node("Add", ["a", "b"], ["sum"], "sum")],
-        "pair",
-        [
-            helper.make_tensor_value_info("a", TensorProto.FLOAT, [first, 8]),
-            helper.make_tensor_value_info("b", TensorProto.FLOAT, [second, 8]),
-        ],
-        [helper.make_tensor_value_info("sum", TensorProto.FLOAT, [None, 8])],
-    )
-    return saved(graph, path)
+    add = helper.make_node("Add", ["a", "b"], ["sum"], "sum")
+    return _written(path, [add], {"a": [first, 8], "b": [second, 8]}, {"sum": [None, 8]})
 
 
 def mixing_graph(path: Path, rows: int) -> Path:
@@ -113,32 +99,43 @@ def mixing_graph(path: Path, rows: int) -> Path:
 
     With 0 rows it is right at every batch.
     """
-    graph = helper.make_graph(
-        [
-            helper.make_node("Reshape", ["x", "there"], ["flat"], "flat"),
-            helper.make_node("Softmax", ["flat"], ["soft"], "soft", axis=1),
-            helper.make_node("Reshape", ["soft", "back"], ["y"], "y"),
-        ],
-        "mixing",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 8, 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 8, 4])],
-        [
-            numpy_helper.from_array(np.array([rows, -1]), "there"),
-            numpy_helper.from_array(np.array([-1, 8, 4]), "back"),
-        ],
-    )
-    return saved(graph, path)
+    nodes = [
+        helper.make_node("Reshape", ["x", "there"], ["flat"], "flat"),
+        helper.make_node("Softmax", ["flat"], ["soft"], "soft", axis=1),
+        helper.make_node("Reshape", ["soft", "back"], ["y"], "y"),
+    ]
+    shapes = {"there": [rows, -1], "back": [-1, 8, 4]}
+    weights = [numpy_helper.from_array(np.array(shape), name) for name, shape in shapes.items()]
+    return _written(path, nodes, {"x": ["batch", 8, 4]}, {"y": ["batch", 8, 4]}, weights)
 
 
 def unknown_graph(path: Path) -> Path:
     """A graph with an operation of a domain that no compiler knows."""
-    graph = helper.make_graph(
-        [helper.make_node("Conjure", ["x"], ["y"], "rabbit", domain="hat")],
-        "unknown",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])],
-    )
-    return saved(graph, path, check=False)
+    node = helper.make_node("Conjure", ["x"], ["y"], "rabbit", domain="hat")
+    return _written(path, [node], {"x": [1, 4]}, {"y": [1, 4]}, check=False)
+
+
+def sized_graph(path: Path) -> Path:
+    """x [B, 4, H, W] through a convolution to y [B, 4, H, W], in fp32; only the batch and the size are open."""
+    weight = numpy_helper.from_array(np.random.default_rng(0).standard_normal((4, 4, 3, 3)).astype(np.float32), "w")
+    shape, node = ["batch", 4, "height", "width"], helper.make_node("Conv", ["x", "w"], ["y"], pads=[1] * 4)
+    return _written(path, [node], {"x": shape}, {"y": shape}, [weight])
+
+
+def _written(
+    path: Path,
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Mapping[str, Sequence[str | int | None]],
+    outputs: Mapping[str, Sequence[str | int | None]],
+    weights: Sequence[onnx.TensorProto] = (),
+    *,
+    check: bool = True,
+) -> Path:
+    ports = [
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape)) for name, shape in some.items()]
+        for some in (inputs, outputs)
+    ]
+    return saved(helper.make_graph(list(nodes), path.stem, *ports, list(weights)), path, check=check)
 
 
 def saved(graph: onnx.GraphProto, path: Path, *, check: bool = True) -> Path:
@@ -150,15 +147,3 @@ def saved(graph: onnx.GraphProto, path: Path, *, check: bool = True) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     onnx.save(model, str(path))
     return path
-
-
-def sized_graph(path: Path) -> Path:
-    """x [B, 4, H, W] through a convolution to y [B, 4, H, W], in fp32; only the batch and the size are open."""
-    weight = numpy_helper.from_array(np.random.default_rng(0).standard_normal((4, 4, 3, 3)).astype(np.float32), "w")
-    ports = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4, "height", "width"]) for name in ("x", "y")
-    ]
-    graph = helper.make_graph(
-        [helper.make_node("Conv", ["x", "w"], ["y"], pads=[1] * 4)], "sized", ports[:1], ports[1:], [weight]
-    )
-    return saved(graph, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,26 +23,19 @@ from counterfactory.engine.models.picture_networks import LatentEncoder
 from counterfactory.engine.runtime.session import Port, Signature
 from counterfactory.export.graphs import modules
 from counterfactory.export.graphs.editing import EditingDenoiser
+from counterfactory.export.graphs.weights import fill
 
 TOKENS, WIDTH, FACTOR = 7, 24, 2  # text states are [TOKENS, WIDTH]; a picture has FACTOR times its latents' sides
 
 
 def filled(module: nn.Module, seed: int = 0) -> nn.Module:
     """Every weight drawn anew, so that zero convolutions and near-zero initial weights hide nothing."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            draw = torch.randn(parameter.shape, generator=generator)
-            if parameter.ndim < 2:  # norms stay near one, biases near zero, lest they drown the input
-                draw = draw * 0.2 + (1.0 if name.endswith("weight") else 0.0)
-            else:
-                draw *= 1.4 / parameter[0].numel() ** 0.5
-            parameter.copy_(draw)
+    fill(module, seed)
     return module.eval()
 
 
-def tiny_denoiser() -> tuple[UNet2DConditionModel, ControlNetModel]:
-    """UNet and ControlNet with filled weights, for latents of 4 channels and hints of one."""
+def fresh_denoiser() -> tuple[UNet2DConditionModel, ControlNetModel]:
+    """UNet and ControlNet with their initial weights, for latents of 4 channels and hints of one."""
     torch.manual_seed(0)
     unet = UNet2DConditionModel(
         sample_size=16,
@@ -54,6 +48,12 @@ def tiny_denoiser() -> tuple[UNet2DConditionModel, ControlNetModel]:
         norm_num_groups=8,
     )
     controlnet = ControlNetModel.from_unet(unet, conditioning_channels=1, conditioning_embedding_out_channels=(8, 16))
+    return unet.eval(), controlnet.eval()
+
+
+def tiny_denoiser() -> tuple[UNet2DConditionModel, ControlNetModel]:
+    """The same with filled weights."""
+    unet, controlnet = fresh_denoiser()
     filled(unet)
     filled(controlnet, 1)
     return unet, controlnet
@@ -74,9 +74,7 @@ def tiny_decoder(scaling_factor: float) -> AutoencoderTiny:
 
 def copied(controlnet: ControlNetModel) -> ControlNetModel:
     """A copy, for the fused graph takes its ControlNet apart."""
-    copy = ControlNetModel.from_config(controlnet.config)
-    copy.load_state_dict(controlnet.state_dict())
-    return copy.eval()
+    return deepcopy(controlnet)
 
 
 @dataclass(frozen=True)
@@ -95,6 +93,19 @@ class TorchSession:
         return {port.name: found.numpy() for port, found in zip(self.signature.outputs, outs, strict=True)}
 
 
+def torch_plan(module: nn.Module, output: str, streams: int = 1, **shapes: tuple[int, ...]) -> Batched:
+    """A plan of a module by the shapes of its inputs; `output` names what it gives, with blanks between several."""
+    integers = ("timestep", "source_rows", "self_rows")
+    inputs = tuple(Port(name, shape, "int64" if name in integers else "float32") for name, shape in shapes.items())
+    outputs = tuple(Port(name, (inputs[0].shape[0],), "float32") for name in output.split())
+    return Batched(TorchSession(module.eval(), Signature(inputs, outputs)), streams=streams)
+
+
+def step_shapes(batch: int, h: int, w: int) -> dict[str, tuple[int, ...]]:
+    """Of the inputs of a denoiser without control."""
+    return {"latents": (batch, 4, h, w), "timestep": (batch,), "text": (batch, TOKENS, WIDTH)}
+
+
 @dataclass(frozen=True)
 class TinyPainter:
     """The three networks of painting."""
@@ -109,27 +120,12 @@ class TinyPainter:
         """The engine's plans for pictures of a size, over the modules that are exported."""
         h, w = height // FACTOR, width // FACTOR
         copy = copied(self.controlnet)
-
-        def floats(name: str, *shape: int) -> Port:
-            return Port(name, shape, "float32")
-
-        def plan(module: nn.Module, output: str, *inputs: Port, streams: int = 1) -> Batched:
-            outputs = (Port(output, (inputs[0].shape[0],), "float32"),)
-            return Batched(TorchSession(module.eval(), Signature(inputs, outputs)), streams=streams)
-
+        hint, control = modules.HintEncoder(copy), {"hint_embedding": (batch, 16, h, w), "control_scale": (batch,)}
+        fused = modules.FusedDenoiser(self.unet, copy)
         return PaintPlans(
-            plan(modules.HintEncoder(copy), "hint_embedding", floats("hint", hint_batch, 1, height, width)),
-            plan(
-                modules.FusedDenoiser(self.unet, copy),
-                "prediction",
-                floats("latents", batch, 4, h, w),
-                Port("timestep", (batch,), "int64"),
-                floats("text", batch, TOKENS, WIDTH),
-                floats("hint_embedding", batch, 16, h, w),
-                floats("control_scale", batch),
-                streams=streams,
-            ),
-            plan(modules.VaeDecoder(self.vae), "pixel_values", floats("latents", decode_batch, 4, h, w)),
+            torch_plan(hint, "hint_embedding", hint=(hint_batch, 1, height, width)),
+            torch_plan(fused, "prediction", streams, **step_shapes(batch, h, w), **control),
+            torch_plan(modules.VaeDecoder(self.vae), "pixel_values", latents=(decode_batch, 4, h, w)),
             (4, h, w),
         )
 
@@ -139,33 +135,18 @@ def tiny_editor(height: int, width: int, *, batch: int, picture_batch: int, cont
     with the encoder of its hint.
     """
     h, w, vae = height // FACTOR, width // FACTOR, tiny_painter().vae
-
-    def plan(module: nn.Module, inputs: Mapping[str, tuple[int, ...]], *outputs: str) -> Batched:
-        kinds = {"timestep": "int64", "source_rows": "int64", "self_rows": "int64"}
-        taken = tuple(Port(name, shape, kinds.get(name, "float32")) for name, shape in inputs.items())
-        given = tuple(Port(name, (taken[0].shape[0],), "float32") for name in outputs)
-        return Batched(TorchSession(module.eval(), Signature(taken, given)))
-
-    rows = {
-        "latents": (batch, 4, h, w),
-        "timestep": (batch,),
-        "text": (batch, TOKENS, WIDTH),
-        "source_rows": (batch,),
-        "self_rows": (batch,),
-        "cross_map": (batch, TOKENS, TOKENS),
-        "cross_own": (batch, TOKENS),
-        "words": (batch, TOKENS),
-    }
+    rows = step_shapes(batch, h, w) | {"source_rows": (batch,), "self_rows": (batch,)}
+    rows |= {"cross_map": (batch, TOKENS, TOKENS), "cross_own": (batch, TOKENS), "words": (batch, TOKENS)}
     controlnets = [filled(copied(tiny_denoiser()[1]), 1 + number) for number in range(controls)]
-    hint = {"hint": (picture_batch, 1, height, width)}
-    encoders = [plan(modules.HintEncoder(copied(one)), hint, "hint_embedding") for one in controlnets]
+    hint = (picture_batch, 1, height, width)
+    encoders = [torch_plan(modules.HintEncoder(copied(one)), "hint_embedding", hint=hint) for one in controlnets]
     if controls:
         several = (controls,) if controls > 1 else ()
         rows |= {"hint_embedding": (batch, *several, 16, h, w), "control_scale": (batch, *several)}
     return EditorPlans(
-        LatentEncoder(plan(modules.VaeEncoder(vae), {"pixel_values": (picture_batch, 3, height, width)}, "latents")),
-        plan(EditingDenoiser(tiny_denoiser()[0], *controlnets), rows, "prediction", "attention"),
-        plan(modules.VaeDecoder(vae), {"latents": (picture_batch, 4, h, w)}, "pixel_values"),
+        LatentEncoder(torch_plan(modules.VaeEncoder(vae), "latents", pixel_values=(picture_batch, 3, height, width))),
+        torch_plan(EditingDenoiser(tiny_denoiser()[0], *controlnets), "prediction attention", **rows),
+        torch_plan(modules.VaeDecoder(vae), "pixel_values", latents=(picture_batch, 4, h, w)),
         (4, h, w),
         tuple(encoders),
     )

@@ -31,6 +31,8 @@ from .modules import Control
 # How often latents were halved, from which on self-attention is taken over, and at which words' attention is shown: of
 # 64 x 64 latents 32 x 32 and smaller ones, and 16 x 16, as in the authors' code.
 _TAKEN_FROM, _SHOWN_AT = 1, 2
+# Parts of other kinds of attention.
+_FOREIGN = ("group_norm", "spatial_norm", "norm_q", "norm_k", "norm_cross")
 
 
 @dataclass
@@ -98,9 +100,12 @@ class EditingDenoiser(nn.Module):
         last = len(unet.config.block_out_channels) - 1
         self.shown_at = min(_SHOWN_AT, last)
         levels = {name: _level(name, last) for name in unet.attn_processors}
-        for name, module in unet.named_modules():
-            if isinstance(module, Attention):
-                _check_kind(name, module)
+        for name, layer in unet.named_modules():
+            if isinstance(layer, Attention):
+                odd = [part for part in _FOREIGN if getattr(layer, part)]
+                if odd or layer.residual_connection or layer.rescale_output_factor != 1:
+                    what = ", ".join(odd) or "a residual"
+                    raise ValueError(f"attention layer {name} is not Stable Diffusion's: it has {what}")
         unet.set_attn_processor(
             {name: _FollowingProcessor(level >= _TAKEN_FROM, level == self.shown_at) for name, level in levels.items()}
         )
@@ -157,9 +162,3 @@ def _level(name: str, last: int) -> int:
     if found is None:
         return last
     return int(found[2]) if found[1] == "down_blocks" else last - int(found[2])
-
-
-def _check_kind(name: str, layer: Attention) -> None:
-    odd = [part for part in ("group_norm", "spatial_norm", "norm_q", "norm_k", "norm_cross") if getattr(layer, part)]
-    if odd or layer.residual_connection or layer.rescale_output_factor != 1:
-        raise ValueError(f"attention layer {name} is not Stable Diffusion's: it has {', '.join(odd) or 'a residual'}")

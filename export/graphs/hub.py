@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,14 +17,8 @@ from counterfactory.engine.errors import CounterfactoryError
 
 _PINNED = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)@(?P<revision>[0-9a-f]{40})(?:/(?P<file>[\w.-]+(?:/[\w.-]+)*))?")
 # What holds all of a network's weights, in the order in which it is looked for; in parts, NAME.index.json lists them.
-WHOLE = (
-    "model.safetensors",
-    "diffusion_pytorch_model.safetensors",
-    "pytorch_model.bin",
-    "diffusion_pytorch_model.bin",
-)
-# Taken where there is no other.
-_HALF = ("diffusion_pytorch_model.fp16.safetensors",)
+WHOLE = ("model.safetensors", "diffusion_pytorch_model.safetensors", "pytorch_model.bin", "diffusion_pytorch_model.bin")
+_HALF = "diffusion_pytorch_model.fp16.safetensors"  # taken where there is no other
 
 
 def locate(
@@ -70,6 +65,15 @@ def is_pinned(source: str) -> bool:
     return _PINNED.fullmatch(source) is not None and not Path(source).expanduser().exists()
 
 
+@contextmanager
+def explain_unreadable(folder: Path, what: str) -> Iterator[None]:
+    """What transformers and diffusers raise where `folder` is not of `what`, as a CounterfactoryError."""
+    try:
+        yield
+    except (OSError, ValueError, RuntimeError) as error:
+        raise CounterfactoryError(f"{folder} cannot be read as {what}: {str(error).strip().splitlines()[0]}") from error
+
+
 @dataclass(frozen=True)
 class _Repository:
     """A repository of the hub at a commit; `source` is how the user named it."""
@@ -88,12 +92,13 @@ class _Repository:
             return Path(known) if isinstance(known, str) else None
         try:
             return Path(hf_hub_download(self.name, file, revision=self.revision))
-        except LocalEntryNotFoundError as error:
-            raise self._unreachable(error) from error
-        except EntryNotFoundError:
-            return None
         except Exception as error:  # the client has an exception for each way to fail, and passes others through
-            raise self._unreachable(error) from error
+            if isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError):
+                return None
+            raise CounterfactoryError(
+                f"weights {self.source} could not be fetched from the hub ({type(error).__name__}): "
+                "fetch them where there is a network and name the local folder"
+            ) from error
 
     def need(self, file: str) -> Path:
         """The same of a file that there has to be."""
@@ -104,23 +109,16 @@ class _Repository:
 
     def fetch_weights(self, inside: str) -> None:
         """The weights in the folder `inside`: the first form that there is, whole or in the parts of its index."""
-        for name in (*WHOLE, *_HALF):
+        for name in (*WHOLE, _HALF):
             if self.find(f"{inside}{name}"):
                 return
-            index = self.find(f"{inside}{name}.index.json")
-            if index:
+            if index := self.find(f"{inside}{name}.index.json"):
                 for file in sorted({*parts_of(index)}):
                     self.need(f"{inside}{file}")
                 return
         raise CounterfactoryError(
             f"{self.name} at {self.revision[:12]} has none of {', '.join(inside + name for name in WHOLE)}, nor an "
             "index of its parts; fetch the checkpoint, convert it with safetensors and name its folder"
-        )
-
-    def _unreachable(self, error: Exception) -> CounterfactoryError:
-        return CounterfactoryError(
-            f"weights {self.source} could not be fetched from the hub ({type(error).__name__}): "
-            "fetch them where there is a network and name the local folder"
         )
 
 

@@ -29,8 +29,7 @@ class HintEncoder(nn.Module):
         self.repeats = controlnet.config.conditioning_channels if grey else 1
 
     def forward(self, hint: torch.Tensor) -> torch.Tensor:
-        embedded = self.embedding(hint if self.repeats == 1 else hint.repeat(1, self.repeats, 1, 1))
-        assert isinstance(embedded, torch.Tensor)
+        embedded: torch.Tensor = self.embedding(hint if self.repeats == 1 else hint.repeat(1, self.repeats, 1, 1))
         return embedded
 
 
@@ -86,7 +85,7 @@ class FusedDenoiser(nn.Module):
         control_scale: torch.Tensor,
     ) -> torch.Tensor:
         added = self.control(latents, timestep, text, hint_embedding, control_scale)
-        predicted = self.unet(
+        predicted: torch.Tensor = self.unet(
             latents,
             timestep,
             text,
@@ -94,7 +93,6 @@ class FusedDenoiser(nn.Module):
             mid_block_additional_residual=added[-1],
             return_dict=False,
         )[0]
-        assert isinstance(predicted, torch.Tensor)
         return predicted
 
 
@@ -113,8 +111,7 @@ class Normalised(nn.Module):
         self.register_buffer("std", torch.tensor(std)[:, None, None])
 
     def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
-        found = self.module(((pixel_values + 1) / 2 - self.mean) / self.std)
-        assert isinstance(found, torch.Tensor)
+        found: torch.Tensor = self.module(((pixel_values + 1) / 2 - self.mean) / self.std)
         return found
 
 
@@ -141,8 +138,7 @@ class VaeDecoder(nn.Module):
         self.vae = vae
 
     def forward(self, latents: torch.Tensor) -> torch.Tensor:
-        pixels = self.vae.decode(latents / self.vae.config.scaling_factor, return_dict=False)[0]
-        assert isinstance(pixels, torch.Tensor)
+        pixels: torch.Tensor = self.vae.decode(latents / self.vae.config.scaling_factor, return_dict=False)[0]
         return pixels
 
 
@@ -182,8 +178,7 @@ class Blip2Vision(nn.Module):
         states = self.vision(pixel_values=pixel_values).last_hidden_state
         queries = self.queries.expand(states.shape[0], -1, -1)
         out = self.qformer(query_embeds=queries, encoder_hidden_states=states).last_hidden_state
-        projected = self.projection(out[:, : queries.shape[1]])
-        assert isinstance(projected, torch.Tensor)
+        projected: torch.Tensor = self.projection(out[:, : queries.shape[1]])
         return projected
 
 
@@ -246,7 +241,10 @@ class OptDecoder(nn.Module):
         for i, layer in enumerate(self.layers):
             normed = layer.self_attn_layer_norm(states)
             attention = layer.self_attn
-            q, k, v = (self._split(p(normed)) for p in (attention.q_proj, attention.k_proj, attention.v_proj))
+            q, k, v = (
+                project(normed).reshape(*normed.shape[:2], self.heads, self.width).transpose(1, 2)
+                for project in (attention.q_proj, attention.k_proj, attention.v_proj)
+            )
             added.append((k, v))
             past_keys, past_values = cached(i)
             k, v = torch.cat([past_keys, k], 2), torch.cat([past_values, v], 2)
@@ -258,9 +256,6 @@ class OptDecoder(nn.Module):
             states = states + attention.out_proj(merged)
             states = states + layer.fc2(layer.activation_fn(layer.fc1(layer.final_layer_norm(states))))
         return self.head(self.norm(states[:, -1])), attended, added
-
-    def _split(self, states: torch.Tensor) -> torch.Tensor:
-        return states.reshape(states.shape[0], states.shape[1], self.heads, self.width).transpose(1, 2)
 
 
 class CachedOptDecoder(OptDecoder):

@@ -30,8 +30,11 @@ def narrow_file(path: Path, weights: Collection[str]) -> None:
     """
     model = open_core().read_model(path)
     for node in model.get_ordered_ops():
-        if node.get_type_name() == "Constant" and node.get_friendly_name() in weights and _is_matrix(node):
-            _narrow(node)
+        if node.get_type_name() == "Constant" and node.get_friendly_name() in weights:
+            shape = list(node.get_output_shape(0))
+            is_matrix = sum(length > 1 for length in shape) > 1 and np.prod(shape) >= _LEAST
+            if node.get_element_type() == ov.Type.f16 and is_matrix:
+                _narrow(node)
     with tempfile.TemporaryDirectory(dir=path.parent) as aside:
         made = Path(aside) / path.name
         ov.save_model(model, made, compress_to_fp16=False)
@@ -53,12 +56,6 @@ def _along(weight: NDArray[np.float32], axis: int) -> tuple[NDArray[np.int8], ND
     most = np.abs(weight).max(others, keepdims=True)
     scale = np.where(most > 0, most / _MOST, 1).astype(np.float32)
     return np.rint(weight / scale).astype(np.int8), scale
-
-
-def _is_matrix(node: Any) -> bool:
-    shape = node.get_output_shape(0)
-    axes = sum(length > 1 for length in shape)
-    return bool(node.get_element_type() == ov.Type.f16 and axes > 1 and np.prod(list(shape)) >= _LEAST)
 
 
 def _narrow(node: Any) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +45,26 @@ def quantise(
     layer's bias by the mean error that rounding its weights makes on the calibration. The same inputs give the same
     network again. Raises ValueError without calibration, and for inputs that are not the network's.
     """
-    nncf = _quiet_nncf()
+    # NNCF reports its use over the network unless this is set before it is imported.
+    os.environ.setdefault("NNCF_CI", "1")
+    import nncf
+
+    nncf.set_log_level(logging.ERROR)  # else a line for every layer
     feeds = [dict(one) for one in calibration]
     model = open_core().read_model(model_path)
     widen_unless_multiplied(model)
-    _check(model_path.name, model, feeds)
+    wanted = {port.get_any_name() for port in model.inputs}
+    if not feeds:
+        raise ValueError(f"quantising {model_path.name} needs inputs to calibrate on, got none")
+    for one in feeds:
+        if one.keys() != wanted:
+            raise ValueError(f"{model_path.name} takes inputs {sorted(wanted)}, calibration has {sorted(one)}")
+    weights = {
+        op.get_friendly_name(): _weight(op)
+        for op in model.get_ordered_ops()
+        if op.get_type_name() in ("Convolution", "MatMul")
+    }
+    kept = [name for name, weight in weights.items() if weight is None or re.search(keep, weight)]
     with signal_stack_kept():  # NNCF measures in cores of its own
         quantised = nncf.quantize(
             model,
@@ -57,40 +72,11 @@ def quantise(
             preset=nncf.QuantizationPreset.PERFORMANCE,
             target_device=nncf.TargetDevice.CPU,
             subset_size=len(feeds),
-            ignored_scope=nncf.IgnoredScope(names=_kept(model, keep)),
+            ignored_scope=nncf.IgnoredScope(names=kept),
             advanced_parameters=nncf.AdvancedQuantizationParameters(disable_bias_correction=not correct_bias),
         )
     out_path.parent.mkdir(parents=True, exist_ok=True)
     ov.save_model(quantised, out_path, compress_to_fp16=True)
-
-
-def _quiet_nncf() -> Any:
-    # NNCF reports its use over the network unless this is set before it is imported.
-    os.environ.setdefault("NNCF_CI", "1")
-    import nncf
-
-    nncf.set_log_level(logging.ERROR)  # else a line for every layer
-    return nncf
-
-
-def _check(name: str, model: Any, feeds: Sequence[Feeds]) -> None:
-    wanted = {port.get_any_name() for port in model.inputs}
-    if not feeds:
-        raise ValueError(f"quantising {name} needs inputs to calibrate on, got none")
-    for one in feeds:
-        if one.keys() != wanted:
-            raise ValueError(f"{name} takes inputs {sorted(wanted)}, calibration has {sorted(one)}")
-
-
-def _kept(model: Any, keep: str) -> list[str]:
-    """Names of the multiplying operations that stay as they are."""
-    names = []
-    for op in model.get_ordered_ops():
-        if op.get_type_name() in ("Convolution", "MatMul"):
-            weight = _weight(op)
-            if weight is None or re.search(keep, weight):
-                names.append(op.get_friendly_name())
-    return names
 
 
 def _weight(op: Any) -> str | None:

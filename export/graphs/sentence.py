@@ -15,6 +15,8 @@ from transformers import BertModel
 
 from counterfactory.engine.errors import CounterfactoryError
 
+from .hub import explain_unreadable
+
 # Labels and phrases are short; a caption of 60 words fits.
 LENGTH = 64
 
@@ -27,7 +29,6 @@ class Sentence(nn.Module):
         self.bert = bert
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """Means over the tokens that the mask shows."""
         states = self.bert(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
         shown = attention_mask[..., None].to(states.dtype)
         return nn.functional.normalize((states * shown).sum(1) / shown.sum(1), dim=-1)
@@ -35,13 +36,9 @@ class Sentence(nn.Module):
 
 def load_bert(folder: Path) -> BertModel:
     """The network in `folder` (config.json, model.safetensors), in float32. Raises CounterfactoryError for another."""
-    try:
-        bert = BertModel.from_pretrained(
-            folder, add_pooling_layer=False, attn_implementation="eager", local_files_only=True
-        )
-    except (OSError, ValueError, RuntimeError) as error:
-        said = str(error).strip().splitlines()[0]
-        raise CounterfactoryError(f"{folder} cannot be read as a BERT: {said}") from error
+    how = {"add_pooling_layer": False, "attn_implementation": "eager", "local_files_only": True}
+    with explain_unreadable(folder, "a BERT"):
+        bert = BertModel.from_pretrained(folder, **how)
     return bert.float().eval()
 
 

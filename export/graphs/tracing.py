@@ -70,11 +70,10 @@ def _save(model: ir.Model, path: Path, files: Sequence[MappedFile]) -> None:
         )
         if stored is not array and list(order) != sorted(order):
             _turn(model.graph, value, stored.shape, np.argsort(order).tolist())
-    large = [value for value in others if value.const_value is not None and value.const_value.nbytes >= _INLINE_BYTES]
-    written = [value.const_value for value in large if value.const_value is not None]
-    if written:
-        made = ir.external_data.convert_tensors_to_external(written, path.parent, f"{path.name}.data")
-        for value, tensor in zip(large, made, strict=True):
+    large = [(value, t) for value in others if (t := value.const_value) is not None and t.nbytes >= _INLINE_BYTES]
+    if large:
+        made = ir.external_data.convert_tensors_to_external([t for _, t in large], path.parent, f"{path.name}.data")
+        for (value, _), tensor in zip(large, made, strict=True):
             value.const_value = tensor
     ir.save(model, path)
 

@@ -22,34 +22,25 @@ _PRODUCTS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d)
 
 
 def fill(module: nn.Module, seed: int) -> None:
-    """Draw every weight of `module` anew, see `drawn`."""
-    with torch.no_grad():
-        for _, parameter, values in drawn(module, seed):
-            parameter.copy_(values)
-
-
-def drawn(module: nn.Module, seed: int) -> Iterator[tuple[str, nn.Parameter, torch.Tensor]]:
-    """Each weight's name, the weight, and seeded values for it that leave no part silent; tied weights come once.
+    """Draw every weight of `module` anew, seeded, so that no part is silent; tied weights are drawn once.
 
     Fresh networks have parts that compute nothing: zero convolutions in a ControlNet, a vision encoder and queries
     near zero in BLIP-2. A comparison of outputs would not see them, and a compiler may fold them away. Products keep
     the spread of what they multiply, norms stay near one and biases near zero, tables have a spread of one half.
     """
     generator = torch.Generator().manual_seed(seed)
-    done: set[int] = set()
-    for prefix, child in module.named_modules():
-        for name, parameter in child.named_parameters(recurse=False):
-            if id(parameter) in done:
-                continue
-            done.add(id(parameter))
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            prefix, _, kind = name.rpartition(".")
+            child = module.get_submodule(prefix)
             draw = torch.randn(parameter.shape, generator=generator, dtype=torch.float32)
             if isinstance(child, _NORMS) or parameter.ndim < 2:
-                draw = draw * 0.2 + (1.0 if isinstance(child, _NORMS) and name == "weight" else 0.0)
+                draw = draw * 0.2 + (1.0 if isinstance(child, _NORMS) and kind == "weight" else 0.0)
             elif isinstance(child, _PRODUCTS):
                 draw *= 1.4 / parameter[0].numel() ** 0.5
             else:
                 draw *= 0.5
-            yield f"{prefix}.{name}".removeprefix("."), parameter, draw
+            parameter.copy_(draw)
 
 
 def digest(module: nn.Module) -> str:
@@ -101,21 +92,15 @@ def weight_files(folder: Path) -> list[Path]:
 def _read(source: Path, prefixes: tuple[str, ...]) -> Iterator[tuple[str, torch.Tensor]]:
     for file in weight_files(source) if source.is_dir() else [source]:
         try:
-            yield from _safetensors(file, prefixes) if file.suffix == ".safetensors" else _mapped(file, prefixes)
+            if file.suffix == ".safetensors":
+                with safe_open(str(file), framework="pt") as opened:
+                    names = [name for name in opened.keys() if name.startswith(prefixes)]  # noqa: SIM118 - no mapping
+                    yield from ((name, opened.get_tensor(name)) for name in names)
+            else:
+                loaded: Any = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+                yield from ((name, tensor) for name, tensor in loaded.items() if name.startswith(prefixes))
         except (OSError, SafetensorError, pickle.UnpicklingError) as error:
             raise CounterfactoryError(f"weights file {file} cannot be read: {error}") from error
-
-
-def _mapped(file: Path, prefixes: tuple[str, ...]) -> Iterator[tuple[str, torch.Tensor]]:
-    loaded: Any = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
-    yield from ((name, tensor) for name, tensor in loaded.items() if name.startswith(prefixes))
-
-
-def _safetensors(file: Path, prefixes: tuple[str, ...]) -> Iterator[tuple[str, torch.Tensor]]:
-    with safe_open(str(file), framework="pt") as opened:
-        for name in opened.keys():  # noqa: SIM118 - no mapping: it cannot be iterated
-            if name.startswith(prefixes):
-                yield name, opened.get_tensor(name)
 
 
 def load(module: nn.Module, found: dict[str, torch.Tensor], source: Path) -> None:

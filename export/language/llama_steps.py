@@ -57,7 +57,9 @@ class LlamaSteps(nn.Module):
         """See the class; `caches` is (prefix keys, prefix values, keys, values) of each layer in turn."""
         length, (beginning, held) = tokens.shape[1], (caches[0].shape[1], caches[2].shape[2])
         places = torch.arange(length)
-        turn = self._rotation(common + read[:, None] + places)
+        angles = (common + read[:, None] + places)[..., None].float() * self.frequencies
+        angles = torch.cat([angles, angles], -1)[:, None]
+        turn = angles.cos(), angles.sin()
         everywhere = (read[:, None, None] >= 0) & (places[:, None] >= 0)  # True, [B, K, 1]: gives the others its shape
         of_common = (torch.arange(beginning) >= common) & everywhere
         of_rows = (torch.arange(held) >= read[:, None])[:, None] & everywhere
@@ -77,16 +79,14 @@ class LlamaSteps(nn.Module):
         last = (fresh - 1).clamp(min=0)[:, None, None].expand(-1, 1, hidden.shape[2])
         return self.model.lm_head(self.model.model.norm(hidden.gather(1, last)[:, 0])), *new
 
-    def _rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        angles = positions[..., None].float() * self.frequencies
-        angles = torch.cat([angles, angles], -1)[:, None]
-        return angles.cos(), angles.sin()
-
     def _projected(self, projected: Tensor, turn: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [B, heads, K, D], and keys and values [B, groups, K, D]; queries scaled, positions turned in."""
         batch, length = projected.shape[:2]
         heads = projected.view(batch, length, self.heads + 2 * self.groups, self.size).transpose(1, 2)
-        turned = _turned(heads[:, : -self.groups], turn)
+        # Rotary positions (Su et al. 2021, arXiv 2104.09864), halves as transformers lays them out.
+        plain = heads[:, : -self.groups]
+        first, second = plain.chunk(2, -1)
+        turned = plain * turn[0] + torch.cat([-second, first], -1) * turn[1]
         return turned[:, : self.heads] / math.sqrt(self.size), turned[:, self.heads :], heads[:, -self.groups :]
 
     def _mixed(self, query: Tensor, own: tuple[Tensor, Tensor], cached: tuple[Tensor, ...], empty: Tensor) -> Tensor:
@@ -111,12 +111,6 @@ def _joined(layers: list[nn.Linear]) -> nn.Linear:
     joined = nn.Linear(layers[0].in_features, sum(layer.out_features for layer in layers), bias=False)
     joined.weight = nn.Parameter(torch.cat([layer.weight for layer in layers]))
     return joined
-
-
-def _turned(heads: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
-    """Rotary positions (Su et al. 2021, arXiv 2104.09864), halves as transformers lays them out."""
-    first, second = heads.chunk(2, -1)
-    return heads * turn[0] + torch.cat([-second, first], -1) * turn[1]
 
 
 def write_llama(model: LlamaForCausalLM, tokenizer: Tokenizer, end: int, folder: Path) -> None:

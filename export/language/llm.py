@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import math
 import shlex
 import shutil
 import subprocess
@@ -21,7 +22,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language.exllama import INSTALL, existing_model
@@ -75,18 +76,15 @@ class Conversion:
     @property
     def command(self) -> tuple[str, ...]:
         """What is run; the same again resumes what was interrupted."""
-        bits, source = f"{self.bits:g}", str(self.folder or "WEIGHTS")
+        source = str(self.folder or "WEIGHTS")
         if self.form == "exl2":
-            script = ["-m", "exllamav2.conversion.convert_exl2"]
-            places = ["-i", source, "-o", str(self.work), "-cf", str(self.target)]
+            words = ["-m", "exllamav2.conversion.convert_exl2", "-i", source, "-o", str(self.work)]
+            words += ["-cf", str(self.target)]
+        elif (self.work / "args.json").is_file():
+            return (sys.executable, "-c", _EXL3, "-w", str(self.work), "-r")
         else:
-            script = ["-c", _EXL3]
-            resumed = (self.work / "args.json").is_file()
-            places = ["-w", str(self.work)]
-            places += ["-r"] if resumed else ["-i", source, "-o", str(self.target)]
-            if resumed:
-                return (sys.executable, *script, *places)
-        return (sys.executable, *script, *places, "-b", bits, "-hb", str(_HEAD_BITS))
+            words = ["-c", _EXL3, "-w", str(self.work), "-i", source, "-o", str(self.target)]
+        return (sys.executable, *words, "-b", f"{self.bits:g}", "-hb", str(_HEAD_BITS))
 
     @property
     def weights(self) -> int:
@@ -118,7 +116,8 @@ class Conversion:
             found.append(f"the package {package} is not installed; say: {pip_install(INSTALL[package])}")
         if not has_gpu():
             found.append("there is no NVIDIA GPU that torch sees; run it on the box")
-        free = shutil.disk_usage(_existing(self.target)).free / 1e9
+        target = self.target.absolute()
+        free = shutil.disk_usage(next(one for one in (target, *target.parents) if one.is_dir())).free / 1e9
         if free < self.free_gb:
             found.append(f"{self.target.parent} has {free:.0f} GB free of the {self.free_gb:.0f} GB needed")
         return found
@@ -189,20 +188,9 @@ def _weights(file: Path) -> int:
             if size > file.stat().st_size:
                 raise ValueError(f"its header would be {size} bytes long")
             header = json.loads(stream.read(size))
-        total = 0
-        for name, tensor in header.items():
-            count = 1
-            for length in tensor["shape"] if name != "__metadata__" else [0]:
-                count *= length
-            total += count
+        return sum(math.prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CounterfactoryError(f"{file} is no safetensors file ({error}); download it again") from error
-    return total
-
-
-def _existing(path: Path) -> Path:
-    """The nearest folder on the way to `path` that there is."""
-    return next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.is_dir())
 
 
 def cuda_is_there() -> bool:
@@ -212,8 +200,9 @@ def cuda_is_there() -> bool:
     return torch.cuda.is_available()
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `python -m counterfactory.export llm`."""
+def add_command(commands: Any) -> None:
+    """Add `llm` to the exporter's command line."""
+    parser = commands.add_parser("llm", help="quantise the language model of a GPU box")
     parser.add_argument(
         "source",
         nargs="?",
@@ -228,14 +217,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--bits", type=float, default=5.0, help="bits a weight, 2 to 8")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be run, and what it needs")
+    parser.set_defaults(run=run)
 
 
-def run(asked: argparse.Namespace) -> str:
-    """What to print after the command; raises CounterfactoryError where it cannot be done here."""
+def run(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
+    """`python -m counterfactory.export llm`; raises CounterfactoryError where it cannot be done here."""
     if asked.format == "openvino":
         if asked.target is None:
             raise CounterfactoryError("--format openvino needs --target, the folder that [llm] model will name")
-        return write_for_cpu(asked.source or _usual(load_profile(asked.profile)), asked.target)
+        say(write_for_cpu(asked.source or _usual(load_profile(asked.profile)), asked.target))
+        return 0
     profile = load_profile(asked.profile)
     formats = {package: form for form, package in PACKAGES.items()}
     form = asked.format or formats.get(profile.llm.backend)
@@ -246,7 +237,8 @@ def run(asked: argparse.Namespace) -> str:
         )
     target = asked.target or profile.models.path / Path(profile.llm.model).expanduser()
     conversion = Conversion(asked.source or _usual(profile), target, form, asked.bits)
-    return conversion.advice() if asked.dry_run else conversion.run(cuda_is_there)
+    say(conversion.advice() if asked.dry_run else conversion.run(cuda_is_there))
+    return 0
 
 
 def _usual(profile: Profile) -> str:

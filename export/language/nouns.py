@@ -50,20 +50,10 @@ def read_synsets(lines: Iterable[str]) -> dict[str, Synset]:
     return synsets
 
 
-def first_senses(lines: Iterable[str]) -> dict[str, str]:
-    """The most frequent sense of each lemma of WordNet's index.noun."""
-    senses = {}
-    for line in lines:
-        if not line.startswith(" "):
-            fields = line.split()
-            senses[fields[0].replace("_", " ")] = f"n{fields[-int(fields[2])]}"
-    return senses
-
-
 def table_of(synsets: Mapping[str, Synset], first: Mapping[str, str], definitions: Mapping[str, str]) -> str:
     """The table: a line per noun with its id, its lemmas, what it is a kind of, and its definition or nothing.
 
-    A lemma whose most frequent sense this is has an asterisk.
+    A lemma whose most frequent sense, by `first`, this is has an asterisk.
     """
     kept = {key for key, synset in synsets.items() if synset.file in _SEEN and not synset.named} | definitions.keys()
     above = list(kept)
@@ -79,14 +69,6 @@ def table_of(synsets: Mapping[str, Synset], first: Mapping[str, str], definition
     return "\n".join(lines) + "\n"
 
 
-def check_against(synsets: Mapping[str, Synset], lemmas: Mapping[str, str], definitions: Mapping[str, str]) -> None:
-    """Raises ValueError where another reading of WordNet (timm's) has other words or another definition."""
-    for key, definition in definitions.items():
-        found = synsets[key]
-        if ", ".join(found.lemmas) != lemmas[key] or not found.definition.startswith(definition.strip('"')):
-            raise ValueError(f"{key} is {lemmas[key]!r} ({definition}) and not {found}")
-
-
 def _pairs(path: Path) -> dict[str, str]:
     lines = path.read_text(encoding="utf-8").splitlines()
     return {key: text for key, _, text in (line.partition("\t") for line in lines)}
@@ -95,11 +77,17 @@ def _pairs(path: Path) -> dict[str, str]:
 def write_nouns(dictionary: Path, info: Path, out: Path) -> None:
     """Write the file; see the top of this module. Raises ValueError where the two sources differ."""
     synsets = read_synsets((dictionary / "data.noun").read_text(encoding="latin-1").splitlines())
-    first = first_senses((dictionary / "index.noun").read_text(encoding="latin-1").splitlines())
+    index = (dictionary / "index.noun").read_text(encoding="latin-1").splitlines()
+    entries = [line.split() for line in index if not line.startswith(" ")]
+    first = {fields[0].replace("_", " "): f"n{fields[-int(fields[2])]}" for fields in entries}
     texts = _pairs(info / "imagenet_synset_to_definition.txt")
     classes = (info / "imagenet_synsets.txt").read_text(encoding="utf-8").split()
     definitions = {key: texts[key].strip('"') for key in classes}
-    check_against(synsets, _pairs(info / "imagenet_synset_to_lemma.txt"), definitions)
+    lemmas = _pairs(info / "imagenet_synset_to_lemma.txt")
+    for key, definition in definitions.items():
+        synset = synsets[key]
+        if ", ".join(synset.lemmas) != lemmas[key] or not synset.definition.startswith(definition):
+            raise ValueError(f"{key} is {lemmas[key]!r} ({definition}) and not {synset}")
     out.write_bytes(gzip.compress(table_of(synsets, first, definitions).encode(), 9, mtime=0))
 
 

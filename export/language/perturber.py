@@ -15,15 +15,14 @@ import json
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from tokenizers import Tokenizer
-from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import replacing
@@ -109,8 +108,11 @@ def tune(
     began, losses = time.monotonic(), list[float]()
     for step, some in enumerate(steps[start:], start):
         torch.manual_seed(recipe.seed * 1_000_003 + step)  # of dropout
-        optimiser.param_groups[0]["lr"] = recipe.rate * _share(step, len(steps))
-        loss = _loss(llama.model, llama.tokenizer, llama.end, some)
+        share = min((step + 1) / max(1, len(steps) // 10), (len(steps) - step) / len(steps))
+        optimiser.param_groups[0]["lr"] = recipe.rate * share
+        head, rows, labels = encode_answers(llama.tokenizer, [(one.prompt, one.answer) for one in some], llama.end)
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = answer_loss(llama.model, head, rows, labels) / int((labels >= 0).sum())
         optimiser.zero_grad()
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
@@ -140,37 +142,21 @@ def _resume(state: Path, run: str, parameters: Sequence[torch.Tensor], optimiser
     return int(kept["step"])
 
 
-def _share(step: int, steps: int) -> float:
-    """How much of the learning rate a step has."""
-    return min((step + 1) / max(1, steps // 10), (steps - step) / steps)
-
-
-def _loss(model: LlamaForCausalLM, tokenizer: Tokenizer, end: int, some: Sequence[TypedExercise]) -> torch.Tensor:
-    """The mean over the tokens of answers, in nats."""
-    head, rows, labels = encode_answers(tokenizer, [(one.prompt, one.answer) for one in some], end)
-    with torch.autocast("cpu", torch.bfloat16):
-        total = answer_loss(model, head, rows, labels)
-    return total / int((labels >= 0).sum())
-
-
 @torch.no_grad()
 def surprise(llama: UserLlama, found: Sequence[TypedExercise], batch: int) -> dict[str, float]:
     """How surprising right answers are, by type and of "all", in nats per token."""
     llama.model.eval()
-    by_type: dict[str, list[TypedExercise]] = defaultdict(list)
-    for one in found:
-        by_type[one.type].append(one)
-    sums: dict[str, tuple[float, int]] = {}
-    for type_, some in by_type.items():
-        total, tokens = 0.0, 0
+    sums: dict[str, list[float]] = {type_: [0.0, 0] for type_ in (*(one.type for one in found), "all")}
+    for type_ in list(sums)[:-1]:
+        some = [one for one in found if one.type == type_]
         for i in range(0, len(some), batch):
             asked = [(one.prompt, one.answer) for one in some[i : i + batch]]
             head, rows, labels = encode_answers(llama.tokenizer, asked, llama.end)
-            total += float(answer_loss(llama.model, head, rows, labels))
-            tokens += int((labels >= 0).sum())
-        sums[type_] = total, tokens
-    whole = sum(total for total, _ in sums.values()), sum(tokens for _, tokens in sums.values())
-    return {type_: total / tokens for type_, (total, tokens) in (*sums.items(), ("all", whole)) if tokens}
+            loss, tokens = float(answer_loss(llama.model, head, rows, labels)), int((labels >= 0).sum())
+            for counted in (sums[type_], sums["all"]):
+                counted[0] += loss
+                counted[1] += tokens
+    return {type_: total / tokens for type_, (total, tokens) in sums.items() if tokens}
 
 
 def write_hub(llama: UserLlama, folder: Path) -> None:
@@ -178,12 +164,6 @@ def write_hub(llama: UserLlama, folder: Path) -> None:
     llama.model.save_pretrained(folder)
     end = llama.tokenizer.id_to_token(llama.end)
     PreTrainedTokenizerFast(tokenizer_object=llama.tokenizer, eos_token=end).save_pretrained(folder)
-
-
-def lines(before: Mapping[str, float], after: Mapping[str, float]) -> list[str]:
-    """What held-out answers cost before and after, by type."""
-    found = [f"{'held out':<12}{'before':>8}{'after':>8}   nats per token of right answers"]
-    return found + [f"{type_:<12}{before[type_]:>8.3f}{after[type_]:>8.3f}" for type_ in before]
 
 
 def add_command(commands: Any) -> None:
@@ -234,8 +214,9 @@ def run(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     before = surprise(llama, held, recipe.batch)
     tune(llama, learnt, recipe, say, asked.state)
     after = surprise(llama, held, recipe.batch)
-    for line in lines(before, after):
-        say(line)
+    say(f"{'held out':<12}{'before':>8}{'after':>8}   nats per token of right answers")
+    for type_, nats in before.items():
+        say(f"{type_:<12}{nats:>8.3f}{after[type_]:>8.3f}")
     try:
         write_llama(llama.model, llama.tokenizer, llama.end, asked.out)
     except ValueError as error:

@@ -65,7 +65,7 @@ class TypedExercise:
 
 def read_captions(path: Path) -> list[Captioned]:
     """The rows of a table with `caption` and `label`. Raises CounterfactoryError for another."""
-    return [Captioned(_text(row, "caption", where), _text(row, "label", where)) for where, row in _rows(path, ())]
+    return [about for _, about, _ in _rows(path, ())]
 
 
 def read_pairs(path: Path) -> list[TypedPair]:
@@ -74,8 +74,7 @@ def read_pairs(path: Path) -> list[TypedPair]:
     Raises CounterfactoryError for another, a type that is not known, and a keyword that its caption does not have.
     """
     found = []
-    for where, row in _rows(path, ("type", "keyword", "alternative")):
-        about = Captioned(_text(row, "caption", where), _text(row, "label", where))
+    for where, about, row in _rows(path, ("type", "keyword", "alternative")):
         type_, keyword, alternative = _text(row, "type", where), str(row.get("keyword") or ""), row.get("alternative")
         if type_ not in BUILT_IN:
             raise CounterfactoryError(f"{where}: no type {type_!r}; there are {', '.join(BUILT_IN)}")
@@ -87,12 +86,14 @@ def read_pairs(path: Path) -> list[TypedPair]:
     return found
 
 
-def _rows(path: Path, more: Sequence[str]) -> list[tuple[str, Mapping[str, Any]]]:
-    found = list[tuple[str, Mapping[str, Any]]]()
+def _rows(path: Path, more: Sequence[str]) -> list[tuple[str, Captioned, Mapping[str, Any]]]:
+    """The place, the caption and the whole of each row."""
+    found = list[tuple[str, Captioned, Mapping[str, Any]]]()
     for line, row in read_table(path, required=("caption", "label", *more)):
         if isinstance(row, str):
             raise CounterfactoryError(f"{path}:{line} {row}")
-        found.append((f"{path}:{line}", row))
+        where = f"{path}:{line}"
+        found.append((where, Captioned(_text(row, "caption", where), _text(row, "label", where)), row))
     if not found:
         raise CounterfactoryError(f"{path} has no rows")
     return found
@@ -117,19 +118,15 @@ def street_captions(count: int) -> list[Captioned]:
 
 def menu_pairs(captions: Sequence[Captioned], types: Sequence[str], each: int) -> list[TypedPair]:
     """At most `each` pairs of each type and caption, drawn from the engine's phrases by the caption."""
+    task = builtin_task("classification", sorted({one.label for one in captions}))
     found = []
     for about in captions:
-        keep = _keep(about, captions)
+        keep = protect(task, about.label, (), about.caption).keep
         for type_ in types:
             usable = allowed_proposals(menu(type_, about.caption, keep, about.label), about.caption, keep, SUBJECTIVE)
             drawn = generator(content_key(about.caption, type_), "typed pairs").permutation(len(usable))[:each]
             found += [TypedPair(about, type_, *usable[int(i)]) for i in drawn]
     return found
-
-
-def _keep(about: Captioned, captions: Sequence[Captioned]) -> tuple[str, ...]:
-    task = builtin_task("classification", sorted({one.label for one in captions}))
-    return protect(task, about.label, (), about.caption).keep
 
 
 def exercises(

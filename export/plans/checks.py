@@ -16,7 +16,7 @@ from typing import Any
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.runtime.onnx_header import NamedPort, Ports, read_ports
 from counterfactory.engine.runtime.openvino import open_core
-from counterfactory.engine.runtime.plans import PlanProfile, Shapes
+from counterfactory.engine.runtime.plans import PlanProfile
 from counterfactory.engine.runtime.quiet_openvino import ov
 from counterfactory.engine.runtime.session import continued_cache, row_axis
 
@@ -60,9 +60,11 @@ def _lengths(ports: Ports, profile: PlanProfile) -> Iterator[str]:
             yield f"{port.name} has {len(port.axes)} axes {list(port.axes)}, its shapes have {len(shapes.opt)}"
             continue
         for axis, length in enumerate(port.axes):
+            least, _, most = shapes.bounds(axis)
             if isinstance(length, int) and shapes.bounds(axis) != (length,) * 3:
+                span = str(most) if least == most else f"{least} to {most}"
                 yield (
-                    f"{port.name} is fixed to {length} along axis {axis}, its shapes say {_span(shapes, axis)}; "
+                    f"{port.name} is fixed to {length} along axis {axis}, its shapes say {span}; "
                     "export the graph with that axis dynamic or give that length"
                 )
 
@@ -94,21 +96,12 @@ def _corners(onnx_path: Path, ports: Ports, profile: PlanProfile) -> Iterator[st
         except RuntimeError as error:
             yield f"it does not hold at its {kind} shapes {wanted}: {_reason(error)}"
             continue
-        lengths = _named_lengths(ports, wanted)
+        lengths = {axis: n for port in ports.inputs for axis, n in zip(port.axes, wanted[port.name], strict=True)}
         for declared, found in zip(ports.outputs, model.outputs, strict=True):
             yield from _output_faults(declared, found, lengths, kind)
 
 
-def _named_lengths(ports: Ports, wanted: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    return {
-        axis: length
-        for port in ports.inputs
-        for axis, length in zip(port.axes, wanted[port.name], strict=True)
-        if isinstance(axis, str)
-    }
-
-
-def _output_faults(declared: NamedPort, found: Any, lengths: Mapping[str, int], kind: str) -> Iterator[str]:
+def _output_faults(declared: NamedPort, found: Any, lengths: Mapping[Any, int], kind: str) -> Iterator[str]:
     for axis, (name, dim) in enumerate(zip(declared.axes, found.get_partial_shape(), strict=True)):
         # Names that are sums of others ("past + tokens") are not worked out.
         wanted = lengths.get(name) if isinstance(name, str) else name
@@ -126,7 +119,10 @@ def _fixed_batches(onnx_path: Path, profile: PlanProfile) -> Iterator[str]:
     batches = [shapes.bounds(row_axis(name)) for name, shapes in profile.items()]
     if all(least == most for least, _, most in batches):
         return
-    spans = {name: [_dimension(shapes, axis) for axis in range(len(shapes.opt))] for name, shapes in profile.items()}
+    spans = {
+        name: [ov.Dimension(least, most) for least, most in zip(shapes.min, shapes.max, strict=True)]
+        for name, shapes in profile.items()
+    }
     try:
         model = _reshaped(onnx_path, spans)
     except RuntimeError as error:
@@ -150,16 +146,6 @@ def _reshaped(onnx_path: Path, shapes: Mapping[str, list[Any]]) -> Any:
     model = open_core().read_model(onnx_path)
     model.reshape({name: ov.PartialShape(dims) for name, dims in shapes.items()})
     return model
-
-
-def _dimension(shapes: Shapes, axis: int) -> ov.Dimension:
-    least, _, most = shapes.bounds(axis)
-    return ov.Dimension(least, most)
-
-
-def _span(shapes: Shapes, axis: int) -> str:
-    least, usual, most = shapes.bounds(axis)
-    return str(usual) if least == most else f"{least} to {most}"
 
 
 # What OpenVINO says around the operation and its fault.

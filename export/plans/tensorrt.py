@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,30 +25,14 @@ from ..precision.half import ISLAND
 from .checks import check_profile, io_bytes
 from .writing import write_plan
 
-__all__ = ["TARGET", "PlanReport", "Shapes", "build_plan", "require_compiler", "requirements"]
-
 # The GPU of the box.
 TARGET = "sm86"
 # What a compiler that cannot be had here is exchanged for.
 _ELSEWHERE = "or compile without that GPU: --library tensorrt-rtx, whose plans TensorRT-RTX runs"
 # Layers that compute on what they are given; all others move, shape or convert it.
-_ARITHMETIC = (
-    "ACTIVATION",
-    "ATTENTION_INPUT",
-    "CONVOLUTION",
-    "DECONVOLUTION",
-    "EINSUM",
-    "ELEMENTWISE",
-    "MATRIX_MULTIPLY",
-    "NORMALIZATION",
-    "POOLING",
-    "REDUCE",
-    "RESIZE",
-    "SCALE",
-    "SOFTMAX",
-    "UNARY",
-)
 _MULTIPLYING = ("CONVOLUTION", "DECONVOLUTION", "EINSUM", "MATRIX_MULTIPLY", "ATTENTION_INPUT")
+_ELEMENTWISE = ("ACTIVATION", "ELEMENTWISE", "SCALE", "SOFTMAX", "UNARY")
+_ARITHMETIC = (*_MULTIPLYING, *_ELEMENTWISE, "NORMALIZATION", "POOLING", "REDUCE", "RESIZE")
 _PRECISIONS = {"FLOAT": "fp32", "HALF": "fp16", "BF16": "bf16"}
 _NODE = re.compile(r"\[ONNX Layer: ([^\]]+)\]")
 
@@ -124,13 +109,7 @@ def build_plan(
         sum(io_bytes(onnx_path, profile) for profile in profiles),
     )
     write_key(plan_path, key)
-    return PlanReport(
-        seconds,
-        written.plan_bytes,
-        written.fused_attention,
-        tuple(_fp32_nodes(network)),
-        key.library,
-    )
+    return PlanReport(seconds, written.plan_bytes, written.fused_attention, _fp32_nodes(network), key.library)
 
 
 def require_compiler(library: str = BOX_LIBRARY, target: str = TARGET) -> None:
@@ -150,8 +129,8 @@ def requirements(library: str, target: str = TARGET) -> PlanRequirements:
 
 def _stated_bytes(notes: Sequence[str], what: str) -> int | None:
     """The most bytes that a compiler states of a plan's profiles under that name; None where it never does."""
-    found = [match for note in notes if (match := re.search(rf"{what}: (\d+) bytes", note))]
-    return max((int(match.group(1)) for match in found), default=None)
+    found = [int(match[1]) for note in notes if (match := re.search(rf"{what}: (\d+) bytes", note))]
+    return max(found, default=None)
 
 
 def _parsed(compiler: Any, builder: Any, onnx_path: Path, log: Any) -> Any:
@@ -229,24 +208,23 @@ def _layers(network: Any) -> Iterator[tuple[str, Any]]:
         yield node, layer
 
 
-def _fp32_nodes(network: Any) -> list[str]:
+def _fp32_nodes(network: Any) -> tuple[str, ...]:
     """ONNX nodes outside the islands with a layer that computes in fp32, in order, each once."""
-    found: dict[str, None] = {}
-    for node, layer in _layers(network):
-        outputs = [layer.get_output(i).dtype.name for i in range(layer.num_outputs)]
-        if layer.type.name in _ARITHMETIC and "FLOAT" in outputs and not node.startswith(ISLAND):
-            found[node or layer.name] = None
-    return list(found)
+    return tuple(
+        dict.fromkeys(
+            node or layer.name
+            for node, layer in _layers(network)
+            if layer.type.name in _ARITHMETIC
+            and not node.startswith(ISLAND)
+            and any(layer.get_output(i).dtype.name == "FLOAT" for i in range(layer.num_outputs))
+        )
+    )
 
 
 def _precision(network: Any) -> str:
     """What most multiplying layers compute in: "fp16", with "int8+" before it where the graph quantises."""
-    counts: dict[str, int] = {}
-    quantised = False
-    for _, layer in _layers(network):
-        quantised |= layer.type.name == "DEQUANTIZE"
-        if layer.type.name in _MULTIPLYING:
-            kind = layer.get_input(0).dtype.name
-            counts[kind] = counts.get(kind, 0) + 1
-    most = max(counts, key=lambda kind: counts[kind]) if counts else "FLOAT"
+    layers = [layer for _, layer in _layers(network)]
+    counts: Counter[str] = Counter(layer.get_input(0).dtype.name for layer in layers if layer.type.name in _MULTIPLYING)
+    quantised = any(layer.type.name == "DEQUANTIZE" for layer in layers)
+    ((most, _),) = counts.most_common(1) or [("FLOAT", 0)]
     return ("int8+" if quantised else "") + _PRECISIONS.get(most, most.lower())

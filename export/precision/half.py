@@ -26,23 +26,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 from counterfactory.engine.runtime.session import Array, is_cache
 
-from .stored import Stored
+from .stored import Stored, replace_nodes
 
 ISLAND = "island/"
 _F32, _F16 = TensorProto.FLOAT, TensorProto.FLOAT16
 _INTEGERS = (TensorProto.INT64, TensorProto.INT32)
 _PRODUCTS = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose"})
-_NORMS = frozenset(
-    {
-        "InstanceNormalization",
-        "LayerNormalization",
-        "GroupNormalization",
-        "BatchNormalization",
-        "RMSNormalization",
-        "LpNormalization",
-        "ReduceL2",
-    }
-)
+_NORMS = {"ReduceL2", *(f"{kind}Normalization" for kind in ("Instance", "Layer", "Group", "Batch", "RMS", "Lp"))}
 _Select = Callable[[Stored], set[int]]
 
 
@@ -106,7 +96,7 @@ def to_half(stored: Stored, islands: Sequence[str]) -> None:
         node = stored.graph.node[position]
         node.name = f"{ISLAND}{name}/{node.name or node.output[0]}"
     needs = [
-        [_need(node, i, opset, position in apart) for i in range(len(node.input))]
+        [int(_F32)] * len(node.input) if position in apart else _needs(node, opset)
         for position, node in enumerate(stored.graph.node)
     ]
     ports = {port.name: _F16 if is_cache(port.name) else _F32 for port in (*stored.graph.input, *stored.graph.output)}
@@ -126,21 +116,21 @@ def to_half(stored: Stored, islands: Sequence[str]) -> None:
         for i, name in enumerate(node.input):
             if kinds[name] == _F32:
                 node.input[i] = as_kind(name, need[i])
-        half = _output_kind(node, need) == _F16
+        half = _F16 in need or not node.input  # where any input is wanted so
         if half:
             _halve_attributes(node)
         made |= {name: _F16 if half else _F32 for name in node.output if kinds[name] == _F32}
         nodes.append(node)
     for port in stored.graph.output:
         if kinds[port.name] == _F32 and made[port.name] != ports[port.name]:
-            _rename(nodes, port.name, f"{port.name}_inner")
             inner, kind = f"{port.name}_inner", ports[port.name]
+            for names in (names for node in nodes for names in (node.input, node.output)):
+                names[:] = [inner if name == port.name else name for name in names]
             nodes.append(helper.make_node("Cast", [inner], [port.name], f"{port.name}_out", to=kind))
     for port in (*stored.graph.input, *stored.graph.output):
         if kinds[port.name] == _F32:
             port.type.tensor_type.elem_type = ports[port.name]
-    del stored.graph.node[:]
-    stored.graph.node.extend(nodes)
+    replace_nodes(stored.graph, nodes)
     del stored.graph.value_info[:]  # they said float32
 
 
@@ -149,41 +139,30 @@ def opset_of(proto: Any) -> int:
     return next(int(one.version) for one in proto.opset_import if one.domain in ("", "ai.onnx"))
 
 
-def _need(node: Any, position: int, opset: int, apart: bool) -> int:
-    """The precision in which a node wants a float input."""
-    if apart or not _takes_half(node, opset):
-        return int(_F32)
-    schema = onnx.defs.get_schema(node.op_type, opset, node.domain)
-    formal = schema.inputs[min(position, len(schema.inputs) - 1)]
-    return int(_F32 if formal.type_str == "tensor(float)" else _F16)
-
-
-def _takes_half(node: Any, opset: int) -> bool:
-    """Whether the standard has the operation for fp16 in all its floating inputs and outputs."""
-    schema = onnx.defs.get_schema(node.op_type, opset, node.domain)
+def _needs(node: Any, opset: int) -> list[int]:
+    """The precision in which a node wants its float inputs: half where the standard has the operation for fp16 in all
+    its floating inputs and outputs.
+    """
+    schema, count = onnx.defs.get_schema(node.op_type, opset, node.domain), len(node.input)
     allowed = {one.type_param_str: one.allowed_type_strs for one in schema.type_constraints}
-    if any(formal.type_str == "tensor(float)" for formal in schema.outputs[: len(node.output)]):
-        return False
-    return all(
-        "tensor(float16)" in allowed[formal.type_str]
-        for formal in (*schema.inputs, *schema.outputs[: len(node.output)])
+    outputs = schema.outputs[: len(node.output)]
+    floating = [
+        allowed[formal.type_str]
+        for formal in (*schema.inputs, *outputs)
         if "tensor(float)" in allowed.get(formal.type_str, ())
-    )
-
-
-def _output_kind(node: Any, need: Sequence[int]) -> int:
-    """The precision of a node's float outputs: half where any input is wanted so, or where it has none."""
-    if node.input:
-        return int(_F16 if _F16 in need else _F32)
-    return int(_F16)
+    ]
+    fixed = any(formal.type_str == "tensor(float)" for formal in outputs)
+    if fixed or not all("tensor(float16)" in types for types in floating):
+        return [int(_F32)] * count
+    formals = [schema.inputs[min(i, len(schema.inputs) - 1)] for i in range(count)]
+    return [int(_F32 if formal.type_str == "tensor(float)" else _F16) for formal in formals]
 
 
 def _halve_attributes(node: Any) -> None:
     """Types that stand in attributes: of a Cast, and of what ConstantOfShape repeats."""
     if node.op_type == "Cast":
-        for attribute in node.attribute:
-            if attribute.name == "to" and attribute.i == _F32:
-                attribute.i = _F16
+        for attribute in (a for a in node.attribute if a.name == "to" and a.i == _F32):
+            attribute.i = _F16
     elif node.op_type == "ConstantOfShape":
         value = next((a.t for a in node.attribute if a.name == "value"), None)
         array = np.zeros(1, np.float32) if value is None else numpy_helper.to_array(value)
@@ -217,25 +196,11 @@ def _constants_to_weights(stored: Stored) -> None:
     """Float constants among the nodes become weights, which have a precision of their own."""
     kept = []
     for node in stored.graph.node:
-        value = next((a for a in node.attribute if a.name in ("value", "value_float", "value_floats")), None)
-        array = None if node.op_type != "Constant" or value is None else _constant(value)
-        if array is not None and array.dtype == np.float32:
+        known = {a.name: helper.get_attribute_value(a) for a in node.attribute} if node.op_type == "Constant" else {}
+        value = known.get("value_float", known.get("value_floats"))
+        array = numpy_helper.to_array(known["value"]) if "value" in known else np.array(value, np.float32)
+        if ("value" in known or value is not None) and array.dtype == np.float32:
             stored.add(node.output[0], array)
         else:
             kept.append(node)
-    del stored.graph.node[:]
-    stored.graph.node.extend(kept)
-
-
-def _constant(value: Any) -> Array:
-    if value.name == "value":
-        return np.asarray(numpy_helper.to_array(value.t))
-    return np.array(value.f if value.name == "value_float" else list(value.floats), np.float32)
-
-
-def _rename(nodes: Iterable[Any], old: str, new: str) -> None:
-    for node in nodes:
-        for names in (node.input, node.output):
-            for i, name in enumerate(names):
-                if name == old:
-                    names[i] = new
+    replace_nodes(stored.graph, kept)

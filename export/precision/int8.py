@@ -26,7 +26,7 @@ from counterfactory.kernels.guided_step import guide
 from ..graphs.quantise import SENSITIVE
 from .cpu import OnnxCpu
 from .half import opset_of, value_kinds
-from .stored import Stored, fold_transposes
+from .stored import Stored, fold_transposes, replace_nodes
 
 _LEVELS = 127
 # From here on scales, and with them what leaves a DequantizeLinear, may be fp16. Between 18 and 19 the operators that
@@ -60,15 +60,16 @@ class Painting:
 
 def multiplied(stored: Stored, keep: str = SENSITIVE) -> list[int]:
     """Positions of the nodes whose weight is to be integers."""
-    weights, found = stored.weights(), []
-    for i, node in enumerate(stored.graph.node):
-        if node.op_type in _CHANNEL and node.input[1] in weights and len(weights[node.input[1]].dims) >= 2:
-            transposed = next((a.i for a in node.attribute if a.name == "transB"), 0)
-            if node.op_type == "Gemm" and not transposed:
-                continue
-            if not re.search(keep, node.input[1]):
-                found.append(i)
-    return found
+    weights = {name for name, tensor in stored.weights().items() if len(tensor.dims) >= 2}
+    return [
+        i
+        for i, node in enumerate(stored.graph.node)
+        if node.op_type in _CHANNEL
+        and node.input[1] in weights
+        and not re.search(keep, node.input[1])
+        # A Gemm whose weight is written as [in, out] stays.
+        and (node.op_type != "Gemm" or any(a.name == "transB" and a.i for a in node.attribute))
+    ]
 
 
 @dataclass
@@ -120,13 +121,9 @@ def _paint(denoiser: Batched, painting: Painting) -> None:
     """Denoise every caption from noise of its own, guided where the engine would guide it."""
     sampler, settings = painting.sampler, painting.paint
     for i, (text, hint) in enumerate(zip(painting.texts, painting.hints, strict=True)):
-        random = np.random.default_rng(i)
-
-        def noise(size: tuple[int, int], random: np.random.Generator = random) -> Array:
-            return random.standard_normal((4, *size)).astype(np.float32)
-
-        size = hint.shape[-2:]
-        latents, history = noise(size) * np.float32(sampler.initial_scale), sampler.start
+        random, shape = np.random.default_rng(i), (4, *hint.shape[-2:])
+        latents = random.standard_normal(shape).astype(np.float32) * np.float32(sampler.initial_scale)
+        history = sampler.start
         for step, timestep in enumerate(sampler.timesteps.tolist()):
             guided = settings.guidance.guides(step, len(sampler.timesteps))
             texts = [text, painting.negative] if guided else [text]
@@ -140,7 +137,7 @@ def _paint(denoiser: Batched, painting: Painting) -> None:
             }
             predicted = denoiser.run(feeds)["prediction"]
             output = guide(predicted[0], predicted[1], settings.guidance.scale) if guided else predicted[0]
-            fresh = noise(size) if sampler.adds_noise(step) else None
+            fresh = random.standard_normal(shape).astype(np.float32) if sampler.adds_noise(step) else None
             latents, history = sampler.step(step, latents, output, history, fresh)
 
 
@@ -166,8 +163,7 @@ def quantise(stored: Stored, ranges: Mapping[str, float], keep: str = SENSITIVE)
                 known[weight] = _store_weight(stored, nodes, weight, _CHANNEL[node.op_type])
             node.input[0], node.input[1] = known[activation], known[weight]
         nodes.append(node)
-    del stored.graph.node[:]
-    stored.graph.node.extend(nodes)
+    replace_nodes(stored.graph, nodes)
     del stored.graph.value_info[:]  # they said float32 of the weights
     value_kinds(stored.proto)  # says so here if the graph came out wrong
     return len(chosen)
@@ -184,11 +180,14 @@ def _round_activation(stored: Stored, nodes: list[Any], name: str, ranges: Mappi
 
 
 def _store_weight(stored: Stored, nodes: list[Any], name: str, axis: int) -> str:
-    scale = _scales(stored.weight(name), axis)
+    array = stored.weight(name)
+    reach = np.abs(array).max(tuple(i for i in range(array.ndim) if i != axis)).astype(np.float32)
+    smallest = np.float32(np.finfo(np.float16).smallest_normal)
+    # Rounded to what fp16 holds, since they may be halved: the integers then suit them.
+    scale = np.maximum(reach / _LEVELS, smallest).astype(np.float16).astype(np.float32)
 
     def to_integers(array: Array) -> Array:
-        shape = [1] * array.ndim
-        shape[axis] = -1
+        shape = [-1 if i == axis else 1 for i in range(array.ndim)]
         levels: Array = np.round(array / scale.reshape(shape)).clip(-_LEVELS, _LEVELS).astype(np.int8)
         return levels
 
@@ -196,18 +195,3 @@ def _store_weight(stored: Stored, nodes: list[Any], name: str, axis: int) -> str
     inputs = [name, stored.add(f"{name}_scale", scale), stored.add(f"{name}_zero", np.zeros(len(scale), np.int8))]
     nodes.append(helper.make_node("DequantizeLinear", inputs, [f"{name}_dq"], f"{name}_dq", axis=axis))
     return f"{name}_dq"
-
-
-def _scales(array: Array, axis: int) -> Array:
-    """Scales [channels], rounded to what fp16 holds, since they may be halved: the integers then suit them."""
-    others = tuple(i for i in range(array.ndim) if i != axis)
-    reach = np.abs(array).max(others).astype(np.float32)
-    smallest = np.float32(np.finfo(np.float16).smallest_normal)
-    scales: Array = np.maximum(reach / _LEVELS, smallest).astype(np.float16).astype(np.float32)
-    return scales
-
-
-def example_painting(inputs: Mapping[str, Array], paint: PaintSettings, pictures: int = 2) -> Painting:
-    """A painting for random weights, which know no words: the examples' text states and hint embeddings."""
-    texts, hints = (np.asarray(inputs[name], np.float32) for name in ("text", "hint_embedding"))
-    return Painting(texts[:pictures], -texts[0], hints[:pictures], paint)

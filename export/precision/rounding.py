@@ -14,12 +14,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from counterfactory.engine.runtime.session import Array
 
 from .half import value_kinds
+from .stored import replace_nodes
 
 _F32, _F16 = TensorProto.FLOAT, TensorProto.FLOAT16
 # These move numbers or make them from types alone; nothing is rounded twice by leaving them as they are.
@@ -49,8 +49,7 @@ def rounded(half: Any) -> Any:
             node.output[i] = f"{name}_exact"
         nodes.append(node)
         nodes += [helper.make_node("Cast", [f"{name}_exact"], [name], to=_F16) for _, name in narrowed]
-    del half.graph.node[:]
-    half.graph.node.extend(nodes)
+    replace_nodes(half.graph, nodes)
     del half.graph.value_info[:]
     return half
 
@@ -90,12 +89,11 @@ def _take_apart(model: Any) -> None:
     for i, node in enumerate(model.graph.node):
         if node.op_type in _APART and kinds[node.input[0]] == _F16:
             plain = _Plain(model.graph, f"plain_{i}")
-            _APART[node.op_type](plain, node, {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute})
+            _APART[node.op_type](plain, node, {a.name: helper.get_attribute_value(a) for a in node.attribute})
             nodes += plain.nodes
         else:
             nodes.append(node)
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
+    replace_nodes(model.graph, nodes)
     del model.graph.value_info[:]
 
 

@@ -6,7 +6,7 @@ is saved, so that memory holds the graph (some megabytes) and one weight.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -110,6 +110,12 @@ class Stored:
             self._on_disk[tensor.name].CopyFrom(tensor)
 
 
+def replace_nodes(graph: Any, nodes: Sequence[Any]) -> None:
+    """Let a graph have these nodes and no others."""
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
 def strip(proto: Any) -> None:
     """Take away stack traces, notes and other metadata: paths of the machine, and different at each export."""
     del proto.metadata_props[:]
@@ -147,8 +153,7 @@ def fold_transposes(stored: Stored) -> int:
     for node in kept:
         for i, name in enumerate(node.input):
             node.input[i] = renamed.get(name, name)
-    del stored.graph.node[:]
-    stored.graph.node.extend(kept)
+    replace_nodes(stored.graph, kept)
     _turn_infos(stored, renamed)
     return len(renamed)
 

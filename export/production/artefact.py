@@ -4,23 +4,29 @@
                  reference  ..  parity 1e-4    ..  parity 1e-2
 
 Weights stay on the disk: the module's parameters and the first graph's are the same mapped file, which everything reads
-a tensor at a time, so that memory holds a few tensors and not a network.
+a tensor at a time, so that memory holds a few tensors and not a network. NAME/manifest.json says where NAME/model.onnx
+came from, what it takes and gives, and how far it is from its module; written last, half an export has none.
 """
 
 from __future__ import annotations
 
 import gc
+import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields, replace
+from importlib.metadata import version
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import onnx
 import torch
+from onnx import helper
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.runtime.plans import PlanProfile, read_key
+from counterfactory.engine.files.writing import write_whole
+from counterfactory.engine.runtime.plans import onnx_digest, read_key, read_profiles
 from counterfactory.engine.runtime.session import Array
 from counterfactory.engine.runtime.trt_library import BOX_LIBRARY
 
@@ -29,16 +35,16 @@ from ..graphs.parity import TOLERANCE
 from ..graphs.tracing import to_onnx
 from ..graphs.weights import digest
 from ..precision.cpu import OnnxCpu
-from ..precision.half import to_half
+from ..precision.half import opset_of, to_half
 from ..precision.int8 import Painting, activation_ranges, quantise
 from ..precision.islands import find_islands, half_error, worst_error, write_half
 from ..precision.stored import Stored, fold_transposes
 from .graph import Graph
-from .manifest import Parity, describe, write_manifest
 from .peak import PeakMemory
 from .workspace import Workspace, onnx_bytes
 
 Precision = Literal["fp32", "fp16"]
+LIBRARIES = ("torch", "diffusers", "transformers", "onnx")
 _Paint = Callable[[Mapping[str, Array]], Painting]
 
 
@@ -62,8 +68,8 @@ class Asked:
 class Row:
     """A line of export.json. `parity_error` of a compiled graph is that of its ONNX; `why` says what is missing.
 
-    `doubt` says what is unproven of its plan. `workspace_bytes` is the scratch memory that the plan may take, None
-    where that is not bounded. `peak_memory_bytes` is what the export held at its peak, mapped files left out.
+    `peak_memory_bytes` is what the export held at its peak, mapped files left out. `workspace_bytes` is the scratch
+    memory that the plan may take, None where that is not bounded. `doubt` says what is unproven of the plan.
     """
 
     name: str
@@ -72,18 +78,18 @@ class Row:
     parity_error: float
     parity_bound: float
     onnx_bytes: int
-    plan_bytes: int
-    plan_seconds: float
-    workspace_bytes: int | None
     islands: tuple[str, ...]
-    compiled: bool
-    why: str
-    doubt: str
-    fused_attention: int
-    fp32_layers: tuple[str, ...]
-    library: str
     random: bool
     peak_memory_bytes: int
+    compiled: bool = False
+    why: str = "plans were not asked for"
+    plan_bytes: int = 0
+    plan_seconds: float = 0.0
+    workspace_bytes: int | None = None
+    fused_attention: int = 0
+    fp32_layers: tuple[str, ...] = ()
+    library: str = ""
+    doubt: str = ""
 
     @property
     def faults(self) -> list[str]:
@@ -93,20 +99,33 @@ class Row:
         return [f"{self.name} is off by {self.parity_error:.2e}, its bound is {self.parity_bound:g}"]
 
 
-def export_graph(
-    build: Callable[[], Graph], out: Path, asked: Asked, *, random: bool, painting: _Paint | None = None
-) -> list[Row]:
-    """Export what `build` makes to `out`/onnx; the rows, that of int8 the last. None is compiled: see `compile_graph`.
+@dataclass(frozen=True)
+class _Traced:
+    """A network in float32 as ONNX, and what its module computed before it was dropped.
 
-    int8 is calibrated on what `painting` makes of the graph's examples. `build` may lay out weights in `work_folder`.
-    Needs the disk for the network in float32, until its last form is made. Raises CounterfactoryError when the float32
-    graph itself is not what the module computes: nothing made of it could be trusted.
+    `facts` is what every manifest of the network says: `classes` are those of diffusers and transformers in it,
+    `weights_sha256` names the weights as they entered the export, LoRAs merged, `examples` are "noise" or rendered
+    "streets", `profiles` what a plan takes; `random` says that the weights are no trained ones.
     """
-    try:
-        with PeakMemory() as peak:
-            return _export_graph(build, out, asked, random, painting, peak)
-    finally:
-        shutil.rmtree(out / "work", ignore_errors=True)
+
+    name: str
+    parameters: int
+    facts: Mapping[str, Any]
+    full: Path
+    feeds: Mapping[str, Array]
+    reference: Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class _Artefact:
+    """A form of the network: `measured` holds the error for each set of islands that was tried."""
+
+    path: Path
+    precision: str
+    islands: tuple[str, ...]
+    measured: Mapping[str, float]
+    error: float
+    bound: float
 
 
 def work_folder(out: Path, name: str) -> Path:
@@ -114,121 +133,59 @@ def work_folder(out: Path, name: str) -> Path:
     return out / "work" / name
 
 
-def _export_graph(
-    build: Callable[[], Graph],
-    out: Path,
-    asked: Asked,
-    random: bool,
-    painting: _Paint | None,
-    peak: PeakMemory,
+def export_graph(
+    build: Callable[[], Graph], out: Path, asked: Asked, *, random: bool, painting: _Paint | None = None
 ) -> list[Row]:
-    work = out / "work"
-    traced = _trace(build, out)
-    main = _write(traced, out / "onnx" / traced.name, asked, work)
-    made = [(traced.name, main)]
-    if asked.int8:
-        assert painting is not None, "int8 is calibrated on something"
-        ranges = activation_ranges(traced.full, painting(traced.feeds))
-        folder = out / "onnx" / f"{traced.name}_int8"
-        made.append((folder.name, _write_int8(traced, folder, ranges, main.islands, asked.precision)))
-    shutil.rmtree(traced.full.parent)
-    rows = []
-    for name, artefact in made:
-        manifest = describe(
-            artefact.path,
-            name=name,
-            classes=traced.classes,
-            weights_sha256=traced.weights_sha256,
-            precision=artefact.parity.precision,
-            islands=artefact.islands,
-            parity=artefact.parity,
-            examples=traced.examples,
-            measured=artefact.measured,
-            profiles=traced.profiles,
-            random=random,
-        )
-        write_manifest(artefact.path, manifest)
-        rows.append(_row(name, traced, artefact, random, peak.bytes))
-    return rows
+    """Export what `build` makes to `out`/onnx; the rows, that of int8 the last. None is compiled: see `compile_rows`.
+
+    int8 is calibrated on what `painting` makes of the graph's examples. `build` may lay out weights in `work_folder`.
+    Needs the disk for the network in float32, until its last form is made. Raises CounterfactoryError when the float32
+    graph itself is not what the module computes: nothing made of it could be trusted.
+    """
+    try:
+        with PeakMemory() as peak:
+            traced = _trace(build, out, random)
+            forms = [_write(traced, out / "onnx" / traced.name, asked, out / "work")]
+            if asked.int8:
+                assert painting is not None, "int8 is calibrated on something"
+                ranges = activation_ranges(traced.full, painting(traced.feeds))
+                folder = out / "onnx" / f"{traced.name}_int8"
+                forms.append(_write_int8(traced, folder, ranges, forms[0].islands, asked.precision))
+            shutil.rmtree(traced.full.parent)
+            return [_described(traced, form, peak) for form in forms]
+    finally:
+        shutil.rmtree(out / "work", ignore_errors=True)
 
 
-@dataclass(frozen=True)
-class _Traced:
-    """A network in float32 as ONNX, and what its module computed before it was dropped."""
-
-    name: str
-    classes: tuple[str, ...]
-    examples: str
-    parameters: int
-    profiles: Sequence[PlanProfile]
-    weights_sha256: str
-    full: Path
-    feeds: Mapping[str, Array]
-    reference: Mapping[str, Array]
-    error: float
-
-
-@dataclass(frozen=True)
-class _Artefact:
-    path: Path
-    islands: tuple[str, ...]
-    measured: Mapping[str, float]
-    parity: Parity
-
-
-@dataclass(frozen=True)
-class Built:
-    """What came of compiling."""
-
-    compiled: bool
-    why: str
-    plan_bytes: int = 0
-    plan_seconds: float = 0.0
-    workspace_bytes: int | None = None
-    fused_attention: int = 0
-    fp32_layers: tuple[str, ...] = ()
-    library: str = ""
-    doubt: str = ""
-
-
-_NOT_ASKED = Built(False, "plans were not asked for")
-
-
-def _trace(build: Callable[[], Graph], out: Path) -> _Traced:
+def _trace(build: Callable[[], Graph], out: Path, random: bool) -> _Traced:
     graph = build()
     full = work_folder(out, graph.name) / "model.onnx"
     full.parent.mkdir(parents=True, exist_ok=True)
     if not mapped_files(graph.module):
         lay_out(graph.module, full.with_name("all.weights"))
     feeds = {name: np.ascontiguousarray(value.numpy()) for name, value in graph.inputs.items()}
-    reference = _reference(graph)
+    with torch.no_grad():
+        found = graph.module(*graph.inputs.values())
+    outputs = found if isinstance(found, tuple) else (found,)
+    reference = {name: value.numpy() for name, value in zip(graph.outputs, outputs, strict=True)}
     to_onnx(graph.module, graph.inputs, graph.outputs, full, graph.axes)
-    known = (
-        graph.name,
-        graph.classes,
-        graph.examples,
-        graph.parameters,
-        graph.plan,
-        digest(graph.module),
-        full,
-        feeds,
-        reference,
-    )
+    facts = {
+        "classes": graph.classes,
+        "weights_sha256": digest(graph.module),
+        "examples": graph.examples,
+        "profiles": graph.plan,
+        "random": random,
+    }
+    traced = _Traced(graph.name, graph.parameters, facts, full, feeds, reference)
     del graph
     gc.collect()
     # As written: what a runtime makes of weights beforehand, it keeps in memory.
     error = worst_error(OnnxCpu(full, as_written=True).run(feeds), reference)
     if error > TOLERANCE["f32"]:
-        raise CounterfactoryError(f"{known[0]} in float32 is off by {error:.2e}, its bound is {TOLERANCE['f32']:.0e}")
-    return _Traced(*known, error)
-
-
-def _reference(graph: Graph) -> dict[str, Array]:
-    """What the torch module computes in float32."""
-    with torch.no_grad():
-        found = graph.module(*graph.inputs.values())
-    outputs = found if isinstance(found, tuple) else (found,)
-    return {name: value.numpy() for name, value in zip(graph.outputs, outputs, strict=True)}
+        raise CounterfactoryError(
+            f"{traced.name} in float32 is off by {error:.2e}, its bound is {TOLERANCE['f32']:.0e}"
+        )
+    return traced
 
 
 def _write(traced: _Traced, folder: Path, asked: Asked, work: Path) -> _Artefact:
@@ -238,8 +195,8 @@ def _write(traced: _Traced, folder: Path, asked: Asked, work: Path) -> _Artefact
         stored = Stored.read(traced.full)
         fold_transposes(stored)
         stored.save(path)
-        error = worst_error(OnnxCpu(path).run(traced.feeds), traced.reference)
-        return _Artefact(path, ("all",), {"all": error}, Parity(error, TOLERANCE["f32"], "fp32"))
+        error = _error_of(path, traced, "fp32")
+        return _Artefact(path, "fp32", ("all",), {"all": error}, error, TOLERANCE["f32"])
     islands, measured = asked.islands, dict[str, float]()
     if islands is None:
         tried = work / f"{traced.name}_islands"
@@ -249,8 +206,8 @@ def _write(traced: _Traced, folder: Path, asked: Asked, work: Path) -> _Artefact
     write_half(traced.full, path, islands)
     # The very graph that was measured, where islands were looked for.
     known = measured.get("+".join(islands) or "none")
-    error = half_error(path, traced.feeds, traced.reference) if known is None else known
-    return _Artefact(path, islands, measured, Parity(error, TOLERANCE["fp16"], "fp16"))
+    error = _error_of(path, traced, "fp16") if known is None else known
+    return _Artefact(path, "fp16", islands, measured, error, TOLERANCE["fp16"])
 
 
 def _write_int8(
@@ -263,11 +220,14 @@ def _write_int8(
     if precision == "fp16":
         to_half(stored, islands)
     stored.save(path)
+    error = _error_of(path, traced, precision)
+    return _Artefact(path, "int8", islands, {"+".join(islands) or "none": error}, error, TOLERANCE["int8"])
+
+
+def _error_of(path: Path, traced: _Traced, precision: Precision) -> float:
     if precision == "fp16":
-        error = half_error(path, traced.feeds, traced.reference)
-    else:
-        error = worst_error(OnnxCpu(path).run(traced.feeds), traced.reference)
-    return _Artefact(path, islands, {"+".join(islands) or "none": error}, Parity(error, TOLERANCE["int8"], "int8"))
+        return half_error(path, traced.feeds, traced.reference)
+    return worst_error(OnnxCpu(path).run(traced.feeds), traced.reference)
 
 
 def _cleared(folder: Path) -> Path:
@@ -276,41 +236,85 @@ def _cleared(folder: Path) -> Path:
     return folder / "model.onnx"
 
 
-def compile_graph(name: str, out: Path, profiles: Sequence[PlanProfile], asked: Asked) -> Built:
-    """Compile the graph `name` of the export `out`; a compiler that is missing or refuses is said, not hidden."""
+def _described(traced: _Traced, form: _Artefact, peak: PeakMemory) -> Row:
+    """Write the manifest beside a graph; the graph's row."""
+    proto, path = onnx.load(str(form.path), load_external_data=False), form.path
+    row = Row(
+        path.parent.name,
+        traced.parameters,
+        form.precision,
+        form.error,
+        form.bound,
+        onnx_bytes(path),
+        form.islands,
+        traced.facts["random"],
+        peak.bytes,
+    )
+    manifest = {
+        "name": row.name,
+        "onnx_sha256": onnx_digest(path),
+        "inputs": [_port(port) for port in proto.graph.input],
+        "outputs": [_port(port) for port in proto.graph.output],
+        "opset": opset_of(proto),
+        "precision": form.precision,
+        "islands": form.islands,
+        "parity": {"error": form.error, "bound": form.bound, "precision": form.precision},
+        "measured": form.measured,
+        "versions": {library: version(library) for library in LIBRARIES},
+        **traced.facts,
+    }
+    write_whole(path.with_name("manifest.json"), json.dumps(manifest, indent=2, default=asdict) + "\n")
+    return row
+
+
+def _port(port: Any) -> dict[str, Any]:
+    """Name, dtype and shape, an axis a length, its name, or null."""
+    kind = port.type.tensor_type
+    shape = [axis.dim_value if axis.HasField("dim_value") else (axis.dim_param or None) for axis in kind.shape.dim]
+    return {"name": port.name, "dtype": helper.tensor_dtype_to_np_dtype(kind.elem_type).name, "shape": shape}
+
+
+def read_manifest(out: Path, name: str) -> dict[str, Any]:
+    """What is known of the graph `name` of the export `out`."""
+    found: dict[str, Any] = json.loads((out / "onnx" / name / "manifest.json").read_text())
+    return found
+
+
+def compile_rows(rows: Sequence[Row], out: Path, asked: Asked) -> list[Row]:
+    """Compile graphs of the export `out`; their rows with what came of it, and the most memory of both. A compiler that
+    is missing or refuses is said, not hidden.
+    """
+    return [_compiled(row, out, asked) for row in rows]
+
+
+def _compiled(row: Row, out: Path, asked: Asked) -> Row:
     from ..plans.tensorrt import build_plan
 
-    path, plan = out / "onnx" / name / "model.onnx", out / "plans" / f"{name}.plan"
-    plan.parent.mkdir(parents=True, exist_ok=True)
-    cache = plan.with_name("timing.cache")
-    try:
-        workspace = None if asked.workspace is None else asked.workspace.of(name.removesuffix("_int8"), path)
-        report = build_plan(path, plan, profiles, library=asked.library, workspace_bytes=workspace, timing_cache=cache)
-    except CounterfactoryError as error:
-        return Built(False, str(error))
-    return Built(
-        True,
-        "",
-        report.plan_bytes,
-        report.seconds,
-        workspace,
-        report.fused_attention,
-        tuple(report.fp32_layers),
-        report.library,
-        read_key(plan).doubt,
-    )
-
-
-def _row(name: str, traced: _Traced, artefact: _Artefact, random: bool, peak_bytes: int) -> Row:
-    return Row(
-        name=name,
-        parameters=traced.parameters,
-        precision=artefact.parity.precision,
-        parity_error=artefact.parity.error,
-        parity_bound=artefact.parity.bound,
-        onnx_bytes=onnx_bytes(artefact.path),
-        islands=artefact.islands,
-        random=random,
-        peak_memory_bytes=peak_bytes,
-        **asdict(_NOT_ASKED),
+    path, plan = out / "onnx" / row.name / "model.onnx", out / "plans" / f"{row.name}.plan"
+    profiles = read_profiles(read_manifest(out, row.name)["profiles"])
+    # Without what is said of an earlier plan.
+    row = Row(**{field.name: getattr(row, field.name) for field in fields(Row) if field.default is MISSING})
+    with PeakMemory() as peak:
+        try:
+            scratch = None if asked.workspace is None else asked.workspace.of(row.name.removesuffix("_int8"), path)
+            how: dict[str, Any] = {
+                "library": asked.library,
+                "workspace_bytes": scratch,
+                "timing_cache": plan.with_name("timing.cache"),
+            }
+            report = build_plan(path, plan, profiles, **how)
+        except CounterfactoryError as error:
+            return replace(row, why=str(error), peak_memory_bytes=max(row.peak_memory_bytes, peak.bytes))
+    return replace(
+        row,
+        compiled=True,
+        why="",
+        plan_bytes=report.plan_bytes,
+        plan_seconds=report.seconds,
+        workspace_bytes=scratch,
+        fused_attention=report.fused_attention,
+        fp32_layers=report.fp32_layers,
+        library=report.library,
+        doubt=read_key(plan).doubt,
+        peak_memory_bytes=max(row.peak_memory_bytes, peak.bytes),
     )

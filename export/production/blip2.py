@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -30,56 +30,11 @@ from .clip import MEAN, STD
 from .graph import ROWS, Graph, Request, normal, static
 from .small_words import opt_tokenizer
 
-# Salesforce/blip2-opt-2.7b's config.json; -6.7b-coco differs in the side, 364 pixels.
-VISION: Mapping[str, Any] = {
-    "hidden_size": 1408,
-    "intermediate_size": 6144,
-    "num_hidden_layers": 39,
-    "num_attention_heads": 16,
-    "patch_size": 14,
-    "hidden_act": "gelu",
-    "layer_norm_eps": 1e-6,
-    "qkv_bias": True,
-}
-QFORMER: Mapping[str, Any] = {
-    "hidden_size": 768,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "cross_attention_frequency": 2,
-    "encoder_hidden_size": 1408,
-    "layer_norm_eps": 1e-12,
-}
+# BLIP-2's language models are facebook/opt-2.7b and opt-6.7b, with an end token (a new line) and vocabulary of its own.
+_OPT: dict[str, Any] = {"model_type": "opt", "vocab_size": 50304, "eos_token_id": 50118, "num_hidden_layers": 32}
+_SIZES = {"2.7b": (2560, 10240), "6.7b": (4096, 16384)}
 QUERIES = 32
-# facebook/opt-2.7b's and opt-6.7b's config.json, with BLIP-2's end token (a new line) and its vocabulary.
-_OPT = {
-    "model_type": "opt",
-    "vocab_size": 50304,
-    "max_position_embeddings": 2048,
-    "activation_function": "relu",
-    "do_layer_norm_before": True,
-    "bos_token_id": 2,
-    "pad_token_id": 1,
-    "eos_token_id": 50118,
-}
-OPT: Mapping[str, Mapping[str, Any]] = {
-    "2.7b": {
-        **_OPT,
-        "hidden_size": 2560,
-        "word_embed_proj_dim": 2560,
-        "ffn_dim": 10240,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-    },
-    "6.7b": {
-        **_OPT,
-        "hidden_size": 4096,
-        "word_embed_proj_dim": 4096,
-        "ffn_dim": 16384,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-    },
-}
+_Module = TypeVar("_Module", bound=nn.Module)
 _TINY = {"hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 2}
 
 
@@ -95,12 +50,10 @@ def config_of(request: Request) -> Blip2Config:
             text_config={**opt, "max_position_embeddings": 64},
             num_query_tokens=4,
         )
-    return Blip2Config(
-        vision_config={**VISION, "image_size": request.caption_side},
-        qformer_config=dict(QFORMER),
-        text_config=dict(OPT[request.captioner]),
-        num_query_tokens=QUERIES,
-    )
+    width, inner = _SIZES[request.captioner]
+    opt = {**_OPT, "hidden_size": width, "word_embed_proj_dim": width, "ffn_dim": inner, "num_attention_heads": 32}
+    # What sees is as transformers has it, which is Salesforce/blip2-opt-2.7b's; -6.7b-coco differs in the side.
+    return Blip2Config(vision_config={"image_size": request.caption_side}, text_config=opt, num_query_tokens=QUERIES)
 
 
 class Eyes(nn.Module):
@@ -117,13 +70,12 @@ class Eyes(nn.Module):
 
 def build_eyes(request: Request) -> Eyes:
     """Vision encoder, Q-Former, queries and projection: 1.1 thousand million parameters at full size."""
-    eyes = lay_out(build_empty(lambda: Eyes(config_of(request))), _file(request, "eyes"))
+    eyes = _laid_out(request, "eyes", lambda: Eyes(config_of(request)))
     if request.sources is None:
         fill(eyes, request.seed)
     else:
         folder = _folder(request)
-        wanted = ("vision_model.", "qformer.", "query_tokens", "language_projection.")
-        found = tensors(folder, wanted)
+        found = tensors(folder, ("vision_model.", "qformer.", "query_tokens", "language_projection."))
         # Older checkpoints carry a table of positions as if it were a weight.
         load(eyes, {name: value for name, value in found.items() if not name.endswith("position_ids")}, folder)
     return eyes.eval().requires_grad_(False)
@@ -131,7 +83,7 @@ def build_eyes(request: Request) -> Eyes:
 
 def build_opt(request: Request) -> OPTForCausalLM:
     """The language model; 6.7b takes 27 GB in float32, of memory or, with `request.scratch`, of the disk."""
-    opt = lay_out(build_empty(lambda: OPTForCausalLM(config_of(request).text_config)), _file(request, "opt"))
+    opt = _laid_out(request, "opt", lambda: OPTForCausalLM(config_of(request).text_config))
     if request.sources is None:
         fill(opt, request.seed + 1)
     else:
@@ -140,6 +92,10 @@ def build_opt(request: Request) -> OPTForCausalLM:
         found.setdefault("lm_head.weight", found.get("model.decoder.embed_tokens.weight", torch.zeros(0)))  # tied
         load(opt, found, folder)
     return opt.eval().requires_grad_(False)
+
+
+def _laid_out(request: Request, name: str, make: Callable[[], _Module]) -> _Module:
+    return lay_out(build_empty(make), request.scratch / f"{name}.weights" if request.scratch else None)
 
 
 def vision_graph(request: Request) -> Graph:
@@ -166,7 +122,8 @@ def decoder_graph(request: Request) -> Graph:
     }
     rows = request.batch("opt_decoder")
     # What is read at once are the queries and the prompt; what is cached by the last step, those and the caption.
-    start, length = QUERIES + request.prompt_tokens, QUERIES + request.prompt_tokens + request.caption_tokens - 1
+    start = QUERIES + request.prompt_tokens
+    length = start + request.caption_tokens - 1
     steps, pasts = ((1, 5, 8), (0, 5, 24)) if request.small else ((1, start, start), (0, min(start, length), length))
     past = Shapes(*((length, rows, *cache) for length in pasts))
     plan = {
@@ -207,10 +164,6 @@ def tokenizer_file(request: Request) -> Path:
     if not tokenizer.is_file():
         raise CounterfactoryError(f"{tokenizer} is missing; fetch the whole BLIP-2 folder")
     return tokenizer
-
-
-def _file(request: Request, name: str) -> Path | None:
-    return request.scratch / f"{name}.weights" if request.scratch else None
 
 
 def _folder(request: Request) -> Path:

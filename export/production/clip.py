@@ -17,48 +17,34 @@ from transformers import CLIPConfig, CLIPModel
 from counterfactory.engine.errors import CounterfactoryError
 
 from ..graphs import modules
-from ..graphs.hub import locate
+from ..graphs.hub import explain_unreadable, locate
 from ..graphs.weights import fill
 from .graph import ROWS, Graph, Request, normal, static
 from .small_words import clip_tokenizer
 
-# openai/clip-vit-large-patch14's config.json.
+# openai/clip-vit-large-patch14's config.json; all else is as transformers has it.
 VIT_L_14: Mapping[str, Any] = {
     "text_config": {
         "hidden_size": 768,
         "intermediate_size": 3072,
-        "num_hidden_layers": 12,
         "num_attention_heads": 12,
-        "vocab_size": 49408,
-        "max_position_embeddings": 77,
-        "hidden_act": "quick_gelu",
         "projection_dim": 768,
-        "bos_token_id": 49406,
-        "eos_token_id": 49407,
     },
     "vision_config": {
         "hidden_size": 1024,
         "intermediate_size": 4096,
         "num_hidden_layers": 24,
         "num_attention_heads": 16,
-        "image_size": 224,
         "patch_size": 14,
-        "hidden_act": "quick_gelu",
         "projection_dim": 768,
     },
     "projection_dim": 768,
 }
 _TINY = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
+_TINY_WORDS = {"vocab_size": 60, "max_position_embeddings": 12, "bos_token_id": 58, "eos_token_id": 59}
 SMALL: Mapping[str, Any] = {
-    "text_config": {
-        **_TINY,
-        "vocab_size": 60,
-        "max_position_embeddings": 12,
-        "hidden_act": "quick_gelu",
-        "bos_token_id": 58,
-        "eos_token_id": 59,
-    },
-    "vision_config": {**_TINY, "image_size": 32, "patch_size": 8, "hidden_act": "quick_gelu"},
+    "text_config": {**_TINY, **_TINY_WORDS},
+    "vision_config": {**_TINY, "image_size": 32, "patch_size": 8},
     "projection_dim": 24,
 }
 MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
@@ -71,11 +57,8 @@ def build(request: Request) -> CLIPModel:
         fill(clip, request.seed)
     else:
         folder = locate(request.sources.named("clip"))
-        try:
+        with explain_unreadable(folder, "a CLIP model"):
             clip = CLIPModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
-        except (OSError, ValueError, RuntimeError) as error:
-            said = str(error).strip().splitlines()[0]
-            raise CounterfactoryError(f"{folder} cannot be read as a CLIP model: {said}") from error
     return clip.eval().requires_grad_(False)
 
 

@@ -14,31 +14,29 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import write_whole
 from counterfactory.engine.models.painters import editor_form
 from counterfactory.engine.profile.models import WeightSettings
 from counterfactory.engine.profile.profile import Profile, load_profile
-from counterfactory.engine.runtime.session import Array
 from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, LIBRARIES
 
 from ..plans.tensorrt import require_compiler
 from ..precision.half import ISLANDS
-from ..precision.int8 import Painting, example_painting
 from . import blip2, clip, denoiser, hed, reuse, sentence, vae
-from .artefact import Asked, Row, export_graph, work_folder
-from .calibration import painting
-from .examples import on_streets
+from .artefact import Asked, Row, compile_rows, export_graph, work_folder
+from .examples import on_streets, painting
 from .graph import Graph, Request, Sources, batches_of, names_of
 from .workspace import Workspace
 
 _Say = Callable[[str], None]
-_USUAL = Asked()
 
 
 def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
@@ -46,7 +44,7 @@ def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
     encoder where the profile grounds by it. With [invert] an editor stands in the denoiser's place, and hints are
     left out where it follows none; with that or [protect] there is an encoder of pictures.
     """
-    sources, edits = request.sources, request.editor is not None
+    sources = request.sources
     hints = len(sources.controlnets) if sources else request.controls
     names = [f"hint_{i}" if i else "hint" for i in range(max(hints, 1)) if request.editor != "without controls"]
     return {
@@ -56,7 +54,7 @@ def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
         "clip_text": partial(clip.text_graph, request),
         **{name: partial(denoiser.hint_graph, request, i) for i, name in enumerate(names)},
         **({"vae_encoder": partial(vae.encoder_graph, request)} if "vae_encoder" in request.batches else {}),
-        "denoiser": partial(denoiser.editor_graph if edits else denoiser.denoiser_graph, request),
+        "denoiser": partial(denoiser.denoiser_graph, request),
         "vae_decoder": partial(vae.decoder_graph, request),
         "clip_image": partial(clip.image_graph, request),
         **({"hed": partial(hed.graph, request)} if sources is None or sources.hed else {}),
@@ -65,8 +63,6 @@ def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
 
 def export_one(name: str, request: Request, out: Path, asked: Asked, threads: int) -> list[Row]:
     """Export one network to `out`, with the small files that belong beside it."""
-    import torch
-
     torch.set_num_threads(threads)
     # PyTorch's exporter tells of packages that it could use and of its own deprecations.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
@@ -87,12 +83,7 @@ def export_one(name: str, request: Request, out: Path, asked: Asked, threads: in
         return replace(on_streets(graph, own), name=request.plan(name))
 
     asked = replace(asked, int8=asked.int8 and name == "denoiser")
-    random = request.sources is None
-
-    def paint(examples: Mapping[str, Array]) -> Painting:
-        return example_painting(examples, request.paint) if random else painting(request)
-
-    return export_graph(build, out, asked, random=random, painting=paint)
+    return export_graph(build, out, asked, random=request.sources is None, painting=partial(painting, request))
 
 
 def export_all(
@@ -100,7 +91,7 @@ def export_all(
     out: Path,
     *,
     only: Sequence[str] = (),
-    asked: Asked = _USUAL,
+    asked: Asked,
     threads: int = 0,
     again: bool = False,
     say: _Say = lambda _: None,
@@ -125,11 +116,14 @@ def export_all(
             faults.append(f"{name}: {error}")
             say(f"{name} failed: {error}")
             continue
-        _record(out / "export.json", rows)
+        # In the place of earlier rows of the same names.
+        before = json.loads((out / "export.json").read_text()) if (out / "export.json").is_file() else []
+        kept = [row for row in before if row["name"] not in {row.name for row in rows}]
+        write_whole(out / "export.json", json.dumps(kept + [asdict(row) for row in rows], indent=2) + "\n")
         for row in rows:
-            faults += row.faults + (
-                [f"{row.name} was not compiled: {row.why}"] if asked.plans and not row.compiled else []
-            )
+            faults += row.faults
+            if asked.plans and not row.compiled:
+                faults.append(f"{row.name} was not compiled: {row.why}")
             say(_line(row))
     return faults
 
@@ -146,26 +140,18 @@ def _rows(name: str, request: Request, out: Path, asked: Asked, threads: int, ag
     to_compile = [] if rows is None else reuse.uncompiled(out, rows, asked)
     if rows is not None and reuse.compilable(out, to_compile):
         say(f"{name}: exported before" + (", compiled ..." if to_compile else "; say --again to make it anew"))
-        new = {row.name: row for row in _alone(reuse.compile_kept, to_compile, out, asked)} if to_compile else {}
+        new = {row.name: row for row in _alone(compile_rows, to_compile, out, asked)} if to_compile else {}
         return [new.get(row.name, row) for row in rows]
     say(f"{name} ...")
     rows = _alone(export_one, name, request, out, replace(asked, plans=False), threads)
     reuse.note(out, rows, made)
-    return _alone(reuse.compile_kept, rows, out, asked) if asked.plans else rows
+    return _alone(compile_rows, rows, out, asked) if asked.plans else rows
 
 
 def _alone(work: Callable[..., list[Row]], *arguments: Any) -> list[Row]:
     """What `work` gives, in a process that then gives all of its memory back."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(work, *arguments).result()
-
-
-def _record(file: Path, rows: Sequence[Row]) -> None:
-    """Put `rows` into export.json, in the place of earlier ones of the same names."""
-    before: list[dict[str, Any]] = json.loads(file.read_text()) if file.is_file() else []
-    names = {row.name for row in rows}
-    merged = [row for row in before if row["name"] not in names] + [asdict(row) for row in rows]
-    write_whole(file, json.dumps(merged, indent=2) + "\n")
 
 
 def _line(row: Row) -> str:
@@ -214,10 +200,11 @@ def add_command(commands: Any) -> None:
         ("sentence", "the sentence encoder of a profile with [grounding]"),
     ):
         parser.add_argument(f"--{name}", help=f"{what}: a path, ID@COMMIT or ID@COMMIT/FILE (default: the profile's)")
-    parser.add_argument("--controlnet", action="append", default=[], help="a ControlNet; several are summed")
-    parser.add_argument(
-        "--lora", action="append", default=[], help="FILE or ID@COMMIT/FILE, maybe :WEIGHT; merged into the UNet"
-    )
+    for name, what in (
+        ("controlnet", "a ControlNet; several are summed"),
+        ("lora", "FILE or ID@COMMIT/FILE, maybe :WEIGHT; merged into the UNet"),
+    ):
+        parser.add_argument(f"--{name}", dest=f"{name}s", action="append", default=[], help=what)
     parser.add_argument("--captioner", choices=("2.7b", "6.7b"), default="6.7b", help="size with --random")
     parser.add_argument("--caption-side", type=int, choices=(224, 364), default=364, help="pixels with --random")
     parser.add_argument("--controls", type=int, default=1, help="number of ControlNets with --random")
@@ -234,19 +221,25 @@ def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
     """Do what the command line asks; returns the exit status, 1 where a graph failed, missed its bound or a plan."""
     only = [name for name in asked.only.split(",") if name]
     profile = load_profile(asked.profile)
-    request, out, library = _request(asked, profile), _folder(asked, profile), asked.library.replace("-", "_")
+    request, library = _request(asked, profile), asked.library.replace("-", "_")
+    # Random weights go where they are told to, never in the place of a box's own.
+    if asked.out is None and (asked.random or profile.models.folder == "pocket"):
+        raise CounterfactoryError("name the folder of the export: --out DIR")
+    out: Path = asked.out or profile.models.path
     if asked.plans:
         require_compiler(library)
     if asked.int8 and profile.invert is not None:
         raise CounterfactoryError(
             f"--int8 is calibrated by painting from noise, and profile {profile.name} inverts: leave it out"
         )
-    islands, workspace = _islands(asked.islands), Workspace(profile, out)
+    islands = None if asked.islands is None else tuple(name for name in asked.islands.split(",") if name)
+    if unknown := sorted(set(islands or ()) - ISLANDS.keys()):
+        raise CounterfactoryError(f"no island {', '.join(unknown)}; there are {', '.join(ISLANDS)}")
     faults = export_all(
         request,
         out,
         only=only,
-        asked=Asked(asked.precision, asked.int8, asked.plans, library, islands, workspace),
+        asked=Asked(asked.precision, asked.int8, asked.plans, library, islands, Workspace(profile, out)),
         threads=asked.threads,
         again=asked.again,
         say=say,
@@ -257,16 +250,8 @@ def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
 
 
 def _request(asked: argparse.Namespace, profile: Profile) -> Request:
-    named = Sources(
-        asked.blip2,
-        asked.clip,
-        asked.diffusion,
-        tuple(asked.controlnet),
-        asked.hed,
-        asked.tiny_vae,
-        tuple(asked.lora),
-        asked.sentence,
-    )
+    given = {field.name: getattr(asked, field.name) for field in fields(Sources)}
+    named = Sources(**given | {"controlnets": tuple(asked.controlnets), "loras": tuple(asked.loras)})
     if asked.random and named != Sources():
         raise CounterfactoryError("--random was asked for together with weights: name the one or the other")
     if not asked.random and named == Sources() and profile.weights is None:
@@ -274,13 +259,18 @@ def _request(asked: argparse.Namespace, profile: Profile) -> Request:
             f"profile {profile.name} has no table [weights]: name weights (--blip2, --clip, --diffusion, --controlnet) "
             "or say --random"
         )
+    if not profile.image.sizes:
+        raise CounterfactoryError(
+            f"profile {profile.name} paints at sizes that follow from each picture, and plans take few: "
+            "name them in [image] buckets"
+        )
     batches = batches_of(profile)
     return Request(
         sources=None if asked.random else sources_of(profile.weights, named),
         small=asked.small,
         captioner=asked.captioner,
         caption_side=asked.caption_side,
-        sizes=_sizes(profile),
+        sizes=profile.image.sizes,
         controls=asked.controls,
         tiny_vae=asked.random_tiny_vae,
         hint_channels=asked.hint_channels,
@@ -298,44 +288,8 @@ def sources_of(usual: WeightSettings | None, named: Sources) -> Sources:
     """What the command line names, and the profile's where it names nothing."""
     if usual is None:
         return named
-    return Sources(
-        named.blip2 or usual.blip2,
-        named.clip or usual.clip,
-        named.diffusion or usual.diffusion,
-        named.controlnets or usual.controlnets,
-        named.hed or usual.hed,
-        named.tiny_vae or usual.tiny_vae,
-        named.loras or usual.loras,
-        named.sentence or usual.sentence,
-    )
-
-
-def _sizes(profile: Profile) -> tuple[tuple[int, int], ...]:
-    """The sizes of pictures that plans take, the profile's."""
-    if not profile.image.sizes:
-        raise CounterfactoryError(
-            f"profile {profile.name} paints at sizes that follow from each picture, and plans take few: "
-            "name them in [image] buckets"
-        )
-    return profile.image.sizes
-
-
-def _folder(asked: argparse.Namespace, profile: Profile) -> Path:
-    """Where the export goes. Random weights go where they are told to, never in the place of a box's own."""
-    if asked.out is None and (asked.random or profile.models.folder == "pocket"):
-        raise CounterfactoryError("name the folder of the export: --out DIR")
-    folder: Path = asked.out or profile.models.path
-    return folder
-
-
-def _islands(said: str | None) -> tuple[str, ...] | None:
-    if said is None:
-        return None
-    names = tuple(name for name in said.split(",") if name)
-    unknown = sorted(set(names) - ISLANDS.keys())
-    if unknown:
-        raise CounterfactoryError(f"no island {', '.join(unknown)}; there are {', '.join(ISLANDS)}")
-    return names
+    names = [field.name for field in fields(Sources)]
+    return Sources(**{name: getattr(named, name) or getattr(usual, name) for name in names})
 
 
 def _batches(said: Sequence[str], usual: Mapping[str, int]) -> Mapping[str, int]:

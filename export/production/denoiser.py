@@ -17,27 +17,16 @@ from counterfactory.engine.errors import CounterfactoryError
 
 from ..graphs import modules
 from ..graphs.editing import EditingDenoiser, follow_inputs
-from ..graphs.hub import locate
+from ..graphs.hub import explain_unreadable, locate
 from .clip import SMALL as SMALL_CLIP
 from .clip import text_width
 from .graph import PICTURE, ROWS, Graph, Request, normal, static
 from .lora import merge_lora
 
 FACTOR, TOKENS = 8, 77
-# stable-diffusion-v1-5's unet/config.json; `attention_head_dim` 8 means eight heads in diffusers.
-SD15: Mapping[str, Any] = {
-    "in_channels": 4,
-    "layers_per_block": 2,
-    "block_out_channels": (320, 640, 1280, 1280),
-    "down_block_types": ("CrossAttnDownBlock2D",) * 3 + ("DownBlock2D",),
-    "cross_attention_dim": 768,
-    "attention_head_dim": 8,
-}
-_SD15_UP = ("UpBlock2D",) + ("CrossAttnUpBlock2D",) * 3
-# lllyasviel/sd-controlnet-canny's config.json.
-_HINT = {"conditioning_channels": 3, "conditioning_embedding_out_channels": (16, 32, 96, 256)}
+# stable-diffusion-v1-5's unet/config.json; all else, and sd-controlnet-canny's, is as diffusers' classes have it.
+SD15: Mapping[str, Any] = {"block_out_channels": (320, 640, 1280, 1280), "cross_attention_dim": 768}
 SMALL: Mapping[str, Any] = {
-    "in_channels": 4,
     "layers_per_block": 1,
     "block_out_channels": (16, 32),
     "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
@@ -45,22 +34,20 @@ SMALL: Mapping[str, Any] = {
     "attention_head_dim": 2,
     "norm_num_groups": 8,
 }
-_SMALL_UP = ("CrossAttnUpBlock2D", "UpBlock2D")
-_SMALL_HINT = {"conditioning_channels": 3, "conditioning_embedding_out_channels": (8, 16)}
 SMALL_FACTOR, SMALL_TOKENS = 2, SMALL_CLIP["text_config"]["max_position_embeddings"]
 
 
 def random_unet(seed: int, small: bool = False) -> UNet2DConditionModel:
     """A UNet with seeded weights: 860 M parameters in float32 (3.4 GB) at full size."""
     torch.manual_seed(seed)
-    size = {**SMALL, "up_block_types": _SMALL_UP} if small else {**SD15, "up_block_types": _SD15_UP}
-    return _frozen(UNet2DConditionModel(sample_size=16 if small else 64, out_channels=4, **size))
+    size = {**SMALL, "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D")} if small else SD15
+    return _frozen(UNet2DConditionModel(sample_size=16 if small else 64, **size))
 
 
 def random_controlnet(seed: int, small: bool = False) -> ControlNetModel:
     """A ControlNet with seeded weights, its zero convolutions filled: 361 M parameters (1.4 GB) at full size."""
     torch.manual_seed(seed)
-    controlnet = ControlNetModel(**({**SMALL, **_SMALL_HINT} if small else {**SD15, **_HINT}))
+    controlnet = ControlNetModel(**({**SMALL, "conditioning_embedding_out_channels": (8, 16)} if small else SD15))
     fill_zero_convolutions(controlnet)
     return _frozen(controlnet)
 
@@ -70,12 +57,8 @@ def fill_zero_convolutions(controlnet: ControlNetModel) -> None:
 
     A runtime may fold multiplications by zero, and a comparison of outputs would not see the ControlNet.
     """
-    layers = [
-        *controlnet.controlnet_down_blocks,
-        controlnet.controlnet_mid_block,
-        controlnet.controlnet_cond_embedding.conv_out,
-    ]
-    for layer in layers:
+    layers = [*controlnet.controlnet_down_blocks, controlnet.controlnet_mid_block]
+    for layer in [*layers, controlnet.controlnet_cond_embedding.conv_out]:
         nn.init.normal_(layer.weight, std=0.5 * layer.weight[0].numel() ** -0.5)
 
 
@@ -84,11 +67,11 @@ def build_unet(request: Request) -> UNet2DConditionModel:
     if request.sources is None:
         return random_unet(request.seed, request.small)
     unet = load_part(UNet2DConditionModel, request.sources.named("diffusion"), "unet")
-    width, channels = text_width(request), SD15["in_channels"]
-    if unet.config.cross_attention_dim != width or unet.config.in_channels != channels:
+    width = text_width(request)
+    if unet.config.cross_attention_dim != width or unet.config.in_channels != 4:
         raise CounterfactoryError(
             f"the UNet of {request.sources.diffusion} reads text of width {unet.config.cross_attention_dim} and "
-            f"{unet.config.in_channels} channels; Stable Diffusion 1.x with its CLIP has {width} and {channels}"
+            f"{unet.config.in_channels} channels; Stable Diffusion 1.x with its CLIP has {width} and 4"
         )
     for lora in request.sources.loras:
         file, _, weight = lora.partition(":")
@@ -98,24 +81,21 @@ def build_unet(request: Request) -> UNet2DConditionModel:
 
 def build_controlnets(request: Request) -> list[ControlNetModel]:
     """The ControlNets that are asked for, at least one."""
+    count = request.controls if request.sources is None else len(request.sources.named("controlnets"))
+    return [build_controlnet(request, i) for i in range(count)]
+
+
+def build_controlnet(request: Request, index: int) -> ControlNetModel:
+    """One of them."""
     if request.sources is None:
-        return [random_controlnet(request.seed + 1 + i, request.small) for i in range(request.controls)]
-    request.sources.named("controlnets")
-    return [_controlnet(source) for source in request.sources.controlnets]
-
-
-def _controlnet(source: str) -> ControlNetModel:
-    found: ControlNetModel = _frozen(load_part(ControlNetModel, source, "controlnet"))
-    return found
+        return random_controlnet(request.seed + 1 + index, request.small)
+    found: ControlNetModel = load_part(ControlNetModel, request.sources.named("controlnets")[index], "controlnet")
+    return _frozen(found)
 
 
 def hint_graph(request: Request, index: int = 0) -> Graph:
     """hint [1, 1 or 3, H, W] in 0..1 to hint_embedding [1, 320, H/8, W/8], of the ControlNet `index`."""
-    if request.sources is None:
-        controlnet = random_controlnet(request.seed + 1 + index, request.small)
-    else:
-        request.sources.named("controlnets")
-        controlnet = _controlnet(request.sources.controlnets[index])
+    controlnet = build_controlnet(request, index)
     shape = (2, request.hint_channels, *request.example)
     inputs = {"hint": torch.rand(shape, generator=torch.Generator().manual_seed(request.seed))}
     plan = static(request.batch("hint"), inputs, ["hint"], request.pictures)
@@ -134,12 +114,8 @@ def example_inputs(
     seed: int = 15,
 ) -> dict[str, torch.Tensor]:
     """Seeded inputs of the denoiser for latents of `size`, by name and in order; of a UNet of `config`, if given."""
-    config = config or (SMALL if small else SD15)
-    width, hint, tokens = (
-        config["cross_attention_dim"],
-        config["block_out_channels"][0],
-        SMALL_TOKENS if small else TOKENS,
-    )
+    config, tokens = config or (SMALL if small else SD15), SMALL_TOKENS if small else TOKENS
+    width, hint = config["cross_attention_dim"], config["block_out_channels"][0]
     several = (controls,) if controls > 1 else ()
     return {
         "latents": normal(seed, rows, 4, *size),
@@ -151,43 +127,28 @@ def example_inputs(
 
 
 def denoiser_graph(request: Request) -> Graph:
-    """The fused step; see modules.FusedDenoiser, also for what several ControlNets change."""
-    unet, controlnets = build_unet(request), build_controlnets(request)
+    """The fused step (see modules.FusedDenoiser, also for what several ControlNets change), or for an editor the UNet
+    with rows that may follow others, alone or with its ControlNets (see EditingDenoiser).
+    """
+    unet, edits = build_unet(request), request.editor is not None
+    controlnets = [] if request.editor == "without controls" else build_controlnets(request)
     for source, controlnet in zip(request.sources.controlnets if request.sources else (), controlnets, strict=False):
         _check_suits(unet, controlnet, source)
     count, factor = len(controlnets), SMALL_FACTOR if request.small else FACTOR
     example = (request.example[0] // factor, request.example[1] // factor)
     inputs = example_inputs(2, example, controls=count, small=request.small, config=unet.config)
-    axes = {name: PICTURE if name == "latents" else ROWS for name in inputs}
-    axes["hint_embedding"] = _hint_axes(count)
-    sizes = [(height // factor, width // factor) for height, width in request.pictures]
-    plan = static(request.batch("denoiser"), inputs, ["latents", "hint_embedding"], sizes)
-    return Graph("denoiser", modules.FusedDenoiser(unet, *controlnets), inputs, ("prediction",), axes, plan)
-
-
-def editor_graph(request: Request) -> Graph:
-    """The UNet with rows that may follow others, alone or with its ControlNets; see EditingDenoiser."""
-    unet, factor = build_unet(request), SMALL_FACTOR if request.small else FACTOR
-    controlnets = build_controlnets(request) if request.editor == "with controls" else []
-    for source, controlnet in zip(request.sources.controlnets if request.sources else (), controlnets, strict=False):
-        _check_suits(unet, controlnet, source)
-    example = (request.example[0] // factor, request.example[1] // factor)
-    given = example_inputs(2, example, controls=len(controlnets), small=request.small, config=unet.config)
-    controls = {name: given.pop(name) for name in ("hint_embedding", "control_scale")}
-    inputs = {**given, **follow_inputs(2, given["text"].shape[1]), **(controls if controlnets else {})}
+    if edits:
+        controls = {name: inputs.pop(name) for name in ("hint_embedding", "control_scale")}
+        inputs |= {**follow_inputs(2, inputs["text"].shape[1]), **(controls if controlnets else {})}
     pictured = [name for name in ("latents", "hint_embedding") if name in inputs]
-    axes = {name: PICTURE if name == "latents" else ROWS for name in inputs}
-    if controlnets:
-        axes["hint_embedding"] = _hint_axes(len(controlnets))
+    axes = {name: PICTURE if name in pictured else ROWS for name in inputs}
+    if count > 1:
+        axes["hint_embedding"] = {0: "batch", 3: "height", 4: "width"}
     sizes = [(height // factor, width // factor) for height, width in request.pictures]
     plan = static(request.batch("denoiser"), inputs, pictured, sizes)
-    module = EditingDenoiser(unet, *controlnets)
-    return Graph("denoiser", module, inputs, ("prediction", "attention"), axes, plan)
-
-
-def _hint_axes(count: int) -> Mapping[int, str]:
-    """The dynamic axes of the embeddings of so many ControlNets' hints."""
-    return {0: "batch", 3: "height", 4: "width"} if count > 1 else PICTURE
+    module = EditingDenoiser(unet, *controlnets) if edits else modules.FusedDenoiser(unet, *controlnets)
+    outputs = ("prediction", "attention") if edits else ("prediction",)
+    return Graph("denoiser", module, inputs, outputs, axes, plan)
 
 
 def _check_suits(unet: UNet2DConditionModel, controlnet: ControlNetModel, source: str) -> None:
@@ -212,11 +173,8 @@ def load_part(kind: Any, source: str, part: str) -> Any:
         raise CounterfactoryError(f"{folder} has no config.json: name the diffusers folder of a {kind.__name__}")
     names = [file.name for file in folder.glob("diffusion_pytorch_model*")]
     variant = "fp16" if names and all(".fp16" in name for name in names) else None
-    try:
+    with explain_unreadable(folder, f"a {kind.__name__}"):
         return kind.from_pretrained(folder, torch_dtype=torch.float32, local_files_only=True, variant=variant)
-    except (OSError, ValueError, RuntimeError) as error:
-        said = str(error).strip().splitlines()[0]
-        raise CounterfactoryError(f"{folder} cannot be read as a {kind.__name__}: {said}") from error
 
 
 def _frozen(module: Any) -> Any:

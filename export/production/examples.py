@@ -1,4 +1,4 @@
-"""What trained networks are compared on: rendered streets and captions of them, as suites will feed them.
+"""What trained networks are compared and calibrated on: rendered streets and their captions, as suites will feed them.
 
 Islands of float32 are chosen by the error of fp16, and noise has neither the values that trained weights answer with
 outliers (first tokens, end tokens, edges) nor their size. The product renders its own photographs with captions, so
@@ -13,7 +13,7 @@ from dataclasses import replace
 import cv2
 import numpy as np
 import torch
-from diffusers import AutoencoderTiny, DDPMScheduler
+from diffusers import DDPMScheduler
 from tokenizers import Tokenizer
 
 from counterfactory.engine.pocket.worlds import EMBEDDED
@@ -22,12 +22,11 @@ from counterfactory.kernels.canny import CannySettings, canny
 
 from ..graphs import modules
 from ..graphs.sentence import feeds_of
+from ..precision.int8 import Painting
 from . import blip2, clip, denoiser, sentence, vae
 from .graph import Graph, Request
 
 _SEED = 77
-# As the profiles of GPU boxes have them.
-_EDGES = CannySettings(100, 200)
 _Tensors = dict[str, torch.Tensor]
 
 
@@ -46,8 +45,8 @@ def streets(count: int, size: tuple[int, int]) -> tuple[Array, list[str]]:
 
 
 def edges_of(images: Array) -> Array:
-    """Hints, float32 [N, 1, H, W] in 0..1."""
-    return canny(images, _EDGES).astype(np.float32)[:, None] / 255
+    """Hints, float32 [N, 1, H, W] in 0..1, as the profiles of GPU boxes find edges."""
+    return canny(images, CannySettings(100, 200)).astype(np.float32)[:, None] / 255
 
 
 def text_states(request: Request, captions: list[str]) -> torch.Tensor:
@@ -59,11 +58,24 @@ def text_states(request: Request, captions: list[str]) -> torch.Tensor:
 
 def hint_embeddings(request: Request, edges: Array) -> torch.Tensor:
     """Hint embeddings [N, D, h, w], or [N, C, D, h, w] of C ControlNets."""
-    found = []
-    for controlnet in denoiser.build_controlnets(request):
-        with torch.no_grad():
-            found.append(modules.HintEncoder(controlnet, grey=True)(torch.from_numpy(edges)))
+    hint, controlnets = torch.from_numpy(edges), denoiser.build_controlnets(request)
+    with torch.no_grad():
+        found: list[torch.Tensor] = [modules.HintEncoder(one, grey=True)(hint) for one in controlnets]
     return found[0] if len(found) == 1 else torch.stack(found, 1)
+
+
+def painting(request: Request, examples: Mapping[str, Array]) -> Painting:
+    """What an int8 denoiser is calibrated on: rendered streets, painted as the profile paints in another appearance.
+
+    Their edges, at the size that will be painted, embedded by the ControlNets, and captions of the same layouts under
+    other weather and light. Random weights know no words: of them the states and hints of the graph's examples.
+    """
+    if request.sources is None:
+        texts, hints = (np.asarray(examples[name], np.float32)[:2] for name in ("text", "hint_embedding"))
+        return Painting(texts, -texts[0], hints, request.paint)
+    images, captions = streets(4, request.pictures[0])
+    texts = text_states(request, [request.paint.negative_prompt, *captions]).numpy()
+    return Painting(texts[1:], texts[0], hint_embeddings(request, edges_of(images)).numpy(), request.paint, 8)
 
 
 def on_streets(graph: Graph, request: Request) -> Graph:
@@ -71,7 +83,7 @@ def on_streets(graph: Graph, request: Request) -> Graph:
 
     Raises CounterfactoryError where those weights cannot be read.
     """
-    maker = _MAKERS["hint" if graph.name.startswith("hint") else graph.name]
+    maker = _MAKERS.get(graph.name, _shown)
     sources = request.sources
     if sources is None or (maker is _step and not (sources.clip and sources.diffusion)):
         return graph
@@ -96,37 +108,24 @@ def _pixels(images: Array) -> torch.Tensor:
     return torch.from_numpy(images.transpose(0, 3, 1, 2).astype(np.float32) / 127.5 - 1)
 
 
-def _seen(graph: Graph, _: Request) -> _Tensors:
-    return {"pixel_values": _pixels(_pictures(graph, "pixel_values")[0])}
-
-
-def _edged(graph: Graph, _: Request) -> _Tensors:
-    images, _captions = _pictures(graph, "hint")
-    return {"hint": torch.from_numpy(edges_of(images)).expand(graph.inputs["hint"].shape).contiguous()}
-
-
-def _coloured(graph: Graph, _: Request) -> _Tensors:
-    return {"image": (_pixels(_pictures(graph, "image")[0]) + 1) / 2}
-
-
-def _said(graph: Graph, request: Request) -> _Tensors:
-    _, captions = streets(len(graph.inputs["input_ids"]), (64, 64))
-    return {"input_ids": _tokens(request, captions)}
-
-
-def _compared(graph: Graph, request: Request) -> _Tensors:
-    _, captions = streets(len(graph.inputs["input_ids"]), (64, 64))
-    return feeds_of(sentence.tokenizer_of(request), captions)
+def _shown(graph: Graph, request: Request) -> _Tensors:
+    """Of networks that see pictures or read captions."""
+    (name, noise), *_ = graph.inputs.items()
+    if name == "input_ids":
+        captions = streets(len(noise), (64, 64))[1]
+        if graph.name == "sentence":
+            return feeds_of(sentence.tokenizer_of(request), captions)
+        return {name: _tokens(request, captions)}
+    images = _pictures(graph, name)[0]
+    if name == "hint":
+        return {name: torch.from_numpy(edges_of(images)).expand(noise.shape).contiguous()}
+    return {name: (_pixels(images) + 1) / 2 if name == "image" else _pixels(images)}
 
 
 def _encoded(request: Request, images: Array) -> torch.Tensor:
     """Latents [N, 4, h, w] of the autoencoder that pictures are decoded by, scaled as the denoiser knows them."""
-    autoencoder = vae.build(request)
-    encoded = autoencoder.encode(_pixels(images))
-    tiny = isinstance(autoencoder, AutoencoderTiny)
-    latents: torch.Tensor = encoded.latents if tiny else encoded.latent_dist.mode()
-    scaled: torch.Tensor = latents * autoencoder.config.scaling_factor
-    return scaled
+    latents: torch.Tensor = modules.VaeEncoder(vae.build(request))(_pixels(images))
+    return latents
 
 
 def _latents(graph: Graph, request: Request) -> _Tensors:
@@ -183,14 +182,7 @@ def _tokens(request: Request, captions: list[str]) -> torch.Tensor:
 
 
 _MAKERS: Mapping[str, Callable[[Graph, Request], _Tensors]] = {
-    "blip2_vision": _seen,
     "opt_decoder": _continued,
-    "clip_text": _said,
-    "clip_image": _seen,
-    "hint": _edged,
-    "hed": _coloured,
-    "sentence": _compared,
     "denoiser": _step,
     "vae_decoder": _latents,
-    "vae_encoder": _seen,
 }

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,48 +19,18 @@ from counterfactory.engine.models.network import Network
 from counterfactory.engine.profile.profile import load_profile
 
 from .graph import exported_networks
+from .workspace import onnx_bytes
 
 _HALF = 2  # bytes of a number in a cache
 # Made only where an export was asked for them.
 _OPTIONAL = ("denoiser_int8", "hed", "sentence", "editor", "vae_encoder")
 
 
-@dataclass(frozen=True)
-class Decoder:
-    """A decoder's published size; `matrices` are those of the feed-forward part (3 where it is gated)."""
-
-    layers: int
-    width: int
-    inner: int
-    vocabulary: int
-    matrices: int
-    bits: float
-
-    @property
-    def products(self) -> int:
-        """Weights that a token is multiplied with; the table that looks tokens up is not."""
-        return (
-            self.layers * (4 * self.width**2 + self.matrices * self.width * self.inner) + self.vocabulary * self.width
-        )
-
-    def row(self, name: str) -> dict[str, Any]:
-        """Its line of the facts, a token a row."""
-        weights = self.products + self.vocabulary * self.width * (self.matrices == 3)  # OPT's table is its head
-        cache = 2 * self.layers * self.width * _HALF
-        return {
-            "name": name,
-            "flops": 2 * self.products,
-            "weight_bytes": round(weights * self.bits / 8),
-            "cache_bytes": cache,
-        }
-
-
-# Zhang et al. 2022 (arXiv 2205.01068, table 1); Touvron et al. 2023 (arXiv 2307.09288), in EXL2 at 5 bits.
-OPT = {
-    "2.7b": Decoder(32, 2560, 10240, 50272, 2, 16),
-    "6.7b": Decoder(32, 4096, 16384, 50272, 2, 16),
-}
-LLAMA_13B = Decoder(40, 5120, 13824, 32000, 3, 5)
+# Published sizes of decoders: layers, width, inner width, vocabulary, matrices of the feed-forward part (3 where it is
+# gated), bits of a weight. Zhang et al. 2022 (arXiv 2205.01068, table 1); Touvron et al. 2023 (arXiv 2307.09288), in
+# EXL2 at 5 bits.
+OPT = {"2.7b": (32, 2560, 10240, 50272, 2, 16), "6.7b": (32, 4096, 16384, 50272, 2, 16)}
+LLAMA_13B = (40, 5120, 13824, 32000, 3, 5)
 
 
 def facts(out: Path, captioner: str = "6.7b") -> list[dict[str, Any]]:
@@ -79,7 +48,18 @@ def facts(out: Path, captioner: str = "6.7b") -> list[dict[str, Any]]:
         for name, network in networks.items()
         if name not in _OPTIONAL or (out / "onnx" / name).is_dir()
     ]
-    return [*rows, OPT[captioner].row("opt_decoder"), LLAMA_13B.row("llm")]
+    return [*rows, _decoder_row("opt_decoder", *OPT[captioner]), _decoder_row("llm", *LLAMA_13B)]
+
+
+def _decoder_row(
+    name: str, layers: int, width: int, inner: int, vocabulary: int, matrices: int, bits: int
+) -> dict[str, Any]:
+    """The facts of a decoder of a published size, a token a row."""
+    # A token is multiplied with all weights but the table that looks tokens up; OPT's table is its head.
+    products = layers * (4 * width**2 + matrices * width * inner) + vocabulary * width
+    weights = products + vocabulary * width * (matrices == 3)
+    size = {"weight_bytes": round(weights * bits / 8), "cache_bytes": 2 * layers * width * _HALF}
+    return {"name": name, "flops": 2 * products, **size}
 
 
 def _row(out: Path, name: str, network: Network, side: int) -> dict[str, Any]:
@@ -92,12 +72,12 @@ def _row(out: Path, name: str, network: Network, side: int) -> dict[str, Any]:
             f"the facts of {name} need its graph in {out}, and latent.json: {error!r}; export it"
         ) from error
     sizes = network.sizes_at((side, side), (side // factor, side // factor))
-    asked = set(input_names(folder / "model.onnx"))  # an editor may have no hints
-    files = [file for file in folder.iterdir() if file.name.startswith("model.onnx")]
+    graph = folder / "model.onnx"
+    asked = set(input_names(graph))  # an editor may have no hints
     return {
         "name": name,
-        "flops": count_flops(folder / "model.onnx", 1, {name: size for name, size in sizes.items() if name in asked}),
-        "weight_bytes": sum(file.stat().st_size for file in files),
+        "flops": count_flops(graph, 1, {name: size for name, size in sizes.items() if name in asked}),
+        "weight_bytes": onnx_bytes(graph),
         "cache_bytes": 0,
         "random": bool(manifest["random"]),
     }

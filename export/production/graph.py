@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from diffusers import ModelMixin
@@ -73,13 +73,13 @@ class Sources:
     loras: tuple[str, ...] = ()
     sentence: str | None = None
 
-    def named(self, what: str) -> str:
-        """The source of `what`. Raises CounterfactoryError when none was given."""
+    def named(self, what: str) -> Any:
+        """The source of `what`, or the sources. Raises CounterfactoryError when none was given."""
         found = getattr(self, what)
         if not found:
             flag = {"controlnets": "controlnet"}.get(what, what).replace("_", "-")
             raise CounterfactoryError(f"no weights of {what} were named: say --{flag} FOLDER or ID@COMMIT, or --random")
-        return str(found)
+        return found
 
 
 # Of HED's plan where the profile finds edges without it.
@@ -143,18 +143,11 @@ class Request:
     def __post_init__(self) -> None:
         if self.small and self.sources is not None:
             raise CounterfactoryError("--small has random weights by nature: drop it, or drop the weights named")
-        if self.captioner not in ("2.7b", "6.7b") or self.caption_side not in (224, 364):
-            raise CounterfactoryError(
-                f"captioners are 2.7b and 6.7b at 224 or 364 pixels, got {self.captioner} at {self.caption_side}"
-            )
         for height, width in self.sizes:
             if height % 64 or width % 64 or height < 64 or width < 64:
                 raise CounterfactoryError(f"picture sides are multiples of 64, got {height} x {width}")
-        if self.hint_channels not in (1, 3) or self.controls < 1:
-            raise CounterfactoryError(
-                f"hints have 1 or 3 channels and there is a ControlNet at least, got {self.hint_channels} channels "
-                f"and {self.controls} ControlNets"
-            )
+        if self.controls < 1:
+            raise CounterfactoryError(f"there is a ControlNet at least, got {self.controls}")
 
     @property
     def pictures(self) -> tuple[tuple[int, int], ...]:

@@ -7,7 +7,6 @@ ControlNet's HED model was trained with (ControlNetHED_Apache2.pth), which have 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 
 import torch
@@ -72,13 +71,10 @@ def build(request: Request) -> Hed:
         file = locate(request.sources.named("hed"), ("ControlNetHED.pth",), weights=False)
         if file.is_dir():
             file = next((f for f in sorted(file.iterdir()) if "HED" in f.name), file)
-        load(hed, _renamed(tensors(file)), file)
+        # A wrapper around the network has left prefixes on some copies of the weights.
+        found = {name.removeprefix("netNetwork.").removeprefix("module."): t for name, t in tensors(file).items()}
+        load(hed, found, file)
     return hed.eval().requires_grad_(False)
-
-
-def _renamed(found: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Names without the prefix that a wrapper around the network has left on some copies of the weights."""
-    return {name.removeprefix("netNetwork.").removeprefix("module."): tensor for name, tensor in found.items()}
 
 
 def graph(request: Request) -> Graph:

@@ -8,6 +8,7 @@ lasts less than a reading's distance may be missed. Other systems give the peak 
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from counterfactory.engine.meter.memory import Memory
@@ -36,10 +37,8 @@ class PeakMemory:
     def bytes(self) -> int:
         """The peak up to now."""
         now = _anonymous_bytes()
-        if now is None:
-            return Memory().peak()
-        self._bytes = max(self._bytes, now)
-        return self._bytes
+        self._bytes = max(self._bytes, now or 0)
+        return Memory().peak() if now is None else self._bytes
 
     def _watch(self) -> None:
         while not self._done.wait(_PAUSE_S):
@@ -48,10 +47,8 @@ class PeakMemory:
 
 def _anonymous_bytes() -> int | None:
     """Resident memory that no file stands behind; None on systems that do not say."""
-    try:
+    with suppress(OSError):
         for line in _STATUS.read_text(encoding="ascii", errors="replace").splitlines():
             if line.startswith("RssAnon:"):
                 return int(line.split()[1]) * 1024
-    except OSError:
-        pass
     return None

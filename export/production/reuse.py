@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,28 +20,23 @@ from counterfactory.engine.runtime.plans import find_mismatches, onnx_digest, re
 
 from ..graphs.hub import is_pinned
 from ..plans.tensorrt import TARGET, requirements
-from .artefact import Asked, Row, compile_graph
+from .artefact import LIBRARIES, Asked, Row, read_manifest
 from .graph import Request
-from .manifest import LIBRARIES
-from .peak import PeakMemory
 
 _FILE = "made_of.json"
-# The fields of Sources that each network is made of.
+# The fields of Sources that each network is made of, by how its name begins.
 _SOURCES = {
     "blip2_vision": ("blip2",),
     "opt_decoder": ("blip2",),
-    "clip_text": ("clip",),
-    "clip_image": ("clip",),
+    "clip": ("clip",),
     "hint": ("controlnets",),
     "denoiser": ("diffusion", "controlnets", "loras", "clip"),
-    "vae_decoder": ("diffusion", "tiny_vae"),
-    "vae_encoder": ("diffusion", "tiny_vae"),
+    "vae": ("diffusion", "tiny_vae"),
     "hed": ("hed",),
     "sentence": ("sentence",),
 }
 _OF_REQUEST = ("small", "seed", "captioner", "caption_side", "controls", "tiny_vae", "hint_channels")
-_OF_PICTURES = ("sizes",)
-_PAINT = ("hint", "denoiser", "vae_decoder", "vae_encoder", "hed")
+_PAINT = ("hint", "denoiser", "vae", "hed")
 _OF_DECODER = ("prompt_tokens", "caption_tokens", "beams")
 
 
@@ -54,7 +49,7 @@ def made_of(network: str, request: Request, asked: Asked) -> dict[str, Any] | No
         parts = [part for value in sources.values() for part in ((value,) if isinstance(value, str) else value or ())]
         if not all(is_pinned(part.partition(":")[0]) for part in parts):
             return None
-    named = _OF_REQUEST + _OF_DECODER * (network == "opt_decoder") + _OF_PICTURES * network.startswith(_PAINT)
+    named = _OF_REQUEST + _OF_DECODER * (network == "opt_decoder") + ("sizes",) * network.startswith(_PAINT)
     found = {
         "sources": sources,
         **{name: getattr(request, name) for name in named},
@@ -76,7 +71,7 @@ def note(out: Path, rows: list[Row], made: Mapping[str, Any] | None) -> None:
         if made is None:
             file.unlink(missing_ok=True)
         else:
-            write_whole(file, json.dumps({"onnx_sha256": _manifest(out, row.name)["onnx_sha256"], "made_of": made}))
+            write_whole(file, json.dumps({"onnx_sha256": read_manifest(out, row.name)["onnx_sha256"], "made_of": made}))
 
 
 def kept(out: Path, names: list[str], made: Mapping[str, Any] | None) -> list[Row] | None:
@@ -87,7 +82,7 @@ def kept(out: Path, names: list[str], made: Mapping[str, Any] | None) -> list[Ro
         rows = {row["name"]: row for row in json.loads((out / "export.json").read_text())}
         for name in names:
             noted = json.loads((out / "onnx" / name / _FILE).read_text())
-            if noted != {"onnx_sha256": _manifest(out, name)["onnx_sha256"], "made_of": dict(made)}:
+            if noted != {"onnx_sha256": read_manifest(out, name)["onnx_sha256"], "made_of": dict(made)}:
                 return None
         tuples = ("islands", "fp32_layers")
         return [Row(**{**rows[name], **{one: tuple(rows[name][one]) for one in tuples}}) for name in names]
@@ -101,7 +96,7 @@ def uncompiled(out: Path, rows: list[Row], asked: Asked) -> list[Row]:
     wanted = requirements(asked.library, TARGET)
     found = []
     for row in rows:
-        plan, manifest = out / "plans" / f"{row.name}.plan", _manifest(out, row.name)
+        plan, manifest = out / "plans" / f"{row.name}.plan", read_manifest(out, row.name)
         required = replace(wanted, onnx_sha256=manifest["onnx_sha256"], profiles=read_profiles(manifest["profiles"]))
         try:
             fresh = not find_mismatches(plan, read_key(plan), required, digest=None)
@@ -113,25 +108,7 @@ def uncompiled(out: Path, rows: list[Row], asked: Asked) -> list[Row]:
 
 def compilable(out: Path, rows: list[Row]) -> bool:
     """Whether the graphs of `rows` are still there as they were exported; their bytes are read."""
-    for row in rows:
-        path = out / "onnx" / row.name / "model.onnx"
-        if not path.is_file() or onnx_digest(path) != _manifest(out, row.name)["onnx_sha256"]:
-            return False
-    return True
-
-
-def compile_kept(rows: list[Row], out: Path, asked: Asked) -> list[Row]:
-    """Compile graphs that were exported before; their rows with what came of it, and the most memory of both."""
-    found = []
-    for row in rows:
-        profiles = read_profiles(_manifest(out, row.name)["profiles"])
-        with PeakMemory() as peak:
-            built = compile_graph(row.name, out, profiles, asked)
-        most = max(row.peak_memory_bytes, peak.bytes)
-        found.append(Row(**{**asdict(row), **asdict(built), "peak_memory_bytes": most}))
-    return found
-
-
-def _manifest(out: Path, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((out / "onnx" / name / "manifest.json").read_text())
-    return found
+    paths = {row.name: out / "onnx" / row.name / "model.onnx" for row in rows}
+    return all(
+        path.is_file() and onnx_digest(path) == read_manifest(out, name)["onnx_sha256"] for name, path in paths.items()
+    )

@@ -16,15 +16,8 @@ from ..graphs.weights import fill
 from .graph import ROWS, Graph, Request, static
 from .small_words import sentence_tokenizer
 
-# sentence-transformers/all-MiniLM-L6-v2's config.json.
-MINILM_L6: Mapping[str, Any] = {
-    "vocab_size": 30522,
-    "hidden_size": 384,
-    "num_hidden_layers": 6,
-    "num_attention_heads": 12,
-    "intermediate_size": 1536,
-    "max_position_embeddings": 512,
-}
+# sentence-transformers/all-MiniLM-L6-v2's config.json; all else is as transformers has it.
+MINILM_L6: Mapping[str, Any] = {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536}
 SMALL: Mapping[str, Any] = {
     "vocab_size": 60,
     "hidden_size": 32,
@@ -55,8 +48,7 @@ def graph(request: Request) -> Graph:
     mask[0, LENGTH // 4 :] = 0
     inputs = {"input_ids": ids * mask, "attention_mask": mask}
     plan = static(request.batch("sentence"), inputs)
-    axes = dict.fromkeys(inputs, ROWS)
-    return Graph("sentence", Sentence(bert), inputs, ("embeddings",), axes, plan)
+    return Graph("sentence", Sentence(bert), inputs, ("embeddings",), dict.fromkeys(inputs, ROWS), plan)
 
 
 def tokenizer_of(request: Request) -> Tokenizer:

@@ -14,11 +14,10 @@ import torch
 
 from counterfactory.engine.files.writing import write_whole
 
-from ..graphs import modules
 from ..graphs.tracing import to_ir
-from .denoiser import SD15, example_inputs, random_controlnet, random_unet
-from .graph import PICTURE, ROWS
-from .vae import random_vae
+from .denoiser import SD15, denoiser_graph, hint_graph
+from .graph import Request
+from .vae import decoder_graph
 
 SEED = 15
 
@@ -45,23 +44,9 @@ def denoiser_sd15(folder: Path) -> Sd15Paths:
         return paths
     done.unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
-    _export_decoder(paths.decoder)
-    _export_denoiser(paths)
+    # Small pictures: graphs are the same for all sizes, and tracing them computes nothing worth waiting for.
+    for path, build in ((paths.decoder, decoder_graph), (paths.hint, hint_graph), (paths.denoiser, denoiser_graph)):
+        graph = build(Request(seed=SEED, hint_channels=3))
+        to_ir(graph.module, graph.inputs, graph.outputs, path, graph.axes)
     write_whole(done, json.dumps(recipe))  # the last act: half an export never looks like a whole one
     return paths
-
-
-def _export_decoder(path: Path) -> None:
-    # Two rows: torch.export takes an axis of length 1 for a fixed one.
-    latents = {"latents": torch.randn(2, 4, 32, 48)}
-    to_ir(modules.VaeDecoder(random_vae(SEED + 2)), latents, ["pixel_values"], path, {"latents": PICTURE})
-
-
-def _export_denoiser(paths: Sd15Paths) -> None:
-    controlnet = random_controlnet(SEED + 1)
-    hint = {"hint": torch.rand(2, 3, 256, 384)}
-    to_ir(modules.HintEncoder(controlnet), hint, ["hint_embedding"], paths.hint, {"hint": PICTURE})
-    # Small pictures: the graph is the same for all sizes, and tracing it computes nothing worth waiting for.
-    inputs = example_inputs(2, (32, 48))
-    axes = {name: PICTURE if name in ("latents", "hint_embedding") else ROWS for name in inputs}
-    to_ir(modules.FusedDenoiser(random_unet(SEED), controlnet), inputs, ["prediction"], paths.denoiser, axes)

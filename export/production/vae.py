@@ -16,38 +16,21 @@ from ..graphs.weights import fill
 from .denoiser import FACTOR, SMALL_FACTOR, load_part
 from .graph import PICTURE, Graph, Request, normal, static
 
-# stable-diffusion-v1-5's vae/config.json.
+# stable-diffusion-v1-5's vae/config.json; all else, and madebyollin/taesd's, is as diffusers' classes have it.
 KL: Mapping[str, Any] = {
-    "in_channels": 3,
-    "out_channels": 3,
-    "latent_channels": 4,
     "layers_per_block": 2,
     "block_out_channels": (128, 256, 512, 512),
     "down_block_types": ("DownEncoderBlock2D",) * 4,
     "up_block_types": ("UpDecoderBlock2D",) * 4,
     "sample_size": 512,
-    "scaling_factor": 0.18215,
 }
 SMALL: Mapping[str, Any] = {
-    **KL,
-    "layers_per_block": 1,
     "block_out_channels": (16, 16),
     "down_block_types": ("DownEncoderBlock2D",) * 2,
     "up_block_types": ("UpDecoderBlock2D",) * 2,
     "norm_num_groups": 8,
-    "sample_size": 32,
 }
-# madebyollin/taesd's config.json.
-TINY: Mapping[str, Any] = {
-    "latent_channels": 4,
-    "encoder_block_out_channels": (64, 64, 64, 64),
-    "decoder_block_out_channels": (64, 64, 64, 64),
-    "num_encoder_blocks": (1, 3, 3, 3),
-    "num_decoder_blocks": (3, 3, 3, 1),
-    "scaling_factor": 1.0,
-}
-_SMALL_TINY = {
-    **TINY,
+_SMALL_TINY: Mapping[str, Any] = {
     "encoder_block_out_channels": (8, 8),
     "decoder_block_out_channels": (8, 8),
     "num_encoder_blocks": (1, 1),
@@ -67,7 +50,7 @@ def build(request: Request) -> AutoencoderKL | AutoencoderTiny:
     if sources is None:
         if not request.tiny_vae:
             return random_vae(request.seed + 2, request.small)
-        tiny = AutoencoderTiny(**(_SMALL_TINY if request.small else TINY))
+        tiny = AutoencoderTiny(**(_SMALL_TINY if request.small else {}))
         fill(tiny, request.seed + 2)
         return tiny.eval().requires_grad_(False)
     kind = AutoencoderTiny if sources.tiny_vae else AutoencoderKL
@@ -77,11 +60,10 @@ def build(request: Request) -> AutoencoderKL | AutoencoderTiny:
 
 def decoder_graph(request: Request) -> Graph:
     """latents [B, 4, h, w], scaled as the denoiser knows them, to pixel_values [B, 3, H, W] in -1..1."""
-    factor = SMALL_FACTOR if request.small else FACTOR
+    factor, autoencoder = SMALL_FACTOR if request.small else FACTOR, build(request)
     sizes = [(height // factor, width // factor) for height, width in request.pictures]
     inputs = {"latents": normal(request.seed, 2, 4, *(side // factor for side in request.example))}
     plan = static(request.batch("vae_decoder"), inputs, ["latents"], sizes)
-    autoencoder = build(request)
     autoencoder.encoder = nn.Identity()  # half of the weights, which nothing here uses
     module = modules.VaeDecoder(autoencoder)
     return Graph("vae_decoder", module, inputs, ("pixel_values",), {"latents": PICTURE}, plan)
@@ -89,9 +71,9 @@ def decoder_graph(request: Request) -> Graph:
 
 def encoder_graph(request: Request) -> Graph:
     """pixel_values [B, 3, H, W] in -1..1 to latents [B, 4, h, w], scaled as the denoiser knows them."""
+    autoencoder = build(request)
     inputs = {"pixel_values": normal(request.seed, 2, 3, *request.example)}
     plan = static(request.batch("vae_encoder"), inputs, ["pixel_values"], request.pictures)
-    autoencoder = build(request)
     autoencoder.decoder = nn.Identity()  # half of the weights, which nothing here uses
     module = modules.VaeEncoder(autoencoder)
     return Graph("vae_encoder", module, inputs, ("latents",), {"pixel_values": PICTURE}, plan)

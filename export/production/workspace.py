@@ -38,7 +38,10 @@ class Workspace:
         networks = networks_of(self.profile)
         # Every form of the denoiser stands where the one that the profile names would.
         plan = networks[plan].plan if plan in networks else plan
-        facts = {name: self._as_exported(name, fact) for name, fact in plan_facts(self.profile).items()}
+        facts = dict(plan_facts(self.profile))
+        for name in facts:
+            if (path := self.out / "onnx" / name / "model.onnx").is_file():
+                facts[name] = replace(facts[name], weight_bytes=onnx_bytes(path))
         facts[plan] = replace(facts.get(plan, PlanFacts(0.0, 0, 0)), weight_bytes=onnx_bytes(graph))
         if plan not in networks.plans:
             networks = Networks((*networks, Network(plan, plan, 1, {"paint": Rows()})))
@@ -64,10 +67,6 @@ class Workspace:
                         "lower precision in the profile, or a larger device"
                     )
         return min(spare)
-
-    def _as_exported(self, plan: str, fact: PlanFacts) -> PlanFacts:
-        path = self.out / "onnx" / plan / "model.onnx"
-        return replace(fact, weight_bytes=onnx_bytes(path)) if path.is_file() else fact
 
 
 def onnx_bytes(path: Path) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,17 +9,17 @@ from unittest import mock
 
 import pytest
 import torch
+from exporter import parsed
 from torch.utils.flop_counter import FlopCounterMode
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.models.painters import editor_form
 from counterfactory.engine.models.plan_facts import plan_facts
 from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.export.graphs.parity import assert_parity
 from counterfactory.export.production import command, denoiser, reuse, vae
 from counterfactory.export.production.artefact import Asked
-from counterfactory.export.production.graph import Request, batches_of, names_of
+from counterfactory.export.production.graph import Graph, Request
 from counterfactory.export.production.workspace import Workspace
 
 
@@ -31,13 +30,14 @@ def inverting(control_scale: float = 0.0) -> Profile:
 
 
 def request(profile: Profile) -> Request:
-    return Request(
-        small=True,
-        batches=batches_of(profile),
-        names=names_of(profile),
-        paint=profile.paint,
-        editor=editor_form(profile),
-    )
+    return command._request(parsed("--random", "--small"), profile)
+
+
+def nobody(graph: Graph) -> dict[str, torch.Tensor]:
+    """The inputs, of rows that follow nobody: they are the UNet's alone."""
+    given = graph.inputs
+    own = {"self_rows": torch.arange(2), "cross_map": 0 * given["cross_map"]}
+    return {**given, **own, "cross_own": torch.ones_like(given["cross_own"])}
 
 
 def test_an_editor_stands_in_the_denoiser_s_place() -> None:
@@ -53,10 +53,7 @@ def test_an_editor_stands_in_the_denoiser_s_place() -> None:
     assert [set(plan) for plan in graph.plan] == [set(graph.inputs)] * len(edited.pictures)
     with torch.no_grad():
         prediction, attention = graph.module(*graph.inputs.values())
-        # Rows that follow nobody are the UNet's alone.
-        nobody = {"self_rows": torch.arange(2), "cross_map": 0 * graph.inputs["cross_map"]}
-        nobody["cross_own"] = torch.ones_like(graph.inputs["cross_own"])
-        inputs = {**graph.inputs, **nobody}
+        inputs = nobody(graph)
         plain, _ = graph.module(*inputs.values())
         unet = denoiser.build_unet(edited)
         wanted = unet(*(inputs[name] for name in ("latents", "timestep", "text")), return_dict=False)[0]
@@ -67,36 +64,26 @@ def test_an_editor_stands_in_the_denoiser_s_place() -> None:
     assert made[0] != made[1]
 
 
-def test_an_editor_follows_edges_beside_where_the_profile_has_a_scale() -> None:
-    edited = request(inverting(1.0))
-    assert set(command.graphs_of(edited)) - set(command.graphs_of(request(inverting()))) == {"hint"}
+@pytest.mark.parametrize("controls", [1, 2])
+def test_an_editor_follows_hints_as_the_denoiser_does_where_the_profile_has_a_scale(controls: int) -> None:
+    edited = replace(request(inverting(1.0)), controls=controls)
+    hints = set(command.graphs_of(edited)) - set(command.graphs_of(request(inverting())))
+    assert hints == {"hint", "hint_1"} if controls > 1 else {"hint"}
     graph = command.graphs_of(edited)["denoiser"]()
     assert list(graph.inputs)[-2:] == ["hint_embedding", "control_scale"]
     assert [set(plan) for plan in graph.plan] == [set(graph.inputs)] * len(edited.pictures)
-    assert graph.axes["hint_embedding"] == graph.axes["latents"]
+    painter = denoiser.denoiser_graph(replace(edited, editor=None))
+    assert graph.axes["hint_embedding"] == painter.axes["hint_embedding"]
+    assert [plan["hint_embedding"] for plan in graph.plan] == [plan["hint_embedding"] for plan in painter.plan]
+    inputs = nobody(graph)
+    if controls > 1:
+        inputs["control_scale"] = torch.tensor([[0.5, 1.0], [2.0, 0.0]])
     with torch.no_grad():
-        own = {"self_rows": torch.arange(2), "cross_map": 0 * graph.inputs["cross_map"]}
-        inputs = {**graph.inputs, **own, "cross_own": torch.ones_like(graph.inputs["cross_own"])}
         found, _ = graph.module(*inputs.values())
-        painter = denoiser.denoiser_graph(request(load_profile("a10g")))
         wanted = painter.module(*(inputs[name] for name in painter.inputs))
     assert_parity(found, wanted, "f32")
     made = [reuse.made_of("denoiser", request(inverting(scale)), Asked()) for scale in (0.0, 1.0)]
     assert made[0] != made[1]
-
-
-def test_an_editor_follows_several_hints_as_the_denoiser_does() -> None:
-    two = replace(request(inverting(1.0)), controls=2)
-    graph, painter = denoiser.editor_graph(two), denoiser.denoiser_graph(replace(two, editor=None))
-    assert graph.axes["hint_embedding"] == painter.axes["hint_embedding"]
-    assert [plan["hint_embedding"] for plan in graph.plan] == [plan["hint_embedding"] for plan in painter.plan]
-    own = {"self_rows": torch.arange(2), "cross_map": 0 * graph.inputs["cross_map"]}
-    scales = {"control_scale": torch.tensor([[0.5, 1.0], [2.0, 0.0]])}
-    inputs = {**graph.inputs, **own, "cross_own": torch.ones_like(graph.inputs["cross_own"]), **scales}
-    with torch.no_grad():
-        found, _ = graph.module(*inputs.values())
-        wanted = painter.module(*(inputs[name] for name in painter.inputs))
-    assert_parity(found, wanted, "f32")
 
 
 def test_pictures_become_the_latents_that_the_autoencoder_means() -> None:
@@ -112,11 +99,8 @@ def test_pictures_become_the_latents_that_the_autoencoder_means() -> None:
 
 def test_int8_of_an_editor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "load_profile", lambda name: inverting())
-    parser = argparse.ArgumentParser()
-    command.add_command(parser.add_subparsers())
-    asked = parser.parse_args(["a10g", "--random", "--small", "--int8", "--out", "nowhere"])
     with pytest.raises(CounterfactoryError, match="--int8 is calibrated by painting from noise, and profile lance inv"):
-        command.run(asked)
+        command.run(parsed("--random", "--small", "--int8", "--out", "nowhere"))
 
 
 def test_plans_beside_others_of_which_nothing_is_known_are_not_compiled(tmp_path: Path) -> None:
@@ -139,7 +123,7 @@ def test_the_facts_of_an_editor_are_those_of_its_modules() -> None:
     facts = plan_facts(replace(inverting(), models=ModelPaths("/nowhere")))
     full, empty = replace(request(inverting()), small=False), {"normal": lambda _, *shape: torch.zeros(shape)}
     with mock.patch.multiple(denoiser, **empty), mock.patch.multiple(vae, **empty), torch.device("meta"):
-        made = {"editor": denoiser.editor_graph(full), "vae_encoder": vae.encoder_graph(full)}
+        made = {"editor": denoiser.denoiser_graph(full), "vae_encoder": vae.encoder_graph(full)}
         for name, graph in made.items():
             shapes = {port: (1, *shape.max[1:]) for port, shape in graph.plan[0].items()}
             inputs = [torch.zeros(shape, dtype=graph.inputs[port].dtype) for port, shape in shapes.items()]

@@ -14,14 +14,8 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.export.production.facts import facts
 
 # The inputs of the plans that every suite needs, of which those of some follow the picture.
-_USUAL = {
-    "blip2_vision": (),
-    "clip_text": (),
-    "clip_image": (),
-    "hint": ("hint",),
-    "denoiser": ("latents", "hint_embedding"),
-    "vae_decoder": ("latents",),
-}
+_USUAL: dict[str, tuple[str, ...]] = dict.fromkeys(("blip2_vision", "clip_text", "clip_image"), ())
+_USUAL |= {"hint": ("hint",), "denoiser": ("latents", "hint_embedding"), "vae_decoder": ("latents",)}
 _WIDTH, _SIDE = 8, 3
 
 

@@ -23,6 +23,10 @@ from counterfactory.export.production.graph import Request, Sources
 COMMIT = "a1" * 20
 _FORMS = (".safetensors", ".fp16.safetensors", ".bin", ".fp16.bin")
 _WORDS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt")
+_IN_PARTS = (
+    *("model.safetensors.index.json", *(f"model-0000{i}-of-00002.safetensors" for i in (1, 2))),
+    *("pytorch_model.bin.index.json", *(f"pytorch_model-0000{i}-of-00002.bin" for i in (1, 2))),
+)
 # The files of the repositories that docs/a10g.md names, by what they are for.
 REPOSITORIES: dict[str, tuple[str, ...]] = {
     "stable-diffusion-v1-5/stable-diffusion-v1-5": (
@@ -44,16 +48,11 @@ REPOSITORIES: dict[str, tuple[str, ...]] = {
         *("model.safetensors", "pytorch_model.bin", "flax_model.msgpack", "tf_model.h5"),
     ),
     "Salesforce/blip2-opt-6.7b-coco": (
-        *("README.md", "config.json", "generation_config.json", "preprocessor_config.json", *_WORDS),
-        *("model.safetensors.index.json", "pytorch_model.bin.index.json"),
-        *(f"model-0000{i}-of-00002.safetensors" for i in (1, 2)),
-        *(f"pytorch_model-0000{i}-of-00002.bin" for i in (1, 2)),
+        *("README.md", "config.json", "generation_config.json", "preprocessor_config.json", *_WORDS, *_IN_PARTS),
     ),
     "meta-llama/Llama-2-13b-chat-hf": (
-        *("LICENSE.txt", "README.md", "config.json", "generation_config.json", "tokenizer.model", *_WORDS[:3]),
-        *("model.safetensors.index.json", "pytorch_model.bin.index.json"),
-        *(f"model-0000{i}-of-00002.safetensors" for i in (1, 2)),
-        *(f"pytorch_model-0000{i}-of-00002.bin" for i in (1, 2)),
+        *("LICENSE.txt", "README.md", "config.json", "generation_config.json", "tokenizer.model"),
+        *(*_WORDS[:3], *_IN_PARTS),
     ),
     "lllyasviel/Annotators": ("ControlNetHED.pth", "ZoeD_M12_N.pt", "body_pose_model.pth", "upernet_global_small.pth"),
     "made/of-bin": ("config.json", "pytorch_model.bin"),
@@ -97,14 +96,8 @@ def named(what: str) -> Request:
     """The request for a network of the profile's own repositories, at a commit that the test's hub knows."""
     weights = load_profile("a10g").weights
     assert weights is not None
-    sources: dict[str, Any] = {
-        "blip2": weights.blip2,
-        "clip": weights.clip,
-        "diffusion": weights.diffusion,
-        "controlnets": weights.controlnets[0],
-        "hed": "lllyasviel/Annotators@",
-    }
-    found = f"{sources[what].partition('@')[0]}@{COMMIT}"
+    usual = {"controlnets": weights.controlnets[0], "hed": "lllyasviel/Annotators@"}
+    found = f"{(usual.get(what) or getattr(weights, what)).partition('@')[0]}@{COMMIT}"
     return Request(Sources(**{what: (found,) if what == "controlnets" else found}))
 
 
@@ -116,14 +109,7 @@ def named(what: str) -> Request:
         ("controlnets", denoiser.build_controlnets, ["config.json", "diffusion_pytorch_model.safetensors"]),
         ("clip", clip.build, ["config.json", "model.safetensors"]),
         ("clip", clip.tokenizer_of, ["config.json", "tokenizer.json"]),
-        (
-            "blip2",
-            blip2.build_eyes,
-            [
-                *("config.json", "tokenizer.json", "model.safetensors.index.json"),
-                *("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"),
-            ],
-        ),
+        ("blip2", blip2.build_eyes, ["config.json", "tokenizer.json", *_IN_PARTS[:3]]),
         ("hed", hed.build, ["ControlNetHED.pth"]),
     ],
     ids=["unet", "vae", "controlnet", "clip", "clip's words", "blip2", "hed"],
@@ -140,8 +126,7 @@ def test_a_language_model_comes_with_the_words_that_it_has(hub: Hub) -> None:
     folder = locate(f"meta-llama/Llama-2-13b-chat-hf@{COMMIT}", llm._FILES, optional=llm._OPTIONAL)
     assert folder == hub.cache / "meta-llama/Llama-2-13b-chat-hf"
     wanted = {"config.json", "generation_config.json", "tokenizer.model", *_WORDS[:3]}
-    parts = {f"model-0000{i}-of-00002.safetensors" for i in (1, 2)}
-    assert set(hub.fetched) == wanted | parts | {"model.safetensors.index.json"}
+    assert set(hub.fetched) == {*wanted, *_IN_PARTS[:3]}
 
 
 def test_other_forms_are_taken_where_there_is_no_better_one(hub: Hub) -> None:
@@ -150,6 +135,13 @@ def test_other_forms_are_taken_where_there_is_no_better_one(hub: Hub) -> None:
     assert hub.fetched == ["config.json", "pytorch_model.bin", *REPOSITORIES["made/of-half"]]
     with pytest.raises(CounterfactoryError, match=r"of-nothing at a1a1a1a1a1a1 has none of model\.safetensors, "):
         locate(f"made/of-nothing@{COMMIT}")
+
+
+def test_weights_are_a_path_or_a_pinned_id(tmp_path: Path) -> None:
+    assert locate(str(tmp_path)) == tmp_path
+    for unpinned in ("openai/clip-vit-large-patch14", "no/where@main", str(tmp_path / "absent")):
+        with pytest.raises(CounterfactoryError, match="are no existing path and no hub id with its commit"):
+            locate(unpinned)
 
 
 def test_one_file_is_fetched_by_its_name(hub: Hub) -> None:

@@ -50,8 +50,14 @@ def test_quantising_says_what_to_run(folder: Path, tmp_path: Path) -> None:
 
 def test_the_command_takes_its_target_from_the_profile(tmp_path: Path) -> None:
     parser = argparse.ArgumentParser()
-    llm.add_arguments(parser)
-    said = llm.run(parser.parse_args(["--dry-run"]))
+    llm.add_command(parser.add_subparsers())
+
+    def heard(*words: str) -> str:
+        lines: list[str] = []
+        assert llm.run(parser.parse_args(["llm", *words]), lines.append) == 0
+        return "\n".join(lines)
+
+    said = heard("--dry-run")
     profile = load_profile("a10g")
     target = profile.models.path / profile.llm.model
     assert f"-i WEIGHTS -o {target}.work -cf {target} -b 5 -hb 6" in said
@@ -59,9 +65,9 @@ def test_the_command_takes_its_target_from_the_profile(tmp_path: Path) -> None:
     assert "fetches the weights (26 GB)" in said
     assert "18 GB of disk beside the source, of which 8.5 GB stay" in said
     other = ["--dry-run", "--format", "exl3", "--target", str(tmp_path / "made"), "--bits", "4.5"]
-    assert f"-o {tmp_path / 'made'} -b 4.5 -hb 6" in llm.run(parser.parse_args(other))
+    assert f"-o {tmp_path / 'made'} -b 4.5 -hb 6" in heard(*other)
     with pytest.raises(CounterfactoryError, match="which needs no quantising"):
-        llm.run(parser.parse_args(["--profile", "pocket"]))
+        heard("--profile", "pocket")
 
 
 def _header(file: Path) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -36,40 +35,19 @@ def pairs(unet: UNet2DConditionModel) -> dict[str, tuple[torch.Tensor, torch.Ten
     return found
 
 
-def kohya(unet: UNet2DConditionModel) -> Tensors:
-    """With alpha 1, half of the rank."""
-    named: Tensors = {}
-    for name, (down, up) in pairs(unet).items():
-        flat = f"lora_unet_{name.replace('.', '_')}"
-        named |= {f"{flat}.lora_down.weight": down, f"{flat}.lora_up.weight": up, f"{flat}.alpha": torch.tensor(1.0)}
-    return named
-
-
-def peft(unet: UNet2DConditionModel) -> Tensors:
-    """Without alpha: the rank stands for it."""
-    return {
-        f"unet.{name}.lora_{part}.weight": tensor
-        for name, pair in pairs(unet).items()
-        for part, tensor in zip("AB", pair, strict=True)
-    }
-
-
-def diffusers(unet: UNet2DConditionModel) -> Tensors:
-    return {
-        f"unet.{name}.lora.{part}.weight": tensor
-        for name, pair in pairs(unet).items()
-        for part, tensor in zip(("down", "up"), pair, strict=True)
-    }
-
-
-def processors(unet: UNet2DConditionModel) -> Tensors:
-    """As diffusers once named layers of attention."""
+def lora(unet: UNet2DConditionModel, form: str) -> Tensors:
+    """The deltas as kohya (with alpha 1, half of the rank), peft and diffusers name them (without: the rank stands for
+    it), and as diffusers once named layers of attention.
+    """
     old = {LINEAR: f"{ATTENTION}.processor.to_q_lora", OUT: f"{ATTENTION}.processor.to_out_lora", CONV: f"{CONV}.lora"}
-    return {
-        f"unet.{old[name]}.{part}.weight": tensor
-        for name, pair in pairs(unet).items()
-        for part, tensor in zip(("down", "up"), pair, strict=True)
-    }
+    found: Tensors = {}
+    for name, pair in pairs(unet).items():
+        flat = f"lora_unet_{name.replace('.', '_')}"
+        begins = {"kohya": f"{flat}.lora_", "peft": f"unet.{name}.lora_", "diffusers": f"unet.{name}.lora."}
+        begin, ends = begins.get(form, f"unet.{old[name]}."), "AB" if form == "peft" else ("down", "up")
+        found |= {f"{begin}{end}.weight": tensor for end, tensor in zip(ends, pair, strict=True)}
+        found |= {f"{flat}.alpha": torch.tensor(1.0)} if form == "kohya" else {}
+    return found
 
 
 def saved(tensors: Tensors, folder: Path) -> Path:
@@ -77,12 +55,10 @@ def saved(tensors: Tensors, folder: Path) -> Path:
     return folder / "lora.safetensors"
 
 
-@pytest.mark.parametrize(("form", "scale"), [(kohya, 0.5), (peft, 1.0), (diffusers, 1.0), (processors, 1.0)])
-def test_a_lora_is_merged_as_by_hand(
-    unet: UNet2DConditionModel, tmp_path: Path, form: Callable[[UNet2DConditionModel], Tensors], scale: float
-) -> None:
+@pytest.mark.parametrize(("form", "scale"), [("kohya", 0.5), ("peft", 1.0), ("diffusers", 1.0), ("processors", 1.0)])
+def test_a_lora_is_merged_as_by_hand(unet: UNet2DConditionModel, tmp_path: Path, form: str, scale: float) -> None:
     before = {name: value.clone() for name, value in unet.state_dict().items()}
-    assert merge_lora(unet, saved(form(unet), tmp_path), 0.7) == 3
+    assert merge_lora(unet, saved(lora(unet, form), tmp_path), 0.7) == 3
     deltas = {}
     for name, (down, up) in pairs(unet).items():
         delta = np.zeros(before[f"{name}.weight"].shape)
@@ -99,7 +75,7 @@ def test_a_lora_is_merged_as_by_hand(
 
 def test_two_loras_add_up(unet: UNet2DConditionModel, tmp_path: Path) -> None:
     before = unet.get_submodule(LINEAR).get_parameter("weight").clone()
-    file = saved(peft(unet), tmp_path)
+    file = saved(lora(unet, "peft"), tmp_path)
     merge_lora(unet, file, 0.5)
     once = unet.get_submodule(LINEAR).get_parameter("weight").clone() - before
     merge_lora(unet, file, 1.0)
@@ -112,31 +88,31 @@ KOHYA, PEFT = f"lora_unet_{LINEAR.replace('.', '_')}", f"unet.{LINEAR}"
 @pytest.mark.parametrize(
     ("form", "change", "said"),
     [
-        (kohya, {"lora_te_text_model_x.lora_down.weight": torch.ones(1)}, "changes the text encoder too"),
-        (peft, {"text_encoder.text_model.x.lora_A.weight": torch.ones(1)}, "changes the text encoder too"),
+        ("kohya", {"lora_te_text_model_x.lora_down.weight": torch.ones(1)}, "changes the text encoder too"),
+        ("peft", {"text_encoder.text_model.x.lora_A.weight": torch.ones(1)}, "changes the text encoder too"),
         (
-            kohya,
+            "kohya",
             {f"lora_unet_up_to_k.lora_{part}.weight": torch.ones(2, 2) for part in ("down", "up")},
             "belongs to no layer",
         ),
-        (peft, {f"unet.up.to_k.lora_{part}.weight": torch.ones(2, 2) for part in "AB"}, "belongs to no layer"),
-        (peft, {f"{PEFT}.hada_w1_a": torch.ones(2, 2)}, "belongs to no layer"),
-        (kohya, {f"{KOHYA}.lora_up.weight": None}, "none that diffusers can read: .*lora_up.weight"),
-        (peft, {f"{PEFT}.lora_B.weight": None}, r"has \['A'\], a pair needs A \(down\) and B \(up\)"),
-        (peft, {f"{PEFT}.lora_B.weight": torch.ones(32, 3)}, r"goes down to 2 channels and up from \[3\]"),
-        (kohya, {f"{KOHYA}.lora_up.weight": torch.ones(9, 2)}, r"shape \[9, 32\], the layer \[32, 32\]"),
-        (kohya, {f"{KOHYA}.dora_scale": torch.ones(32)}, "is a DoRA"),
+        ("peft", {f"unet.up.to_k.lora_{part}.weight": torch.ones(2, 2) for part in "AB"}, "belongs to no layer"),
+        ("peft", {f"{PEFT}.hada_w1_a": torch.ones(2, 2)}, "belongs to no layer"),
+        ("kohya", {f"{KOHYA}.lora_up.weight": None}, "none that diffusers can read: .*lora_up.weight"),
+        ("peft", {f"{PEFT}.lora_B.weight": None}, r"has \['A'\], a pair needs A \(down\) and B \(up\)"),
+        ("peft", {f"{PEFT}.lora_B.weight": torch.ones(32, 3)}, r"goes down to 2 channels and up from \[3\]"),
+        ("kohya", {f"{KOHYA}.lora_up.weight": torch.ones(9, 2)}, r"shape \[9, 32\], the layer \[32, 32\]"),
+        ("kohya", {f"{KOHYA}.dora_scale": torch.ones(32)}, "is a DoRA"),
     ],
 )
 def test_loras_that_do_not_fit_change_nothing(
     unet: UNet2DConditionModel,
     tmp_path: Path,
-    form: Callable[[UNet2DConditionModel], Tensors],
+    form: str,
     change: dict[str, torch.Tensor | None],
     said: str,
 ) -> None:
     before = {name: value.clone() for name, value in unet.state_dict().items()}
-    tensors = {name: value for name, value in (form(unet) | change).items() if value is not None}
+    tensors = {name: value for name, value in (lora(unet, form) | change).items() if value is not None}
     with pytest.raises(CounterfactoryError, match=said):
         merge_lora(unet, saved(tensors, tmp_path))
     assert unet.state_dict().keys() == before.keys()

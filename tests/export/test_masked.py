@@ -7,14 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from exporter import run_exporter
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import (
-    BertConfig,
-    BertForMaskedLM,
-    BertModel,
-    PreTrainedTokenizerFast,
-    pipeline,
-)
+from transformers import BertConfig, BertForMaskedLM, BertModel, PreTrainedTokenizerFast, pipeline
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.meter.meter import Meter
@@ -24,8 +19,7 @@ from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.models.text_networks import MaskVocabulary
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.profile.rewrite import RandomWordSettings
-from counterfactory.export import __main__ as exporter
-from counterfactory.export.language.masked import export_masked, words_of
+from counterfactory.export.language.bert import export_masked, words_of
 
 WORDS = ["dog", "cat", "grass", "old", "red", "##s", "on", "a", "3", "x-y", "wall", "Bus", "."]
 BLANKS = [("a ", " dog on grass."), ("A red ", ""), ("a dog on ", " red wall"), (" ".join(["a"] * 70) + " ", "")]
@@ -56,12 +50,9 @@ def save(folder: Path) -> BertForMaskedLM:
     return model
 
 
-def test_blanks_are_filled_as_transformers_fills_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blanks_are_filled_as_transformers_fills_them(tmp_path: Path) -> None:
     out, model = tmp_path / "models", save(tmp_path / "bert")
-    monkeypatch.setattr("sys.argv", ["export", "masked", str(tmp_path / "bert"), "--out", str(out)])
-    with pytest.raises(SystemExit) as done:
-        exporter.main()
-    assert done.value.code == 0
+    assert run_exporter("masked", str(tmp_path / "bert"), "--out", str(out)) == 0
     profile = replace(load_profile("pocket"), random_words=RandomWordSettings(2, 4, 3))
     runtime = replace(profile.runtime, precision="f32", threads=1)
     opened = ModelPool(Library(out, networks_of(profile), runtime, profile.llm), Meter(lambda _: None))

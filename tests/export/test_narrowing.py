@@ -14,8 +14,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from tiny_llama import tiny_llama
 from torch import nn
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language.llama import Llama
@@ -79,31 +80,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def opened(weights: Path) -> Array:
     return open_session(weights / "net.xml", batch=2, precision="f32").run({"x": X})["y"]
-
-
-def test_matrices_take_a_quarter_of_f32(folders: tuple[Path, Path]) -> None:
-    wide, small = ((folder / "net.bin").stat().st_size for folder in folders)
-    sizes = [p.numel() for p in Net().parameters()]
-    matrices = sum(size for size in sizes if size >= 4096)
-    rest = sum(sizes) - matrices
-    scales = 4 * (32 + 160 + 160)
-    assert matrices > 10 * rest
-    assert wide - small >= matrices - scales
-    assert small <= matrices + scales + 2 * rest + 200
-
-
-def test_values_are_within_half_a_step(folders: tuple[Path, Path]) -> None:
-    found, trained = dict(restored(folders[1]).named_parameters()), dict(Net().named_parameters())
-    for name, parameter in trained.items():
-        off = (found[name] - parameter).abs()
-        assert off.max() <= parameter.abs().max() * (1 / 254 + 2**-10), name
-        if parameter.numel() >= 4096:
-            steps = [parameter.abs().flatten(1).amax(axis, keepdim=True) / 127 for axis in (0, 1)]
-            # Half a step, and fp16 before and after.
-            assert any((off.flatten(1) <= step * (1 / 2 + 127 * 2**-10)).all() for step in steps), name
-            assert off.max() > 2**-10 * parameter.abs().max(), name
-        else:
-            assert off.max() <= 2**-10 * parameter.abs().max(), name
 
 
 @torch.no_grad()
@@ -179,18 +155,9 @@ def test_a_channel_of_zeros_stays_zero() -> None:
 @pytest.fixture(scope="module")
 def language(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, LlamaForCausalLM]:
     """A small language model, and the folder that it is packed in, in 8 bits."""
-    torch.manual_seed(5)
     tokenizer = llama.byte_tokenizer(["a red car on a clear street.", "Keywords: none"] * 4, 300)
-    config = LlamaConfig(
-        vocab_size=tokenizer.get_vocab_size(),
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        max_position_embeddings=64,
-        tie_word_embeddings=True,
-    )
-    model, folder = LlamaForCausalLM(config).eval(), tmp_path_factory.mktemp("language")
+    sizes = {"num_hidden_layers": 1, "max_position_embeddings": 64, "tie_word_embeddings": True}
+    model, folder = tiny_llama(tokenizer, **sizes), tmp_path_factory.mktemp("language")
     with torch.no_grad():
         for name, value in model.named_parameters():
             value.mul_(1 + 0.1 * torch.randn_like(value)) if "norm" in name else value.normal_(0, 0.2)

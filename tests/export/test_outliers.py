@@ -57,25 +57,19 @@ def scaled_late(path: Path) -> list[str]:
     return found
 
 
-def vision_tower() -> Graph:
-    graph = blip2.vision_graph(SMALL)
-    layers = graph.module.get_submodule("module.vision.encoder.layers").children()
-    raised((part for layer in layers for part in (layer.self_attn.projection, layer.mlp.fc2)), 100)
-    return graph
-
-
-def language_model() -> Graph:
-    graph = blip2.decoder_graph(SMALL)
-    layers = graph.module.get_submodule("layers").children()
-    raised((part for layer in layers for part in (layer.self_attn.out_proj, layer.fc2)), 100)
-    return graph
-
-
-@pytest.mark.parametrize("loud", [vision_tower, language_model])
+@pytest.mark.parametrize(
+    ("build", "layers", "parts"),
+    [
+        (blip2.vision_graph, "module.vision.encoder.layers", ("self_attn.projection", "mlp.fc2")),
+        (blip2.decoder_graph, "layers", ("self_attn.out_proj", "fc2")),
+    ],
+)
 def test_loud_channels_of_the_states_need_the_norms_island_and_get_it(
-    tmp_path: Path, loud: Callable[[], Graph]
+    tmp_path: Path, build: Callable[[Request], Graph], layers: str, parts: tuple[str, ...]
 ) -> None:
-    row, measured = exported(loud(), tmp_path)
+    graph = build(SMALL)
+    raised((layer.get_submodule(p) for layer in graph.module.get_submodule(layers).children() for p in parts), 100)
+    row, measured = exported(graph, tmp_path)
     assert row.faults == []
     assert "normalisation" in row.islands
     assert measured["none"] > row.parity_bound, "these channels are not loud enough to prove anything"

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from exporter import run_exporter
+from tiny_llama import tiny_llama
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language.chat import ChatPrompts, chatml
 from counterfactory.engine.language.openvino_llm import OpenVinoLlm
 from counterfactory.engine.language.questions import read_proposals
 from counterfactory.engine.profile.profile import load_profile
-from counterfactory.export import __main__ as exporter
 from counterfactory.export.language import perturber
 from counterfactory.export.language.llama_source import UserLlama, read_llama
 from counterfactory.export.language.perturber import Recipe, batches, surprise, tune
@@ -102,25 +102,15 @@ def test_batches_are_of_one_type_and_every_epoch_has_all() -> None:
     assert batches(found, Recipe(seed=1)) == batches(found, Recipe(seed=1)) != batches(found, Recipe(seed=2))
 
 
-def tiny_llama() -> UserLlama:
-    torch.manual_seed(1)
+def user_llama() -> UserLlama:
     tokenizer = byte_tokenizer([one.prompt + one.answer for one in drawn(3)], 400)
-    config = LlamaConfig(
-        vocab_size=tokenizer.get_vocab_size(),
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        max_position_embeddings=1024,
-        eos_token_id=END,
-        bos_token_id=END,
-    )
-    return UserLlama(LlamaForCausalLM(config).eval(), tokenizer, END)
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "max_position_embeddings": 1024}
+    model = tiny_llama(tokenizer, **sizes, eos_token_id=END, bos_token_id=END)
+    return UserLlama(model, tokenizer, END)
 
 
 def test_only_queries_keys_and_values_change_and_right_answers_surprise_less() -> None:
-    llama = tiny_llama()
+    llama = user_llama()
     before = {name: value.clone() for name, value in llama.model.state_dict().items()}
     found, said = drawn(8, ("weather",)), list[str]()
     first = surprise(llama, found, 4)
@@ -143,43 +133,40 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path) -> Non
         if line.startswith("step 20 "):
             raise KeyboardInterrupt
 
-    whole, parts = tiny_llama(), tiny_llama()
+    whole, parts = user_llama(), user_llama()
     tune(whole, found, recipe, print)
     with pytest.raises(KeyboardInterrupt):
         tune(parts, found, recipe, stop, state)
-    said, parts = list[str](), tiny_llama()
+    said, parts = list[str](), user_llama()
     tune(parts, found, recipe, said.append, state)
     assert [line.split(":")[0] for line in said] == ["step 20 of 20"], "the state was kept after step 10"
     for name, value in whole.model.state_dict().items():
         torch.testing.assert_close(parts.model.state_dict()[name], value)
     with pytest.raises(CounterfactoryError, match="is of a run with another recipe or other pairs"):
-        tune(tiny_llama(), found[1:], recipe, print, state)
+        tune(user_llama(), found[1:], recipe, print, state)
     with pytest.raises(CounterfactoryError, match="is of a run with another recipe or other pairs"):
-        tune(tiny_llama(), found, Recipe(rate=1e-2, batch=2, epochs=5.0), print, state)
+        tune(user_llama(), found, Recipe(rate=1e-2, batch=2, epochs=5.0), print, state)
 
 
 def test_surprise_is_the_mean_over_tokens_however_batches_are_cut() -> None:
-    llama, found = tiny_llama(), drawn(3)
+    llama, found = user_llama(), drawn(3)
     whole = surprise(llama, found, 8)
     assert list(whole) == ["weather", "domain", "all"]
     assert surprise(llama, found, 1) == pytest.approx(whole, rel=1e-4)
 
 
 def test_the_command_writes_what_the_engine_opens_and_what_can_be_quantised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    llama, source = tiny_llama(), tmp_path / "llama"
+    llama, source = user_llama(), tmp_path / "llama"
     perturber.write_hub(llama, source)
     captions = tmp_path / "captions.jsonl"
     captions.write_text("\n".join(json.dumps(vars(one)) for one in street_captions(6)))
     out, hub, report = tmp_path / "out", tmp_path / "hub", tmp_path / "report.json"
-    call = ["export", "perturber", str(source), "--captions", str(captions), "--style", "chatml", "--out", str(out)]
+    call = ["perturber", str(source), "--captions", str(captions), "--style", "chatml", "--out", str(out)]
     call += ["--hub", str(hub), "--report", str(report), "--epochs", "0.1", "--each", "1", "--held", "0.4"]
     call += ["--held-captions", str(tmp_path / "held.jsonl")]
-    monkeypatch.setattr("sys.argv", call)
-    with pytest.raises(SystemExit) as done:
-        exporter.main()
-    assert done.value.code == 0
+    assert run_exporter(*call) == 0
     said = capsys.readouterr().out
     told = json.loads(report.read_text())
     assert f"{told['learnt']} exercises to learn from, {told['held']} held out, " in said
@@ -230,4 +217,4 @@ def test_impossible_recipes_are_refused(wrong: dict[str, float]) -> None:
 
 def test_nothing_to_learn_from_is_said() -> None:
     with pytest.raises(CounterfactoryError, match="nothing to learn from"):
-        tune(tiny_llama(), [], Recipe(), print)
+        tune(user_llama(), [], Recipe(), print)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import pickle
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import openvino as ov
 import pytest
 import torch
 from diffusers import AutoencoderTiny
+from exporter import parsed
 from torch import nn
 
 from counterfactory.engine.errors import CounterfactoryError
@@ -28,9 +28,8 @@ from counterfactory.engine.runtime.plans import onnx_digest, read_key
 from counterfactory.engine.runtime.session import Array, row_axis
 from counterfactory.export.graphs.parity import assert_parity, relative_error
 from counterfactory.export.graphs.weights import digest, fill
-from counterfactory.export.precision.int8 import example_painting
 from counterfactory.export.precision.stored import Stored
-from counterfactory.export.production import blip2, command, denoiser, reuse, vae
+from counterfactory.export.production import artefact, blip2, command, denoiser, examples
 from counterfactory.export.production.artefact import Asked, Row, export_graph
 from counterfactory.export.production.graph import Graph, Request, static
 from counterfactory.export.production.workspace import Workspace
@@ -113,19 +112,15 @@ def test_islands_that_are_given_are_not_looked_for(tmp_path: Path) -> None:
 
 
 def profile_of(memory_gb: float, **paint: Any) -> Profile:
-    found = load_profile("a10g")
-    return replace(
-        found,
-        runtime=replace(found.runtime, memory_gb=memory_gb),
-        paint=replace(found.paint, **paint),
-        models=ModelPaths("/nowhere"),
-    )
+    usual = load_profile("a10g")
+    runtime, paints = replace(usual.runtime, memory_gb=memory_gb), replace(usual.paint, **paint)
+    return replace(usual, runtime=runtime, paint=paints, models=ModelPaths("/nowhere"))
 
 
 def test_the_small_decoders_facts_are_those_of_its_graph() -> None:
     """Operations of a picture of 512 x 512 by TAESD, two for each multiply-accumulate, and its weights in fp16."""
     with torch.device("meta"):
-        tiny = AutoencoderTiny(**vae.TINY)
+        tiny = AutoencoderTiny()
     counted = []
 
     def count(layer: nn.Module, _: Any, out: torch.Tensor) -> None:
@@ -149,34 +144,30 @@ def test_a_plan_may_take_its_share_of_what_the_device_leaves(tmp_path: Path) -> 
     weights = {name: fact.weight_bytes for name, fact in plan_facts(profile).items()}
     graph = tmp_path / "own" / "model.onnx"
     graph.parent.mkdir()
-    graph.write_bytes(b"0" * 600)
-    graph.with_name("model.onnx.data").write_bytes(b"0" * 400)
-    graph.with_name("manifest.json").write_bytes(b"0" * 77)
+    for name, size in (("model.onnx", 600), ("model.onnx.data", 400), ("manifest.json", 77)):
+        graph.with_name(name).write_bytes(b"0" * size)
+
+    def assert_share(plan: str, held: float, profile: Profile = profile) -> None:
+        assert Workspace(profile, tmp_path).of(plan, graph) == pytest.approx((0.9 * 24e9 - held) / 2, abs=5)
+
     others = ("clip_text", "hint", "vae_decoder")
     kept = networks_of(profile)["denoiser"].kept_bytes  # what painting holds beside its plans
     paint = sum(1.25 * weights[name] for name in others) + 1.25 * 1000 + kept
-    assert Workspace(profile, tmp_path).of("denoiser", graph) == pytest.approx((0.9 * 24e9 - paint) / 2, abs=4)
-    check = 1.25 * 1000 + 1.25 * weights["clip_text"]
-    assert Workspace(profile, tmp_path).of("clip_image", graph) == pytest.approx((0.9 * 24e9 - check) / 2, abs=4)
+    assert_share("denoiser", paint)
+    assert_share("clip_image", 1.25 * 1000 + 1.25 * weights["clip_text"])
     # The text encoder is open in both, and painting leaves less to each of its plans.
-    both = paint - 1.25 * weights["clip_text"] + 1.25 * weights["denoiser"]
-    assert Workspace(profile, tmp_path).of("clip_text", graph) == pytest.approx((0.9 * 24e9 - both) / 2, abs=4)
+    assert_share("clip_text", paint - 1.25 * weights["clip_text"] + 1.25 * weights["denoiser"])
     # What a profile does without would be one more to paint with, and another form of the denoiser stands in its place.
-    painting = paint + 1.25 * weights["denoiser"]
     for extra in ("hed", "hint_1"):
-        assert Workspace(profile, tmp_path).of(extra, graph) == pytest.approx((0.9 * 24e9 - painting) / 2, abs=5)
-    form = Workspace(profile_of(24, denoiser="denoiser_int8"), tmp_path).of("denoiser", graph)
-    assert form == Workspace(profile, tmp_path).of("denoiser", graph)
+        assert_share(extra, paint + 1.25 * weights["denoiser"])
+    assert_share("denoiser", paint, profile_of(24, denoiser="denoiser_int8"))
     # A graph that was exported already counts as it is.
     (tmp_path / "onnx" / "hint").mkdir(parents=True)
     (tmp_path / "onnx" / "hint" / "model.onnx").write_bytes(b"0" * 4)
-    smaller = paint - 1.25 * (weights["hint"] - 4)
-    assert Workspace(profile, tmp_path).of("denoiser", graph) == pytest.approx((0.9 * 24e9 - smaller) / 2, abs=4)
+    assert_share("denoiser", paint - 1.25 * (weights["hint"] - 4))
     assert Workspace(profile_of(0), tmp_path).of("denoiser", graph) is None
-    with pytest.raises(
-        CounterfactoryError,
-        match=rf"stage paint needs clip_text .* denoiser {1250 + kept:,} .* at once .* no workspace for",
-    ):
+    said = rf"stage paint needs clip_text .* denoiser {1250 + kept:,} .* at once .* no workspace for"
+    with pytest.raises(CounterfactoryError, match=said):
         Workspace(profile_of(0.4), tmp_path).of("denoiser", graph)
 
 
@@ -185,7 +176,7 @@ TO_PLANS = Asked(plans=True, library="tensorrt_rtx")
 
 
 def compiled(build: Callable[[], Graph], out: Path, asked: Asked) -> list[Row]:
-    return reuse.compile_kept(export_graph(build, out, asked, random=True), out, asked)
+    return artefact.compile_rows(export_graph(build, out, asked, random=True), out, asked)
 
 
 def test_the_compiler_is_told_and_the_plan_says(tmp_path: Path) -> None:
@@ -202,21 +193,6 @@ def test_the_compiler_is_told_and_the_plan_says(tmp_path: Path) -> None:
     (free,) = compiled(mixing, tmp_path, replace(asked, workspace=None))
     assert (free.compiled, free.workspace_bytes) == (True, None)
     assert read_key(tmp_path / "plans" / "mixing.plan").workspace_bytes is None
-
-
-def test_what_the_compiler_is_told_is_the_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = []
-
-    def configured(compiler: Any, builder: Any, target: str, workspace_bytes: int | None) -> Any:
-        told.append(workspace_bytes)
-        raise CounterfactoryError("enough was heard")
-
-    pytest.importorskip("tensorrt_rtx", reason="tensorrt_rtx is not installed: what it is told goes unchecked")
-    monkeypatch.setattr("counterfactory.export.plans.tensorrt._configured", configured)
-    asked = replace(TO_PLANS, workspace=Workspace(profile_of(24), tmp_path), islands=("softmax",))
-    (row,) = compiled(mixing, tmp_path, asked)
-    assert (row.compiled, row.why, row.workspace_bytes) == (False, "enough was heard", None)
-    assert told == [Workspace(profile_of(24), tmp_path).of("mixing", tmp_path / "onnx" / "mixing" / "model.onnx")]
 
 
 def test_a_device_without_room_is_said_and_the_graph_is_kept(tmp_path: Path) -> None:
@@ -256,21 +232,8 @@ def test_a_graph_that_computes_something_else_is_no_artefact(tmp_path: Path) -> 
 
 
 def test_the_command_writes_a_row_a_graph_and_says_what_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = Row(
-        "hed", 1, "fp16", 1e-3, 1e-2, 9, 0, 0.0, None, ("softmax",), False, "not asked for", "", 0, (), "", True, 5
-    )
+    row = Row("hed", 1, "fp16", 1e-3, 1e-2, 9, ("softmax",), True, 5)
     made = {"hed": [row], "hint": [replace(row, name="hint", parity_error=0.5)]}
-
-    class Here:
-        """A pool that runs in this process."""
-
-        def __init__(self, *_: Any, **__: Any) -> None: ...
-        def __enter__(self) -> Here:
-            return self
-
-        def __exit__(self, *_: Any) -> None: ...
-        def submit(self, work: Callable[..., Any], *args: Any) -> Any:
-            return argparse.Namespace(result=lambda: work(*args))
 
     def one(name: str, *_: Any) -> list[Row]:
         if name == "denoiser":
@@ -280,7 +243,7 @@ def test_the_command_writes_a_row_a_graph_and_says_what_failed(tmp_path: Path, m
         manifest.write_text(json.dumps({"onnx_sha256": name}))
         return made[name]
 
-    monkeypatch.setattr(command, "ProcessPoolExecutor", Here)
+    monkeypatch.setattr(command, "_alone", lambda work, *arguments: work(*arguments))
     held: list[list[str]] = []
 
     def compiled(rows: list[Row], *_: Any) -> list[Row]:
@@ -288,7 +251,7 @@ def test_the_command_writes_a_row_a_graph_and_says_what_failed(tmp_path: Path, m
         return [replace(row, why="no library") for row in rows]
 
     monkeypatch.setattr(command, "export_one", one)
-    monkeypatch.setattr(reuse, "compile_kept", compiled)
+    monkeypatch.setattr(command, "compile_rows", compiled)
     faults = command.export_all(SMALL, tmp_path, only=["hed", "hint", "denoiser"], asked=Asked(plans=True))
     assert faults == [
         "hint is off by 5.00e-01, its bound is 0.01",
@@ -298,19 +261,13 @@ def test_the_command_writes_a_row_a_graph_and_says_what_failed(tmp_path: Path, m
     ]
     assert held == [["hint"], ["hed"]], "what was exported is compiled after it, on its own"
     made["hint"] = [replace(row, name="hint")]
-    assert command.export_all(SMALL, tmp_path, only=["hint"], again=True) == []
+    assert command.export_all(SMALL, tmp_path, only=["hint"], asked=Asked(), again=True) == []
     rows = {one["name"]: one for one in json.loads((tmp_path / "export.json").read_text())}
     assert list(rows) == ["hed", "hint"]
     assert rows["hint"]["parity_error"] == 1e-3
     assert rows["hed"]["islands"] == ["softmax"]
     with pytest.raises(CounterfactoryError, match="no graph head; there are blip2_vision"):
-        command.export_all(SMALL, tmp_path, only=["head"])
-
-
-def parsed(*said: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    command.add_command(parser.add_subparsers())
-    return parser.parse_args(["a10g", *said])
+        command.export_all(SMALL, tmp_path, only=["head"], asked=Asked())
 
 
 @pytest.mark.parametrize(
@@ -360,7 +317,7 @@ def test_the_captioners_cache_is_as_long_as_its_captions(monkeypatch: pytest.Mon
 @pytest.fixture(scope="module")
 def small_denoiser(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Row]]:
     out = tmp_path_factory.mktemp("export")
-    paint = partial(example_painting, paint=SMALL.paint)
+    paint = partial(examples.painting, SMALL)
     return out, export_graph(lambda: denoiser.denoiser_graph(SMALL), out, Asked(int8=True), random=True, painting=paint)
 
 
@@ -384,26 +341,3 @@ def test_the_fused_denoiser_in_fp16_and_int8(small_denoiser: tuple[Path, list[Ro
     assert kinds["unet.conv_out.weight"] == onnx.TensorProto.FLOAT16
     sizes = {row.name: row.onnx_bytes for row in rows}
     assert sizes["denoiser_int8"] < 1.5 * sizes["denoiser"]  # scales and zeros weigh more than weights at this size
-
-
-SMALL_GRAPHS = [name for name in command.graphs_of(SMALL) if name != "denoiser"]
-
-
-@pytest.mark.parametrize("name", SMALL_GRAPHS)
-def test_every_network_keeps_parity(tmp_path: Path, name: str) -> None:
-    (row,) = export_graph(command.graphs_of(SMALL)[name], tmp_path, Asked(), random=True)
-    assert row.faults == []
-    assert row.name == name
-
-
-@pytest.mark.slow
-def test_the_command_from_end_to_end(tmp_path: Path) -> None:
-    said = ["--random", "--small", "--int8", "--controls", "2", "--random-tiny-vae", "--out", str(tmp_path)]
-    heard: list[str] = []
-    assert command.run(parsed(*said), heard.append) == 0, heard
-    rows = json.loads((tmp_path / "export.json").read_text())
-    assert {row["name"] for row in rows} == {*SMALL_GRAPHS, "hint_1", "denoiser", "denoiser_int8"}
-    assert all((tmp_path / "onnx" / row["name"] / "manifest.json").is_file() for row in rows)
-    assert json.loads((tmp_path / "latent.json").read_text()) == {"factor": 2, "channels": 4}
-    assert np.load(tmp_path / "opt_embeddings.npy").shape == (40, 32)
-    assert json.loads((tmp_path / "opt_tokens.json").read_text()) == {"bos": 2, "eos": 3}

@@ -8,11 +8,10 @@ folders, and what it makes of them is held against what the real classes compute
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 import pytest
 import torch
 from diffusers import AutoencoderKL, AutoencoderTiny, ControlNetModel, UNet2DConditionModel
+from exporter import parsed
 from safetensors.torch import load_file, save_file
 from tiny_bert import save_bert
 from torch import nn
@@ -87,30 +87,16 @@ def loaded(kind: Any, folder: Path) -> Any:
     return kind.from_pretrained(folder, local_files_only=True, **dtype).eval().requires_grad_(False)
 
 
-@dataclass(frozen=True)
-class Hub:
-    """The folders."""
+FLAGS = {"--sentence": "bert", "--blip2": "blip2", "--clip": "clip", "--diffusion": "sd", "--controlnet": "canny"}
 
-    root: Path
 
-    def __getitem__(self, name: str) -> Path:
-        return self.root / name
-
-    @property
-    def said(self) -> list[str]:
-        """What the command is told of them."""
-        flags = {
-            "--sentence": "bert",
-            "--blip2": "blip2",
-            "--clip": "clip",
-            "--diffusion": "sd",
-            "--controlnet": "canny",
-        }
-        return [word for flag, name in flags.items() for word in (flag, str(self[name]))]
+def told(hub: Path) -> list[str]:
+    """What the command is told of the folders."""
+    return [word for flag, name in FLAGS.items() for word in (flag, str(hub / name))]
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Hub:
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("hub")
     torch.manual_seed(0)
     # BLIP-2: shards in bf16, one of them with a table that older versions saved; a variant in shards beside them.
@@ -157,18 +143,12 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Hub:
     saved(AutoencoderTiny, "taesd", root / "taesd", 6)
     save_bert(root / "bert")
     save_file({"3.weight": torch.ones(64)}, root / "taesd" / "taesd_decoder.safetensors")
-    return Hub(root)
-
-
-def parsed(*said: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    command.add_command(parser.add_subparsers())
-    return parser.parse_args(["a10g", "--out", "x", *said])
+    return root
 
 
 def request_of(*said: str) -> Request:
     """The request that the command makes of its arguments."""
-    return command._request(parsed(*said), load_profile("a10g"))
+    return command._request(parsed("--out", "x", *said), load_profile("a10g"))
 
 
 def computed(graph: Graph) -> tuple[torch.Tensor, ...]:
@@ -183,9 +163,9 @@ def seen(pixels: torch.Tensor) -> torch.Tensor:
     return ((pixels + 1) / 2 - mean) / std
 
 
-def test_blip2_in_bf16_shards(hub: Hub) -> None:
+def test_blip2_in_bf16_shards(hub: Path) -> None:
     """Its picture's embeddings, read by its language model, as the whole model reads them."""
-    request, whole = request_of(*hub.said), loaded(Blip2ForConditionalGeneration, hub["blip2"])
+    request, whole = request_of(*told(hub)), loaded(Blip2ForConditionalGeneration, hub / "blip2")
     graph = command.graphs_of(request)["blip2_vision"]()
     (queries,) = computed(graph)
     pixels = seen(graph.inputs["pixel_values"])
@@ -201,9 +181,9 @@ def test_blip2_in_bf16_shards(hub: Hub) -> None:
     assert plan["inputs_embeds"].bounds(2) == (64, 64, 64)
 
 
-def test_clip_whose_config_names_another_end_of_texts(hub: Hub) -> None:
+def test_clip_whose_config_names_another_end_of_texts(hub: Path) -> None:
     """Its `eos_token_id` is 2, and transformers then reads where the highest token is."""
-    request, whole = request_of(*hub.said), loaded(CLIPModel, hub["clip"])
+    request, whole = request_of(*told(hub)), loaded(CLIPModel, hub / "clip")
     assert whole.config.text_config.eos_token_id == 2
     text, image = (command.graphs_of(request)[name]() for name in ("clip_text", "clip_image"))
     states, text_embeds = computed(text)
@@ -216,11 +196,11 @@ def test_clip_whose_config_names_another_end_of_texts(hub: Hub) -> None:
     assert_parity(states, wanted.text_model_output.last_hidden_state, "f32")
 
 
-def test_the_pipelines_networks_are_those_without_a_variant(hub: Hub) -> None:
-    request = request_of(*hub.said)
+def test_the_pipelines_networks_are_those_without_a_variant(hub: Path) -> None:
+    request = request_of(*told(hub))
     fused, hint, decoder = (command.graphs_of(request)[name]() for name in ("denoiser", "hint", "vae_decoder"))
-    unet, controlnet = loaded(UNet2DConditionModel, hub["sd"] / "unet"), loaded(ControlNetModel, hub["canny"])
-    autoencoder = loaded(AutoencoderKL, hub["sd"] / "vae")
+    unet, controlnet = loaded(UNet2DConditionModel, hub / "sd" / "unet"), loaded(ControlNetModel, hub / "canny")
+    autoencoder = loaded(AutoencoderKL, hub / "sd" / "vae")
     grey = hint.inputs["hint"][:, :, :128, :192]
     with torch.no_grad():
         embedded = hint.module(grey)
@@ -239,7 +219,7 @@ def test_the_pipelines_networks_are_those_without_a_variant(hub: Hub) -> None:
         assert_parity(pixels, autoencoder.decode(latents / 0.18215, return_dict=False)[0], "f32")
 
 
-def test_what_lies_in_fp16_alone_is_read(tmp_path: Path, hub: Hub) -> None:
+def test_what_lies_in_fp16_alone_is_read(tmp_path: Path, hub: Path) -> None:
     saved(UNet2DConditionModel, "stable-diffusion-v1-5.unet", tmp_path, 7, dtype=torch.float16, variant="fp16")
     unet = denoiser.load_part(UNet2DConditionModel, str(tmp_path), "unet")
     wanted = made(UNet2DConditionModel, "stable-diffusion-v1-5.unet", 7).half().state_dict()
@@ -251,38 +231,25 @@ def test_what_lies_in_fp16_alone_is_read(tmp_path: Path, hub: Hub) -> None:
         denoiser.load_part(UNet2DConditionModel, str(tmp_path), "unet")
 
 
-def test_networks_that_do_not_belong_together_are_refused(tmp_path: Path, hub: Hub) -> None:
+def test_networks_that_do_not_belong_together_are_refused(tmp_path: Path, hub: Path) -> None:
     wide = {**published("control_v11p_sd15_canny"), "block_out_channels": [32, 64, 64, 64]}
     ControlNetModel.from_config(wide).save_pretrained(tmp_path / "canny")
-    said = [*hub.said[:-1], str(tmp_path / "canny")]
+    said = [*told(hub)[:-1], str(tmp_path / "canny")]
     with pytest.raises(CounterfactoryError, match=r"canny has block_out_channels \(32, 64, 64, 64\) and the UNet"):
         command.graphs_of(request_of(*said))["denoiser"]()
     (tmp_path / "clip").mkdir()
     (tmp_path / "clip" / "config.json").write_bytes((CONFIGS / "clip-vit-large-patch14.json").read_bytes())
     with pytest.raises(CounterfactoryError, match=r"reads text of width 64 .* with its CLIP has 768 and 4"):
-        command.graphs_of(request_of(*hub.said, "--clip", str(tmp_path / "clip")))["denoiser"]()
-
-
-def test_taesd_in_place_of_the_pipelines_decoder(hub: Hub) -> None:
-    graph = command.graphs_of(request_of(*hub.said, "--tiny-vae", str(hub["taesd"])))["vae_decoder"]()
-    (pixels,) = computed(graph)
-    tiny = loaded(AutoencoderTiny, hub["taesd"])
-    with torch.no_grad():
-        # TAESD takes latents as the denoiser knows them.
-        wanted = tiny.decode(graph.inputs["latents"], return_dict=False)[0]
-    assert pixels.shape == (2, 3, 256, 384)
-    assert_parity(pixels, wanted, "f32")
-    assert graph.classes == ("AutoencoderTiny",)
-    assert command.graphs_of(request_of(*hub.said))["vae_decoder"]().classes == ("AutoencoderKL",)
+        command.graphs_of(request_of(*told(hub), "--clip", str(tmp_path / "clip")))["denoiser"]()
 
 
 # --- what they are compared on ---
 
 
 @pytest.mark.parametrize("said", [[], ["--profile", "lance"]], ids=["a10g", "lance"])
-def test_trained_networks_are_compared_on_streets(hub: Hub, said: list[str]) -> None:
+def test_trained_networks_are_compared_on_streets(hub: Path, said: list[str]) -> None:
     """Every input that a suite makes of photographs and captions; the graphs compute something of them."""
-    asked = parsed(*hub.said, *said)
+    asked = parsed("--out", "x", *told(hub), *said)
     request = command._request(asked, load_profile(asked.profile))
     # What beams change is the decoder's alone.
     graphs = {name: build() for name, build in command.graphs_of(request).items() if name == "opt_decoder" or not said}
@@ -316,8 +283,8 @@ def test_trained_networks_are_compared_on_streets(hub: Hub, said: list[str]) -> 
         assert (ids == 49407).any(1).all()
 
 
-def test_the_denoiser_is_compared_on_noised_streets_if_their_weights_are_named(hub: Hub) -> None:
-    request = request_of(*hub.said)
+def test_the_denoiser_is_compared_on_noised_streets_if_their_weights_are_named(hub: Path) -> None:
+    request = request_of(*told(hub))
     graph = command.graphs_of(request)["denoiser"]()
     made = examples.on_streets(graph, request).inputs
     # Next to no noise is left at timestep 1, and next to nothing else at 999.
@@ -370,7 +337,7 @@ def test_weights_in_bin_files_are_read_where_there_are_no_others(tmp_path: Path)
     assert {name: len(tensor) for name, tensor in tensors(tmp_path).items()} == {"a.weight": 5}
 
 
-# --- LoRAs of a whole UNet, by both namings ---
+# --- the command ---
 
 # The layers that LCM-LoRA changes, by what their names end in.
 _ADAPTED = ("to_q", "to_k", "to_v", "to_out.0", "proj_in", "proj_out", "ff.net.0.proj", "ff.net.2", "conv1", "conv2")
@@ -397,39 +364,6 @@ def in_kohyas_names(pairs: Mapping[str, tuple[torch.Tensor, torch.Tensor]], alph
     return named
 
 
-@pytest.mark.parametrize("naming", ["kohya", "peft"])
-def test_a_lora_of_the_whole_unet_is_merged(hub: Hub, tmp_path: Path, naming: str) -> None:
-    unet = loaded(UNet2DConditionModel, hub["sd"] / "unet")
-    pairs, named = deltas(unet), dict[str, torch.Tensor]()
-    for name, (down, up) in pairs.items():
-        if naming == "kohya":  # alpha 2 of rank 4
-            flat = f"lora_unet_{name.replace('.', '_')}"
-            named |= {
-                f"{flat}.lora_down.weight": down,
-                f"{flat}.lora_up.weight": up,
-                f"{flat}.alpha": torch.tensor(2.0),
-            }
-        else:
-            named |= {f"unet.{name}.lora_A.weight": down, f"unet.{name}.lora_B.weight": up}
-    save_file(named, tmp_path / "pytorch_lora_weights.safetensors")
-    lora = f"{tmp_path / 'pytorch_lora_weights.safetensors'}:0.5"
-    merged = denoiser.build_unet(request_of(*hub.said, "--lora", lora)).state_dict()
-    scale = 0.5 * (0.5 if naming == "kohya" else 1.0)
-    assert len(pairs) > 200
-    before = unet.state_dict()
-    assert merged.keys() == before.keys()
-    for name, weight in before.items():
-        down, up = pairs.get(name.removesuffix(".weight"), (None, None)) if name.endswith(".weight") else (None, None)
-        if down is None or up is None:
-            assert torch.equal(merged[name], weight), name
-            continue
-        delta = (up.float().flatten(1) @ down.float().flatten(1)).reshape(weight.shape)
-        np.testing.assert_allclose(merged[name], weight + scale * delta, rtol=1e-4, atol=1e-5, err_msg=name)
-
-
-# --- the command ---
-
-
 def exported(
     said: list[str], out: Path, monkeypatch: pytest.MonkeyPatch, islands: str | None = "timestep,normalisation"
 ) -> dict[str, Any]:
@@ -442,11 +376,11 @@ def exported(
     return {row["name"]: row for row in json.loads((out / "export.json").read_text())}
 
 
-def test_the_command_exports_published_folders(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = [*hub.said, "--tiny-vae", str(hub["taesd"]), "--only", "clip_text,vae_decoder"]
+def test_the_command_exports_published_folders(hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = [*told(hub), "--tiny-vae", str(hub / "taesd"), "--only", "clip_text,vae_decoder"]
     rows = exported(said, tmp_path, monkeypatch, islands=None)
     assert [rows[name]["random"] for name in ("clip_text", "vae_decoder")] == [False, False]
-    whole, tiny = loaded(CLIPModel, hub["clip"]), loaded(AutoencoderTiny, hub["taesd"])
+    whole, tiny = loaded(CLIPModel, hub / "clip"), loaded(AutoencoderTiny, hub / "taesd")
     ids = torch.randint(0, 49406, (3, 77), generator=torch.Generator().manual_seed(1))
     ids[0, 9:], ids[1, 30:], ids[2, 76:] = 49407, 49407, 49407
     found = OnnxCpu(tmp_path / "onnx" / "clip_text" / "model.onnx").run({"input_ids": ids.numpy()})
@@ -469,16 +403,18 @@ def test_the_command_exports_published_folders(hub: Hub, tmp_path: Path, monkeyp
 
 
 @pytest.mark.slow
-def test_the_command_exports_every_published_network(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    unet, controlnet = loaded(UNet2DConditionModel, hub["sd"] / "unet"), loaded(ControlNetModel, hub["canny"])
+def test_the_command_exports_every_published_network(
+    hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unet, controlnet = loaded(UNet2DConditionModel, hub / "sd" / "unet"), loaded(ControlNetModel, hub / "canny")
     pairs, layers = deltas(unet), dict(unet.named_modules())
     save_file(in_kohyas_names(pairs, alpha=4.0), tmp_path / "lcm.safetensors")
     for name, (down, up) in pairs.items():
         weight = layers[name].get_parameter("weight")
-        weight += (up.float().flatten(1) @ down.float().flatten(1)).reshape(weight.shape)
+        weight += 0.5 * (up.float().flatten(1) @ down.float().flatten(1)).reshape(weight.shape)
     torch.save(hed.Hed().state_dict(), tmp_path / "ControlNetHED.pth")
-    said = [*hub.said, "--hed", str(tmp_path / "ControlNetHED.pth"), "--tiny-vae", str(hub["taesd"])]
-    rows = exported([*said, "--lora", str(tmp_path / "lcm.safetensors")], tmp_path / "out", monkeypatch)
+    said = [*told(hub), "--hed", str(tmp_path / "ControlNetHED.pth"), "--tiny-vae", str(hub / "taesd")]
+    rows = exported([*said, "--lora", f"{tmp_path / 'lcm.safetensors'}:0.5"], tmp_path / "out", monkeypatch)
     names = {"blip2_vision", "opt_decoder", "clip_text", "hint", "denoiser", "vae_decoder", "clip_image", "hed"}
     assert rows.keys() == names | {"sentence"}
     feeds = denoiser.example_inputs(2, (8, 16), config=unet.config, seed=3)

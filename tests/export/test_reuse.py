@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from exporter import parsed
 
 from counterfactory.engine.models.networks import library_of, networks_of
 from counterfactory.engine.models.plan_facts import plan_facts
@@ -26,11 +26,7 @@ BOX = ("a10g", "a10g-fast", "lance")
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exports in this process, which has torch loaded."""
-
-    def alone(work: Callable[..., Any], *arguments: Any) -> Any:
-        return work(*arguments)
-
-    monkeypatch.setattr(command, "_alone", alone)
+    monkeypatch.setattr(command, "_alone", lambda work, *arguments: work(*arguments))
 
 
 @pytest.fixture
@@ -47,12 +43,6 @@ def untraced(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
         return [Row(**values | {"name": graph.name, "islands": (), "fp32_layers": ()})]
 
     monkeypatch.setattr(command, "export_graph", export_graph)
-
-
-def parsed(*said: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    command.add_command(parser.add_subparsers())
-    return parser.parse_args(["a10g", *said])
 
 
 def export(out: Path, profile: str, *said: str) -> list[str]:

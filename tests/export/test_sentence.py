@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from exporter import run_exporter
 from tiny_bert import WORDS, save_bert
 from transformers import BertModel
 
@@ -21,7 +22,6 @@ from counterfactory.engine.models.networks import library_of, networks_of
 from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.rewrite import GroundingSettings
-from counterfactory.export import __main__ as exporter
 from counterfactory.export.graphs.parity import assert_parity
 from counterfactory.export.graphs.sentence import Sentence, feeds_of, load_bert
 from counterfactory.export.production import command, sentence
@@ -35,14 +35,9 @@ def weights(tmp_path: Path) -> Path:
     return tmp_path / "bert"
 
 
-def test_embeddings_are_means_over_the_tokens_of_length_one(
-    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_embeddings_are_means_over_the_tokens_of_length_one(weights: Path, tmp_path: Path) -> None:
     out = tmp_path / "models"
-    monkeypatch.setattr("sys.argv", ["export", "sentence", str(weights), "--out", str(out)])
-    with pytest.raises(SystemExit) as done:
-        exporter.main()
-    assert done.value.code == 0
+    assert run_exporter("sentence", str(weights), "--out", str(out)) == 0
     pocket = load_profile("pocket")
     profile = replace(
         pocket, llm=replace(pocket.llm, style="chatml"), grounding=GroundingSettings(batch=2, min_similarity=0.5)

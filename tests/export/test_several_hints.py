@@ -11,12 +11,10 @@ import torch
 from diffusers import ControlNetModel, MultiControlNetModel, UNet2DConditionModel
 from diffusers.models.controlnets.controlnet import ControlNetConditioningEmbedding
 from numpy.typing import NDArray
-from tiny_networks import TOKENS, WIDTH, TorchSession, copied, filled, tiny_denoiser
+from tiny_networks import TOKENS, WIDTH, copied, filled, step_shapes, tiny_denoiser, torch_plan
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.denoiser import DenoiserRow, PaintPlans
-from counterfactory.engine.runtime.session import Port, Signature
 from counterfactory.export.graphs import modules
 from counterfactory.export.graphs.parity import relative_error
 from counterfactory.export.production import denoiser as exported_denoiser
@@ -71,10 +69,6 @@ def predicted(unet: UNet2DConditionModel, rows: Sequence[DenoiserRow], added: tu
     return found
 
 
-def plan(module: torch.nn.Module, output: str, *inputs: Port) -> Batched:
-    return Batched(TorchSession(module.eval(), Signature(inputs, (Port(output, (inputs[0].shape[0],), "float32"),))))
-
-
 # ControlNets of their own.
 
 SMALL = Request(small=True, controls=2, hint_channels=3)
@@ -83,26 +77,15 @@ SMALL = Request(small=True, controls=2, hint_channels=3)
 @pytest.fixture(scope="module")
 def apart() -> PaintPlans:
     """The modules of the small exporter's hint, hint_1 and denoiser; that its graphs are those, its own tests show."""
-    size = LATENT[1:]
-    text = SMALL_CLIP["text_config"]
-    hints = [
-        plan(
-            exported_denoiser.hint_graph(SMALL, i).module,
-            "hint_embedding",
-            Port("hint", (1, 3, HEIGHT, WIDE), "float32"),
-        )
+    h, w, text = *LATENT[1:], SMALL_CLIP["text_config"]
+    first, second = (
+        torch_plan(exported_denoiser.hint_graph(SMALL, i).module, "hint_embedding", hint=(1, 3, HEIGHT, WIDE))
         for i in range(SMALL.controls)
-    ]
-    denoiser = plan(
-        exported_denoiser.denoiser_graph(SMALL).module,
-        "prediction",
-        Port("latents", (2, *LATENT), "float32"),
-        Port("timestep", (2,), "int64"),
-        Port("text", (2, text["max_position_embeddings"], text["hidden_size"]), "float32"),
-        Port("hint_embedding", (2, 2, 16, *size), "float32"),
-        Port("control_scale", (2, 2), "float32"),
     )
-    return PaintPlans(hints[0], denoiser, denoiser, LATENT, other_hints=tuple(hints[1:]))
+    shapes = step_shapes(2, h, w) | {"text": (2, text["max_position_embeddings"], text["hidden_size"])}
+    control = {"hint_embedding": (2, 2, 16, h, w), "control_scale": (2, 2)}
+    denoiser = torch_plan(exported_denoiser.denoiser_graph(SMALL).module, "prediction", **shapes, **control)
+    return PaintPlans(first, denoiser, denoiser, LATENT, other_hints=(second,))
 
 
 def by_multi_controlnet(rows: Sequence[DenoiserRow], maps: Sequence[NDArray[Any]], scales: Sequence[float]) -> Floats:
@@ -163,35 +146,13 @@ def networks() -> tuple[UNet2DConditionModel, ControlNetModel, list[ControlNetCo
     return unet, controlnet, encoders
 
 
-class Embeds(torch.nn.Module):
-    """A hint encoder as it is packed."""
-
-    def __init__(self, encoder: ControlNetConditioningEmbedding) -> None:
-        super().__init__()
-        self.encoder = encoder
-
-    def forward(self, hint: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.encoder(hint)
-        return found
-
-
 def shared(networks: Any, only: Sequence[int] = (0, 1, 2)) -> PaintPlans:
     """Plans of one ControlNet behind some of the three encoders."""
     unet, controlnet, encoders = networks
-    channels = (1, 1, 3)
-    hints = [
-        plan(Embeds(encoders[i]), "hint_embedding", Port("hint", (1, channels[i], HEIGHT, WIDE), "float32"))
-        for i in only
-    ]
-    fused = plan(
-        modules.FusedDenoiser(unet, copied(controlnet)),
-        "prediction",
-        Port("latents", (2, *LATENT), "float32"),
-        Port("timestep", (2,), "int64"),
-        Port("text", (2, TOKENS, WIDTH), "float32"),
-        Port("hint_embedding", (2, 16, *LATENT[1:]), "float32"),
-        Port("control_scale", (2,), "float32"),
-    )
+    hints = [torch_plan(encoders[i], "hint_embedding", hint=(1, (1, 1, 3)[i], HEIGHT, WIDE)) for i in only]
+    control = {"hint_embedding": (2, 16, *LATENT[1:]), "control_scale": (2,)}
+    module = modules.FusedDenoiser(unet, copied(controlnet))
+    fused = torch_plan(module, "prediction", **step_shapes(2, *LATENT[1:]), **control)
     return PaintPlans(hints[0], fused, fused, LATENT, other_hints=tuple(hints[1:]))
 
 
@@ -212,12 +173,6 @@ def test_encoders_that_share_a_controlnet_are_added_by_weight(networks: Any, wei
     wanted = predicted(unet, rows, added)
     assert relative_error(np.stack(plans.evaluate(rows)), wanted) <= 1e-4
     assert np.abs(np.asarray(hints[0]) - np.asarray(hints[1])).max() > 0.1
-
-
-def test_one_hint_of_weight_1_is_embedded_as_edges_alone_are(networks: Any) -> None:
-    plans = shared(networks, [0])
-    for found, wanted in zip(plans.embed_several([EDGES], [1.0]), plans.embed_hints(EDGES), strict=True):
-        np.testing.assert_array_equal(found, wanted)
 
 
 def test_grey_maps_serve_encoders_of_colours_and_colours_no_grey_ones(networks: Any) -> None:

