@@ -6,8 +6,12 @@ What needs one imports it when it computes. `missing_package` says which extra b
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
+
+from .errors import CounterfactoryError
 
 # Modules, and the extra of pyproject.toml that brings each.
 EXTRAS: Mapping[str, str] = MappingProxyType(
@@ -37,3 +41,21 @@ def missing_package(error: ModuleNotFoundError) -> str | None:
 def installed(module: str) -> bool:
     """Whether there is a module of this name; it is not imported."""
     return find_spec(module) is not None
+
+
+def pandas() -> ModuleType:
+    """The library. Raises CounterfactoryError where it is not installed: no extra brings it."""
+    try:
+        return import_module("pandas")
+    except ImportError as error:
+        raise CounterfactoryError(
+            "a table as pandas needs the package pandas, which is not installed: run `pip install pandas`"
+        ) from error
+
+
+def release() -> str:
+    """This package's own release; "0+unknown" of a checkout that is not installed."""
+    try:
+        return version("counterfactory")
+    except PackageNotFoundError:
+        return "0+unknown"

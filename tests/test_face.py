@@ -16,7 +16,7 @@ from conftest import MadeSuite, Street
 from numpy.typing import NDArray
 
 import counterfactory as cf
-from counterfactory.engine.api import frames
+from counterfactory.engine import packages
 from counterfactory.engine.cli import arguments
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.journey import Journey
@@ -47,7 +47,10 @@ def test_importing_loads_nothing() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "[] ['counterfactory.engine', 'counterfactory.engine.errors']"
+    assert (
+        done.stdout.strip()
+        == "[] ['counterfactory.engine', 'counterfactory.engine.errors', 'counterfactory.engine.packages']"
+    )
 
 
 def test_judging_takes_nothing_that_makes_suites(made_suite: MadeSuite) -> None:
@@ -347,7 +350,7 @@ def test_tables_say_that_pandas_is_missing(made_suite: MadeSuite, monkeypatch: p
     monkeypatch.setitem(sys.modules, "pandas", None)
     suite = cf.open(made_suite.path)
     result = suite.evaluate(answers_of(made_suite))
-    for table in (suite.pandas, result.effects, result.failures, frames.pandas):
+    for table in (suite.pandas, result.effects, result.failures, packages.pandas):
         with pytest.raises(cf.CounterfactoryError, match="pip install pandas"):
             table()
     assert suite.table().num_rows == len(made_suite.rows)

@@ -26,7 +26,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "errors": set(),
         "edit": set(),
         "keys": set(),
-        "packages": set(),
+        "packages": {"errors"},
         "content_keys": {"keys"},
         "files": {"errors"},
         "schedule": {"errors"},

@@ -14,6 +14,7 @@ from ..files.writing import write_whole
 from ..judging.evaluation import Evaluation
 from ..judging.limits import Drop, LimitResult, check_limits, junit_xml
 from ..judging.recheck import Recheck, recheck, set_thresholds
+from ..packages import pandas
 from ..profile.check import CheckSettings
 from ..profile.profile import load_profile
 from ..report.effects_text import note_lines
@@ -26,7 +27,6 @@ from ..suite.recorded import recorded_check
 from ..suite.run_record import RunSummary, SuiteCosts
 from ..tasks.spread import TypeSpread, spread_of
 from .answers import Judged, judge
-from .frames import pandas
 from .options import (
     AnyPath,
     Caller,

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from ..estimate.estimate import Estimate
 from ..journey import Plan
+from ..packages import pandas
 from ..report.suite_text import describe
 from ..sources.source import Problem
 from ..tasks.spread import TypeSpread, spread_of
 from ..variant import Variant
-from .frames import pandas
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import CounterfactoryError
-from ..packages import missing_package
+from ..packages import missing_package, release
 from .parser import Parser
 from .statuses import EXIT_ERROR, EXIT_STOPPED
 from .values import count, drop, gigabytes, names, percent, positive, seed, setting, span, words
@@ -99,13 +99,7 @@ class _Version(argparse.Action):
     """Prints the release that is installed."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            release = version("counterfactory")
-        except PackageNotFoundError:
-            release = "(a checkout that is not installed)"
-        sys.stdout.write(f"counterfactory {release}\n")
+        sys.stdout.write(f"counterfactory {release()}\n")
         parser.exit()
 
 

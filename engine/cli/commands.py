@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from argparse import Namespace
 from dataclasses import asdict
+from typing import Any
 
 from ..api import finished
 from ..api.options import EstimateOptions, EvaluateOptions, GenerateOptions, PlanOptions, ReportOptions
@@ -23,11 +24,16 @@ from ..report.table import Table
 from ..suite import count_outside
 from ..suite.verdicts import read_verdicts
 from .check_text import changes_table, fit_table, recheck_lines, sweep_lines, sweep_table
-from .option_keywords import keywords
 from .plan_text import show_spread
 from .run_text import as_data, cost_line, cost_table, count_line, shortfall_lines, time_lines, use_line
 from .statuses import EXIT_BROKEN, EXIT_SKIPPED
 from .terminal import Terminal
+
+
+def keywords(args: Namespace, options: Any) -> dict[str, Any]:
+    """What a command line says of each of a verb's options (a class of `api.options`)."""
+    names: frozenset[str] = options.__optional_keys__
+    return {name: getattr(args, name) for name in names}
 
 
 def generate(args: Namespace, terminal: Terminal) -> int:

@@ -34,10 +34,7 @@ def count(text: str) -> int:
 
 
 def gigabytes(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = _number(text)
     if not 0.001 <= value <= 1e6:
         raise argparse.ArgumentTypeError(f"a number of gigabytes is needed, got {text!r}")
     return value
@@ -45,20 +42,14 @@ def gigabytes(text: str) -> float:
 
 def setting(text: str) -> tuple[str, float]:
     key, equals, number = text.partition("=")
-    try:
-        value = float(number)
-    except ValueError:
-        value = math.nan
+    value = _number(number)
     if not equals or not key or not math.isfinite(value):
         raise argparse.ArgumentTypeError(f"a key and a number are needed, such as check.edit=0.5, got {text!r}")
     return key.strip(), value
 
 
 def percent(text: str) -> float:
-    try:
-        value = float(text.removesuffix("%"))
-    except ValueError:
-        value = math.nan
+    value = _number(text.removesuffix("%"))
     if not 0 <= value <= 100:
         raise argparse.ArgumentTypeError(f"a percentage from 0 to 100 is needed, got {text!r}")
     return value / 100
@@ -83,3 +74,11 @@ def span(text: str) -> tuple[int, int]:
     if not 1 <= low <= high:
         raise argparse.ArgumentTypeError(f"a number such as 2 or a range such as 1..3 is needed, got {text!r}")
     return low, high
+
+
+def _number(text: str) -> float:
+    """NaN where it is none, which no range holds."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

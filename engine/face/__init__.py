@@ -75,7 +75,9 @@ if not TYPE_CHECKING:  # or a misspelt name would be anything to a type checker
 
     def __getattr__(name: str) -> Any:
         if name == "__version__":
-            value: Any = _version()
+            from counterfactory.engine.packages import release
+
+            value: Any = release()
         else:
             home = next((home for home, names in _HOMES.items() if name in names), None)
             if home is None:
@@ -100,12 +102,3 @@ def _load(home: str) -> ModuleType:
         if (reason := missing_package(error)) is None:
             raise
         raise CounterfactoryError(reason) from error
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("counterfactory")
-    except PackageNotFoundError:
-        return "0+unknown"  # a checkout that is not installed
