@@ -345,18 +345,6 @@ def test_facts_that_cannot_be_read_are_refused_by_name(text: str, tmp_path: Path
         load_facts(tmp_path / "facts.json")
 
 
-@pytest.mark.parametrize(
-    ("names", "value"),
-    [("tflops gb_per_s disk_gb_per_s bus_gb_per_s share accepted", 0), ("gb_per_s", -1), ("share accepted", 1.1)],
-)
-def test_a_device_that_cannot_be_is_refused(names: str, value: float) -> None:
-    device = load_profile("a10g").device
-    assert device is not None
-    for name in names.split(" "):
-        with pytest.raises(ValueError, match=name):
-            replace(device, **{name: value})
-
-
 def test_plans_are_exported_for_the_batches_of_their_profile() -> None:
     expected = (
         "blip2_vision 24, opt_decoder 48, sentence 32, clip_text 16, hed 4, hint 4, denoiser 16, vae_decoder 4, "

@@ -18,6 +18,7 @@ from clocks import Clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
+from test_meter import domain, no_nvml
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.meter.energy import EnergyMeter
@@ -161,14 +162,7 @@ def test_a_record_an_interval_and_one_at_the_end(tmp_path: Path) -> None:
 
 
 def test_energy_is_in_every_record(tmp_path: Path) -> None:
-    counter = tmp_path / "intel-rapl:0" / "energy_uj"
-    counter.parent.mkdir()
-    for name, text in (("name", "package-0"), ("energy_uj", "0"), ("max_energy_range_uj", "999999999")):
-        (counter.parent / name).write_text(text)
-
-    def no_nvml() -> None:
-        raise ModuleNotFoundError
-
+    counter = domain(tmp_path, "intel-rapl:0", "package-0", 0)
     energy = EnergyMeter(tmp_path, no_nvml)
     counter.write_text("5000000")
     MetricsFile(tmp_path / "run.prom", energy=energy).write(a_run()[0])

@@ -275,11 +275,6 @@ def test_sheet_fits_pictures_of_any_shape(size: tuple[int, int], tmp_path: Path)
     assert sheet.getpixel((0, 0)) == PAPER
 
 
-def test_sheet_needs_a_source() -> None:
-    with pytest.raises(ValueError, match="at least one source"):
-        draw_sheet([], "t", "s")
-
-
 @settings(max_examples=30)
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_sheet_takes_any_words(grey: Path, keyword: str, alternative: str) -> None:

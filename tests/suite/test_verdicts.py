@@ -102,14 +102,6 @@ def test_other_columns_are_refused(tmp_path: Path) -> None:
         read_verdicts(tmp_path)
 
 
-def test_scores_alone_may_be_others(tmp_path: Path) -> None:
-    write(tmp_path, [original_row(), picture_row(0, scores={"layout": 0.5, "valid": 0.1})])
-    table = read_verdicts(tmp_path)
-    table.write(tmp_path, [replace(row, scores={"layout": 0.5} if row.scores else {}) for row in table.rows])
-    found = {row.kind: row.scores for row in read_verdicts(tmp_path).rows}
-    assert found == {"original": {}, "variant": {"layout": 0.5}}
-
-
 def test_unscored_suites_are_read(tmp_path: Path) -> None:
     write(tmp_path, [original_row()])
     assert [row.scores for row in read_verdicts(tmp_path).rows] == [{}]
