@@ -144,9 +144,6 @@ def test_no_interval_reaches_beyond_what_an_outcome_can_change() -> None:
 def test_one_source_gives_a_value_and_no_interval() -> None:
     (effect,) = find_effects([control("s", 1), variant("s", 0, "fog")], "control")
     assert effect == Effect("fog", -1, None, None, None, None, 1, 1)
-
-
-def test_nothing_asked_is_nothing_found() -> None:
     assert find_effects([], "control") == find_effects([control("s", 1)], "control") == ()
 
 

@@ -67,14 +67,10 @@ def test_originals_and_controls_may_all_be_left_out(made_suite: MadeSuite, answe
     [
         ("variant", Path.unlink, r"1 of 5 variants have no mask in .*, the first is images/.*; name masks as metadata"),
         ("original", Path.unlink, "1 of 3 originals have no mask"),
-        ("variant", lambda file: Image.new("L", (8, 9)).save(file), "is 8 x 9, its picture 128 x 128: write masks at"),
-        ("variant", lambda file: Image.new("RGB", (128, 128)).save(file), "is coloured: write class numbers"),
+        ("variant", Image.new("L", (8, 9)).save, "is 8 x 9, its picture 128 x 128: write masks at"),
+        ("variant", Image.new("RGB", (128, 128)).save, "is coloured: write class numbers"),
         ("variant", lambda file: file.write_bytes(b"no picture"), "not an image in a format that is read"),
-        (
-            "variant",
-            lambda file: Image.fromarray(np.full((128, 128), 1024, np.uint16)).save(file),
-            "masks hold class 1024; at most 1024",
-        ),
+        ("variant", Image.fromarray(np.full((128, 128), 1024, np.uint16)).save, "masks hold class 1024; at most 1024"),
     ],
 )
 def test_what_does_not_fit_is_named(

@@ -155,10 +155,11 @@ def test_a_source_s_own_name_may_look_like_a_suffix() -> None:
         ("p.csv", "image,prediction,top5\na,b,c | b|d\n", Prediction("b", None, ("c", "b", "d")), ()),
         (
             "p.jsonl",
-            '{"image": "a", "prediction": 3, "top5": [3, 2, 1, 5, 4], "confidence": 0, "id": 7}',
-            Prediction("3", 0.0, ("3", "2", "1", "5", "4")),
-            ("id",),
+            '{"image": "a", "prediction": 3, "top5": [3,2,1,5,4]}',
+            Prediction("3", None, tuple("32154")),
+            (),
         ),
+        ("p.jsonl", '{"image": "a", "prediction": "b", "confidence": 0}', Prediction("b", 0.0), ()),
         ("p.jsonl", '{"image": "a", "prediction": "b", "top5": [], "confidence": null}', Prediction("b"), ()),
         (
             "p.jsonl",

@@ -255,11 +255,6 @@ def test_a_full_disk_leaves_the_records_before_and_no_half_line(tmp_path: Path, 
         assert [record["final"] for record in lines(path)] == [False, True]
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full: a device that is always full goes unchecked")
-def test_a_device_that_is_full() -> None:
-    assert "no space" in str(MetricsFile(Path("/dev/full")).write(a_run()[0]))
-
-
 def test_hours_of_earlier_sessions_count_for_what_they_made(tmp_path: Path) -> None:
     meter, _ = a_run()
     MetricsFile(tmp_path / "run.jsonl", devices=2, earlier_device_hours=5.0).write(meter)

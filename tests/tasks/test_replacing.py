@@ -47,7 +47,11 @@ def test_what_a_rule_adds_it_can_undo_and_what_it_removes_goes_wherever_it_is_sa
 @pytest.mark.parametrize(
     ("caption", "after"),
     [
-        ("A toad sits on stones.", "a toad that sits on stones."),
+        ("A toad sits on stones.", "A painting of a toad that sits on stones."),
+        ("A dog is lying on grass. A cat is sitting", "A painting of a dog lying on grass. A cat is sitting"),
+        ("a dog is lying", "a painting of a dog lying"),
+        ("Boston is shown at night", "a painting of Boston is shown at night"),
+        ("Two dogs", "A painting of two dogs"),
         ("the old toad with red eyes looks up at a fly", "the old toad with red eyes that looks up at a fly"),
         ("two dogs stand next to a car", "two dogs that stand next to a car"),
         ("a dog is lying on grass that lies in a park", "a dog lying on grass that lies in a park"),
@@ -65,7 +69,7 @@ def test_what_a_rule_adds_it_can_undo_and_what_it_removes_goes_wherever_it_is_sa
 def test_a_painting_is_of_a_thing_and_not_of_a_sentence(caption: str, after: str) -> None:
     edit = Edit("domain", "", "a painting of")
     edited = apply_by_rule(caption, [edit])
-    assert edited.casefold() == f"a painting of {after}"
+    assert edited == (after if "painting" in after else f"a painting of {after}")
     assert check_edited_caption(caption, edited, [edit], ()) is None
     assert apply_by_rule(caption, [Edit("time", "", "at night")]).count("that") == caption.count("that")
 
@@ -138,19 +142,6 @@ def test_what_a_caption_calls_its_picture(caption: str, medium: str | None) -> N
 
 
 @pytest.mark.parametrize(
-    ("caption", "edited"),
-    [
-        ("A dog is lying on grass. A cat is sitting", "A painting of a dog lying on grass. A cat is sitting"),
-        ("a dog is lying", "a painting of a dog lying"),
-        ("Boston is shown at night", "a painting of Boston is shown at night"),
-        ("Two dogs", "A painting of two dogs"),
-    ],
-)
-def test_a_medium_takes_the_capital_and_the_verb(caption: str, edited: str) -> None:
-    assert apply_by_rule(caption, [Edit("domain", "", "a painting of")]) == edited
-
-
-@pytest.mark.parametrize(
     ("caption", "changes", "edited"),
     [
         ("A dog on grass.", [("dog", "old dog")], "An old dog on grass."),
@@ -195,6 +186,8 @@ NIGHT, ORANGE, RAIN = (
     Edit("weather", "foggy", "rainy"),
 )
 WALLS, HERE, BLACK = "brick walls stand", Edit("object", "there", "here"), Edit("colour", "brown", "black")
+THREE = f"an orange car on a rainy street at night. {WALLS} there."
+ENDS = f"an orange car on a foggy street during the day. {WALLS} here."
 DOG = "a brown dog on grass. the brown dog and a brown cat."
 BLACK_DOG = "a black dog on grass. the black dog and a brown cat."
 SNOW, IN_SNOW = Edit("background", "dog", "dog in the snow"), Edit("weather", "", "in the snow")
@@ -208,26 +201,10 @@ ALL = "a sketch of a red bus in the snow at night."
     ("caption", "edits", "edited", "undone"),
     [
         # Words that the edits changed around themselves go with them, whatever order the edits are in.
-        (
-            CAPTION,
-            (NIGHT, ORANGE, RAIN),
-            f"an orange car on a rainy street at night. {WALLS} there.",
-            [
-                f"an orange car on a rainy street during the day. {WALLS} there.",
-                f"a red car on a rainy street at night. {WALLS} there.",
-                f"an orange car on a foggy street at night. {WALLS} there.",
-            ],
-        ),
+        (CAPTION, (NIGHT, ORANGE, RAIN), THREE, [THREE.replace("at night", "during the day"),
+         THREE.replace("an orange", "a red"), THREE.replace("rainy", "foggy")]),
         # At both ends.
-        (
-            CAPTION,
-            (HERE, ORANGE),
-            f"an orange car on a foggy street during the day. {WALLS} here.",
-            [
-                f"an orange car on a foggy street during the day. {WALLS} there.",
-                f"a red car on a foggy street during the day. {WALLS} here.",
-            ],
-        ),
+        (CAPTION, (HERE, ORANGE), ENDS, [ENDS.replace("here", "there"), ENDS.replace("an orange", "a red")]),
         # A thing that is named twice is undone twice.
         (DOG, (BLACK,), BLACK_DOG, [DOG]),
         (DOG, (BLACK, SNOW), SNOWY_DOG, [SNOWY_DOG.replace("black", "brown"), BLACK_DOG]),
