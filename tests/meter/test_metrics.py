@@ -135,12 +135,8 @@ def test_json_lines_say_what_the_meter_says(tmp_path: Path) -> None:
     MetricsFile(path, clock=clock, devices=2).write(meter)
     (record,) = lines(path)
     assert abs(float(str(record["time"])) - time.time()) < 60
-    (_, paint), (plan,) = meter.costs(), meter.plans()
     assert record["stages"] == [{**asdict(cost), "total": meter.totals[cost.stage]} for cost in meter.costs()]
-    assert record["plans"] == [asdict(plan)]
-    assert (paint.items, paint.made, paint.items_per_s, paint.fill) == (60, 9, 2.0, 0.75)
-    assert (paint.wall_s, paint.load_s, paint.busy_s, paint.idle_s) == (4.5, 1.5, 2.5, 0.5)
-    assert (plan.calls, plan.rows, plan.load_s, plan.loads, plan.bytes) == (1, 6, 1.5, 1, 0)
+    assert record["plans"] == list(map(asdict, meter.plans()))
     assert (record["accepted"], record["rejected"], record["elapsed_s"]) == (50, 10, 8.5)
     assert record["device_hours_per_1k"] == pytest.approx(2 * 8.5 / 3600 * 20)
     assert record["energy_j"] is None

@@ -399,37 +399,15 @@ def test_a_kill_loses_the_open_batch_and_nothing_else(tmp_path: Path, at: str) -
     assert any(folder.rglob("*.tmp")) == (not at.startswith("commit"))
     with Suite.open(folder) as suite:
         assert not any(folder.rglob("*.tmp"))
-        found = suite.images("paint", [key(number) for number in range(4)])
-        assert list(found) == [key(0), key(1)]
+        rows = suite.images("paint", [key(number) for number in range(4)])
+        assert list(rows) == [key(0), key(1)]
+        write_table(suite, [0, 1])
+        in_place = {name for name in image_files(folder) if not name.startswith("superseded/")}
+        assert in_place == {file.path for row in rows.values() for file in row.files}
         suite.write_images("paint", [painted(2), painted(3)])
         write_table(suite, [0, 1, 2, 3])
-    assert contents(folder) == contents(tmp_path / "whole")
-
-
-def test_files_of_a_killed_batch_that_nobody_wants_any_more_are_superseded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Suite.open(tmp_path) as suite:
-        suite.write_images("paint", [painted(0)])
-        before = image_files(tmp_path)
-        real, count = suite.ledger.put_stages, 0
-
-        def dying(stages: Any) -> None:
-            nonlocal count
-            count += 1
-            if count == 2:  # after the files, before the results
-                raise KeyboardInterrupt
-            real(stages)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(suite.ledger, "put_stages", dying)
-            with pytest.raises(KeyboardInterrupt):
-                suite.write_images("paint", [painted(1)])
-        orphans = image_files(tmp_path) - before
-        assert len(orphans) == 2
-    with Suite.open(tmp_path) as suite:
-        write_table(suite, [0])
-    assert image_files(tmp_path) == before | {f"superseded/{name}" for name in orphans}
+    found = {name: data for name, data in contents(folder).items() if not name.startswith("superseded/")}
+    assert found == contents(tmp_path / "whole")
 
 
 def test_a_kill_between_moving_and_noting_it_is_mended(tmp_path: Path) -> None:
