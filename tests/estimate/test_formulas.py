@@ -61,16 +61,13 @@ def seconds(profile: Profile, facts: dict[str, PlanFacts], variants: int, reach:
     return {**item_s(networks_of(profile), facts, reach, PerSource(variants, 0))}
 
 
-def test_compute_bound_work_takes_operations_over_the_peak(profile: Profile) -> None:
+def test_compute_bound_work_takes_operations_over_their_own_peak(profile: Profile) -> None:
     found = seconds(profile, FACTS, variants=5)
     assert found["paint"] == pytest.approx((0.1 + 0.5 / 5 + 30 * 1 + 2) / 50)
     assert found["check"] == pytest.approx((0.2 * 1.2 + 0.1 * (2 + 1 / 5)) / 50)
     assert "edges" not in found
     plain = replace(profile, paint=replace(profile.paint, guidance=replace(profile.paint.guidance, scale=1.0)))
     assert found["paint"] - seconds(plain, FACTS, 5)["paint"] == pytest.approx(10 / 50)
-
-
-def test_integers_are_multiplied_at_their_own_peak(profile: Profile) -> None:
     whole = FACTS | {"denoiser": replace(FACTS["denoiser"], integers=True)}
     assert seconds(profile, FACTS, 5)["paint"] - seconds(profile, whole, 5)["paint"] == pytest.approx(30 / 100)
 

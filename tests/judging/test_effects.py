@@ -135,13 +135,10 @@ def test_sources_without_a_baseline_say_nothing_of_what_all_their_pictures_carry
     assert unknown == Effect("fog", None, None, None, None, None, 0, 50)
 
 
-def test_no_interval_reaches_beyond_what_an_outcome_can_change() -> None:
+def test_no_interval_reaches_beyond_what_can_change_and_one_source_gives_none() -> None:
     answers = [control("s", 1), variant("s", 0, "fog"), control("t", 1), variant("t", 1, "fog")]
     (effect,) = find_effects(answers, "control")
     assert (effect.value, effect.low, effect.high) == (pytest.approx(-0.5), -1.0, 1.0)
-
-
-def test_one_source_gives_a_value_and_no_interval() -> None:
     (effect,) = find_effects([control("s", 1), variant("s", 0, "fog")], "control")
     assert effect == Effect("fog", -1, None, None, None, None, 1, 1)
     assert find_effects([], "control") == find_effects([control("s", 1)], "control") == ()

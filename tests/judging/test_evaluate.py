@@ -220,14 +220,11 @@ def find_flips_of_nothing() -> tuple[Flips, ...]:
     return tuple(Flips(name, 0, 0, None, None, None, None) for name in ("colour", "weather"))
 
 
-def test_what_painting_does_is_known_without_variants() -> None:
+def test_what_painting_does_is_known_without_variants_and_rejected_controls_are_no_baseline() -> None:
     rows, said = suite_of(10, foggy=None, red=None, control=lambda g: g % 2 == 0)
     painter = evaluate_labels(rows, said).effects.painter
     assert painter is not None
     assert painter.value == -0.5
-
-
-def test_rejected_controls_are_no_baseline() -> None:
     rows, said = suite_of(10, control=lambda g: False)
     rows = [replace(r, reason="too dark") if r.kind == "control" else r for r in rows]
     found = evaluate_labels(rows, said)

@@ -95,15 +95,12 @@ def one_pair(folder: Path, truth: Image.Image, answer: Image.Image) -> tuple[Pat
     return folder / "answers", folder / "suite", [row]
 
 
-def test_the_highest_class_may_be_the_truths_alone(tmp_path: Path) -> None:
+def test_the_highest_class_may_be_the_truths_alone_and_void_is_none_however_many_there_are(tmp_path: Path) -> None:
     ((counts,), classes) = compare_masks(*one_pair(tmp_path, Image.new("L", (8, 8), 3), Image.new("L", (8, 8), 1)))
     assert classes == ("0", "1", "2", "3")
     assert counts is not None
     assert (counts[3, 1], counts.sum()) == (64, 64)
-
-
-def test_void_is_no_class_however_many_there_are(tmp_path: Path) -> None:
-    pair = one_pair(tmp_path, Image.new("L", (8, 8), 255), Image.new("L", (8, 8), 7))
+    pair = one_pair(tmp_path / "void", Image.new("L", (8, 8), 255), Image.new("L", (8, 8), 7))
     ((counts,), _) = compare_masks(*pair, [f"class {i}" for i in range(300)])
     assert counts is not None
     assert counts.sum() == 0

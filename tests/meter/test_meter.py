@@ -50,7 +50,7 @@ def test_an_open_stage_counts_up_to_now() -> None:
     assert meter.elapsed_s == 13
 
 
-def test_time_counts_where_a_stage_or_a_loading_fails() -> None:
+def test_time_counts_where_a_stage_or_a_loading_fails_and_stages_do_not_nest() -> None:
     meter, clock, _ = made()
     with pytest.raises(KeyError), meter.stage("paint"), meter.loading("vae"):  # noqa: PT012
         clock.now += 2
@@ -58,9 +58,6 @@ def test_time_counts_where_a_stage_or_a_loading_fails() -> None:
     assert (meter.costs()[0].wall_s, [use.load_s for use in meter.plans()]) == (2, [2])
     with meter.stage("check"):
         pass
-
-
-def test_stages_do_not_nest() -> None:
     meter, _, _ = made()
     with meter.stage("paint"), pytest.raises(RuntimeError, match=r"'check'.*'paint'"), meter.stage("check"):
         pass

@@ -82,7 +82,9 @@ def variants_of(rows: list[PictureRow]) -> list[PictureRow]:
     return [row for row in rows if row.kind == "variant"]
 
 
-def test_report_of_a_suite_links_files_that_exist(made_suite: MadeSuite, tmp_path: Path) -> None:
+def test_report_of_a_suite_links_files_that_exist_and_a_limit_shows_both_ends(
+    made_suite: MadeSuite, tmp_path: Path
+) -> None:
     rows = read_metadata(made_suite.path)
     text = ReportText(title="Title", subtitle="Subtitle", figures=(("cost", "1.5"),))
     folder = tmp_path / "elsewhere" / "report"
@@ -98,6 +100,13 @@ def test_report_of_a_suite_links_files_that_exist(made_suite: MadeSuite, tmp_pat
     assert len(page.all("figure")) == len(variants_of(rows))
     assert [f["data-verdict"] for f in page.all("figure")].count("rejected") == 1
     assert all(image["loading"] == "lazy" for image in page.all("img"))
+    rows = read_metadata(made_suite.path)
+    files = write_report(tmp_path / "r", rows, made_suite.path, ReportText("t", "s"), limit=2)
+    page = Reader(files.page.read_text(encoding="utf-8"))
+    assert len(page.all("section")) == 2
+    assert len(page.all("figure")) == 4
+    for name in (rows[0].source, rows[-1].source):
+        assert name in page.text
 
 
 def test_sources_are_shown_as_the_suite_holds_them_with_their_edges(made_suite: MadeSuite, tmp_path: Path) -> None:
@@ -175,16 +184,6 @@ def test_a_report_without_edges_keeps_those_that_it_has(made_suite: MadeSuite, t
         files = write_report(tmp_path / "report", rows, made_suite.path, ReportText("t", "s"), edges=edges)
         pages.append((files.page.read_bytes(), files.sheet.read_bytes()))
     assert pages[0] == pages[1]
-
-
-def test_limit_shows_first_and_last(made_suite: MadeSuite, tmp_path: Path) -> None:
-    rows = read_metadata(made_suite.path)
-    files = write_report(tmp_path / "r", rows, made_suite.path, ReportText("t", "s"), limit=2)
-    page = Reader(files.page.read_text(encoding="utf-8"))
-    assert len(page.all("section")) == 2
-    assert len(page.all("figure")) == 4
-    for name in (rows[0].source, rows[-1].source):
-        assert name in page.text
 
 
 @pytest.mark.parametrize(

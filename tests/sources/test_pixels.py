@@ -110,14 +110,11 @@ def test_the_crop_is_the_largest_centred_box_of_that_aspect(height: int, width: 
     assert min(left, top) == 0
 
 
-def test_down_each_pixel_is_the_mean_of_its_area() -> None:
+def test_down_each_pixel_is_the_mean_of_its_area_and_up_is_smooth_and_keeps_flat_what_is() -> None:
     pixels = noise(0, 64, 96)
     oracle = pixels.reshape(16, 4, 24, 4, 3).mean((1, 3))
     assert np.abs(fit(pixels, (16, 24)) - oracle).max() <= 1  # it is rounded along each axis
     assert fit(pixels, (64, 96)).tolist() == pixels.tolist()
-
-
-def test_up_is_smooth_and_keeps_a_flat_picture_flat() -> None:
     ramp = np.repeat(np.arange(0, 160, 10, dtype=np.uint8)[None, :, None], 16, 0).repeat(3, 2)
     large = fit(ramp, (128, 128))
     assert (np.diff(large[0, :, 0].astype(int)) >= 0).all()

@@ -45,7 +45,7 @@ def test_of_many_classes_the_sentence_says_the_kind_and_each_source_s_own() -> N
     assert "kinds of thing the" in mixed.sentence
 
 
-def test_segmentation_and_detection_name_the_classes_that_are_shown() -> None:
+def test_segmentation_and_detection_name_the_classes_that_are_shown_and_other_names_are_refused() -> None:
     segment = builtin_task("segmentation", ["car", "traffic light", "void", "TrafficLight"])
     assert segment.sentence == "segment the image into car, traffic light"
     assert not segment.protect_label
@@ -57,6 +57,10 @@ def test_segmentation_and_detection_name_the_classes_that_are_shown() -> None:
     assert builtin_task("detection", ["n01440764 tench, Tinca tinca"]).sentence == "find and box every tench"
     assert builtin_task("segmentation").sentence == "segment the image into its classes"
     assert builtin_task("detection").sentence == "find and box every object of its classes"
+    with pytest.raises(CounterfactoryError, match="did you mean 'segmentation'"):
+        builtin_task("segmentaton")
+    with pytest.raises(CounterfactoryError, match="classification, segmentation, detection"):
+        builtin_task("xyz")
 
 
 def test_the_street_tasks_are_the_pocket_model_s_sentences() -> None:
@@ -70,13 +74,6 @@ def test_the_street_tasks_are_the_pocket_model_s_sentences() -> None:
         CounterfactoryError, match="the pocket models know no task 'detecton'; did you mean 'detection'"
     ):
         street_task("detecton")
-
-
-def test_another_name_is_refused_with_the_nearest() -> None:
-    with pytest.raises(CounterfactoryError, match="did you mean 'segmentation'"):
-        builtin_task("segmentaton")
-    with pytest.raises(CounterfactoryError, match="classification, segmentation, detection"):
-        builtin_task("xyz")
 
 
 @pytest.mark.parametrize(

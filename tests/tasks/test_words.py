@@ -110,9 +110,6 @@ def test_phrases_stand_alone_and_hold_no_word_to_keep() -> None:
         *("a red", "red", "the Dog", "Dog", "on the grass", "the grass", "grass"),
     ]
     assert phrases("is of a", 2, ()) == []
-
-
-def test_words_that_stay_are_those_of_the_caption() -> None:
     assert kept_words("A Bus, two buses by a fire truck. bus", ("bus", "fire truck", "car")) == (
         *("Bus", "buses", "fire", "truck"),
     )
