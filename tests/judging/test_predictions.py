@@ -29,13 +29,11 @@ ROWS = [
     [
         ("p.csv", b"image,label\na,b\n", "found: image, label"),
         ("p.csv", b"image,prediction\n", "holds no predictions; write the columns image and prediction$"),
-        ("p.csv", b"image,prediction\na\n", "p.csv:2"),
         ("p.csv", b"image,prediction\na,x\na,y\n", "second, different prediction for a"),
         ("p.jsonl", b"{", "p.jsonl:1 is not valid JSON"),
         ("p.jsonl", b'{"image": "a", "prediction": 3.5}', r"as text or a whole number; found \{.*3\.5\}$"),
         ("p.jsonl", b'{"image": "a", "prediction": true}', "as text or a whole number"),
         ("p.jsonl", b'{"image": 3, "prediction": "a"}', "an image, as text"),
-        ("p.jsonl", b'{"image": "a", "prediction": ""}', "an image, as text"),
         ("p.jsonl", b'{"image": "", "prediction": "a"}', "an image, as text"),
     ],
 )
@@ -166,7 +164,6 @@ def test_what_a_table_says_beside_its_answers(
         ({"confidence": 93}, r"p\.jsonl:1: confidence is what the model gives its prediction, from 0 to 1; found 93$"),
         ({"confidence": -0.1}, "found -0.1"),
         ({"confidence": 1.5}, "from 0 to 1; found 1.5"),
-        ({"probability": "high"}, "probability is what .* found 'high'"),
         ({"confidence": True}, "found True"),
         ({"confidence": 10**400}, r"found 1000.*\.\.\.$"),
         ({"confidence": [0.5]}, r"found \[0.5\]"),

@@ -137,10 +137,8 @@ def test_overlapping_choices_are_not_made_together() -> None:
 @pytest.mark.parametrize(
     ("keyword", "alternative", "value"),
     [
-        ("red", "blue", "blue"),
         ("red bus", "Blue bus", "blue"),
         ("during the day", "at night", "night"),
-        ("", "in the rain", "rain"),
         ("", "a painting of", "painting"),
         ("dog", "dog with a red ball", "red ball"),
         ("on grass", "in grass", "in grass"),
@@ -182,12 +180,9 @@ def spread(*counts: int, type_: str = "colour") -> TypeSpread:
         ((16, 4), True),
         ((20, 5, 5), False),
         ((21, 5, 4), True),
-        ((11, *[1] * 9), False),
-        ((12, *[1] * 8), True),
         # One value alone, and too few to say.
         ((20,), True),
         ((19,), False),
-        ((18, 1), False),
     ],
 )
 def test_a_type_is_skewed_beyond_half_way_from_even_to_all(counts: tuple[int, ...], found: bool) -> None:

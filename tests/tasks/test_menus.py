@@ -32,7 +32,6 @@ def test_every_type_has_edits_of_a_caption_that_names_its_thing() -> None:
     ("type_", "caption", "said"),
     [
         ("weather", "a dog in the rain.", {"in the rain"}),
-        ("weather", "a dog on a sunny day", {"on a sunny day"}),
         ("weather", "a sunny garden with a dog", {"sunny"}),
         ("weather", "a dog in the snow bank", {""}),
         ("time", "a dog at night, asleep", {"at night"}),
@@ -48,9 +47,6 @@ def test_every_type_has_edits_of_a_caption_that_names_its_thing() -> None:
         ("adjective", "the dog is small", {"dog"}),
         ("adjective", "a striped dog", {"dog"}),
         ("light", "a dog", {""}),
-        ("camera", "a dog", {""}),
-        ("object", "a dog", {""}),
-        ("other", "a dog", {""}),
         ("subject", "two dogs", {"dogs"}),
         ("domain", "a dog", {""}),
         ("domain", "A close up of a dog", {"A close up"}),
