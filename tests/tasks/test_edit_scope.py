@@ -86,7 +86,6 @@ def edit(keyword: str, alternative: str) -> Edit:
     return Edit("other", keyword, alternative)
 
 
-NOON = [edit("red", "Sky blue"), edit("at night", "at bright noon")]
 WALLS = [RED, edit("grass", "tall walls")]
 CARS = [edit("red car", "blue car"), RED]
 RAIN = [edit("", "in the rain"), edit("grass", "sand")]
@@ -105,9 +104,6 @@ RAIN = [edit("", "in the rain"), edit("grass", "sand")]
         (BUS, [RED], "a blue bus at", "lacks 'night', which no edit changes"),
         (BUS, [RED], "night at a blue bus", "adds 'night', which no edit says"),
         (BUS, [RED], "red, a blue bus at night", "still says 'red' of the edit 'red' -> 'blue'"),
-        # Every word of every edit is looked for.
-        (BUS, NOON, "a sky blue bus at bright noon", None),
-        (BUS, NOON, "a blue bus at noon", "lacks 'Sky' of the edit 'red' -> 'Sky blue'"),
         # What is said of the same thing changes wherever it is said; of another thing it may.
         (SITS, [edit("brown", "black")], SITS.replace("brown dog", "black dog"), None),
         (SITS, [edit("brown", "black")], SITS.replace("brown", "black", 1), "still says 'brown'"),
@@ -130,7 +126,6 @@ RAIN = [edit("", "in the rain"), edit("grass", "sand")]
         # Several edits are each looked for where they are; so are additions, and what is removed is gone.
         ("a red car by red walls", CARS, "a blue car by blue walls", None),
         ("a red car by red walls", CARS, "a blue car by red blue walls", "still says 'red' of the edit 'red' ->"),
-        ("a dog on grass", RAIN, "a dog on sand in the rain", None),
         ("a dog on grass", RAIN, "a dog on sand in the", "lacks 'rain' of the edit '' -> 'in the rain'"),
         ("a dog with a ball", [edit("with a ball", "")], "a dog", None),
         ("a dog with a ball", [edit("with a ball", "")], "a", "lacks 'dog'"),
@@ -156,8 +151,6 @@ def test_a_word_to_keep_is_looked_for_first() -> None:
         ("a red car at noon.", [edit("red car", "tan"), edit("noon", "night")], "A tan car at night", None, None),
         ("a dog on grass", [edit("dog", "dog in the snow")], "a dog in the snow on grass", None, None),
         ("a dog on grass", [edit("grass", "grass, wet")], "a dog on grass, wet", None, None),
-        ("a dog on the grass", [edit("on the grass", "on the beach")], "a dog on the beach", None, None),
-        (TWICE, [edit("brown", "black")], "a black dog. the black dog and a brown cat", None, None),
         (TWICE, [edit("brown", "black")], "a black dog. the black dog and a black cat", None, None),
         ("red cars stand", [edit("red cars", "shiny red cars")], "shiny red cars stand", None, None),
         ("dogs run", [edit("dogs", "wet dogs")], "the wet dogs run", None, None),
@@ -165,7 +158,6 @@ def test_a_word_to_keep_is_looked_for_first() -> None:
         ("a red car by a bus", [RED], "a car by a Blue bus", "'Blue' where", "a red car by a blue bus"),
         ("a red car by a bus", [RED], "a blue car by a blue bus", "'blue' where", "a red car by a blue bus"),
         ("a red car by a bus", [RED], "a blue car by a bus, blue", "'blue' where", "a red car by a bus blue"),
-        ("dogs on the grass", [edit("the grass", "sand")], "sand, dogs on", "'sand' where", "sand dogs on the grass"),
         ("red cars by grass", WALLS, "blue tall cars by walls", "'tall' where", "red tall cars by grass"),
         ("a dog sits", [edit("dog", "dog in snow")], "a dog sits in snow", "still says 'dog'", "a dog sits in snow"),
         # Small words may change anywhere; they stay in what is said beside the edits.

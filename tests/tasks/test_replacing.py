@@ -57,7 +57,6 @@ def test_what_a_rule_adds_it_can_undo_and_what_it_removes_goes_wherever_it_is_sa
         ("a row of stands on grass", "a row of stands on grass"),
         ("a dog that sits on grass", "a dog that sits on grass"),
         ("a dog, it sits on grass", "a dog, it sits on grass"),
-        ("toads sit on stones", "toads sit on stones"),
     ],
 )
 def test_a_painting_is_of_a_thing_and_not_of_a_sentence(caption: str, after: str) -> None:
@@ -86,7 +85,6 @@ def test_edits_are_applied_in_order_and_what_is_replaced_is_left() -> None:
     [
         ("time", "night", "at night"),
         ("time", "Evening", "in the Evening"),
-        ("time", "day", "during the day"),
         ("time", "five", "at five"),
         ("time", "at noon", "at noon"),
         ("weather", "rain", "in the rain"),
@@ -142,7 +140,6 @@ def test_what_a_caption_calls_its_picture(caption: str, medium: str | None) -> N
         ("a dog. the dog sits", [("dog", "wet dog")], "a wet dog. the wet dog sits"),
         ("a brown dog and a brown cat", [("brown", "red")], "a red dog and a brown cat"),
         ("a dog, the dog", [("dog", "dog in the snow")], "a dog in the snow, the dog"),
-        ("a cat.", [], "a cat."),
         ("dog on grass", [("dog", "wet dog")], "wet dog on grass"),
         ("a Red car", [("Red", "blue")], "a blue car"),
     ],

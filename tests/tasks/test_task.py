@@ -88,7 +88,6 @@ def test_the_street_tasks_are_the_pocket_model_s_sentences() -> None:
         ("crane (bird)", ("crane",)),
         ("50.5", ("50.5",)),
         (" , ", ()),
-        ("mail truck,  mail_truck", ("mail truck",)),
         ("n1 road", ("n1 road",)),
         ("Bäckerei", ("Bäckerei",)),
     ],
@@ -106,7 +105,6 @@ def test_the_words_of_a_label(label: str, words: tuple[str, ...]) -> None:
         ("a car", "a car and a car", ["car"], "car"),
         ("a car", "a car on red carpet with a scar", ["car"], None),
         ("trees on both sides", "a tree on one side", ["trees"], "trees"),
-        ("a street", "a street with a tree", ["trees"], "trees"),
         ("a street with a bus", "a street with buses", ["bus"], "bus"),
         ("a lady", "ladies", ["lady"], "lady"),
         ("a red fire truck", "a yellow fire-truck", ["fire truck"], None),
@@ -114,11 +112,9 @@ def test_the_words_of_a_label(label: str, words: tuple[str, ...]) -> None:
         ("the car's lights", "the lights", ["car"], "car"),
         ("car car", "car", ["car"], "car"),
         ("a car", "a bus", [], None),
-        ("a car", "a bus", ["bus", "car"], "bus"),
         ("eine B\u00e4ckerei", "eine Ba\u0308ckerei", ["b\u00e4ckerei"], None),
         ("c++ (sign)", "a sign", ["c++"], "c++"),
         ("a cap", "a cap, capes", ["cap"], None),
-        ("grass, gras", "grass", ["grass"], None),
     ],
 )
 def test_a_broken_word(before: str, after: str, words: list[str], broken: str | None) -> None:

@@ -67,7 +67,6 @@ def test_types_and_interventions_of_a_task_file(tmp_path: Path) -> None:
         (TASK.replace('"name the bird"', '" "'), "sentence is empty"),
         (TASK.replace('"birds"', '"birds'), "not valid TOML"),
         (TASK.replace('"birds"', '" "') + LENS, "name is empty"),
-        (TASK + VALUES, "interventions:1: unknown axis 'lens'; choose from: weather"),
         (TASK + 'interventions = "weathr: rainy"', "interventions:1: unknown axis 'weathr'; did you mean 'weather'"),
         (TASK + 'interventions = ""', "interventions names no axis"),
         # The same of a task's types and of a file of types.
@@ -75,7 +74,6 @@ def test_types_and_interventions_of_a_task_file(tmp_path: Path) -> None:
         (LENS + LENS, "the type 'lens' is there twice$"),
         (LENS.replace('"lens"', '"Lens"'), "a type's name is in small letters, found 'Lens'$"),
         (LENS.replace('"on grass", "on', '"on sand", "on'), "replaces 'on sand' by 'on blurred grass'"),
-        (LENS.replace("instruction", "does"), r"unknown key 'types\[0\].does'"),
     ],
 )
 def test_files_that_say_no_task_or_no_type_are_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -125,7 +123,6 @@ def test_one_axis_a_line_or_several_with_semicolons(text: str) -> None:
     ("text", "message"),
     [
         ("weathr: rainy", r"file:1: unknown axis 'weathr'; did you mean 'weather'\?"),
-        ("time: night\n\nzzz: x", r"file:3: unknown axis 'zzz'; choose from: weather, time"),
         ("time: night\nrainy, snowy", r"file:2: found 'rainy, snowy'; write an axis"),
         ("time: night,", r"file:1: an empty value for 'time'"),
         ("time: night,,day", r"file:1: an empty value"),
@@ -136,7 +133,6 @@ def test_one_axis_a_line_or_several_with_semicolons(text: str) -> None:
         (f"time: {'x' * (MAX_VALUE_CHARS + 1)}", rf"a value of {MAX_VALUE_CHARS + 1} characters .* at most"),
         ('time: a "night"', "holds '\"'"),
         ("weather: rainy time: night", "holds ':'"),
-        ("time: a\x00b", r"holds '\\x00'"),
         ("# nothing\n\n ; ;", "file names no axis"),
     ],
 )
