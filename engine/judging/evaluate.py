@@ -151,7 +151,8 @@ def _effects(
     """The effects of pictures by their outcomes; `by_class` finds those of classes against a kind of pictures."""
     kinds = {row.kind for row, _ in outcomes}
     against: Kind | None = "control" if "control" in kinds else "original" if "original" in kinds else None
-    types, values = _picture_outcomes(outcomes, _edit_types), _picture_outcomes(outcomes, _edit_values)
+    types = _picture_outcomes(outcomes, _edit_types)
+    values = _picture_outcomes(outcomes, lambda row: {edit.value for edit in row.edits})
     of_painter = _effect_of_all(outcomes, "painting", "original", "control") if {"control", "original"} <= kinds else ()
     return Effects(
         against=against,
@@ -214,10 +215,6 @@ def _examples(names: set[str]) -> str:
 
 def _edit_types(row: PictureRow) -> set[str]:
     return set(row.edit_types)
-
-
-def _edit_values(row: PictureRow) -> set[str]:
-    return {edit.value for edit in row.edits}
 
 
 def _fraction(answers: Sequence[bool]) -> float | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from ..suite import PictureRow
 from .evaluation import Evaluation
@@ -41,7 +41,12 @@ def label_failures(rows: Sequence[PictureRow], answers: Sequence[Prediction | No
 def mask_failures(rows: Sequence[PictureRow], evaluation: Evaluation) -> str:
     """Variants whose mIoU is below their baseline's as CSV, with the mIoUs of the source's original and control."""
     outcomes = evaluation.outcomes
-    falls = {row.file_name: fall for row in rows if row.kind == "variant" and (fall := _fall(row, outcomes)) > 0}
+    falls: dict[str, float] = {}
+    for row in rows:
+        # Against its control, without one against its original.
+        baseline, own = outcomes.get(row.control or "", outcomes.get(row.original)), outcomes.get(row.file_name)
+        if row.kind == "variant" and baseline is not None and own is not None and own < baseline:
+            falls[row.file_name] = baseline - own
     worse = sorted((row for row in rows if row.file_name in falls), key=lambda row: -falls[row.file_name])
 
     def cells(row: PictureRow) -> tuple[str, ...]:
@@ -49,13 +54,6 @@ def mask_failures(rows: Sequence[PictureRow], evaluation: Evaluation) -> str:
         return tuple("" if name is None or name not in outcomes else f"{outcomes[name]:.4f}" for name in names)
 
     return _csv(worse, ("miou", "original_miou", "control_miou"), cells)
-
-
-def _fall(row: PictureRow, outcomes: Mapping[str, float]) -> float:
-    """A variant's loss against its control, without one against its original; 0 where either is unknown."""
-    baseline = outcomes.get(row.control or "", outcomes.get(row.original))
-    mine = outcomes.get(row.file_name)
-    return 0.0 if baseline is None or mine is None else baseline - mine
 
 
 def _csv(rows: Sequence[PictureRow], columns: Sequence[str], cells: Callable[[PictureRow], tuple[str, ...]]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ..edit import Edit
@@ -22,8 +23,7 @@ _NAMED = 10
 
 def suite_notes(rows: Sequence[PictureRow]) -> tuple[str, ...]:
     """What a suite's rows say about all that is read off them; empty where all is as it should be."""
-    warning = caution(*count_outside(rows))
-    first = () if warning is None else (warning,)
+    first = tuple(filter(None, [caution(*count_outside(rows))]))
     variants = [row for row in rows if row.kind == "variant"]
     if variants and not any(row.accepted for row in variants):
         return (*first, "no variant was accepted: there is nothing to compare")
@@ -67,14 +67,7 @@ def _why(row: PictureRow, reason: str) -> str:
 def edit_table(spreads: Sequence[TypeSpread]) -> Table:
     """Each type with its edits, their share of all, how many values they have and the most frequent ones' shares."""
     rows = [
-        (
-            spread.type,
-            f"{spread.edits:,}",
-            f"{100 * spread.share:.0f} %",
-            f"{len(spread.values):,}",
-            _most_frequent(spread),
-        )
-        for spread in spreads
+        (s.type, f"{s.edits:,}", f"{100 * s.share:.0f} %", f"{len(s.values):,}", _most_frequent(s)) for s in spreads
     ]
     return Table("Edits", ("type", "edits", "share", "values", "most often"), tuple(rows))
 
@@ -94,14 +87,8 @@ def _most_frequent(spread: TypeSpread) -> str:
 def spread_data(spreads: Iterable[TypeSpread]) -> list[dict[str, Any]]:
     """The spread as plain data, with the most frequent values."""
     return [
-        {
-            "type": s.type,
-            "edits": s.edits,
-            "share": s.share,
-            "values": len(s.values),
-            "most_often": dict(s.values[:_NAMED]),
-        }
-        for s in spreads
+        {**asdict(spread), "values": len(spread.values), "most_often": dict(spread.values[:_NAMED])}
+        for spread in spreads
     ]
 
 

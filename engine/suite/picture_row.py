@@ -17,48 +17,33 @@ from ..sources.shapes import Box
 from ..variant import Kind
 from .paths import checked_name
 
-_EDIT = pa.struct([*((name, pa.string()) for name in ("type", "keyword", "alternative")), ("score", pa.float64())])
-_CROP = pa.struct([(name, pa.float64()) for name in ("left", "top", "width", "height")])
-_KEYPOINT = pa.struct([("x", pa.float64()), ("y", pa.float64()), ("visibility", pa.int64())])
-_SIDES = [(name, pa.float64()) for name in ("x0", "y0", "x1", "y1")]
-_BOX = pa.struct([*_SIDES, ("label", pa.string()), ("keypoints", pa.list_(_KEYPOINT))])
+
+def _columns(kind: pa.DataType, names: str) -> list[tuple[str, pa.DataType]]:
+    return [(name, kind) for name in names.split()]
+
+
+_EDIT = pa.struct([*_columns(pa.string(), "type keyword alternative"), ("score", pa.float64())])
+_CROP = pa.struct(_columns(pa.float64(), "left top width height"))
+_KEYPOINT = pa.struct([*_columns(pa.float64(), "x y"), ("visibility", pa.int64())])
+_BOX = pa.struct([*_columns(pa.float64(), "x0 y0 x1 y1"), ("label", pa.string()), ("keypoints", pa.list_(_KEYPOINT))])
+_TEXTS = pa.list_(pa.string())
 BEFORE_SCORES = (
-    ("file_name", pa.string()),
-    ("sha256", pa.string()),
-    ("kind", pa.string()),
-    ("source", pa.string()),
-    ("label", pa.string()),
-    ("mask_file_name", pa.string()),
+    *_columns(pa.string(), "file_name sha256 kind source label mask_file_name"),
     ("boxes", pa.list_(_BOX)),
-    ("original_file_name", pa.string()),
-    ("control_file_name", pa.string()),
-    ("caption", pa.string()),
-    ("protected", pa.list_(pa.string())),
+    *_columns(pa.string(), "original_file_name control_file_name caption"),
+    ("protected", _TEXTS),
     ("edited_caption", pa.string()),
     ("edits", pa.list_(_EDIT)),
-    ("edit_types", pa.list_(pa.string())),
-    ("number", pa.int64()),
-    ("repeat", pa.int64()),
-    ("level", pa.int64()),
-    ("levels", pa.int64()),
-    ("seed", pa.int64()),
-    ("steps", pa.int64()),
-    ("guidance_scale", pa.float64()),
-    ("guidance_start", pa.float64()),
-    ("guidance_stop", pa.float64()),
-    ("self_attention", pa.float64()),
+    ("edit_types", _TEXTS),
+    *_columns(pa.int64(), "number repeat level levels seed steps"),
+    *_columns(pa.float64(), "guidance_scale guidance_start guidance_stop self_attention"),
 )
 AFTER_SCORES = (
-    ("verdict", pa.string()),
-    ("reason", pa.string()),
-    ("source_path", pa.string()),
-    ("source_sha256", pa.string()),
-    ("source_width", pa.int64()),
-    ("source_height", pa.int64()),
+    *_columns(pa.string(), "verdict reason source_path source_sha256"),
+    *_columns(pa.int64(), "source_width source_height"),
     ("crop", _CROP),
     ("known_world", pa.bool_()),
-    ("source_key", pa.string()),
-    ("key", pa.string()),
+    *_columns(pa.string(), "source_key key"),
 )
 COLUMNS = tuple(name for name, _ in (*BEFORE_SCORES, ("scores", None), *AFTER_SCORES))
 

@@ -108,24 +108,23 @@ class SuiteCosts:
         energies = [cost.energy_j for cost in costs]
         measured = [energy for energy in energies if energy is not None]
         names = dict.fromkeys(stage.stage for cost in costs for stage in cost.stages)
-        stages = [[stage for cost in costs for stage in cost.stages if stage.stage == name] for name in names]
+        stages = {name: [stage for cost in costs for stage in cost.stages if stage.stage == name] for name in names}
+        summed = [field.name for field in fields(StageTotal)[1:]]
         return cls(
             sessions=len(costs),
             device_hours=hours,
             wall_s=sum(cost.wall_s for cost in costs),
             energy_j=sum(measured) if measured and len(measured) == len(energies) else None,
-            stages=tuple(map(_total, stages)),
+            stages=tuple(
+                StageTotal(name, *(sum(getattr(stage, field) for stage in of_name) for field in summed))
+                for name, of_name in stages.items()
+            ),
         )
 
     def per_1k(self, accepted: int) -> dict[str, float]:
         """Device hours per 1,000 accepted variants, by kind of device; empty where none was accepted."""
         hours = {device: device_hours_per_1k(total, accepted) for device, total in self.device_hours.items()}
         return {device: cost for device, cost in hours.items() if cost is not None}
-
-
-def _total(stages: Sequence[StageCost]) -> StageTotal:
-    sums = [sum(getattr(stage, field.name) for stage in stages) for field in fields(StageTotal)[1:]]
-    return StageTotal(stages[0].stage, *sums)
 
 
 @dataclass(frozen=True)

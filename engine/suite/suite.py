@@ -62,32 +62,14 @@ def mask_path(image: str) -> str:
 _RECENT_BYTES = 64 * 2**20
 
 
-class _RecentPixels:
-    """Pixels by the digest of their file: the last ones written, up to `limit` bytes. One thread adds to them."""
-
-    def __init__(self, limit: int) -> None:
-        self._free_bytes = limit
-        self._pixels: dict[str, NDArray[np.uint8]] = {}
-
-    def keep(self, digest: str, pixels: NDArray[np.uint8]) -> None:
-        if digest in self._pixels:
-            return
-        self._pixels[digest] = pixels
-        self._free_bytes -= pixels.nbytes
-        while self._free_bytes < 0:
-            self._free_bytes += self._pixels.pop(next(iter(self._pixels))).nbytes
-
-    def find(self, digest: str) -> NDArray[np.uint8] | None:
-        return self._pixels.get(digest)
-
-
 class Suite:
     """An open suite, this process's alone; its threads may share it. Use `Suite.open` as a context manager."""
 
     def __init__(self, path: Path, ledger: Ledger, store: PictureStore) -> None:
         self.path = path
         self.ledger = ledger
-        self._recent = _RecentPixels(_RECENT_BYTES)
+        self._recent: dict[str, NDArray[np.uint8]] = {}  # by the digest of their file; one thread adds to them
+        self._free_bytes = _RECENT_BYTES
         self._opened = ExitStack()
         self._store = store
         self._folder = Folder(path)
@@ -146,8 +128,15 @@ class Suite:
             rows = {key: PaintedRow(placed[p], placed.get(mask_path(p)), shares[key]) for key, p in paths.items()}
             self.ledger.put_stages({stage: {key: row.to_json() for key, row in rows.items()}, **BATCH_DONE})
         for painted in batch:
-            self._recent.keep(rows[painted.key].image.sha256, painted.pixels)
+            self._keep_pixels(rows[painted.key].image.sha256, painted.pixels)
         return rows
+
+    def _keep_pixels(self, digest: str, pixels: NDArray[np.uint8]) -> None:
+        if digest not in self._recent:
+            self._recent[digest] = pixels
+            self._free_bytes -= pixels.nbytes
+            while self._free_bytes < 0:
+                self._free_bytes += self._recent.pop(next(iter(self._recent))).nbytes
 
     def images(self, stage: str, keys: Sequence[str]) -> dict[str, PaintedRow]:
         """The rows of `write_images` among `keys` whose files are there; a key without is to be painted (again).
@@ -185,7 +174,7 @@ class Suite:
             raise CounterfactoryError(
                 f"{path} has changed since it was painted: delete it and run the same command again, which repaints it"
             )
-        pixels = self._recent.find(row.image.sha256)  # the same bytes hold the same pixels
+        pixels = self._recent.get(row.image.sha256)  # the same bytes hold the same pixels
         return read_png(data).astype(np.uint8, copy=False) if pixels is None else pixels
 
     def write_metadata(self, rows: Iterable[PictureRow]) -> None:

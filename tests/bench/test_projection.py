@@ -19,10 +19,12 @@ def test_the_documents_say_what_is_projected_today() -> None:
     assert {key: said.get(key) for key in figures()} == figures()
 
 
-def test_figures_are_per_accepted_variant_at_60_percent() -> None:
+def test_figures_are_gpu_hours_per_1000_accepted_variants_at_60_percent() -> None:
     for key, name in (("a10g_gpu_hours_per_1k", "a10g"), ("a10g_fast_gpu_hours_per_1k", "a10g-fast")):
         found = project(load_profile(name)).at(0.6)
         assert figures()[key] == pytest.approx(found.device_hours_per_1k_accepted, abs=0.0005)
+    found = project(load_profile("a10g"))
+    assert per_1k(found, 3600.0) == pytest.approx(1000 / (125_000 * 0.9))
 
 
 def test_stages_add_up_to_the_whole() -> None:
@@ -65,8 +67,3 @@ def test_writing_leaves_the_other_figures(tmp_path: Path, monkeypatch: pytest.Mo
     file.write_text(json.dumps({"peak_gb": 21.5, "utilisation": 0.1}))
     projection.main()
     assert json.loads(file.read_text()) == {"peak_gb": 21.5} | figures()
-
-
-def test_seconds_become_gpu_hours_per_1000_accepted() -> None:
-    found = project(load_profile("a10g"))
-    assert per_1k(found, 3600.0) == pytest.approx(1000 / (125_000 * 0.9))

@@ -376,22 +376,18 @@ def test_memory_is_the_container_s_where_it_has_less(tmp_path: Path) -> None:
         assert machine_memory(tmp_path / "limit") == expected
 
 
-def test_sizes_are_those_that_are_painted(profile: Profile, tmp_path: Path) -> None:
-    for name, size in {"a": (400, 400), "b": (640, 320), "c": (320, 640), "d": (410, 400)}.items():
-        Image.fromarray(np.zeros((size[1], size[0], 3), np.uint8)).save(tmp_path / f"{name}.png")
-    found = painted_sizes(find_sources(tmp_path)[0], profile)
-    assert found == {(128, 128): 2, (128, 256): 1, (256, 128): 1}
-
-
-def test_larger_pictures_cost_more(profile: Profile, tmp_path: Path, sources: list[Source]) -> None:
+def test_sizes_are_those_that_are_painted_and_larger_pictures_cost_more(
+    profile: Profile, tmp_path: Path, sources: list[Source]
+) -> None:
     folder = tmp_path / "mixed"
     folder.mkdir()
-    for i in range(3):
-        size = (256, 128) if i == 0 else (128, 128)
-        Image.fromarray(np.full((size[1], size[0], 3), i, np.uint8)).save(folder / f"{i}.png")
-    mixed, square = estimate(profile, find_sources(folder)[0], 5), estimate(profile, sources, 5)
-    assert of(mixed)["paint"].compute_s == pytest.approx(of(square)["paint"].compute_s * 4 / 3)
-    assert of(mixed)["check"].compute_s == of(square)["check"].compute_s
+    for name, size in {"a": (400, 400), "b": (640, 320), "c": (320, 640), "d": (410, 400)}.items():
+        Image.fromarray(np.zeros((size[1], size[0], 3), np.uint8)).save(folder / f"{name}.png")
+    found = find_sources(folder)[0]
+    assert painted_sizes(found, profile) == {(128, 128): 2, (128, 256): 1, (256, 128): 1}
+    mixed, square = estimate(profile, found, 5), estimate(profile, sources, 5)
+    assert of(mixed)["paint"].compute_s / 4 == pytest.approx(of(square)["paint"].compute_s / 3 * 6 / 4)
+    assert of(mixed)["check"].compute_s / 4 == pytest.approx(of(square)["check"].compute_s / 3)
 
 
 def test_what_is_resident_when(profile: Profile, sources: list[Source]) -> None:

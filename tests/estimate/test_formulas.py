@@ -61,16 +61,13 @@ def seconds(profile: Profile, facts: dict[str, PlanFacts], variants: int, reach:
     return {**item_s(networks_of(profile), facts, reach, PerSource(variants, 0))}
 
 
-def test_compute_bound_work_takes_operations_over_the_peak(profile: Profile) -> None:
+def test_compute_bound_work_takes_operations_over_their_own_peak(profile: Profile) -> None:
     found = seconds(profile, FACTS, variants=5)
     assert found["paint"] == pytest.approx((0.1 + 0.5 / 5 + 30 * 1 + 2) / 50)
     assert found["check"] == pytest.approx((0.2 * 1.2 + 0.1 * (2 + 1 / 5)) / 50)
     assert "edges" not in found
     plain = replace(profile, paint=replace(profile.paint, guidance=replace(profile.paint.guidance, scale=1.0)))
     assert found["paint"] - seconds(plain, FACTS, 5)["paint"] == pytest.approx(10 / 50)
-
-
-def test_integers_are_multiplied_at_their_own_peak(profile: Profile) -> None:
     whole = FACTS | {"denoiser": replace(FACTS["denoiser"], integers=True)}
     assert seconds(profile, FACTS, 5)["paint"] - seconds(profile, whole, 5)["paint"] == pytest.approx(30 / 100)
 
@@ -166,19 +163,6 @@ def test_a_plan_s_first_use_is_counted_once(profile: Profile) -> None:
         once = FIRST_USE_S * len(networks_of(profile).plans)
         assert sum(stage.load_s for stage in found.stages) == pytest.approx(timeline.load_s + once)
     assert many.wall_s > few.wall_s + 60
-
-
-@pytest.mark.parametrize("name", ["a10g", "a10g-fast", "lance"])
-def test_shards_are_large_enough_that_loading_is_little_of_a_run(name: str) -> None:
-    """As the profile reads its disk, with 60 % of the data sheet reached."""
-    profile = load_profile(name)
-
-    def loading(shard: int) -> float:
-        found = estimate(replace(profile, shard_sources=shard), 25_000, 5).at(0.6)
-        return sum(stage.load_s for stage in found.stages) / found.wall_s
-
-    assert loading(profile.shard_sources) < 0.02
-    assert loading(512) > 2 * loading(profile.shard_sources)
 
 
 def test_plans_hold_their_weights_and_the_language_model_its_cache(profile: Profile) -> None:
@@ -310,6 +294,13 @@ def test_profiles_for_the_gpu_are_estimated_where_there_is_none(name: str) -> No
     assert found.device_hours_per_1k == pytest.approx(found.wall_s / 3600 / 125)
     assert set(plan_facts(profile)) >= set(networks_of(profile).plans)
 
+    def loading(shard: int) -> float:
+        """The share of a run that loading takes, with 60 % of the data sheet reached."""
+        found = estimate(replace(profile, shard_sources=shard), 25_000, 5).at(0.6)
+        return sum(stage.load_s for stage in found.stages) / found.wall_s
+
+    assert loading(profile.shard_sources) < min(0.02, loading(512) / 2), "shards are large enough"
+
 
 def test_a_projection_says_what_an_accepted_variant_costs_at_two_utilisations() -> None:
     profile = load_profile("a10g")
@@ -343,18 +334,6 @@ def test_facts_that_cannot_be_read_are_refused_by_name(text: str, tmp_path: Path
     (tmp_path / "facts.json").write_text(text)
     with pytest.raises(CounterfactoryError, match=r"facts\.json.*export them again"):
         load_facts(tmp_path / "facts.json")
-
-
-@pytest.mark.parametrize(
-    ("names", "value"),
-    [("tflops gb_per_s disk_gb_per_s bus_gb_per_s share accepted", 0), ("gb_per_s", -1), ("share accepted", 1.1)],
-)
-def test_a_device_that_cannot_be_is_refused(names: str, value: float) -> None:
-    device = load_profile("a10g").device
-    assert device is not None
-    for name in names.split(" "):
-        with pytest.raises(ValueError, match=name):
-            replace(device, **{name: value})
 
 
 def test_plans_are_exported_for_the_batches_of_their_profile() -> None:

@@ -101,16 +101,6 @@ def test_the_spread_is_that_of_leaving_out_each_source(at_once: int, monkeypatch
         assert effect.sources == 12
 
 
-def test_the_painters_own_damage_is_in_no_effect_against_controls() -> None:
-    """Painting turns every second answer, whatever the edit."""
-    answers = []
-    for g in range(40):
-        painted = float(g % 2)
-        answers += [original(f"s{g}", 1), control(f"s{g}", painted), variant(f"s{g}", painted, "fog")]
-    assert value_of(find_effects(answers, "control"), "fog") == 0
-    assert value_of(find_effects(answers, "original"), "fog") == -0.5
-
-
 def test_sources_that_all_react_alike_leave_doubt() -> None:
     """No two differ, and the interval still says what so few sources cannot exclude."""
     few = [a for g in range(5) for a in (control(f"s{g}", 1), variant(f"s{g}", 1, "colour"))]
@@ -145,26 +135,12 @@ def test_sources_without_a_baseline_say_nothing_of_what_all_their_pictures_carry
     assert unknown == Effect("fog", None, None, None, None, None, 0, 50)
 
 
-def test_two_sources_give_an_interval() -> None:
-    answers = [control("s", 1), variant("s", 0.9, "fog"), control("t", 1), variant("t", 1, "fog")]
-    (effect,) = find_effects(answers, "control")
-    # The mean of differences -0.1 and 0, whose standard error is a twentieth.
-    reach = stats.t.ppf(0.975, 1) * 0.05
-    assert (effect.value, effect.low, effect.high) == pytest.approx((-0.05, -0.05 - reach, -0.05 + reach))
-
-
-def test_no_interval_reaches_beyond_what_an_outcome_can_change() -> None:
+def test_no_interval_reaches_beyond_what_can_change_and_one_source_gives_none() -> None:
     answers = [control("s", 1), variant("s", 0, "fog"), control("t", 1), variant("t", 1, "fog")]
     (effect,) = find_effects(answers, "control")
     assert (effect.value, effect.low, effect.high) == (pytest.approx(-0.5), -1.0, 1.0)
-
-
-def test_one_source_gives_a_value_and_no_interval() -> None:
     (effect,) = find_effects([control("s", 1), variant("s", 0, "fog")], "control")
     assert effect == Effect("fog", -1, None, None, None, None, 1, 1)
-
-
-def test_nothing_asked_is_nothing_found() -> None:
     assert find_effects([], "control") == find_effects([control("s", 1)], "control") == ()
 
 
@@ -294,6 +270,7 @@ def test_chances_of_t_are_scipy_s(freedom: int) -> None:
     for t in (0.0, 1e-9, 1e-3, 0.1, 0.5, 1.0, 1.96, 3.0, 5.0, 10.0, 35.0):
         for signed in (t, -t):
             assert two_sided_p(signed, freedom) == pytest.approx(2 * stats.t.sf(t, freedom), rel=1e-9, abs=1e-280)
+    assert two_sided_p(float("inf"), freedom) == 0
 
 
 @pytest.mark.parametrize("freedom", FREEDOMS)
@@ -303,11 +280,6 @@ def test_reaches_are_scipy_s(freedom: int) -> None:
         assert reach == pytest.approx(stats.t.ppf((1 + confidence) / 2, freedom), rel=1e-7)
         # SciPy's quantiles have fewer digits than its chances.
         assert 2 * stats.t.sf(reach, freedom) == pytest.approx(1 - confidence, rel=1e-9)
-
-
-def test_an_endless_t_has_no_chance() -> None:
-    assert two_sided_p(float("inf"), 5) == 0
-    assert two_sided_p(1e200, 5) == 0
 
 
 def test_chances_of_chi_square_are_scipy_s() -> None:

@@ -31,7 +31,6 @@ def evaluation(*by_type: Effect, **changes: tuple[Effect, ...]) -> Evaluation:
         (-0.30, -0.05, "undecided"),
         (-0.051, 0.2, "undecided"),
         (-0.05, 0.2, "kept"),  # even the worst is within
-        (0.1, 0.2, "kept"),
         (-0.05, -0.05, "kept"),
     ],
 )

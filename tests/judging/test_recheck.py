@@ -102,7 +102,6 @@ def test_thresholds_go_by_the_profile_s_keys() -> None:
     [
         ("check.edits", 0.5, "'check.edits' is no threshold of a profile; did you mean 'check.min_edit'?"),
         ("check.batch", 4, "'check.batch' is no threshold of a profile; choose from: "),
-        ("paint.edit", 0.5, "'paint.edit' is no threshold of a profile; did you mean 'check.min_edit'?"),
         ("edit", 0.5, "'edit' is no threshold of a profile; did you mean 'check.min_edit'?"),
         ("check.edit", -0.5, "[check] min_edit is a share, 0 to 1, got -0.5"),
         ("check.label", 1.5, "[check] min_label is a change of probability, -1 to 1, got 1.5"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
@@ -51,7 +50,7 @@ def test_an_open_stage_counts_up_to_now() -> None:
     assert meter.elapsed_s == 13
 
 
-def test_time_counts_where_a_stage_or_a_loading_fails() -> None:
+def test_time_counts_where_a_stage_or_a_loading_fails_and_stages_do_not_nest() -> None:
     meter, clock, _ = made()
     with pytest.raises(KeyError), meter.stage("paint"), meter.loading("vae"):  # noqa: PT012
         clock.now += 2
@@ -59,9 +58,6 @@ def test_time_counts_where_a_stage_or_a_loading_fails() -> None:
     assert (meter.costs()[0].wall_s, [use.load_s for use in meter.plans()]) == (2, [2])
     with meter.stage("check"):
         pass
-
-
-def test_stages_do_not_nest() -> None:
     meter, _, _ = made()
     with meter.stage("paint"), pytest.raises(RuntimeError, match=r"'check'.*'paint'"), meter.stage("check"):
         pass
@@ -148,30 +144,6 @@ def test_any_run_adds_up(visits: list[tuple[str, list[tuple[str, Any, Any]]]]) -
         assert plan.busy_s == sum(second[1] for kind, second in mine if kind == "work")
         assert plan.load_s == sum(second for kind, second in mine if kind == "load")
     assert meter.elapsed_s == sum(cost.wall_s for cost in costs.values())
-
-
-class Slow(float):
-    """A sum that lets other threads in between its reading and its writing."""
-
-    def __add__(self, other: float) -> Slow:
-        time.sleep(0.0005)
-        return Slow(float(self) + other)
-
-
-def test_work_of_several_threads_is_not_lost() -> None:
-    meter, _, _ = made()
-    meter.work("paint", "vae").busy_s = Slow(0)
-
-    def add() -> None:
-        for _ in range(10):
-            meter.work("paint", "vae").add(3, 4, 0.5)
-
-    threads = [Thread(target=add) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [(c.calls, c.rows, c.fill, c.busy_s) for c in meter.costs()] == [(80, 240, 0.75, 40.0)]
 
 
 class Held(float):

@@ -60,7 +60,7 @@ def test_several_measures_stand_side_by_side() -> None:
     )
 
 
-def test_values_are_ranked_by_what_they_cost_for_certain() -> None:
+def test_values_are_ranked_by_what_they_cost_for_certain_and_some_left_out() -> None:
     """An estimate of two sources may be the lowest, and says the least."""
     often = [row for g in range(20) for row in (control_row(g), picture_row(3 * g, edits=(FOG,)))]
     rows = [*often, *(picture_row(3 * g + 1, edits=(RED,)) for g in range(2))]
@@ -69,6 +69,12 @@ def test_values_are_ranked_by_what_they_cost_for_certain() -> None:
     tables = evaluation_tables(evaluate_labels(rows, said))
     (values,) = (table for table in tables if table.title.startswith("By value"))
     assert [row[0] for row in values.rows] == ["weather: foggy", "colour: red"]
+    # One source says nothing of certainty, and its value is in no ranking.
+    rows = [row for g in range(6) for row in (control_row(g), picture_row(3 * g, edits=(FOG if g else RED,)))]
+    tables = evaluation_tables(evaluate_labels(rows, ["bus"] * 12))
+    (values,) = (table for table in tables if table.title.startswith("By value"))
+    assert values.title == "By value, certain harm first, 1 of 2"
+    assert [row[0] for row in values.rows] == ["weather: foggy"]
 
 
 def test_everything_is_shown_on_request() -> None:
@@ -130,12 +136,3 @@ def test_further_measures_have_effects_and_means_of_their_own() -> None:
         ("controls", "6", "100.0 %", "100.0 %", "90.0 %"),
         ("variants", "6", "100.0 %", "100.0 %", "60.0 %"),
     )
-
-
-def test_a_ranking_says_how_many_it_leaves_out() -> None:
-    """One source says nothing of certainty, and its value is in no ranking."""
-    rows = [row for g in range(6) for row in (control_row(g), picture_row(3 * g, edits=(FOG if g else RED,)))]
-    tables = evaluation_tables(evaluate_labels(rows, ["bus"] * 12))
-    (values,) = (table for table in tables if table.title.startswith("By value"))
-    assert values.title == "By value, certain harm first, 1 of 2"
-    assert [row[0] for row in values.rows] == ["weather: foggy"]

@@ -18,7 +18,7 @@ TIMES = TypeSpread(
 )
 
 
-def test_a_row_per_type_with_its_most_frequent_values() -> None:
+def test_a_row_per_type_names_as_many_of_its_most_frequent_values_as_fit() -> None:
     table = edit_table([COLOURS, TIMES])
     assert (table.title, table.columns) == ("Edits", ("type", "edits", "share", "values", "most often"))
     assert table.rows == (
@@ -26,9 +26,6 @@ def test_a_row_per_type_with_its_most_frequent_values() -> None:
         ("time", "500", "25 %", "31", "night at the old harbou… 4 %, v0 3 %"),
     )
     assert edit_table([]).rows == ()
-
-
-def test_as_many_values_are_named_as_fit() -> None:
     row = edit_table([TypeSpread("x", 100, 1.0, tuple((f"value{i}", 10) for i in range(10)))]).rows[0]
     assert row[-1] == "value0 10 %, value1 10 %, value2 10 %"
     exact = TypeSpread("x", 2, 1.0, (("a" * 13, 1), ("b" * 17, 1)))
@@ -74,13 +71,10 @@ def test_sources_without_an_accepted_control_are_counted() -> None:
     )
 
 
-def test_a_suite_of_rejected_variants_says_nothing_else() -> None:
+def test_suites_without_variants_to_compare_or_without_controls_need_no_other_note() -> None:
     rejected = [original_row(), control_row(reason="too dark"), picture_row(reason="too dark")]
     assert suite_notes(rejected) == ("no variant was accepted: there is nothing to compare",)
     assert suite_notes([original_row()]) == ()
-
-
-def test_sources_without_a_variant_to_compare_and_suites_without_controls_need_no_note() -> None:
     rejected = [picture_row(0, reason="too dark"), control_row(0, reason="too dark"), picture_row(3), control_row(1)]
     assert suite_notes(rejected) == ()
     assert suite_notes(SOURCES) == ()

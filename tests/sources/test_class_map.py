@@ -91,13 +91,15 @@ def test_what_is_no_class_map(text: str, reason: str, tmp_path: Path) -> None:
         of(tmp_path, text)
 
 
-def test_json_means_the_same(tmp_path: Path) -> None:
+def test_json_means_the_same_and_a_list_names_numbers_too(tmp_path: Path) -> None:
     path = write(tmp_path / "map.json", json.dumps({"classes": {"7": "road"}, "ignore": [0]}))
     assert load_class_map(str(path)).key == of(tmp_path, 'ignore = [0]\n[classes]\n7 = "road"\n').key
     assert load_class_map(str(path)).key != of(tmp_path, '[classes]\n7 = "road"\n').key
     for text in ("{", "[" * 100_000, "[]"):
         with pytest.raises(CounterfactoryError, match=r"is not valid JSON|has no names"):
             load_class_map(str(write(path, text)))
+    found = load_class_map(str(write(tmp_path / "names.txt", "sky\nroad\n")))
+    assert (found.names, found.numbers) == ({0: "sky", 1: "road"}, {0: 0, 1: 1, 255: 255})
 
 
 def test_published_maps() -> None:
@@ -168,11 +170,6 @@ def test_the_numbers_of_a_table_and_the_record(tmp_path: Path) -> None:
     assert [source.label for source in found.sources] == ["thing 255", "thing 999"]
     assert found.record()["classes"]["255"] == "thing 255"
     assert found.notes == []
-
-
-def test_a_list_names_the_numbers_in_masks_too(tmp_path: Path) -> None:
-    found = load_class_map(str(write(tmp_path / "names.txt", "sky\nroad\n")))
-    assert (found.names, found.numbers) == ({0: "sky", 1: "road"}, {0: 0, 1: 1, 255: 255})
 
 
 def test_two_numbers_of_one_name_are_said(numbered: Path, tmp_path: Path) -> None:

@@ -381,23 +381,21 @@ def test_pairs_by_pattern(tmp_path: Path) -> None:
         ("a.jpg={stem}.png", "is no pattern of pairs"),
     ):
         refuse(reason, tmp_path, pairs=pattern)
-    refuse(
-        "--pairs says where labels and masks lie; leave --masks",
-        tmp_path,
-        pairs="{stem}_img.jpg={stem}_seg.png",
-        masks=tmp_path,
-    )
+    refuse("--pairs says where labels and masks lie; leave --masks", tmp_path, pairs="{stem}=x", masks=tmp_path)
 
 
-@pytest.mark.parametrize("name", ["metadata.csv", "metadata.jsonl"])
-def test_hugging_face_s_image_folders(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("metadata.csv", "file_name,split,label\ntrain/a.png,x,cat\n"),
+        ("metadata.jsonl", '{"file_name": "train/a.png", "label": "cat", "split": "x"}'),
+    ],
+)
+def test_hugging_face_s_image_folders(name: str, text: str, tmp_path: Path) -> None:
     save(tmp_path / "train" / "a.png")
-    save(tmp_path / "train" / "b.png", 1)
-    rows = [{"file_name": "train/a.png", "label": "cat", "split": "x"}, {"file_name": "train/b.png", "label": "dog"}]
-    text = "\n".join(map(json.dumps, rows))
-    write(tmp_path / name, "file_name,split,label\ntrain/a.png,x,cat\ntrain/b.png,y,dog\n" if ".csv" in name else text)
+    write(tmp_path / name, text)
     found = read(tmp_path)
-    assert labels(found) == [("train/a", "cat"), ("train/b", "dog")]
+    assert labels(found) == [("train/a", "cat")]
     assert found.notes == [f"{name}: columns that are not used: 'split'"]
 
 
@@ -492,16 +490,10 @@ LISTS = {
         ({"split": "car_val"}, ["000000", "000002"]),
         ({}, ["000000", "000001", "000002", "000003"]),
         ({"split": "val"}, "--split val is in several folders of ImageSets/: say Main/val or Segmentation/val"),
-        (
-            {"split": "test"},
-            "has no list test; there are Layout/none, Main/car_val, Main/val, Segmentation/train, Segm",
-        ),
+        ({"split": "test"}, "has no list test; there are Layout/none, Main/car_val, Main/val, Segmentation/train"),
         ({"split": "none"}, "no images found in"),
         ({"split": "train", "labels": Path("x.csv")}, "--split says where labels and masks lie; leave --labels x.csv"),
-        (
-            {"split": "train", "layout": "yolo"},
-            "--split names a list of Pascal VOC's ImageSets/, and .* is no such set",
-        ),
+        ({"split": "train", "layout": "yolo"}, "--split names a list of Pascal VOC's ImageSets/, and .* is no such"),
     ],
 )
 def test_voc_s_lists_of_images(options: dict[str, Any], expected: list[str] | str, tmp_path: Path) -> None:

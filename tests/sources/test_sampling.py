@@ -49,7 +49,7 @@ def test_a_draw_does_not_move_when_pictures_are_added_elsewhere(root: Path, tmp_
     assert shown <= set(drawn(root, sample=6))
 
 
-def test_a_picture_that_cannot_be_used_is_replaced(root: Path) -> None:
+def test_a_picture_that_cannot_be_used_is_replaced_and_the_record_says_what_was_drawn(root: Path) -> None:
     found = read(root, selection=Selection(per_class=5))
     assert len(found.sources) == 20
     assert {source.label for source in found.sources} == {"ant", "bee", "cat", "dog"}
@@ -58,6 +58,9 @@ def test_a_picture_that_cannot_be_used_is_replaced(root: Path) -> None:
     assert (len(found.sources), len(found.problems)) == (22, 2)
     assert found.notes == ["classes with fewer than 6 usable images: ant (5), bee (5)"]
     assert read(root, selection=Selection(sample=30)).notes == ["30 sources were asked for, and 22 can be used"]
+    record = read(root, selection=Selection(classes=("ant",), per_class=2, seed=5)).record()
+    chosen = {"classes": ("ant",), "per_class": 2, "sample": None, "seed": 5}
+    assert record == {"layout": "folders", "selection": chosen, "classes": {}}
 
 
 def test_pictures_that_are_not_drawn_are_not_opened(tmp_path: Path) -> None:
@@ -110,9 +113,3 @@ def test_one_picture_under_two_labels_is_said(tmp_path: Path) -> None:
     assert found.notes == [
         "1 image is there under two labels, the first as bus/b (bus) and car/a (car): remove the wrong ones"
     ]
-
-
-def test_the_record_says_what_was_drawn(root: Path) -> None:
-    record = read(root, selection=Selection(classes=("ant",), per_class=2, seed=5)).record()
-    chosen = {"classes": ("ant",), "per_class": 2, "sample": None, "seed": 5}
-    assert record == {"layout": "folders", "selection": chosen, "classes": {}}

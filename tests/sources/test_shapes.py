@@ -117,14 +117,11 @@ def test_a_box_goes_when_too_little_of_it_is_seen(x0: int) -> None:
     assert dropped == (() if kept else (Box(x0, 0, x0 + 10, 20, "car"),))
 
 
-def test_boxes_are_scaled_clipped_and_keep_their_order() -> None:
+def test_boxes_and_their_keypoints_are_scaled_and_clipped_and_keep_their_order() -> None:
     boxes = [Box(8, 2, 16, 10, "a"), Box(0, 0, 40, 20, "all"), Box(0, 0, 5, 5, "gone"), Box(12, 0, 14, 2, "b")]
     kept, dropped = fit_boxes(boxes, 20, 40, (40, 40))
     assert kept == (Box(0, 4, 12, 20, "a"), Box(0, 0, 40, 40, "all"), Box(4, 0, 8, 4, "b"))
     assert dropped == (boxes[2],)
-
-
-def test_keypoints_move_with_their_box_and_are_unlabelled_outside() -> None:
     points = (Keypoint(12, 5, 2), Keypoint(9, 5, 2), Keypoint(29.5, 19.5, 1), Keypoint(30, 5, 1), Keypoint(12, 20, 2))
     ((box,), _) = fit_boxes([Box(5, 0, 40, 20, "person", points)], 20, 40, (40, 40))
     outside = Keypoint(0, 0, 0)

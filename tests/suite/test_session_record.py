@@ -54,15 +54,6 @@ def on_record(path: Path) -> RunRecord:
     return record
 
 
-def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
-    written = finish(tmp_path, costs(energy_j=3.5))
-    assert on_record(tmp_path) == written
-    (session,) = written.sessions
-    assert (session.finished, session.problems, session.facts) == (True, (PROBLEM,), session_facts())
-    assert session.costs == costs(energy_j=3.5)
-    assert written.standing == STANDING
-
-
 def test_three_sessions_add_up(tmp_path: Path) -> None:
     """One is stopped by Ctrl-C, one fails, the last finishes and paints nothing."""
     with pytest.raises(KeyboardInterrupt):
@@ -87,9 +78,9 @@ def test_three_sessions_add_up(tmp_path: Path) -> None:
     assert (report.painted, report.reused, report.wall_s) == (0, 9, 3.0)
 
 
-def test_the_file_says_the_sums_beside_the_sessions(tmp_path: Path) -> None:
+def test_the_file_says_the_sums_beside_the_sessions_and_comes_back_as_it_was(tmp_path: Path) -> None:
     finish(tmp_path, costs(wall_s=100.0, energy_j=1.0))
-    finish(tmp_path, costs(wall_s=36.0, energy_j=2.0, device="GPU", devices=1))
+    written = finish(tmp_path, costs(wall_s=36.0, energy_j=2.0, device="GPU", devices=1))
     found = json.loads((tmp_path / "run.json").read_text())
     assert found["totals"]["sessions"] == len(found["sessions"]) == 2
     assert found["totals"]["energy_j"] == 3.0
@@ -98,6 +89,10 @@ def test_the_file_says_the_sums_beside_the_sessions(tmp_path: Path) -> None:
         "GPU": pytest.approx(36 / 3.6 / 5),
     }
     assert found["sessions"][1]["costs"]["device"] == "GPU"
+    assert (on_record(tmp_path), written.standing) == (written, STANDING)
+    session = written.sessions[0]
+    assert (session.finished, session.problems, session.facts) == (True, (PROBLEM,), session_facts())
+    assert session.costs == costs(wall_s=100.0, energy_j=1.0)
     assert found["standing"]["dropped"] == [{"source": "a", "variant": 2, "edited_caption": "ä", "reason": "as it was"}]
 
 

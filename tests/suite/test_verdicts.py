@@ -67,12 +67,14 @@ def test_the_bytes_are_those_of_the_rows_written_whole(
     ]
 
 
-def test_a_table_without_changes_is_left_alone(tmp_path: Path) -> None:
+def test_a_table_without_changes_is_left_alone_and_unscored_suites_are_read(tmp_path: Path) -> None:
     write(tmp_path, some_rows(4))
     before = (tmp_path / "metadata.parquet").stat().st_mtime_ns
     table = read_verdicts(tmp_path)
     table.write(tmp_path, table.rows)
     assert (tmp_path / "metadata.parquet").stat().st_mtime_ns == before
+    write(tmp_path, [original_row()])
+    assert [row.scores for row in read_verdicts(tmp_path).rows] == [{}]
 
 
 @pytest.mark.parametrize(
@@ -100,16 +102,3 @@ def test_other_columns_are_refused(tmp_path: Path) -> None:
     pq.write_table(table.append_column("mine", pa.array([1])), tmp_path / "metadata.parquet")
     with pytest.raises(CounterfactoryError, match="has other columns than ours"):
         read_verdicts(tmp_path)
-
-
-def test_scores_alone_may_be_others(tmp_path: Path) -> None:
-    write(tmp_path, [original_row(), picture_row(0, scores={"layout": 0.5, "valid": 0.1})])
-    table = read_verdicts(tmp_path)
-    table.write(tmp_path, [replace(row, scores={"layout": 0.5} if row.scores else {}) for row in table.rows])
-    found = {row.kind: row.scores for row in read_verdicts(tmp_path).rows}
-    assert found == {"original": {}, "variant": {"layout": 0.5}}
-
-
-def test_unscored_suites_are_read(tmp_path: Path) -> None:
-    write(tmp_path, [original_row()])
-    assert [row.scores for row in read_verdicts(tmp_path).rows] == [{}]

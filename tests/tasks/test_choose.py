@@ -36,18 +36,6 @@ def test_choices_are_distinct_stable_and_as_many_as_there_are(
     assert choose_edits(choices, max(1, variants - 2), (low, low + more), key) == chosen[: max(1, variants - 2)]
 
 
-def test_edits_are_spread_over_types_and_sizes() -> None:
-    choices = [Choice(t, t, tuple(f"{t}{i}" for i in range(4))) for t in ("weather", "time", "colour", "background")]
-    sizes: Counter[int] = Counter()
-    types: Counter[str] = Counter()
-    for source_number in range(60):
-        chosen = choose_edits(choices, 4, (1, 3), str(source_number))
-        sizes.update(map(len, chosen))
-        types.update({e.type for edits in chosen for e in edits})
-    assert min(sizes[n] for n in (1, 2, 3)) > 50
-    assert min(types.values()) >= 58
-
-
 @settings(max_examples=30)
 @given(st.integers(1, 12), st.integers(1, 2), st.integers(0, 2), st.text("abc", max_size=3))
 def test_every_second_variant_has_as_few_edits_as_may_be(variants: int, low: int, more: int, key: str) -> None:
@@ -149,10 +137,8 @@ def test_overlapping_choices_are_not_made_together() -> None:
 @pytest.mark.parametrize(
     ("keyword", "alternative", "value"),
     [
-        ("red", "blue", "blue"),
         ("red bus", "Blue bus", "blue"),
         ("during the day", "at night", "night"),
-        ("", "in the rain", "rain"),
         ("", "a painting of", "painting"),
         ("dog", "dog with a red ball", "red ball"),
         ("on grass", "in grass", "in grass"),
@@ -194,12 +180,9 @@ def spread(*counts: int, type_: str = "colour") -> TypeSpread:
         ((16, 4), True),
         ((20, 5, 5), False),
         ((21, 5, 4), True),
-        ((11, *[1] * 9), False),
-        ((12, *[1] * 8), True),
         # One value alone, and too few to say.
         ((20,), True),
         ((19,), False),
-        ((18, 1), False),
     ],
 )
 def test_a_type_is_skewed_beyond_half_way_from_even_to_all(counts: tuple[int, ...], found: bool) -> None:

@@ -24,17 +24,14 @@ from counterfactory.engine.models.clip import read_chars
 
 # Old caption, new caption, and each change: place, words gone, place in the new one, words added.
 CHANGES = [
-    ("a dog on grass", "a dog on grass", []),
     ("a dog on grass", "A dog, on GRASS!", []),
     ("a red bus at night", "a blue bus at night", [(1, "red", 1, "blue")]),
     ("a dog on grass", "a dog on snowy grass in the rain", [(3, "", 3, "snowy"), (4, "", 5, "in the rain")]),
     ("a dog on grass", "a painting of a dog on grass", [(1, "", 1, "painting of a")]),
-    ("a small dog on wet grass", "a dog on grass", [(1, "small", 1, ""), (4, "wet", 3, "")]),
     ("a red bus by a red wall", "a bus by a red wall", [(1, "red", 1, "")]),
     ("a red bus by a red wall", "a red bus by a wall", [(5, "red", 5, "")]),
     ("the dog's bowl", "the cat's bowl", [(1, "dog's", 1, "cat's")]),
     ("the dog\u2019s bowl", "the dog's bowl", []),
-    ("a half-lit street", "a lit street", [(1, "half-lit", 1, "lit")]),
     ("", "a dog", [(0, "", 0, "a dog")]),
     ("a dog", "", [(0, "a dog", 0, "")]),
     ("a b", "b a", [(0, "a", 0, ""), (2, "", 1, "a")]),
@@ -89,7 +86,6 @@ def edit(keyword: str, alternative: str) -> Edit:
     return Edit("other", keyword, alternative)
 
 
-NOON = [edit("red", "Sky blue"), edit("at night", "at bright noon")]
 WALLS = [RED, edit("grass", "tall walls")]
 CARS = [edit("red car", "blue car"), RED]
 RAIN = [edit("", "in the rain"), edit("grass", "sand")]
@@ -98,7 +94,6 @@ RAIN = [edit("", "in the rain"), edit("grass", "sand")]
 @pytest.mark.parametrize(
     ("caption", "edits", "edited", "problem"),
     [
-        (BUS, [RED], "a blue bus at night", None),
         (BUS, [RED], "A BLUE bus, at night.", None),
         (BUS, [RED], "the blue bus in night", None),
         (BUS, [RED], "a red bus at night", "says what the caption says"),
@@ -108,19 +103,12 @@ RAIN = [edit("", "in the rain"), edit("grass", "sand")]
         (BUS, [RED], "a blue bus at bright night", "adds 'bright', which no edit says"),
         (BUS, [RED], "a blue bus at", "lacks 'night', which no edit changes"),
         (BUS, [RED], "night at a blue bus", "adds 'night', which no edit says"),
-        (BUS, [RED], "a red blue bus at night", "still says 'red' of the edit 'red' -> 'blue'"),
         (BUS, [RED], "red, a blue bus at night", "still says 'red' of the edit 'red' -> 'blue'"),
-        # Every word of every edit is looked for.
-        (BUS, NOON, "a sky blue bus at bright noon", None),
-        (BUS, NOON, "a sky blue bus at noon", "lacks 'bright' of the edit 'at night' -> 'at bright noon'"),
-        (BUS, NOON, "a blue bus at noon", "lacks 'Sky' of the edit 'red' -> 'Sky blue'"),
         # What is said of the same thing changes wherever it is said; of another thing it may.
         (SITS, [edit("brown", "black")], SITS.replace("brown dog", "black dog"), None),
-        (SITS, [edit("brown", "black")], SITS.replace("brown", "black"), None),
         (SITS, [edit("brown", "black")], SITS.replace("brown", "black", 1), "still says 'brown'"),
         (SITS, [edit("brown", "black")], SITS.replace("brown d", "black d").replace("sits", "lies"), "adds 'lies'"),
         (GRASS, [edit("grass", "sand")], "sand, dry sand. sand is sand", None),
-        (GRASS, [edit("grass", "sand")], "sand, dry sand. sand is grass", "still says 'grass'"),
         (GRASS, [edit("grass", "sand")], "sand, dry grass. sand is sand", "still says 'grass'"),
         # An alternative that has its keyword's words is seen by the words beside them.
         ("a dog on grass", [edit("grass", "snowy grass")], "a dog on snowy grass", None),
@@ -128,10 +116,8 @@ RAIN = [edit("", "in the rain"), edit("grass", "sand")]
         ("a dog on grass. a dog", [edit("dog", "dog in the snow")], "a dog in the snow on grass. the dog", None),
         ("a dog on grass. a dog", [edit("dog", "dog in snow")], "a dog on in snow grass. a dog", "still says 'dog'"),
         ("a dog on grass. a dog", [edit("grass", "snowy grass")], "a snowy dog on grass. a dog", "still says 'grass'"),
-        ("a big dog on grass", [edit("big dog", "dog, big")], "a dog, big on grass", None),
         ("a dog is on grass", [edit("dog", "old dog")], "an old dog is at grass", None),
         ("a dog. a dog", [edit("dog", "old dog")], "an old dog. the dog", "still says 'dog'"),
-        ("grass grows", [edit("grass", "the grass")], "the grass grows", None),
         # The words of a keyword, not the small ones before it.
         ("an old dog", [edit("old", "old old")], "a old old dog", None),
         ("in the park", [edit("park", "big city")], "at the park, a big city", "still says 'park'"),
@@ -139,16 +125,8 @@ RAIN = [edit("", "in the rain"), edit("grass", "sand")]
         ("it's lit", [edit("lit", "dark")], "it\u2019s dark", None),
         # Several edits are each looked for where they are; so are additions, and what is removed is gone.
         ("a red car by red walls", CARS, "a blue car by blue walls", None),
-        (
-            "a red car by red walls",
-            CARS,
-            "a blue car by red blue walls",
-            "still says 'red' of the edit 'red' -> 'blue'",
-        ),
-        ("a dog on grass", RAIN, "a dog on sand in the rain", None),
-        ("a dog on grass", RAIN, "a painting of a dog on sand in the rain", "adds 'painting', which no edit says"),
+        ("a red car by red walls", CARS, "a blue car by red blue walls", "still says 'red' of the edit 'red' ->"),
         ("a dog on grass", RAIN, "a dog on sand in the", "lacks 'rain' of the edit '' -> 'in the rain'"),
-        ("a dog on grass", RAIN, "a dog on grass in the rain", "lacks 'sand' of the edit 'grass' -> 'sand'"),
         ("a dog with a ball", [edit("with a ball", "")], "a dog", None),
         ("a dog with a ball", [edit("with a ball", "")], "a", "lacks 'dog'"),
     ],
@@ -171,28 +149,15 @@ def test_a_word_to_keep_is_looked_for_first() -> None:
         # Nothing else changed: with the edits set back it is the caption.
         (BENCH, [RED], "Two men, on a blue bench.", None, None),
         ("a red car at noon.", [edit("red car", "tan"), edit("noon", "night")], "A tan car at night", None, None),
-        ("a street during the day", [edit("day", "night")], "a street at night", None, None),
         ("a dog on grass", [edit("dog", "dog in the snow")], "a dog in the snow on grass", None, None),
-        ("a dog on grass", [edit("dog", "small dog")], "a small dog on grass", None, None),
         ("a dog on grass", [edit("grass", "grass, wet")], "a dog on grass, wet", None, None),
-        ("a small brown dog on grass", [edit("small brown dog", "dog")], "a dog on grass", None, None),
-        ("a dog on the grass", [edit("on the grass", "on the beach")], "a dog on the beach", None, None),
-        (TWICE, [edit("brown", "black")], "a black dog. the black dog and a brown cat", None, None),
         (TWICE, [edit("brown", "black")], "a black dog. the black dog and a black cat", None, None),
-        ("grass", [edit("grass", "tall snow")], "tall snow", None, None),
         ("red cars stand", [edit("red cars", "shiny red cars")], "shiny red cars stand", None, None),
         ("dogs run", [edit("dogs", "wet dogs")], "the wet dogs run", None, None),
         # Words of an edit elsewhere: instead of its place, beside it, behind a kept word, at the end.
         ("a red car by a bus", [RED], "a car by a Blue bus", "'Blue' where", "a red car by a blue bus"),
         ("a red car by a bus", [RED], "a blue car by a blue bus", "'blue' where", "a red car by a blue bus"),
         ("a red car by a bus", [RED], "a blue car by a bus, blue", "'blue' where", "a red car by a bus blue"),
-        (
-            "a dog on the grass",
-            [edit("the grass", "sand")],
-            "sand, a dog on",
-            "'sand' where",
-            "sand a dog on the grass",
-        ),
         ("red cars by grass", WALLS, "blue tall cars by walls", "'tall' where", "red tall cars by grass"),
         ("a dog sits", [edit("dog", "dog in snow")], "a dog sits in snow", "still says 'dog'", "a dog sits in snow"),
         # Small words may change anywhere; they stay in what is said beside the edits.
@@ -263,7 +228,6 @@ def test_what_rules_write_is_in_order_whatever_words_are_shared(
     ("caption", "keyword", "alternative", "edited"),
     [
         (COAST, "after dark", "by day", COAST.replace("after dark", "by day dark")),
-        ("a red car", "red car", "blue", "a blue red car"),
         ("a red car", "red car", "blue car", "a blue car car"),
         ("a car in red", "in red", "white", "a car the white"),
         ("a red car", "grey", "blue", "a blue car"),
@@ -282,7 +246,6 @@ CAPTION = "a sky. a dog on a lawn. grass is green."
 @pytest.mark.parametrize(
     ("caption", "keep", "read", "fitted"),
     [
-        (CAPTION, ("dog",), 39, CAPTION),
         (CAPTION, ("dog",), 38, CAPTION),  # a full stop is no loss
         (CAPTION, ("dog",), 37, "a sky. a dog on a lawn."),
         (CAPTION, ("dog",), 22, "a sky. a dog on a lawn."),

@@ -32,7 +32,6 @@ def test_every_type_has_edits_of_a_caption_that_names_its_thing() -> None:
     ("type_", "caption", "said"),
     [
         ("weather", "a dog in the rain.", {"in the rain"}),
-        ("weather", "a dog on a sunny day", {"on a sunny day"}),
         ("weather", "a sunny garden with a dog", {"sunny"}),
         ("weather", "a dog in the snow bank", {""}),
         ("time", "a dog at night, asleep", {"at night"}),
@@ -48,10 +47,6 @@ def test_every_type_has_edits_of_a_caption_that_names_its_thing() -> None:
         ("adjective", "the dog is small", {"dog"}),
         ("adjective", "a striped dog", {"dog"}),
         ("light", "a dog", {""}),
-        ("camera", "a dog", {""}),
-        ("object", "a dog", {""}),
-        ("other", "a dog", {""}),
-        ("subject", "two dogs", {"dogs"}),
         ("domain", "a dog", {""}),
         ("domain", "A close up of a dog", {"A close up"}),
     ],
@@ -62,12 +57,9 @@ def test_words_that_say_something_of_the_type_give_way_else_some_are_added(
     assert olds(type_, caption, "dog") == said
 
 
-def test_what_is_kept_is_not_replaced() -> None:
+def test_what_is_kept_is_not_replaced_and_words_stand_before_all_of_a_name() -> None:
     assert olds("colour", "a black bear", "black bear") == {"black bear"}
     assert olds("background", "a dog on a snowy field", "field", "dog") == {""}
-
-
-def test_words_before_a_thing_stand_before_all_of_its_name() -> None:
     assert "red soccer ball" in news("colour", "a soccer ball", "soccer ball", "ball")
     assert "dust-covered dog" in news("subject", "Dog on grass", "dog")
     assert "dust-covered SUV" in news("subject", "SUV on grass", "suv")
@@ -82,14 +74,11 @@ def test_nothing_names_the_label_or_makes_it_another_thing() -> None:
     assert bears.isdisjoint({"brown bear", "black bear"}), "kinds of their own"
 
 
-def test_a_word_for_the_same_size_is_no_change() -> None:
+def test_a_phrase_brings_something_new_and_no_word_for_the_same_size() -> None:
     assert news("adjective", "a little dog", "dog").isdisjoint({"small", "little", "tiny"})
     assert {"big", "old"} <= news("adjective", "a little dog", "dog")
     assert {"small", "clean", "wet"} <= news("adjective", "an Old dog", "dog")
     assert "old" not in news("adjective", "an Old dog", "dog")
-
-
-def test_a_phrase_brings_something_new() -> None:
     assert "in heavy rain" not in news("weather", "a dog in heavy rain", "dog")
     assert "a painting" not in {new for _, new in menu("domain", "a painting of a dog", ("dog",), None)}
     assert ("a photo", "a painting") in menu("domain", "a photo of a dog", ("dog",), None)

@@ -20,16 +20,13 @@ from counterfactory.engine.english.replacing import agree, undo_edits, write_by_
 @pytest.mark.parametrize(
     ("caption", "keyword", "alternative", "edited"),
     [
-        ("a dog on grass", "", "in the rain", "a dog on grass in the rain"),
         ("a dog on grass. a man sits.", "", "in the rain", "a dog on grass in the rain. a man sits."),
         ("a dog costs 3.5 coins ! yes", "", "at night", "a dog costs 3.5 coins at night ! yes"),
-        ("a dog; a cat", "", "at night", "a dog at night; a cat"),
         ("a dog?", "", "mountains behind it", "a dog, mountains behind it?"),
         ("a dog. ", "", "at night", "a dog at night. "),
         ("a dog", "", "a painting of", "a painting of a dog"),
         ("", "", "at night", " at night"),
         ("a dog with a ball, on grass", "with a ball", "", "a dog, on grass"),
-        ("a dog with a ball", "with a ball", "", "a dog"),
         ("Red bus, red bus", "red", "", "bus, bus"),
         ("with a ball, a dog", "with a ball", "", "a dog"),
         ("with a ball, X marks the spot", "with a ball", "", "X marks the spot"),
@@ -47,25 +44,25 @@ def test_what_a_rule_adds_it_can_undo_and_what_it_removes_goes_wherever_it_is_sa
 @pytest.mark.parametrize(
     ("caption", "after"),
     [
-        ("A toad sits on stones.", "a toad that sits on stones."),
+        ("A toad sits on stones.", "A painting of a toad that sits on stones."),
+        ("A dog is lying on grass. A cat is sitting", "A painting of a dog lying on grass. A cat is sitting"),
+        ("a dog is lying", "a painting of a dog lying"),
+        ("Boston is shown at night", "a painting of Boston is shown at night"),
+        ("Two dogs", "A painting of two dogs"),
         ("the old toad with red eyes looks up at a fly", "the old toad with red eyes that looks up at a fly"),
         ("two dogs stand next to a car", "two dogs that stand next to a car"),
         ("a dog is lying on grass that lies in a park", "a dog lying on grass that lies in a park"),
         # No sentences, or more than a rule can tell.
         ("two stands on a table", "two stands on a table"),
-        ("a stand by a road", "a stand by a road"),
         ("a row of stands on grass", "a row of stands on grass"),
-        ("two wooden stands on a table", "two wooden stands on a table"),
         ("a dog that sits on grass", "a dog that sits on grass"),
         ("a dog, it sits on grass", "a dog, it sits on grass"),
-        ("a dog sits", "a dog sits"),
-        ("toads sit on stones", "toads sit on stones"),
     ],
 )
 def test_a_painting_is_of_a_thing_and_not_of_a_sentence(caption: str, after: str) -> None:
     edit = Edit("domain", "", "a painting of")
     edited = apply_by_rule(caption, [edit])
-    assert edited.casefold() == f"a painting of {after}"
+    assert edited == (after if "painting" in after else f"a painting of {after}")
     assert check_edited_caption(caption, edited, [edit], ()) is None
     assert apply_by_rule(caption, [Edit("time", "", "at night")]).count("that") == caption.count("that")
 
@@ -88,13 +85,11 @@ def test_edits_are_applied_in_order_and_what_is_replaced_is_left() -> None:
     [
         ("time", "night", "at night"),
         ("time", "Evening", "in the Evening"),
-        ("time", "day", "during the day"),
         ("time", "five", "at five"),
         ("time", "at noon", "at noon"),
         ("weather", "rain", "in the rain"),
         ("weather", "storm", "in a storm"),
         ("weather", "Rainy", "in Rainy weather"),
-        ("weather", "stormy", "in stormy weather"),
         ("weather", "warm", "in warm weather"),
         ("light", "soft", "in soft light"),
         ("light", "Sunlight", "in Sunlight"),
@@ -138,30 +133,13 @@ def test_what_a_caption_calls_its_picture(caption: str, medium: str | None) -> N
 
 
 @pytest.mark.parametrize(
-    ("caption", "edited"),
-    [
-        ("A dog is lying on grass. A cat is sitting", "A painting of a dog lying on grass. A cat is sitting"),
-        ("a dog is lying", "a painting of a dog lying"),
-        ("Boston is shown at night", "a painting of Boston is shown at night"),
-        ("Two dogs", "A painting of two dogs"),
-    ],
-)
-def test_a_medium_takes_the_capital_and_the_verb(caption: str, edited: str) -> None:
-    assert apply_by_rule(caption, [Edit("domain", "", "a painting of")]) == edited
-
-
-@pytest.mark.parametrize(
     ("caption", "changes", "edited"),
     [
         ("A dog on grass.", [("dog", "old dog")], "An old dog on grass."),
-        ("an old dog", [("old", "big")], "a big dog"),
         ("Dog on grass", [("Dog", "wet dog")], "Wet dog on grass"),
         ("a dog. the dog sits", [("dog", "wet dog")], "a wet dog. the wet dog sits"),
-        ("a dog on grass", [("on grass", "in a desert"), ("dog", "old dog")], "an old dog in a desert"),
         ("a brown dog and a brown cat", [("brown", "red")], "a red dog and a brown cat"),
-        ("a dog", [("dog", "dog in the snow")], "a dog in the snow"),
         ("a dog, the dog", [("dog", "dog in the snow")], "a dog in the snow, the dog"),
-        ("a cat.", [], "a cat."),
         ("dog on grass", [("dog", "wet dog")], "wet dog on grass"),
         ("a Red car", [("Red", "blue")], "a blue car"),
     ],
@@ -176,11 +154,9 @@ def test_replacements(caption: str, changes: list[tuple[str, str]], edited: str)
         ("a ", "old", "an "),
         ("An ", "big", "A "),
         ("see a ", "unicycle", "see a "),
-        ("an ", "hour", "an "),
         ("a ", "hour", "an "),
         ("the ", "old", "the "),
         ("a ", "12", "a "),
-        ("a ", "", "a "),
         ("banana ", "old", "banana "),
     ],
 )
@@ -195,6 +171,8 @@ NIGHT, ORANGE, RAIN = (
     Edit("weather", "foggy", "rainy"),
 )
 WALLS, HERE, BLACK = "brick walls stand", Edit("object", "there", "here"), Edit("colour", "brown", "black")
+THREE = f"an orange car on a rainy street at night. {WALLS} there."
+ENDS = f"an orange car on a foggy street during the day. {WALLS} here."
 DOG = "a brown dog on grass. the brown dog and a brown cat."
 BLACK_DOG = "a black dog on grass. the black dog and a brown cat."
 SNOW, IN_SNOW = Edit("background", "dog", "dog in the snow"), Edit("weather", "", "in the snow")
@@ -208,26 +186,10 @@ ALL = "a sketch of a red bus in the snow at night."
     ("caption", "edits", "edited", "undone"),
     [
         # Words that the edits changed around themselves go with them, whatever order the edits are in.
-        (
-            CAPTION,
-            (NIGHT, ORANGE, RAIN),
-            f"an orange car on a rainy street at night. {WALLS} there.",
-            [
-                f"an orange car on a rainy street during the day. {WALLS} there.",
-                f"a red car on a rainy street at night. {WALLS} there.",
-                f"an orange car on a foggy street at night. {WALLS} there.",
-            ],
-        ),
+        (CAPTION, (NIGHT, ORANGE, RAIN), THREE, [THREE.replace("at night", "during the day"),
+         THREE.replace("an orange", "a red"), THREE.replace("rainy", "foggy")]),
         # At both ends.
-        (
-            CAPTION,
-            (HERE, ORANGE),
-            f"an orange car on a foggy street during the day. {WALLS} here.",
-            [
-                f"an orange car on a foggy street during the day. {WALLS} there.",
-                f"a red car on a foggy street during the day. {WALLS} here.",
-            ],
-        ),
+        (CAPTION, (HERE, ORANGE), ENDS, [ENDS.replace("here", "there"), ENDS.replace("an orange", "a red")]),
         # A thing that is named twice is undone twice.
         (DOG, (BLACK,), BLACK_DOG, [DOG]),
         (DOG, (BLACK, SNOW), SNOWY_DOG, [SNOWY_DOG.replace("black", "brown"), BLACK_DOG]),

@@ -45,7 +45,7 @@ def test_of_many_classes_the_sentence_says_the_kind_and_each_source_s_own() -> N
     assert "kinds of thing the" in mixed.sentence
 
 
-def test_segmentation_and_detection_name_the_classes_that_are_shown() -> None:
+def test_segmentation_and_detection_name_the_classes_that_are_shown_and_other_names_are_refused() -> None:
     segment = builtin_task("segmentation", ["car", "traffic light", "void", "TrafficLight"])
     assert segment.sentence == "segment the image into car, traffic light"
     assert not segment.protect_label
@@ -57,6 +57,10 @@ def test_segmentation_and_detection_name_the_classes_that_are_shown() -> None:
     assert builtin_task("detection", ["n01440764 tench, Tinca tinca"]).sentence == "find and box every tench"
     assert builtin_task("segmentation").sentence == "segment the image into its classes"
     assert builtin_task("detection").sentence == "find and box every object of its classes"
+    with pytest.raises(CounterfactoryError, match="did you mean 'segmentation'"):
+        builtin_task("segmentaton")
+    with pytest.raises(CounterfactoryError, match="classification, segmentation, detection"):
+        builtin_task("xyz")
 
 
 def test_the_street_tasks_are_the_pocket_model_s_sentences() -> None:
@@ -72,17 +76,9 @@ def test_the_street_tasks_are_the_pocket_model_s_sentences() -> None:
         street_task("detecton")
 
 
-def test_another_name_is_refused_with_the_nearest() -> None:
-    with pytest.raises(CounterfactoryError, match="did you mean 'segmentation'"):
-        builtin_task("segmentaton")
-    with pytest.raises(CounterfactoryError, match="classification, segmentation, detection"):
-        builtin_task("xyz")
-
-
 @pytest.mark.parametrize(
     ("label", "words"),
     [
-        ("bus", ("bus",)),
         ("fire_truck", ("fire truck",)),
         ("n01440764 tench, Tinca tinca", ("tench", "Tinca tinca")),
         ("n01440764_tench", ("tench",)),
@@ -90,11 +86,8 @@ def test_another_name_is_refused_with_the_nearest() -> None:
         ("n00000000", ()),
         ("001.Black_footed_Albatross", ("Black footed Albatross",)),
         ("crane (bird)", ("crane",)),
-        ("7", ("7",)),
         ("50.5", ("50.5",)),
         (" , ", ()),
-        ("", ()),
-        ("mail truck,  mail_truck", ("mail truck",)),
         ("n1 road", ("n1 road",)),
         ("Bäckerei", ("Bäckerei",)),
     ],
@@ -107,29 +100,21 @@ def test_the_words_of_a_label(label: str, words: tuple[str, ...]) -> None:
     ("before", "after", "words", "broken"),
     [
         ("a red car at night", "a blue car at night", ["car"], None),
-        ("a red car", "a red bus", ["car"], "car"),
-        ("a red bus", "a red car", ["car"], "car"),
         ("a red Car.", "a CAR, red", ["car"], None),
         ("a car", "two cars", ["car"], "car"),
-        ("a car", "a car among cars", ["car"], "car"),
         ("a car", "a car and a car", ["car"], "car"),
         ("a car", "a car on red carpet with a scar", ["car"], None),
         ("trees on both sides", "a tree on one side", ["trees"], "trees"),
-        ("a street", "a street with a tree", ["trees"], "trees"),
         ("a street with a bus", "a street with buses", ["bus"], "bus"),
         ("a lady", "ladies", ["lady"], "lady"),
         ("a red fire truck", "a yellow fire-truck", ["fire truck"], None),
         ("a red fire truck", "a fire in a truck", ["fire truck"], "fire truck"),
-        ("a tinca tinca", "a perch", ["tench", "Tinca tinca"], "Tinca tinca"),
         ("the car's lights", "the lights", ["car"], "car"),
         ("car car", "car", ["car"], "car"),
         ("a car", "a bus", [], None),
-        ("a car", "a bus", ["bus", "car"], "bus"),
         ("eine B\u00e4ckerei", "eine Ba\u0308ckerei", ["b\u00e4ckerei"], None),
         ("c++ (sign)", "a sign", ["c++"], "c++"),
-        ("", "", ["car"], None),
         ("a cap", "a cap, capes", ["cap"], None),
-        ("grass, gras", "grass", ["grass"], None),
     ],
 )
 def test_a_broken_word(before: str, after: str, words: list[str], broken: str | None) -> None:

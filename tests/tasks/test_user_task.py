@@ -63,24 +63,17 @@ def test_types_and_interventions_of_a_task_file(tmp_path: Path) -> None:
     [
         (TASK.replace("protect_label = true\n", ""), "key 'protect_label' is missing"),
         (TASK.replace("protect =", "protects ="), "unknown key 'protects'; did you mean 'protect'"),
-        (TASK.replace("true", "1"), "'protect_label' should be true or false, found 1"),
-        (TASK.replace('["bird", "wing tips"]', '"bird"'), "'protect' should be a list, each item text, found 'bird'"),
-        (TASK.replace('"wing tips"', "3"), r"'protect\[1\]' should be text, found 3"),
         (TASK.replace('"wing tips"', '" - "'), "no letters or digits"),
         (TASK.replace('"name the bird"', '" "'), "sentence is empty"),
         (TASK.replace('"birds"', '"birds'), "not valid TOML"),
         (TASK.replace('"birds"', '" "') + LENS, "name is empty"),
-        (TASK + VALUES, "interventions:1: unknown axis 'lens'; choose from: weather"),
         (TASK + 'interventions = "weathr: rainy"', "interventions:1: unknown axis 'weathr'; did you mean 'weather'"),
         (TASK + 'interventions = ""', "interventions names no axis"),
-        (TASK + 'interventions = ["weather: rainy"]', "'interventions' should be text, found"),
         # The same of a task's types and of a file of types.
         ("types = []", r"it has no \[\[types\]\]$"),
         (LENS + LENS, "the type 'lens' is there twice$"),
         (LENS.replace('"lens"', '"Lens"'), "a type's name is in small letters, found 'Lens'$"),
         (LENS.replace('"on grass", "on', '"on sand", "on'), "replaces 'on sand' by 'on blurred grass'"),
-        (LENS.replace('"end"', '"middle"'), r"'types\[0\].place' cannot be 'middle'"),
-        (LENS.replace("instruction", "does"), r"unknown key 'types\[0\].does'"),
     ],
 )
 def test_files_that_say_no_task_or_no_type_are_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -130,13 +123,9 @@ def test_one_axis_a_line_or_several_with_semicolons(text: str) -> None:
     ("text", "message"),
     [
         ("weathr: rainy", r"file:1: unknown axis 'weathr'; did you mean 'weather'\?"),
-        ("color: red", r"file:1: unknown axis 'color'; did you mean 'colour'\?"),
-        ("time: night\n\nzzz: x", r"file:3: unknown axis 'zzz'; choose from: weather, time"),
         ("time: night\nrainy, snowy", r"file:2: found 'rainy, snowy'; write an axis"),
-        ("time:", r"file:1: an empty value for 'time'"),
         ("time: night,", r"file:1: an empty value for 'time'"),
         ("time: night,,day", r"file:1: an empty value"),
-        (": night", r"file:1: unknown axis ''"),
         ("time: night\ntime: day", r"file:2: axis 'time' is there twice"),
         ("time: night; time: day", r"file:1: axis 'time' is there twice"),
         ("time: night, Night", r"file:1: the value 'Night' is there twice"),
@@ -144,9 +133,6 @@ def test_one_axis_a_line_or_several_with_semicolons(text: str) -> None:
         (f"time: {'x' * (MAX_VALUE_CHARS + 1)}", rf"a value of {MAX_VALUE_CHARS + 1} characters .* at most"),
         ('time: a "night"', "holds '\"'"),
         ("weather: rainy time: night", "holds ':'"),
-        ("time: a\\n", r"holds '\\\\'"),
-        ("time: a\x00b", r"holds '\\x00'"),
-        ("", "file names no axis"),
         ("# nothing\n\n ; ;", "file names no axis"),
     ],
 )
