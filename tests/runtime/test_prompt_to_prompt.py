@@ -14,8 +14,6 @@ import torch
 from numpy.typing import NDArray
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.models.networks import library_of
-from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime.blob_cache import BlobCache
 from counterfactory.engine.runtime.openvino import OpenVinoSession, open_session
 from counterfactory.engine.runtime.session import EditorForm
@@ -160,7 +158,10 @@ def slow(given: Mapping[str, Any], controls: bool) -> tuple[Floats, Floats]:
 @pytest.mark.parametrize("form", ["with controls", "without controls"])
 def test_rows_follow_as_they_do_by_hand(form: EditorForm, tmp_path: Path) -> None:
     given, controls = feeds((H, W), TOKENS, WIDTH, C), form == "with controls"
-    session = opened(small_denoiser(tmp_path / "denoiser.xml"), form)
+    file, blobs = small_denoiser(tmp_path / "denoiser.xml"), BlobCache(tmp_path / "compiled")
+    opened(file, None, blobs=blobs)
+    session = opened(file, form, blobs=blobs)
+    assert len(blobs.sizes()) == 2, "painter and editor are kept apart"
     taken = given if controls else without(CONTROLS, given)
     assert {port.name for port in session.signature.inputs} == taken.keys()
     found, (prediction, attention) = session.run(taken), slow(given, controls)
@@ -194,23 +195,6 @@ def test_a_graph_that_follows_already_is_left_as_it_is(tmp_path: Path) -> None:
     for form in forms:
         session = open_session(tmp_path / "editor.xml", batch=ROWS, precision="f32", editor=form)
         assert (session.run(given)["sum"] == 2).all()
-
-
-@pytest.mark.slow
-def test_the_painter_s_own_plan_is_opened_as_an_editor(tmp_path: Path) -> None:
-    """The plan of full sampling: one file for both, kept compiled apart."""
-    profile, blobs, size = load_profile("pocket-lance"), BlobCache(tmp_path), (16, 24)
-    file = library_of(profile).folder / f"{profile.paint.denoiser}.xml"
-    assert profile.paint.denoiser == load_profile("pocket-full").paint.denoiser
-    given = feeds(size, 64, 192, 32)
-    painter, editor = (opened(file, form, size, blobs=blobs) for form in (None, "with controls"))
-    assert len(list(tmp_path.iterdir())) == 2
-    names = {port.name for port in painter.signature.inputs}
-    found = editor.run(given)
-    wanted = painter.run({name: given[name] for name in names})["prediction"]
-    assert found["attention"].shape == (ROWS, 4, 6)
-    assert_parity(found["prediction"][[0, 3]], wanted[[0, 3]], "f32")
-    assert min(relative_error(found["prediction"][row], wanted[row]) for row in (1, 2)) > 1e-2
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ whose rows go on from one another, as a beam search does.
 
 from __future__ import annotations
 
-import gc
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -333,21 +332,6 @@ def test_what_another_session_holds_is_refused(holding: Runtime) -> None:
         other.run(decoder_feeds(0, 2, held))
 
 
-def test_sessions_of_one_device_take_what_another_holds(networks: Networks) -> None:
-    memory = Memory()
-    device = Cuda(memory)
-    engines = [Engine(networks.picture_onnx, memory, PICTURE) for _ in range(2)]
-    one, other = (
-        tensorrt_sessions.bind("picture", Library(), engine.create_execution_context(), device, ROWS)
-        for engine in engines
-    )
-    plain = one.run(picture_feeds(0))["mean"]
-    held = one.run(picture_feeds(0), hold=["mean"])["mean"]
-    again = picture_feeds(1)
-    found = other.run(again | {"bias": held})["y"]
-    np.testing.assert_array_equal(found, one.run(again | {"bias": plain})["y"])
-
-
 @pytest.mark.parametrize("kind", [OverOpenVino, OverOnnxRuntime], ids=["openvino", "onnxruntime"])
 def test_files_that_are_missing_or_no_models_are_refused_and_one_thread_computes_the_same(
     kind: type[Runtime], networks: Networks, tmp_path: Path
@@ -477,39 +461,6 @@ def test_positions_of_a_cache_are_aligned(networks: Networks) -> None:
     engine.get_tensor_dtype = lambda name: np.dtype(np.int8)  # type: ignore[method-assign]
     with pytest.raises(CounterfactoryError, match=r"positions of 192 bytes in cache_keys_added.*multiples of 256"):
         tensorrt_sessions.bind("decoder", Library(), engine.create_execution_context(), Cuda(engine.memory), ROWS)
-
-
-def test_a_session_gives_its_memory_back(over_stand_in: Runtime) -> None:
-    runtime, memory = over_stand_in, over_stand_in.memory
-    for opener, feeds, output in (
-        (runtime.picture, picture_feeds(0), "mean"),
-        (runtime.decoder, decoder_feeds(0, 2, NOTHING), KEYS),
-    ):
-        session = opener()
-        held = session.run(feeds, hold=[output])
-        assert memory.bytes_of("device") > 0 < memory.bytes_of("host")
-        del session, held
-        runtime.contexts.clear()
-        gc.collect()
-        assert memory.bytes_of("device") == memory.bytes_of("host") == 0
-
-
-def test_a_device_without_room_is_named(over_stand_in: Runtime) -> None:
-    over_stand_in.memory.limit = 1000
-    with pytest.raises(CounterfactoryError, match="CUDA's cudaMalloc failed with cudaErrorMemoryAllocation"):
-        over_stand_in.picture()
-
-
-@pytest.mark.parametrize(
-    ("opened", "says"),
-    [
-        ({"batch": 5}, "takes x in batches of 3, got 5"),
-        ({"sizes": {"x": (6, 6)}}, r"takes x of size \[6, 5\], asked for \[6, 6\]"),
-    ],
-)
-def test_a_plan_is_not_opened_for_other_shapes(over_stand_in: Runtime, opened: dict[str, Any], says: str) -> None:
-    with pytest.raises(CounterfactoryError, match=says):
-        over_stand_in.open(over_stand_in.networks.picture_onnx, **opened)
 
 
 def test_more_than_the_plan_takes_is_refused_by_name(over_stand_in: Runtime) -> None:
