@@ -192,17 +192,6 @@ def test_forced_tokens_lead_to_the_first_choice_and_no_further(vocabulary: Token
     assert vocabulary.end not in whole.tokens
 
 
-def test_a_clone_goes_its_own_way(vocabulary: TokenVocabulary) -> None:
-    answer_filter = TokenFilter(vocabulary, VALUES)
-    twin = answer_filter.clone()
-    for token in vocabulary.tokens.tokenize_str('["rainy"]'):
-        if not twin.closed:
-            twin.accept(twin.forced()[0] if twin.forced() else token)
-    assert twin.tokens
-    assert answer_filter.tokens == []
-    assert answer_filter.text == ""
-
-
 def test_what_no_answer_holds_is_refused(vocabulary: TokenVocabulary) -> None:
     answer_filter = TokenFilter(vocabulary, VALUES)
     wrong = next(t for t, piece in enumerate(pieces(vocabulary)) if piece == b"q")
@@ -212,15 +201,6 @@ def test_what_no_answer_holds_is_refused(vocabulary: TokenVocabulary) -> None:
         TokenFilter(vocabulary, Grammar("(?:a", 1))
     with pytest.raises(ValueError, match="grammar"):
         TokenFilter(vocabulary, Grammar("a", 1, '{"type": "none such"}'))
-
-
-def test_the_end_token_closes_and_is_not_said(vocabulary: TokenVocabulary) -> None:
-    answer_filter = TokenFilter(vocabulary, Grammar("a(?:b)?", 2))
-    answer_filter.accept(vocabulary.tokens.tokenize_str("a")[-1])
-    assert not answer_filter.closed
-    answer_filter.accept(vocabulary.end)
-    assert answer_filter.closed
-    assert answer_filter.text == "a"
 
 
 def test_a_wide_head_has_tokens_that_are_never_allowed() -> None:
