@@ -73,6 +73,22 @@ def test_a_denoiser_becomes_the_editor_that_is_exported(form: EditorForm, packed
     assert apart == [False, True, True, False]
 
 
+def test_attention_to_itself_is_not_taken_over_at_full_size(tmp_path: Path) -> None:
+    latents, text = op.parameter([-1, C, H, W], np.float32), op.parameter([-1, TOKENS, WIDTH], np.float32)
+    pixels = op.transpose(op.reshape(latents, [0, C, -1], special_zero=True), [0, 2, 1])
+    mixed = op.matmul(op.softmax(op.matmul(pixels, pixels, False, True), -1), pixels, False, False)
+    keys = op.matmul(text, np.random.default_rng(0).normal(0, 0.1, (WIDTH, C)).astype(np.float32), False, False)
+    found = op.matmul(op.softmax(op.matmul(mixed, keys, False, True), -1), keys, False, False)
+    for node, name in ((latents, "latents"), (text, "text"), (found, "prediction")):
+        node.output(0).set_names({name})
+    ov.save_model(ov.Model([found], [latents, text]), tmp_path / "flat.xml", compress_to_fp16=False)
+    session = open_session(tmp_path / "flat.xml", batch=ROWS, precision="f32", editor="without controls")
+    given = feeds("without controls")
+    del given["timestep"]
+    own, taken = (session.run({**given, "self_rows": rows}) for rows in (np.arange(ROWS), np.zeros(ROWS, np.int64)))
+    np.testing.assert_array_equal(own["prediction"], taken["prediction"])
+
+
 def test_what_is_no_denoiser_becomes_no_editor(tmp_path: Path) -> None:
     x, text = op.parameter([-1, C], np.float32), op.parameter([-1, TOKENS, WIDTH], np.float32)
     for parameter, name in ((x, "latents"), (text, "text")):
