@@ -11,8 +11,7 @@ full size (its module on torch's meta device). What plans take is
 
 The language model's weights and cache are in torch's caching allocator (stand_in_torch.py), which keeps what is freed.
 A shard has one batch of sources, which use all plans there are; more only take longer. The command fails where more
-than BAR_BYTES are taken at any moment; `--write` puts a10g's peaks into docs/a10g.json, and the table into
-docs/production.md.
+than BAR_BYTES are taken at any moment; `--write` puts a10g's peaks into docs/a10g.json.
 """
 
 from __future__ import annotations
@@ -74,7 +73,6 @@ from counterfactory.export.production.graph import Graph, Request, batches_of
 
 ROOT = Path(__file__).parents[1]
 PROFILES = ("a10g", "a10g-fast", "lance")
-_BEGIN, _END = "<!-- tests/a10g_memory.py --write -->", "<!-- end -->"
 CARD_BYTES = 24 * 10**9
 BAR_BYTES = 22 * 10**9
 # What the driver takes for its context and the libraries' kernels before any plan is loaded; an estimate.
@@ -438,14 +436,11 @@ def table(peaks: Sequence[Peak]) -> str:
 
 
 def write(peaks: Sequence[Peak]) -> None:
-    """Put the figures into docs/a10g.json and the table into docs/production.md, leaving what else they say."""
-    file, page = ROOT / "docs" / "a10g.json", ROOT / "docs" / "production.md"
-    stages = by_stage(peaks)
+    """Put the figures into docs/a10g.json, leaving what else it says."""
+    file, stages = ROOT / "docs" / "a10g.json", by_stage(peaks)
     said = json.loads(file.read_text()) if file.is_file() else {}
     said |= {"peak_gb": max(stages.values()), "peak_gb_by_stage": stages}
     file.write_text(json.dumps(said, indent=2) + "\n")
-    before, _, rest = page.read_text().partition(_BEGIN)
-    page.write_text(f"{before}{_BEGIN}\n\n{table(peaks)}\n{_END}{rest.partition(_END)[2]}")
 
 
 def main() -> int:
@@ -453,7 +448,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--profile", action="append", choices=PROFILES, help="all without it")
     parser.add_argument("--shards", type=int, default=2)
-    parser.add_argument("--write", action="store_true", help="put a10g's figures into the documents")
+    parser.add_argument("--write", action="store_true", help="put a10g's figures into docs/a10g.json")
     asked = parser.parse_args()
     most = 0
     with tempfile.TemporaryDirectory() as cache, mock.patch.dict(os.environ, XDG_CACHE_HOME=cache):

@@ -21,8 +21,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from safetensors.numpy import save_file
-from tiny_llama import byte_level
+from tiny_llama import byte_level, tiny_llama
 
 PAGE = 256
 # The network's head is wider than the tokenizer's vocabulary, as heads often are.
@@ -155,35 +154,7 @@ def write_model(folder: Path) -> Path:
     folder.mkdir(parents=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>", "eos_token": "</s>"}))
-    width, vocabulary = 64, HEAD
     assert tokenizer.get_vocab_size() < HEAD
-    config = {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "hidden_size": width,
-        "intermediate_size": 128,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 2,
-        "vocab_size": vocabulary,
-        "max_position_embeddings": 2048,
-        "rms_norm_eps": 1e-5,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-        "hidden_act": "silu",
-        "rope_theta": 10000.0,
-        "torch_dtype": "float16",
-        "tie_word_embeddings": False,
-    }
-    (folder / "config.json").write_text(json.dumps(config))
-    shapes = {"model.embed_tokens": (vocabulary, width), "model.norm": (width,), "lm_head": (vocabulary, width)}
-    layer = "model.layers.0."
-    shapes |= {f"{layer}self_attn.{name}_proj": (width, width) for name in "qkvo"}
-    shapes |= {f"{layer}mlp.{name}_proj": (128, width) for name in ("gate", "up")}
-    shapes |= {f"{layer}mlp.down_proj": (width, 128)}
-    shapes |= {f"{layer}{name}_layernorm": (width,) for name in ("input", "post_attention")}
-    save_file(
-        {f"{name}.weight": np.zeros(shape, np.float16) for name, shape in shapes.items()},
-        str(folder / "model.safetensors"),
-    )
+    config = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 128}
+    tiny_llama(tokenizer, vocab_size=HEAD, max_position_embeddings=2048, **config).half().save_pretrained(folder)
     return folder

@@ -189,7 +189,7 @@ def picture() -> np.ndarray:
 def paint_numbers() -> str:
     """What our own code adds between a denoiser's outputs and latents, and the noise that they start from."""
     sampler = Sampler(load_profile("pocket-full").paint.sampler)
-    latents = generator("0" * 64, "noise").standard_normal((4, 8, 8), np.float32) * np.float32(sampler.initial_scale)
+    latents = generator("0" * 64, "noise").standard_normal((4, 8, 8), np.float32)
     history = sampler.start
     for i in range(len(sampler.timesteps)):
         output = guide(latents * np.float32(0.5), latents * np.float32(0.25), 2.5)

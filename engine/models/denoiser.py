@@ -104,7 +104,7 @@ class PaintPlans:
 
     def begin(self, noise: Floats, sampler: Sampler) -> Denoising:
         """A variant's way from standard normal noise [C, h, w] by a sampler's steps."""
-        return Denoising(noise * np.float32(sampler.initial_scale), sampler)
+        return Denoising(noise, sampler)
 
     def evaluate(self, rows: Sequence[DenoiserRow]) -> Sequence[Any]:
         """Model outputs [C, h, w] of rows."""

@@ -127,7 +127,7 @@ class DevicePaintPlans(PaintPlans):
     def begin(self, noise: Floats, sampler: Sampler) -> Denoising:
         """A variant's way from standard normal noise [C, h, w], which goes up with the next parcel."""
         arrays = self.pipeline.take((1 + HISTORY, *self.latent_shape), np.float32)
-        self.pending.noise.append((arrays.row(0), noise * np.float32(sampler.initial_scale)))
+        self.pending.noise.append((arrays.row(0), noise))
         return _OnDevice(arrays, sampler, self)
 
     def evaluate(self, rows: Sequence[DenoiserRow]) -> Sequence[Any]:

@@ -45,14 +45,13 @@ _MEMORY = {"ddim": 0, "unipc": 3, "lcm": 0}  # arrays of history that a step can
 class Sampler:
     """The way from noise to latents in `settings.steps` evaluations; one serves all rows with these settings.
 
-    `timesteps`: int64 [steps], the network's timestep of each evaluation. Latents start as standard normal noise
-    times `initial_scale`, with the history `start`.
+    `timesteps`: int64 [steps], the network's timestep of each evaluation. Latents start as standard normal noise, with
+    the history `start`.
     """
 
     settings: SamplerSettings
     timesteps: NDArray[np.int64] = field(init=False, compare=False)
     start: History = field(init=False, default=(), compare=False)
-    initial_scale: float = field(init=False, default=1.0, compare=False)
     _steps: tuple[StepWeights, ...] = field(init=False, repr=False, compare=False)
     _levels: tuple[_Level, ...] = field(init=False, repr=False, compare=False)
 

@@ -97,15 +97,6 @@ class Signature:
             raise CounterfactoryError(f"plan {plan} gives {sorted(outputs)}, asked to hold {unknown}")
 
 
-class HeldOutput(Protocol):
-    """An output that stayed where it was computed, for the next run of the session that gave it."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its lengths."""
-        ...
-
-
 class Session(Protocol):
     """A loaded plan."""
 
@@ -117,7 +108,7 @@ class Session(Protocol):
     def run(self, feeds: Mapping[str, Any], hold: Collection[str] = ()) -> dict[str, Any]:
         """Run the plan once on arrays, or what the last run held. The arrays returned belong to the caller.
 
-        Outputs named in `hold` may stay where they are: they come as `HeldOutput` (on a CPU an array is one), good for
+        Outputs named in `hold` may stay where they are (on a CPU they are arrays): they have a `shape` and are good for
         one more run of this session. One that continues a cache (`continued_cache`) is written behind it, and comes as
         the whole: the cache that was fed with the new positions. It is good until a run begins another cache.
         """

@@ -122,7 +122,7 @@ def _paint(denoiser: Batched, painting: Painting) -> None:
     sampler, settings = painting.sampler, painting.paint
     for i, (text, hint) in enumerate(zip(painting.texts, painting.hints, strict=True)):
         random, shape = np.random.default_rng(i), (4, *hint.shape[-2:])
-        latents = random.standard_normal(shape).astype(np.float32) * np.float32(sampler.initial_scale)
+        latents = random.standard_normal(shape).astype(np.float32)
         history = sampler.start
         for step, timestep in enumerate(sampler.timesteps.tolist()):
             guided = settings.guidance.guides(step, len(sampler.timesteps))

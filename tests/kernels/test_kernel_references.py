@@ -102,13 +102,6 @@ def test_grey_and_blur_come_first() -> None:
     assert (found > 0).mean() > 0.02
 
 
-def test_views_are_read_as_they_look() -> None:
-    images = noise(1, 2, 30, 40, 3)
-    view = images[:, ::-1, :, ::-1]
-    chosen = CannySettings(20, 60, blur=3)
-    assert (canny(view, chosen) == canny(np.ascontiguousarray(view), chosen)).all()
-
-
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

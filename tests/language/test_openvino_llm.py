@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +30,7 @@ from counterfactory.engine.language.llm_request import LlmRequest, Prompt
 from counterfactory.engine.language.openvino_llm import OpenVinoLlm
 from counterfactory.engine.language.questions import PlainPrompts
 from counterfactory.engine.language.running_batch import step_width
-from counterfactory.engine.language.token_filter import Answers, TokenFilter, TokenVocabulary, allowed
+from counterfactory.engine.language.token_filter import TokenFilter, TokenVocabulary, allowed
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime.openvino import resolve_precision
 from counterfactory.export.language.llama_steps import write_llama
@@ -262,24 +261,6 @@ def test_a_long_run_waits_for_company_and_not_for_ever() -> None:
     assert step_width([1] * 60 + [70] * 2) == 1
     assert step_width([1] * 10 + [70] * 50) == 70
     assert step_width([70] * 2) == 70
-
-
-@given(st.integers(0, 10_000), st.lists(st.sampled_from(["", '["', "rainy", " dark", "no"]), max_size=3))
-def test_the_likeliest_allowed_token_is_taken(llm: OpenVinoLlm, seed: int, begun: Sequence[str]) -> None:
-    vocabulary = llm._llama.vocabulary
-    size = vocabulary.size + 10  # a model may have more logits than there are tokens
-    logits = np.random.default_rng(seed).normal(size=size).astype(np.float32)
-    answer = TokenFilter(vocabulary, values_grammar(["rainy", "very dark", "no"]))
-    for text in begun:
-        for token in vocabulary.tokens.tokenize_str(text):
-            if not answer.closed and allowed(answer.mask(), vocabulary.size)[token]:
-                answer.accept(token)
-    if answer.closed:
-        return
-    masked = [logit if ok else -np.inf for logit, ok in zip(logits, allowed(answer.mask(), size), strict=True)]
-    both = Answers(vocabulary, 2).likeliest([answer, answer.clone()], np.stack([logits, -logits]))
-    lowest = [-logit if ok else -np.inf for logit, ok in zip(logits, allowed(answer.mask(), size), strict=True)]
-    assert both == [int(np.argmax(masked)), int(np.argmax(lowest))]
 
 
 def test_a_users_llama_is_exported_and_answers_as_transformers_would(

@@ -45,17 +45,6 @@ def padding(tokens: CaptionTokens) -> list[int]:
 
 
 @settings(deadline=None)
-@given(WORDS)
-def test_a_caption_follows_itself_token_by_token(words: list[str]) -> None:
-    same = caption(*words)
-    found = align(same, same)
-    assert np.array_equal(found.cross_map, np.eye(SIZE, dtype=np.float32))
-    assert not found.cross_own.any()
-    assert not found.gone.any()
-    assert not found.new.any()
-
-
-@settings(deadline=None)
 @given(WORDS, WORDS)
 def test_the_beginning_the_end_and_the_padding_follow_their_like(old: list[str], new: list[str]) -> None:
     a, b = caption(*old), caption(*new)

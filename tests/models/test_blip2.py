@@ -178,11 +178,6 @@ def test_captions_are_joined_as_sentences(blip2: Blip2ForConditionalGeneration) 
     assert caption_images(captioner, [("other", image)], SAMPLED) != [f"{first}. {second}."]
 
 
-def test_equal_captions_are_not_joined() -> None:
-    with pytest.raises(ValueError, match="nucleus"):
-        CaptionSettings(2, 2, "", greedy(9))
-
-
 # Reading
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pytest
@@ -11,7 +11,6 @@ import pytest
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.denoiser import DenoiserRow, PaintPlans, blend
-from counterfactory.engine.models.hints import hints_of
 from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.profile.paint import SamplerSettings
 from counterfactory.engine.runtime.session import Array, Port, Signature
@@ -49,28 +48,6 @@ def row(number: int) -> DenoiserRow:
     )
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_each_input_holds_the_rows_in_order(count: int) -> None:
-    network = Recording()
-    rows = [row(number) for number in range(count)]
-    predictions = plans(network).evaluate(rows)
-    (fed,) = network.given
-    assert {name: (array.dtype, array.shape) for name, array in fed.items()} == {
-        "latents": (np.float32, (count, *LATENT)),
-        "timestep": (np.int64, (count,)),
-        "text": (np.float32, (count, 5, 6)),
-        "hint_embedding": (np.float32, (count, 7, 3, 4)),
-        "control_scale": (np.float32, (count,)),
-    }
-    for number in range(count):
-        assert (fed["latents"][number] == number).all()
-        assert (predictions[number] == 2 * number).all()
-        assert (fed["text"][number] == 100 + number).all()
-        assert (fed["hint_embedding"][number] == 200 + number).all()
-    assert fed["timestep"].tolist() == [0, 10, 20][:count]
-    assert fed["control_scale"].tolist() == [0, 0.25, 0.5][:count]
-
-
 def test_memory_is_used_again_and_only_other_rows_are_copied() -> None:
     network = Recording()
     painter = plans(network)
@@ -87,58 +64,6 @@ def test_memory_is_used_again_and_only_other_rows_are_copied() -> None:
     painter.evaluate([row(number) for number in range(4)])
     assert not np.shares_memory(network.given[3]["text"], first)
     assert network.given[3]["text"][:, 0, 0].tolist() == [100, 101, 102, 103]
-
-
-def test_hints_are_edges_from_nothing_to_one() -> None:
-    network = Recording()
-    edges = np.array([[[0, 255], [51, 102]], [[255, 255], [0, 0]]], np.uint8)
-    assert hints_of(edges).dtype == np.float32
-    assert hints_of(edges).shape == (2, 1, 2, 2)
-    assert hints_of(edges)[0, 0].ravel().tolist() == pytest.approx([0, 1, 0.2, 0.4])
-    first, second = plans(network).embed_hints(edges)
-    assert np.array_equal(network.given[0]["hint"], hints_of(edges))
-    assert np.array_equal(first, hints_of(edges)[0] + 1)
-    assert np.array_equal(second, hints_of(edges)[1] + 1)
-
-
-def test_latents_become_pictures_at_once() -> None:
-    network = Recording()
-    painter = plans(network)
-    assert painter.behind == 0
-    finish = painter.decode([np.zeros((3, 2, 2), np.float32), np.full((3, 2, 2), 100, np.float32)])
-    assert [fed["latents"].shape for fed in network.given] == [(2, 3, 2, 2)]
-    black_or_grey, white = finish()
-    assert black_or_grey.shape == white.shape == (2, 2, 3)
-    assert white.dtype == np.uint8
-    assert (white == 255).all()
-    assert (black_or_grey < 255).all()
-
-
-def test_noise_is_scaled_as_the_sampler_begins_and_guidance_takes_both_outputs() -> None:
-    class Steps:
-        initial_scale = 3.0
-        start = "start"
-
-        def __init__(self) -> None:
-            self.asked: list[tuple[Any, ...]] = []
-
-        def step(self, i: int, latents: Any, output: Any, history: Any, noise: Any) -> tuple[Any, Any]:
-            self.asked.append((i, history, noise))
-            return latents + output, f"after {i}"
-
-    steps = Steps()
-    denoising = plans(Recording()).begin(np.ones(LATENT, np.float32), cast(Sampler, steps))
-    assert denoising.latents.dtype == np.float32
-    assert (np.asarray(denoising.latents) == 3).all()
-    with_text, without = np.full(LATENT, 5, np.float32), np.full(LATENT, 4, np.float32)
-    noise = np.zeros(LATENT, np.float32)
-    denoising.step(0, [with_text], None, None)
-    assert (np.asarray(denoising.latents) == 8).all()
-    denoising.step(1, [with_text, without], 2.0, noise)  # 4 + 2 (5 - 4)
-    assert (np.asarray(denoising.latents) == 14).all()
-    assert [(i, history) for i, history, _ in steps.asked] == [(0, "start"), (1, "after 0")]
-    assert steps.asked[0][2] is None
-    assert steps.asked[1][2] is noise
 
 
 def test_a_blend_is_exact_at_its_ends() -> None:

@@ -54,31 +54,6 @@ def row(number: int, follows: int = 0, takes_self: bool = False) -> EditorRow:
     )
 
 
-def test_each_input_holds_the_rows_in_order_and_whom_they_follow() -> None:
-    network = Recording()
-    rows = [row(1), row(2, follows=1, takes_self=True), row(3, follows=2), row(4)]
-    found = plans(network).evaluate(rows)
-    (fed,) = network.given
-    assert {name: (array.dtype, array.shape) for name, array in fed.items()} == {
-        "latents": (np.float32, (4, *LATENT)),
-        "timestep": (np.int64, (4,)),
-        "text": (np.float32, (4, TOKENS, WIDTH)),
-        "source_rows": (np.int64, (4,)),
-        "self_rows": (np.int64, (4,)),
-        "cross_map": (np.float32, (4, TOKENS, TOKENS)),
-        "cross_own": (np.float32, (4, TOKENS)),
-        "words": (np.float32, (4, TOKENS)),
-    }
-    assert fed["source_rows"].tolist() == [0, 0, 0, 3]
-    assert fed["self_rows"].tolist() == [0, 0, 2, 3]
-    assert fed["timestep"].tolist() == [10, 20, 30, 40]
-    for place, one in enumerate(found):
-        for base, name in enumerate(("latents", "text", "cross_map", "cross_own", "words")):
-            assert (fed[name][place] == 100 * base + place + 1).all(), name
-        assert (one.output == 2 * (place + 1)).all()
-        assert (one.attention == 408 + place).all()
-
-
 def test_rows_bring_what_their_controlnet_follows() -> None:
     network = Recording()
     hints = [RowHint(np.full((6, 3, 4), number, np.float32), 0.5 * number) for number in (1, 2)]

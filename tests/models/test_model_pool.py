@@ -8,11 +8,9 @@ from pathlib import Path
 from subprocess import run
 from sys import executable
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from conftest import Street, quick_profile
-from stand_in_cuda import Memory
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate import estimate
@@ -26,7 +24,6 @@ from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.profile.paint import TextSettings
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.request import SuiteRequest
-from counterfactory.engine.runtime.cuda import Cuda
 from counterfactory.engine.runtime.session import Port, Signature
 from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
 from counterfactory.engine.sources.data_set import find_sources
@@ -106,64 +103,6 @@ def test_what_a_stage_drops_is_closed_and_nothing_else(
     models.enter("check")
     assert models.clip_text() is text
     assert models.paint_plans(64, 64) is not plans
-
-
-def test_what_closed_plans_computed_in_is_free_before_others_load(
-    quick: Profile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Others may be no plans at all: the language model's library asks the device for its own."""
-    memory = Memory()
-    device = Cuda(memory)
-    needs = {"clip_text": 1000, "clip_image": 5000}
-
-    def open_plan(*arguments: Any) -> Any:
-        *_, own_device, _digest, _blobs, _editor = arguments
-        lease = own_device().lease(needs[arguments[1]])
-        return SimpleNamespace(signature=SESSION.signature, lease=lease)
-
-    monkeypatch.setattr(model_pool, "open_device", lambda: device)
-    monkeypatch.setattr(model_pool, "open_plan", open_plan)
-    stages = [StageNeeds("check", ("clip_text", "clip_image")), StageNeeds("rewrite", ("clip_text", "llm"))]
-    costs = [PlanCost("clip_text", 1, 1.0), PlanCost("clip_image", 5, 1.0), PlanCost("llm", 5, 1.0)]
-    models = ModelPool(library_of(quick), Meter(lambda _: None), Residency(stages, costs, 6))
-    models.enter("check")
-    models.clip_text()
-    models.clip_image()
-    assert memory.bytes_of("device") == 5000
-    models.enter("rewrite")
-    assert memory.bytes_of("device") == 1000
-
-
-def test_plans_are_opened_on_one_device(quick: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Made when a plan first asks for it: those of a CPU never do. What they know of files' content is one too."""
-    made: list[object] = []
-    devices: list[object] = []
-    known: list[object] = []
-
-    def open_device() -> object:
-        made.append(object())
-        return made[-1]
-
-    def open_plan(*arguments: Any) -> Any:
-        *_, device, digest, blobs, editor = arguments
-        assert blobs is None, "tests keep nothing"
-        assert not editor, "nothing follows a source in the profile that paints anew"
-        known.append(digest.__self__)
-        if arguments[1] != "hint":
-            devices.append(device())
-        return SESSION
-
-    monkeypatch.setattr(model_pool, "open_device", open_device)
-    monkeypatch.setattr(model_pool, "open_plan", open_plan)
-    models = ModelPool(library_of(quick), Meter(lambda _: None))
-    models._open("hint")
-    assert made == []
-    models.clip_text()
-    models.clip_image()
-    assert devices == made * 2
-    assert len(made) == 1
-    assert len(known) == 3
-    assert known[0] is known[1] is known[2]
 
 
 def test_the_text_encoder_of_checks_does_not_follow_the_painter_s_batch(quick: Profile) -> None:

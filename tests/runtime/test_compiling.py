@@ -22,7 +22,6 @@ from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.judges import Classifier, Segmenter
-from counterfactory.engine.pocket.worlds import SIZE
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime import openvino as sessions
 from counterfactory.engine.runtime.blob_cache import BlobCache
@@ -262,31 +261,3 @@ def test_the_language_model_answers_the_same(cache: BlobCache, compile_nothing: 
         found.append(model.step(runs, common, model.rows(2, 32), 0, np.zeros(2, np.int64)).tobytes())
     assert found[0] == found[1] == found[2]
     assert len(cache.sizes()) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("precision", ["f32", "auto"])
-def test_every_embedded_network_gives_the_same_bytes(
-    precision: str, cache: BlobCache, compile_nothing: Callable[[], None]
-) -> None:
-    library = library_of(load_profile("pocket"))
-
-    def session(name: str, blobs: BlobCache | None) -> OpenVinoSession:
-        network = library.networks[name]
-        sizes = library.sizes(network, SIZE, SIZE)
-        file = library.folder / f"{network.plan}.xml"
-        return open_session(
-            file,
-            batch=network.batch,
-            precision=precision,  # type: ignore[arg-type]
-            sizes=sizes,
-            streams=network.streams,
-            blobs=blobs,
-        )
-
-    names = [network.name for network in library.networks if network.name != "llm"]
-    wanted = {name: [outputs(session(name, cache), seed) for seed in (0, 1)] for name in names}
-    compile_nothing()
-    for name in names:
-        kept = session(name, cache)
-        assert [outputs(kept, seed) for seed in (0, 1, 0)] == [*wanted[name], wanted[name][0]], name

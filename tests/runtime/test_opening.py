@@ -17,10 +17,8 @@ from small_graphs import pair_graph, saved
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language.open_llm import model_digest, open_llm
 from counterfactory.engine.models.networks import library_of
-from counterfactory.engine.profile import profile as module
-from counterfactory.engine.profile.llm import LlmSettings
 from counterfactory.engine.profile.models import ModelPaths
-from counterfactory.engine.profile.profile import Profile, load_profile, profile_names
+from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.runtime import RuntimeSettings
 from counterfactory.engine.runtime.opening import arithmetic, open_plan, plan_file
 from counterfactory.engine.runtime.plans import Shapes, onnx_digest
@@ -35,43 +33,10 @@ def profile(tmp_path: Path) -> Profile:
     return replace(load_profile("a10g"), models=ModelPaths(str(tmp_path)))
 
 
-def test_every_profile_that_comes_with_us_is_complete() -> None:
-    assert set(profile_names()) == {"pocket", "pocket-full", "pocket-lance", "a10g", "a10g-fast", "lance"}
-    for name in profile_names():
-        profile = load_profile(name)
-        assert profile.name == name
-        assert (profile.device is None) == (profile.runtime.unit == "core")
-
-
 def test_a_gpu_is_held_once_and_computes_in_f16() -> None:
     assert (TENSORRT.unit, TENSORRT.devices, arithmetic(TENSORRT)) == ("GPU", 1, "f16")
     for cpu in (RuntimeSettings("openvino", "f32", 3, 0), RuntimeSettings("onnxruntime", "f32", 3, 0, "cpu")):
         assert (cpu.unit, cpu.devices, arithmetic(cpu)) == ("core", 3, "f32")
-
-
-PRECISION = r"precision is .*, got '"
-FOREIGN = r"is one of ONNX Runtime\'s: take it out"
-
-
-@pytest.mark.parametrize(
-    ("backend", "precision", "provider", "says"),
-    [
-        ("tensorrt", "bf16", None, f"{PRECISION}bf16"),
-        ("onnxruntime", "auto", "cuda", f"{PRECISION}auto"),
-        ("onnxruntime", "f16", "cpu", f"{PRECISION}f16"),
-        ("onnxruntime", "bf16", "cpu", f"{PRECISION}bf16"),
-        ("onnxruntime", "auto", "cpu", f"{PRECISION}auto"),
-        ("openvino", "f16", None, f"{PRECISION}f16"),
-        ("onnxruntime", "f16", None, r'backend = "onnxruntime" needs a provider = "cuda", "tensorrt" or "cpu"'),
-        ("tensorrt", "f16", "tensorrt", f'provider = "tensorrt" {FOREIGN}'),
-        ("openvino", "f32", "cuda", f'provider = "cuda" {FOREIGN}'),
-    ],
-)
-def test_precisions_and_providers_belong_to_their_runtimes(
-    backend: str, precision: str, provider: str | None, says: str
-) -> None:
-    with pytest.raises(ValueError, match=says):
-        RuntimeSettings(backend, precision, 0, 0, provider)  # type: ignore[arg-type]
 
 
 def test_a_missing_plan_is_named(tmp_path: Path) -> None:
@@ -88,25 +53,6 @@ def test_a_graph_for_a_gpu_never_runs_on_the_cpu(tmp_path: Path) -> None:
 
 
 # ONNX Runtime by its providers.
-
-
-@pytest.mark.parametrize(
-    ("lines", "says"),
-    [
-        ('backend = "onnxruntime"\n', r"onnx\.toml: \[runtime\] backend = .* needs a provider"),
-        ('backend = "onnxruntime"\nprovider = "tensort"\n', "'runtime.provider' cannot be 'tensort'; did you mean"),
-        ('backend = "onnxruntime"\nprovider = "tensorrt"\n', None),
-    ],
-)
-def test_a_profile_names_the_provider(lines: str, says: str | None, tmp_path: Path) -> None:
-    text = Path(module.__file__).with_name("profiles").joinpath("a10g.toml").read_text()
-    file = tmp_path / "onnx.toml"
-    file.write_text(text.replace('backend = "tensorrt"\n', lines, 1))
-    if says is None:
-        assert load_profile(str(file)).runtime.provider == lines.split('"')[3]
-        return
-    with pytest.raises(CounterfactoryError, match=says):
-        load_profile(str(file))
 
 
 @dataclass
@@ -258,15 +204,6 @@ def test_a_language_model_for_a_gpu_never_runs_on_the_cpu(backend: str, profile:
         (tmp_path / name).write_text("{}")
     with pytest.raises(CounterfactoryError, match=backend):
         open_llm(tmp_path, replace(profile.llm, backend=backend), profile.runtime)  # type: ignore[arg-type]
-
-
-def test_settings_of_the_language_model_go_with_its_runtime(profile: Profile) -> None:
-    with pytest.raises(ValueError, match=r"has no table \[llm.exllama\]"):
-        LlmSettings("openvino", "llm", "pocket", profile.llm.exllama)
-    with pytest.raises(ValueError, match=r"needs a table \[llm.exllama\]"):
-        LlmSettings("exllamav3", "folder", "llama2")
-    with pytest.raises(ValueError, match="model is empty"):
-        LlmSettings("openvino", "", "pocket")
 
 
 def test_answers_are_kept_under_what_they_were_drawn_with(profile: Profile) -> None:

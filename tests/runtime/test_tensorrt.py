@@ -26,26 +26,12 @@ from stand_in_gpu import Context, Engine, Library, write_plan
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import Digests, file_digest
 from counterfactory.engine.runtime import cuda, tensorrt
-from counterfactory.engine.runtime.plans import PlanKey, PlanProfile, Shapes, read_key, write_key
+from counterfactory.engine.runtime.plans import PlanKey, Shapes, read_key, write_key
 from counterfactory.engine.runtime.trt_library import LoadedPlan, library_name, load_library, make_context
 from counterfactory.export.plans import tensorrt as plans
 
-
-# The compiler that needs no GPU.
-def build_plan(graph: Path, plan: Path, *profiles: PlanProfile, **asked: Any) -> plans.PlanReport:
-    return plans.build_plan(graph, plan, profiles, library="tensorrt_rtx", **asked)
-
-
 STATIC = {"x": Shapes.static(4, 4, 16, 16)}
 PAIR = {"a": Shapes.static(2, 8), "b": Shapes.static(2, 8)}
-
-
-@pytest.fixture
-def rtx() -> Any:
-    """TensorRT-RTX, which compiles without a GPU."""
-    return pytest.importorskip(
-        "tensorrt_rtx", reason="tensorrt_rtx is not installed: that graphs compile for SM86 goes unchecked"
-    )
 
 
 @pytest.fixture
@@ -168,11 +154,10 @@ def test_a_plan_is_mapped_and_hashed_once(tmp_path: Path, monkeypatch: pytest.Mo
     assert hashed == [path, path]
 
 
-def test_without_a_gpu_a_plan_is_an_error(
-    rtx: Any, cuda_runtime: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_gpu_a_plan_is_an_error(cuda_runtime: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """CUDA's own; and the real library's, which is asked to load a real plan where a device was said to be."""
-    build_plan(pair_graph(tmp_path / "pair.onnx"), tmp_path / "p.plan", PAIR)
+    pytest.importorskip("tensorrt_rtx", reason="tensorrt_rtx is not installed: that it needs a GPU goes unchecked")
+    plans.build_plan(pair_graph(tmp_path / "pair.onnx"), tmp_path / "p.plan", [PAIR], library="tensorrt_rtx")
     with pytest.raises(CounterfactoryError, match="CUDA's cudaDeviceGetAttribute failed with cudaError"):
         tensorrt.open_session(tmp_path / "p.plan", batch=2)
     monkeypatch.setattr(cuda, "load_runtime", Memory)

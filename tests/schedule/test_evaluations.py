@@ -39,61 +39,6 @@ def rows_of(number: int, plan: Plan, queue: str = "") -> list[Row]:
     ]
 
 
-@given(plans, st.integers(4, 9))
-def test_every_job_gets_its_own_rows_back(jobs: list[tuple[str, Plan]], batch: int) -> None:
-    seen: list[Sequence[Row]] = []
-
-    def evaluate(rows: Sequence[Row]) -> Sequence[Row]:
-        seen.append(list(rows))
-        return rows
-
-    running = run_jobs((job(i, p, q) for i, (q, p) in enumerate(jobs)), evaluate, batch, lambda row: row[4])
-    products = dict(running)
-    assert products == {i: rows_of(i, plan, queue) for i, (queue, plan) in enumerate(jobs)}
-    evaluated = [row for rows in seen for row in rows]
-    assert len(evaluated) == len(set(evaluated)) == sum(map(len, products.values()))
-    for rows in seen:
-        assert 0 < len(rows) <= batch
-        assert len({row[4] for row in rows}) == 1, "two queues shared a batch"
-        for group in {row[:3] for row in rows}:
-            whole = [row for row in evaluated if row[:3] == group]
-            assert [row for row in rows if row[:3] == group] == whole, "a group was torn apart"
-
-
-@given(st.lists(st.lists(st.integers(1, 3), max_size=6), min_size=1, max_size=30), st.integers(1, 8))
-def test_single_rows_fill_every_batch_while_jobs_are_left_to_begin(steps: list[list[int]], batch: int) -> None:
-    begun = 0
-
-    def counted() -> Generator[Generator[Groups, Sequence[Sequence[Row]], list[Row]], None, None]:
-        nonlocal begun
-        for i, counts in enumerate(steps):
-            begun += 1
-            yield job(i, [[1] * count for count in counts])
-
-    def evaluate(rows: Sequence[Row]) -> Sequence[Row]:
-        assert len(rows) == batch or begun == len(steps)
-        return rows
-
-    assert len(list(run_jobs(counted(), evaluate, batch))) == len(steps)
-
-
-@given(st.lists(st.integers(1, 12), min_size=2, max_size=40), st.integers(1, 8))
-def test_the_oldest_job_is_in_every_batch(lengths: list[int], batch: int) -> None:
-    """Nothing starves: whoever is first in line moves on with each batch, until it is done."""
-    done: set[int] = set()
-
-    def watched(number: int) -> Generator[Groups, Sequence[Sequence[Row]], list[Row]]:
-        product = yield from job(number, [[1]] * lengths[number])
-        done.add(number)
-        return product
-
-    def evaluate(rows: Sequence[Row]) -> Sequence[Row]:
-        assert min(set(range(len(lengths))) - done) in {row[0] for row in rows}
-        return rows
-
-    assert len(list(run_jobs((watched(i) for i in range(len(lengths))), evaluate, batch))) == len(lengths)
-
-
 def test_few_jobs_are_open_at_once_and_they_finish_early() -> None:
     opened, closed, most = 0, 0, 0
 
@@ -153,15 +98,19 @@ def batches_by_rule(jobs: Sequence[tuple[str, Plan]], batch: int) -> list[list[t
 
 
 @given(plans, st.integers(4, 9))
-def test_batches_go_by_the_rule(jobs: list[tuple[str, Plan]], batch: int) -> None:
-    found = []
+def test_batches_go_by_the_rule_and_every_job_gets_its_own_rows_back(jobs: list[tuple[str, Plan]], batch: int) -> None:
+    """So batches are full while jobs are left to begin, groups are whole, and the oldest job moves on with each."""
+    seen: list[Sequence[Row]] = []
 
     def evaluate(rows: Sequence[Row]) -> Sequence[Row]:
-        found.append(list(dict.fromkeys(row[:3] for row in rows)))
+        seen.append(list(rows))
         return rows
 
-    list(run_jobs((job(i, p, q) for i, (q, p) in enumerate(jobs)), evaluate, batch, lambda row: row[4]))
-    assert found == batches_by_rule(jobs, batch)
+    products = dict(run_jobs((job(i, p, q) for i, (q, p) in enumerate(jobs)), evaluate, batch, lambda row: row[4]))
+    assert products == {i: rows_of(i, plan, queue) for i, (queue, plan) in enumerate(jobs)}
+    evaluated = [row for rows in seen for row in rows]
+    assert len(evaluated) == len(set(evaluated)) == sum(map(len, products.values()))
+    assert [list(dict.fromkeys(row[:3] for row in rows)) for rows in seen] == batches_by_rule(jobs, batch)
 
 
 @pytest.mark.parametrize("sizes", [[5], [0], [2, 9]])
