@@ -19,7 +19,7 @@ from counterfactory.engine.files.fill import fill, read_toml
 from counterfactory.engine.models.network import Rows
 from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.models.sampler import Sampler
-from counterfactory.engine.profile.check import threshold_names
+from counterfactory.engine.profile.check import ValidPart, threshold_names
 from counterfactory.engine.profile.invert import rows_per_source, rows_per_variant
 from counterfactory.engine.profile.profile import PROFILES, load_profile, painting_as_teacher
 from counterfactory.engine.profile.referees import RefereeSettings
@@ -230,7 +230,10 @@ def test_boxes_ground_labels_and_write_captions_that_name_none_again(name: str) 
         ({"min_said_label": 0.5, "recaption": True, "recaption_of": ("time",)}, 'said_label needs "label" in'),
         ({"recaption": True, "recaption_of": ("color",)}, "recaption_of: there is no type of edits 'color'; did you"),
         ({"recaption_of": ("colour",)}, "recaption_of names .* it needs recaption = true"),
-        ({"recaption": True, "recaption_of": ()}, "recaption_of names .* at least one of them"),
+        (
+            {"valid": (ValidPart("label", ("said_label",), (1.0,), 0.0),)},
+            r"valid: .*said_label, needs \[check\] recaption = true",
+        ),
         ({"min_miou": 0.5}, r'min_miou: it needs \[\[referees\]\] of kind = "masks"'),
         ({"min_recall": 0.5}, r'min_recall: it needs \[\[referees\]\] of kind = "masks"'),
         ({"min_ensemble": 0.5}, r'min_ensemble: it needs \[\[referees\]\] of kind = "labels"'),

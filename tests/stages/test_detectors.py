@@ -14,7 +14,7 @@ import numpy as np
 import openvino as ov
 import pytest
 import torch
-from conftest import MadeSuite, Street, quick_profile
+from conftest import MadeSuite, quick_profile
 from numpy.typing import NDArray
 from PIL import Image
 from profiles import profile_with
@@ -23,8 +23,6 @@ from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.estimate import estimate
 from counterfactory.engine.estimate.formulas import known_facts
-from counterfactory.engine.inputs import Inputs
-from counterfactory.engine.journey import Journey
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.model_pool import ModelPool
@@ -37,10 +35,8 @@ from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.runtime import onnxruntime as ort_sessions
-from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.stages.maps.edges import edge_maps
 from counterfactory.engine.stages.recording import content_keys_of
-from counterfactory.engine.suite import Suite
 from counterfactory.export.production import hed as hed_export
 from counterfactory.export.production.artefact import Asked, export_graph
 from counterfactory.export.production.graph import Request, batches_of
@@ -141,15 +137,6 @@ def test_hed_is_the_network_s_map_in_grey_levels_cut_off(
             network.edges(images)  # type: ignore[arg-type]
     with pytest.raises(CounterfactoryError, match=r'^\[edges\] detector = "hed" finds edges with the network hed'):
         edge_maps(pictures, HED)
-
-
-@pytest.mark.slow
-def test_a_run_finds_edges_with_hed_once_a_source(quick: Profile, street: Street, tmp_path: Path) -> None:
-    with Suite.open(tmp_path / "suite") as suite:
-        report = Journey(replace(quick, edges=HED), SETTINGS).run(Inputs(find_sources(street.root)[0]), suite)
-    uses = [(use.stage, use.loads, use.rows, use.calls) for use in report.plans if use.plan == "hed"]
-    assert uses == [("edges", 1, 3, 2)], "three sources, once each, in batches of two"
-    assert report.variants == 3
 
 
 def test_hed_is_part_of_what_painted_only_where_it_is_asked_for(quick: Profile, models: Path) -> None:

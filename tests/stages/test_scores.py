@@ -11,7 +11,6 @@ import pytest
 from numpy.typing import NDArray
 
 from counterfactory.engine.pocket.worlds import EMBEDDED
-from counterfactory.engine.stages.check import quality
 from counterfactory.engine.stages.check.clip_scores import edit_scores, label_score, score
 from counterfactory.engine.stages.check.quality import (
     distance,
@@ -189,16 +188,6 @@ def test_a_picture_that_keeps_its_outlines_agrees_at_any_size(size: int) -> None
     # Of four sides of 50, one is lost and two are 10 shorter.
     assert outlined_share(moved, mask) == pytest.approx(1 - 70 / 200, abs=0.06)
     assert outlined_share(np.full_like(image, 90), mask) == 0.0
-
-
-def test_small_pictures_are_not_enlarged(monkeypatch: pytest.MonkeyPatch) -> None:
-    image, mask = (array[::2, ::2] for array in scene(31, 80))
-    noisy = np.roll(image, 1, axis=1) + np.random.default_rng(0).integers(0, 40, image.shape, np.uint8)
-    found = outlined_share(noisy, mask)
-    monkeypatch.setattr(quality, "_SHORT_SIDE", 64)
-    assert outlined_share(noisy, mask) == found
-    monkeypatch.setattr(quality, "_SHORT_SIDE", 32)
-    assert outlined_share(noisy, mask) != found
 
 
 def test_a_pixel_beside_is_near_and_two_are_not() -> None:
