@@ -4,6 +4,8 @@ made again, and a picture that is missing costs no other anything.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,13 @@ from numpy.typing import NDArray
 from tiny_desk import numbers, tiny_run, tiny_sources, tiny_variants
 from tiny_networks import TinyPainter, tiny_painter
 
+from counterfactory.engine.meter.meter import Meter, Progress
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.profile.maps import DetectorSettings, HedSettings
 from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, SamplerSettings
 from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.request import SuiteRequest
+from counterfactory.engine.schedule.overlap import in_chunks, write_behind
 from counterfactory.engine.sources.source import ImageSettings, Source, load_mask, load_pixels
 from counterfactory.engine.stages.maps.draw_maps import Maps, draw_maps
 from counterfactory.engine.stages.maps.edges import edge_maps
@@ -274,6 +278,31 @@ def test_every_variant_gets_its_own_picture_and_mask(
         )
         assert again == {variant: row for variant, row in found.items() if variant != variants[7]}
         assert second.made("paint") == 1
+
+
+def test_an_interrupt_between_batches_waits_for_what_is_being_written(tmp_path: Path) -> None:
+    """What the stage hands to a writer beside it is finished work: it is on the disk when the suite is closed."""
+    written = list[str]()
+
+    def write(made: dict[str, str]) -> dict[str, str]:
+        time.sleep(0.1)
+        written.extend(made)
+        return made
+
+    def make(todo: list[str]) -> Generator[dict[str, str], None, None]:
+        yield from write_behind((dict.fromkeys(part, "made") for part in in_chunks(todo, 2)), write, depth=2)
+
+    def interrupt(_: Progress) -> None:
+        if written:
+            raise KeyboardInterrupt
+
+    keys = {item: f"key of {item}" for item in "abcdefgh"}
+    with tiny_run(tmp_path, [], variants=8) as tiny:
+        run = replace(tiny.run, meter=Meter(interrupt))
+        with pytest.raises(KeyboardInterrupt) as raised:
+            run.recorded("paint", keys, make, counted=True)
+    assert raised.tb is not None  # frames are still held: nothing but the stage itself can have ended the writing
+    assert len(written) >= 4, "what was handed over before the interrupt is written"
 
 
 def _opened(path: Path) -> NDArray[np.uint8]:
