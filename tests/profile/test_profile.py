@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import tomllib
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,14 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.estimate.estimate import estimate
+from counterfactory.engine.estimate.formulas import plan_cost
 from counterfactory.engine.estimate.measured import profile_key
 from counterfactory.engine.files.fill import fill, read_toml
 from counterfactory.engine.models.network import Rows
 from counterfactory.engine.models.networks import networks_of
+from counterfactory.engine.models.plan_facts import PlanFacts, plan_facts
 from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.profile.check import ValidPart, threshold_names
-from counterfactory.engine.profile.invert import rows_per_source, rows_per_variant
-from counterfactory.engine.profile.profile import PROFILES, load_profile, painting_as_teacher
+from counterfactory.engine.profile.invert import InvertSettings, rows_per_source, rows_per_variant
+from counterfactory.engine.profile.models import ModelPaths
+from counterfactory.engine.profile.paint import GuidanceSettings, ProtectSettings
+from counterfactory.engine.profile.profile import PROFILES, Profile, load_profile, painting_as_teacher
 from counterfactory.engine.profile.referees import RefereeSettings
 from counterfactory.engine.profile.rewrite import GroundingSettings, RandomWordSettings
 
@@ -339,3 +345,128 @@ def test_the_profile_that_inverts_has_an_editor_in_the_painter_s_place() -> None
     assert painting == ["clip_text", "hint", "denoiser_few_int8", "vae_decoder"]
     with pytest.raises(ValueError, match=r'\[invert\] goes with kind = "ddim"'):
         replace(lance, paint=replace(lance.paint, sampler=load_profile("pocket-full").paint.sampler))
+
+
+# LANCE: its own settings, an editor without a ControlNet, and what is known of its plans.
+
+
+@pytest.fixture
+def lance(tmp_path: Path) -> Profile:
+    """The profile, with a folder in which nothing was exported."""
+    return replace(load_profile("lance"), models=ModelPaths(str(tmp_path)))
+
+
+def with_edges(lance: Profile) -> Profile:
+    """The profile of one who names a ControlNet."""
+    return replace(lance, paint=replace(lance.paint, control_scale=1.0), weights=load_profile("a10g").weights)
+
+
+def test_it_edits_as_lance_does(lance: Profile) -> None:
+    paint, invert = lance.paint, lance.invert
+    assert (paint.sampler.kind, paint.sampler.steps, paint.guidance) == ("ddim", 50, GuidanceSettings(7.5, 0.0, 1.0))
+    shares, local = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9), ("subject", "object", "adjective")
+    assert invert == InvertSettings(0.0, 0, shares, 0.8, 2.0, local, local_threshold=0.3, detail_levels=0.0)
+    assert set(invert.local_types) < set(lance.rewrite.types)
+    networks = networks_of(lance)
+    plans = [network.plan for network in networks if "paint" in network.rows]
+    assert plans == ["clip_text", "editor", "vae_encoder", "vae_decoder", "clip_image"]
+    editor, decoder = networks["denoiser"], networks["vae_decoder"]
+    # Five steps each at so many rows, guided; the source's row beside each of 50 steps.
+    parted = 1, 1, 1, 1, 2, 3, 4, 5, 6, 6
+    assert editor.rows["paint"] == Rows(50, 50 + 2 * 5 * sum(parted), 0)
+    assert decoder.rows["paint"] == Rows(0, 6, 1)
+    assert networks["clip_image"].rows["paint"] == Rows(1, 6, 1)
+    assert (editor.editor, editor.kept_bytes) == ("without controls", 0)
+
+
+def test_a_controlnet_is_named_where_one_follows(lance: Profile) -> None:
+    assert not lance.follows_maps
+    assert lance.weights is not None
+    assert lance.weights.controlnets == ()
+    assert "hint" not in networks_of(lance)
+    assert "hint" in networks_of(with_edges(lance))
+    message = r"\[weights\] controlnets names none: name what follows the sources' edges, or invert"
+    with pytest.raises(ValueError, match=message):
+        replace(lance, paint=replace(lance.paint, control_scale=1.0))
+    with pytest.raises(ValueError, match=message):
+        replace(load_profile("a10g"), weights=lance.weights)
+    with pytest.raises(ValueError, match=r"\[weights\] names nothing somewhere"):
+        replace(lance.weights, controlnets=("",))
+
+
+def test_the_editor_is_counted_without_a_controlnet_where_it_has_none(lance: Profile, tmp_path: Path) -> None:
+    usual = replace(load_profile("a10g"), models=lance.models)
+    painter, editor = plan_facts(usual)["denoiser"], plan_facts(lance)["editor"]
+    # Of Stable Diffusion's 1.07 TFLOP a row the ControlNet takes 0.27, and of its weights 361 M.
+    assert painter.flops - editor.flops == pytest.approx(0.266e12, rel=0.02)
+    assert painter.weight_bytes - editor.weight_bytes == pytest.approx(2 * 361e6, rel=0.01)
+    renamed = replace(lance, paint=replace(lance.paint, denoiser="editor_lcm"))
+    assert plan_facts(renamed)["editor_lcm"] == editor
+    assert plan_facts(with_edges(lance))["editor"] == painter
+    # What was exported is what it is.
+    rows = [{**asdict(fact), "name": name} for name, fact in plan_facts(usual).items()]
+    (tmp_path / "facts.json").write_text(json.dumps([*rows, {**asdict(painter), "name": "editor", "flops": 7}]))
+    assert plan_facts(with_edges(lance))["editor"].flops == plan_facts(lance)["editor"].flops == 7
+    (tmp_path / "facts.json").write_text(json.dumps(rows))
+    assert plan_facts(lance)["editor"] == painter
+
+
+def test_what_encodes_sources_is_counted_for_every_box(lance: Profile) -> None:
+    usual = replace(load_profile("a10g"), models=lance.models)
+    found, kept = (
+        estimate(one, 1000, 5) for one in (usual, replace(usual, protect=ProtectSettings(("bus",), 0.0, 1.0)))
+    )
+    seconds = [{stage.stage: stage.compute_s for stage in one.stages} for one in (found, kept)]
+    assert usual.device is not None
+    reached = 1e12 * usual.device.tflops * usual.device.share
+    fact = plan_facts(usual)["vae_encoder"]
+    assert seconds[1]["paint"] - seconds[0]["paint"] == pytest.approx(1000 * fact.flops / reached)
+    assert fact.flops == pytest.approx(1.12e12, rel=0.01)
+
+
+def test_controls_of_an_editor_cost_a_decode_and_a_look(lance: Profile) -> None:
+    """Nothing of them is denoised: estimates and copies count what the editor does."""
+    plain, beside = (estimate(lance, 1000, 5, controls=count) for count in (0, 2))
+    paint = [stage for found in (plain, beside) for stage in found.stages if stage.stage == "paint"]
+    facts, networks = plan_facts(lance), networks_of(lance)
+    assert lance.device is not None
+    reached = 1e12 * lance.device.tflops * lance.device.share
+    more = facts["vae_decoder"].flops + facts["clip_image"].flops
+    assert paint[1].compute_s - paint[0].compute_s == pytest.approx(2000 * more / reached)
+    moved = networks["vae_decoder"].moved_bytes + networks["clip_image"].moved_bytes
+    assert paint[1].moved_s - paint[0].moved_s == pytest.approx(2000 * moved / (1e9 * lance.device.bus_gb_per_s))
+    assert Rows(1.0, 2.0).of_source(3, 4) == 15
+    assert Rows(1.0, 2.0, 0.5).of_source(3, 4) == 9
+
+
+# Sizes that plans are compiled for.
+
+
+def test_plans_need_sizes_that_are_known() -> None:
+    a10g, pocket = load_profile("a10g"), load_profile("pocket")
+    assert a10g.image.sizes == ((512, 512), (512, 704), (704, 512), (512, 832))
+    assert pocket.image.sizes == ()
+    square = replace(a10g.image, buckets=None, max_long_side=512)
+    assert replace(a10g, image=square).image.sizes == ((512, 512),)
+    twice = replace(a10g.image, buckets=((512, 512), (512, 704), (512, 512)))
+    assert twice.sizes == ((512, 512), (512, 704))
+    with pytest.raises(
+        ValueError, match=r"such as buckets = \[\[512, 512\]\], or a max_long_side that is the short_side"
+    ):
+        replace(a10g, image=replace(a10g.image, buckets=None))
+
+
+def test_sessions_of_each_size_hold_their_own_weights_but_tensorrt_s() -> None:
+    """ONNX Runtime and OpenVINO open a graph for each size; a plan of TensorRT has all of them."""
+    a10g, fact = load_profile("a10g"), PlanFacts(1.0, 10**6, 0, graph_bytes=10**3)
+    provider = replace(a10g, runtime=replace(a10g.runtime, backend="onnxruntime", provider="cuda"))
+    pocket = load_profile("pocket")
+    sized = replace(pocket, image=replace(pocket.image, buckets=((128, 128), (128, 192), (192, 128))))
+    for profile, times in ((a10g, 1), (provider, 4), (pocket, 1), (sized, 3)):
+        one = replace(profile, image=replace(profile.image, buckets=None, max_long_side=profile.image.short_side))
+        for name in ("vae_decoder", "hint"):
+            several, single = (plan_cost(p, networks_of(p)[name], fact).bytes for p in (profile, one))
+            assert several == times * single, (profile.name, name)
+        assert plan_cost(profile, networks_of(profile)["clip_text"], fact) == plan_cost(
+            one, networks_of(one)["clip_text"], fact
+        )
