@@ -218,8 +218,6 @@ def test_an_editor_follows_hints_where_they_have_a_scale() -> None:
         ].moved_bytes
     )
     assert found["denoiser"].moved_bytes == plain["denoiser"].moved_bytes + one
-    with pytest.raises(ValueError, match=r"^\[invert\] follows maps by \[paint\] control_scale, which is 0: say an"):
-        replace(hinted, paint=replace(hinted.paint, control_scale=0.0))
 
 
 # What plans a run.
@@ -229,7 +227,7 @@ def hinted(name: str, *wanted: HintSettings, depth: int | None = None) -> Profil
     return replace(load_profile(name), hints=wanted, depth=None if depth is None else DepthSettings(depth))
 
 
-def test_the_table_of_networks_has_the_encoders_that_count_and_the_network_of_depth() -> None:
+def test_the_table_of_networks_has_the_encoders_that_count() -> None:
     three = (EDGES, replace(DEPTH, weight=0.0), HintSettings("segmentation", "hint_classes", 1.0, "streets"))
     networks = networks_of(hinted("pocket", *three))
     assert [(n.name, n.plan) for n in networks if n.name.startswith("hint")] == [
@@ -240,8 +238,6 @@ def test_the_table_of_networks_has_the_encoders_that_count_and_the_network_of_de
     plain = networks_of(load_profile("pocket"))["hint"]
     for network in networks.of("paint")[1:3]:
         assert (network.batch, network.rows, network.sizes) == (plain.batch, plain.rows, plain.sizes)
-    found = networks_of(hinted("pocket", EDGES, DEPTH, depth=3))["depth"]
-    assert (found.plan, found.batch, list(found.rows), found.sizes) == ("depth", 3, ["edges"], {"image": "picture"})
 
 
 def test_several_hints_move_and_keep_more_on_a_gpu() -> None:

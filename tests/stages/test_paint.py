@@ -22,10 +22,8 @@ from tiny_networks import FACTOR, TOKENS, WIDTH, TinyPainter, TorchSession, tiny
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.denoiser import PaintPlans
-from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.models.picture_networks import LatentEncoder
 from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, ProtectSettings, SamplerSettings
-from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.sources.data_set import SetOptions, read_set
 from counterfactory.engine.sources.source import Source, load_mask
 from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
@@ -429,19 +427,6 @@ def test_sources_without_masks_are_left_out_with_advice(sources: list[Source]) -
     with pytest.raises(CounterfactoryError, match=r"names the class 'car', .*; its masks have numbers alone \(see"):
         without_masks(replace(settings, classes=("car",)), sources)
     assert without_masks(settings, []) == {}
-
-
-# Who has to know of the encoder.
-
-
-def test_the_encoder_is_a_network_of_profiles_that_protect() -> None:
-    pocket = load_profile("pocket")
-    assert "vae_encoder" not in networks_of(pocket)
-    found = networks_of(replace(pocket, protect=WHOLE))["vae_encoder"]
-    assert (found.plan, found.batch) == ("vae_encoder", pocket.paint.decode_batch)
-    assert (list(found.rows), found.rows["paint"].of_source(5)) == (["paint"], 1)
-    assert found.sizes == {"pixel_values": "picture"}
-    assert found.moved_bytes == 4 * (4 + 3 * 64) * (128 // 8) ** 2
 
 
 def test_pictures_are_encoded_from_minus_1_to_1() -> None:

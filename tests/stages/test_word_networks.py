@@ -19,15 +19,12 @@ from counterfactory.engine.content_keys import choice_key
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.english.words import spans
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.language.chat import ChatPrompts, chatml, prompts_of
+from counterfactory.engine.language.chat import ChatPrompts, chatml
 from counterfactory.engine.language.grammar import NOTHING, one_of_grammar
 from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.language.questions import PlainPrompts
-from counterfactory.engine.models.network import Rows
-from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.models.text_networks import Blank
 from counterfactory.engine.profile.check import CheckSettings
-from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.profile.rewrite import GroundingSettings, RandomWordSettings, RewriteSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
@@ -73,14 +70,14 @@ def test_what_an_edit_takes_and_brings_is_what_does_not_stay() -> None:
 
 
 class Cosines:
-    """Gives each pair the cosine that is written down for it; keeps what it is asked."""
+    """Gives each pair the cosine that is written down for it, or the `other`; keeps what it is asked."""
 
-    def __init__(self, **known: float) -> None:
-        self.known, self.asked = known, list[Sequence[Pair]]()
+    def __init__(self, other: float = 0.0, **known: float) -> None:
+        self.other, self.known, self.asked = other, known, list[Sequence[Pair]]()
 
     def __call__(self, pairs: Sequence[Pair]) -> Mapping[Pair, float]:
         self.asked.append(pairs)
-        return {pair: self.known.get(pair[1].replace(" ", "_"), 0.0) for pair in pairs}
+        return {pair: self.known.get(pair[1].replace(" ", "_"), self.other) for pair in pairs}
 
 
 def test_the_worst_edit_counts_and_each_pair_is_asked_for_once() -> None:
@@ -253,20 +250,9 @@ def test_a_text_is_read_once(tmp_path: Path) -> None:
 # What captions that a model wrote anew mean beside their edits.
 
 
-class Encoder:
-    """Gives every pair the same cosine; keeps what it is asked."""
-
-    def __init__(self, cosine: float) -> None:
-        self.cosine, self.asked = cosine, list[Sequence[Pair]]()
-
-    def __call__(self, pairs: Sequence[Pair]) -> Mapping[Pair, float]:
-        self.asked.append(pairs)
-        return dict.fromkeys(pairs, self.cosine)
-
-
 @pytest.mark.parametrize(("cosine", "kept"), [(0.9, True), (0.89, False)])
 def test_a_caption_that_means_something_else_beside_its_edits_is_dropped(cosine: float, kept: bool) -> None:
-    encoder = Encoder(cosine)
+    encoder = Cosines(cosine)
     lacking = replace(variant((BLUE,), "3"), dropped="it lacks")
     made = [
         [variant((BLUE,), "0"), variant((BLUE,), "1"), variant((BLUE, SNOW), "2")],
@@ -399,24 +385,6 @@ def test_the_question_says_label_meaning_and_caption() -> None:
     assert (allowed, grammar.longest_bytes) == (['"a b"', '"a c"'], 5)
     with pytest.raises(ValueError, match="a choice needs texts"):
         one_of_grammar([])
-
-
-def test_a_profile_with_grounding_has_the_network_and_a_model_that_converses() -> None:
-    pocket = load_profile("pocket")
-    with pytest.raises(ValueError, match=r'\[grounding\] goes with a language model that converses; .* "pocket"$'):
-        replace(pocket, grounding=GROUNDING)
-    box = networks_of(replace(load_profile("a10g"), grounding=GROUNDING))["sentence"]
-    assert (box.batch, box.moved_bytes) == (8, 4 * (2 * 2 * 64 + 384)), "two rows of 64 int64, and an embedding"
-    own = replace(pocket, llm=replace(pocket.llm, style="chatml"), grounding=GROUNDING)
-    network = networks_of(own)["sentence"]
-    assert (network.batch, network.files) == (8, ("sentence_tokenizer.json",))
-    assert "sentence" not in networks_of(pocket)
-    # A label, what names it and the caption; of a variant its caption and an edit's words, old and new. Where captions
-    # are written anew, what they say beside their edits as well.
-    assert network.rows == {"rewrite": Rows(per_source=3, per_variant=3)}
-    free = replace(own, rewrite=replace(own.rewrite, verbatim=False))
-    assert networks_of(free)["sentence"].rows == {"rewrite": Rows(per_source=3, per_variant=4)}
-    assert isinstance(prompts_of("chatml"), ChatPrompts)
 
 
 # LANCE-R: edits are a masked language model's words in the place of a caption's, and no question is put.
