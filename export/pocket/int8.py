@@ -20,7 +20,7 @@ from counterfactory.engine.profile.paint import PaintSettings
 from counterfactory.engine.profile.profile import Profile, load_profile, painting_as_teacher
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.runtime.session import Session, Signature
-from counterfactory.engine.stages.maps.edges import edge_maps
+from counterfactory.engine.stages.maps.draw_maps import edge_maps
 from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
 
 from ..graphs.quantise import Feeds, quantise

@@ -24,11 +24,16 @@ from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.models.plan_facts import PlanFacts, plan_facts
 from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.profile.check import ValidPart, threshold_names
-from counterfactory.engine.profile.invert import InvertSettings, rows_per_source
 from counterfactory.engine.profile.llm import LlmSettings
 from counterfactory.engine.profile.maps import DepthSettings, HintSettings
 from counterfactory.engine.profile.models import ModelPaths
-from counterfactory.engine.profile.paint import GuidanceSettings, ProtectSettings, SamplerSettings
+from counterfactory.engine.profile.paint import (
+    GuidanceSettings,
+    InvertSettings,
+    ProtectSettings,
+    SamplerSettings,
+    rows_per_source,
+)
 from counterfactory.engine.profile.profile import PROFILES, Profile, load_profile, painting_as_teacher
 from counterfactory.engine.profile.referees import RefereeSettings
 from counterfactory.engine.profile.rewrite import GroundingSettings, RandomWordSettings

@@ -14,17 +14,18 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.caption import CaptionSettings, DecodingSettings
 from counterfactory.engine.profile.check import CheckSettings, ValidPart
 from counterfactory.engine.profile.image import ImageSettings
-from counterfactory.engine.profile.invert import InvertSettings, require_invertible
 from counterfactory.engine.profile.llm import PAGE, ExllamaSettings, LlmSettings
 from counterfactory.engine.profile.maps import DepthSettings, DetectorSettings, HedSettings, HintSettings
 from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.paint import (
     GuidanceSettings,
+    InvertSettings,
     PaintSettings,
     ProtectSettings,
     SamplerSettings,
     TextSettings,
     protect_classes,
+    require_invertible,
 )
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.referees import RefereeSettings

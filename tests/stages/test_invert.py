@@ -18,13 +18,16 @@ from tiny_networks import TOKENS, tiny_denoiser, tiny_editor, tiny_tokenizer
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.models.alignment import align, read_tokens
 from counterfactory.engine.models.editor import EditorOutput, EditorPlans, EditorRow
-from counterfactory.engine.profile.invert import (
+from counterfactory.engine.profile.maps import HintSettings
+from counterfactory.engine.profile.paint import (
+    GuidanceSettings,
     InvertSettings,
+    PaintSettings,
+    ProtectSettings,
+    SamplerSettings,
     rows_per_source,
     rows_per_variant,
 )
-from counterfactory.engine.profile.maps import HintSettings
-from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, ProtectSettings, SamplerSettings
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.check.clip_scores import score
 from counterfactory.engine.stages.maps.draw_maps import Maps

@@ -40,8 +40,7 @@ from counterfactory.engine.runtime import onnxruntime as ort_sessions
 from counterfactory.engine.sources.class_map import load_class_map
 from counterfactory.engine.sources.data_set import SetOptions, read_set
 from counterfactory.engine.sources.source import Source, load_depth, load_mask, load_pixels
-from counterfactory.engine.stages.maps.draw_maps import Maps, draw_maps, without_maps
-from counterfactory.engine.stages.maps.edges import edge_maps
+from counterfactory.engine.stages.maps.draw_maps import Maps, draw_maps, edge_maps, without_maps
 from counterfactory.engine.stages.recording import content_keys_of
 from counterfactory.export.production import hed as hed_export
 from counterfactory.export.production.artefact import Asked, export_graph

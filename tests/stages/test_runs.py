@@ -36,11 +36,16 @@ from counterfactory.engine.schedule.overlap import in_chunks, write_behind
 from counterfactory.engine.sources.source import ImageSettings, Source, load_mask, load_pixels
 from counterfactory.engine.stages import caption_sources as stage
 from counterfactory.engine.stages.caption_sources import caption_sources, missing_captions
-from counterfactory.engine.stages.maps.draw_maps import Maps, draw_maps
-from counterfactory.engine.stages.maps.edges import edge_maps
+from counterfactory.engine.stages.maps.draw_maps import Maps, draw_maps, edge_maps
 from counterfactory.engine.stages.original import keep_originals
-from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint, paint_variants, unpainted_sources
-from counterfactory.engine.stages.paint.text_states import TextStates, text_of
+from counterfactory.engine.stages.paint.paint_variants import (
+    PaintJob,
+    TextStates,
+    paint,
+    paint_variants,
+    text_of,
+    unpainted_sources,
+)
 from counterfactory.engine.stages.rewrite.rewrite_captions import at_levels, rewrite_captions
 from counterfactory.engine.variant import Variant
 from counterfactory.kernels.edges import EdgeSettings
