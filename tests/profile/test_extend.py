@@ -109,14 +109,11 @@ def test_a_parent_is_found_beside_the_file_that_names_it(tmp_path: Path, monkeyp
     ("parent", "text", "told"),
     [
         ("poket", "", "extends = \"poket\" is no profile; did you mean 'pocket'?"),
-        ("xyzzy", "", 'extends = "xyzzy" is no profile; choose from: a10g, a10g-fast, lance, '),
         ("", "", 'extends = "" is no profile; choose from: a10g, '),
         ("base", "", "extends = \"base\" is no profile; did you mean 'base.toml'?"),
         ("bse.toml", "", 'extends = "bse.toml" names a file that there is not, FOLDER/bse.toml; did'),
-        ("no/base", "", 'extends = "no/base" names a file that there is not, FOLDER/no/base; '),
         ("~no/x.toml", "", 'extends = "~no/x.toml" names a file that there is not, FOLDER/~no/x.toml'),
         ("pocket", 'without = "teacher"', "'without' should be a list of keys, such as "),
-        ("pocket", "without = [3]", "'without' should be a list of keys, such as "),
         ("pocket", 'without = ["qqq"]', "'without' names 'qqq', which its parent does not have; choose fr"),
         ("pocket", 'without = ["check.min_vlid"]', "'without' names 'check.min_vlid', which its parent "),
         ("pocket", 'without = ["check.valid.part"]', "'without' names 'check.valid.part', which its "),
@@ -126,7 +123,6 @@ def test_a_parent_is_found_beside_the_file_that_names_it(tmp_path: Path, monkeyp
         ("pocket", '[paint]\nbatch = "3"', "'paint.batch' should be a whole number, found '3'"),
         ("pocket", "paint = 3", "'paint' should be a table, found 3"),
         ("pocket", "[protect]\nfeather = 3", "key 'protect.classes' is missing"),
-        ("pocket", '[runtime]\nprecision = "f16"', '[runtime] precision is "f16" on a GPU'),
     ],
 )
 def test_what_is_wrong_is_the_file_s_and_no_parent_s(tmp_path: Path, parent: str, text: str, told: str) -> None:
@@ -179,10 +175,6 @@ def test_what_is_wrong_with_a_parent_is_the_parent_s(tmp_path: Path, text: str, 
             {"pocket": "pocket"},
             'pocket.toml: extends = "pocket.toml" goes round in a circle, pocket.toml extends pocket.toml; '
             "did you mean 'pocket'?",
-        ),
-        (
-            {"a": "b", "b": "c", "c": "a"},
-            'c.toml: extends = "a.toml" goes round in a circle, a.toml extends b.toml extends c.toml extends a.toml; ',
         ),
         (
             {"a": "b", "b": "b"},

@@ -239,7 +239,6 @@ def test_boxes_ground_labels_and_write_captions_that_name_none_again(name: str) 
     assert found.caption.label_prefix == "a photo of a {label}"
     assert found.caption.prompt_tokens == 46
     networks, caption = networks_of(found), found.caption
-    assert networks["sentence"].batch == 32
     positions = 32 + 46 + caption.decoding.max_tokens - 1
     assert networks["opt_decoder"].cached_tokens == caption.batch * caption.rows * positions
     assert found.weights is not None
@@ -347,7 +346,18 @@ def test_a_table_adds_its_network(tables: dict[str, Any], name: str, batch: int,
         ("lance", {"random_words": RANDOM}, r'\[random_words\] needs \[runtime\] backend = "openvino", got "tensorrt"'),
         ("pocket", {"grounding": GROUNDING}, r'\[grounding\] goes with a language model that converses; .* "pocket"$'),
         ("lance", {"rewrite": {"perplexity": True}}, r'\[rewrite\] perplexity = true needs .*, got "exllamav2"'),
-        ("pocket-lance", {"paint": {"sampler": UNIPC}}, r'\[invert\] goes with kind = "ddim"'),
+        (
+            "pocket-lance",
+            {"paint": {"sampler": UNIPC}},
+            r'\[invert\] .* "ddim" .*, got "unipc": only its steps go back$',
+        ),
+        ("pocket-lance", {"paint": {"streams": 2}}, r"^\[invert\] .* streams = 1 in .*, got 2: rows share batches$"),
+        (
+            "pocket-lance",
+            {"paint": {"negative_prompt": "dim"}},
+            r'\[invert\] .*: negative_prompt = "" .*, got "dim"$',
+        ),
+        ("pocket-lance", {"paint": {"batch": 3}}, r"^\[invert\] tries 3 fractions .*: \[paint\] .* at least 4, got 3$"),
         (
             "pocket-lance",
             {"hints": DEPTH, "paint": {"control_scale": 0.0}},

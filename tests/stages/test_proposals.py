@@ -338,18 +338,6 @@ def test_replacements_are_put_by_rule_and_agree() -> None:
     assert re.fullmatch(r"An? [\w ]+ of a small brown dog lying on the grass\.", edited["domain"])
 
 
-def test_words_to_avoid_are_not_offered() -> None:
-    def offered(avoid: tuple[str, ...]) -> str:
-        ask = Chooser()
-        for caption in ("a dog", "a small dog", "a dog on the grass", "two dogs", "a dog and a cat"):
-            chosen(ask, caption, avoid=avoid)
-        return "".join(request.grammar.pattern for request in ask.asked["choices"])
-
-    rain = r"\brain\b(?!-)"
-    assert re.search(rain, offered(()))
-    assert not re.search(rain, offered(("rain",)))
-
-
 def test_a_sample_of_each_menu_is_offered_by_the_caption_and_the_type() -> None:
     ask, caption = Chooser(), "a dog on grass"
     chosen(ask, caption, avoid=("rain",))

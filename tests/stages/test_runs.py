@@ -8,9 +8,11 @@ import gc
 import time
 import weakref
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from PIL import Image
 from rewriting import TASK
 from tiny_desk import IMAGE_BATCH, TEXT_BATCH, Networks, image_name, numbers, tiny_run, tiny_sources, tiny_variants
 from tiny_networks import TOKENS, WIDTH, TinyPainter, tiny_painter
@@ -93,7 +96,7 @@ def test_originals_are_kept_as_the_painter_sees_them_with_their_masks(sources: l
                 assert row.mask is None
                 continue
             assert row.mask is not None
-            mask = np.asarray(_opened(tmp_path / "suite" / row.mask.path))
+            mask = np.asarray(Image.open(tmp_path / "suite" / row.mask.path))
             np.testing.assert_array_equal(mask, load_mask(source, pixels_of(source).shape[:2]))
         assert first.run.meter.current == "read"
         assert (first.networks.opened, first.networks.entered) == ([], [])
@@ -228,33 +231,22 @@ def test_hints_are_embedded_once_a_source_in_the_plan_s_batches(
 ) -> None:
     """Sources of one picture size share a batch: here three of one, and two each of two others."""
     given: list[int] = []
+
+    def count(plan: Any, feeds: Any) -> Any:
+        given.append(len(feeds["hint"]))
+        return plan.run(feeds)
+
     variants, maps = sorted(tiny_variants(sources, 1), key=lambda v: v.source.name), hints(sources)
     with tiny_run(tmp_path / "suite", sources, variants=7, painter=painter) as run:
         for size in {found.shape for (found,) in maps.values() if found is not None}:
             plans = painter.plans(*size, batch=3, streams=1, decode_batch=2, hint_batch=batch)
-            counted = Counted(plans.hint, given)
+            counted = SimpleNamespace(batch=plans.hint.batch, run=partial(count, plans.hint))
             run.networks._plans[size[0], size[1]] = replace(plans, hint=counted)  # type: ignore[arg-type]
         found = paint_variants(
             run.of(paint=replace(PAINT, sampler=replace(PAINT.sampler, steps=2))), variants, maps, run.pictures
         )
         assert len(found) == 7
     assert sorted(given, reverse=True) == wanted
-
-
-@dataclass
-class Counted:
-    """A plan that notes how many rows it is asked for at a time."""
-
-    plan: Any
-    given: list[int]
-
-    @property
-    def batch(self) -> int:
-        return int(self.plan.batch)
-
-    def run(self, feeds: Any) -> Any:
-        self.given.append(len(feeds["hint"]))
-        return self.plan.run(feeds)
 
 
 def test_every_variant_gets_its_own_picture_and_mask(
@@ -272,7 +264,7 @@ def test_every_variant_gets_its_own_picture_and_mask(
             assert same_picture(picture, painted_alone(painter, variant)), variant
             assert row.mask is not None
             mask = load_mask(variant.source, picture.shape[:2])
-            np.testing.assert_array_equal(np.asarray(_opened(tmp_path / "suite" / row.mask.path)), mask)
+            np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "suite" / row.mask.path)), mask)
         assert first.networks.entered == ["paint"]
         assert first.done("paint") == (8, 8)
         assert first.run.meter.current == "paint"
@@ -321,12 +313,6 @@ def test_an_interrupt_between_batches_waits_for_what_is_being_written(tmp_path: 
             run.recorded("paint", keys, make, counted=True)
     assert raised.tb is not None  # frames are still held: nothing but the stage itself can have ended the writing
     assert len(written) >= 4, "what was handed over before the interrupt is written"
-
-
-def _opened(path: Path) -> NDArray[np.uint8]:
-    from PIL import Image
-
-    return np.asarray(Image.open(path))
 
 
 # Captions: each source's own, recorded, and written again where they do not name the label.

@@ -135,15 +135,6 @@ def test_the_ends_of_a_range_are_accepted_and_what_lies_beyond_is_not(name: str,
     assert verdict(control_row(scores=good.scores), strict) is None, "a control's caption was not edited"
 
 
-def test_without_thresholds_nothing_fails_and_of_several_the_first_is_named() -> None:
-    assert NO_LIMITS.text_failure(SCORES) is None
-    assert NO_LIMITS.thresholds == {}
-    strict = held_to(max_perplexity=2.0, max_text_label=0.0)
-    found = strict.text_failure(SCORES)
-    assert found is not None
-    assert found.score.name == "text_label"
-
-
 def drafted(*choices: Choice, label: str | None = "dog") -> CaptionEdits:
     draft = draft_of(replace(SOURCE, label=label), CAPTION, builtin_task("classification", ["dog", "bus"]), None)
     draft.choices = list(choices)
