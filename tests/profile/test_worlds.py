@@ -67,11 +67,6 @@ def test_an_unknown_world_is_an_error(profile: Profile, world: str, told: str) -
         world_of(other)
 
 
-def test_a_world_s_name_leads_nowhere_else(profile: Profile) -> None:
-    with pytest.raises(ValueError, match=r"letters, digits and underscores, found '\.\./dark'"):
-        replace(profile.models, world="../dark")
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [("{", "is not valid JSON"), ('{"about": "x"}', "'fitted_to' is missing"), ("3", "holds no table of a world")],

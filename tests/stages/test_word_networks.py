@@ -93,20 +93,6 @@ def test_the_worst_edit_counts_and_each_pair_is_asked_for_once() -> None:
     assert asked == [*label, ("red", "blue"), (CAPTION, "whatever"), (CAPTION, "other"), ("dog", "in snow")]
 
 
-def test_perplexity_is_the_edited_caption_s_and_its_ratio_to_the_caption_s() -> None:
-    asked = list[Sequence[str]]()
-
-    def read(texts: Sequence[str]) -> Mapping[str, float]:
-        asked.append(texts)
-        return {CAPTION: 8.0, "whatever": 12.0, "other": 4.0}
-
-    one, other = variant((BLUE,)), variant((SMALL,), "other")
-    found = TextFilter(NO_LIMITS, None, read).scores([one, other])
-    assert found[one] == {"perplexity": 12.0, "perplexity_ratio": 1.5}
-    assert found[other] == {"perplexity": 4.0, "perplexity_ratio": 0.5}
-    assert asked == [[CAPTION, "whatever", "other"]]
-
-
 def test_what_has_no_text_or_no_edits_is_not_measured() -> None:
     nothing = TextFilter(NO_LIMITS, Cosines(), lambda texts: pytest.fail(f"reads {texts}"))
     assert nothing.scores([variant((BLUE,), ""), variant(())]) == {}
