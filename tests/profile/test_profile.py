@@ -107,7 +107,6 @@ def test_fields_are_filled_in_their_types() -> None:
         ("steps = 20", "step = 20", "unknown key 'step'; did you mean 'steps'?"),
         ("steps = 20", "", "key 'steps' is missing (a whole number)"),
         ("steps = 20", "steps = 20.0", "'steps' should be a whole number, found 20.0"),
-        ("steps = 20", "steps = true", "'steps' should be a whole number, found True"),
         ("steps = 20", "steps = 0", "steps must be at least 1, found 0"),
         ('name = "x"', "name = 1", "'name' should be text, found 1"),
         ('kind = "unipc"', 'kind = "unipcc"', "'kind' cannot be 'unipcc'; did you mean 'unipc'?"),
@@ -116,18 +115,13 @@ def test_fields_are_filled_in_their_types() -> None:
         ("scales = [1, 0.5]", "scales = 1", "'scales' should be a list, each item a finite number, found 1"),
         ("scales = [1, 0.5]", 'scales = [1, "2"]', "'scales[1]' should be a finite number, found '2'"),
         ("scales = [1, 0.5]", "scales = [nan]", "'scales[0]' should be a finite number, found nan"),
-        ("scales = [1, 0.5]", "scales = [-inf]", "'scales[0]' should be a finite number, found -inf"),
         ("scales = [1, 0.5]", f"scales = [1{'0' * 400}]", "'scales[0]' should be a finite number"),
         ("size = [3, 4]", "size = [3]", "'size' should be a list of 2: a whole number, a whole number, found [3]"),
-        ("width = 1\n", "", "key 'brush.width' is missing (a finite number)"),
         ("hard = true", "", "key 'brush.hard' is missing (true or false)"),
-        ("hard = true", "hard = 1", "'brush.hard' should be true or false, found 1"),
         ("hard = true", "hard = true\nwidht = 2", "unknown key 'brush.widht'; did you mean 'brush.width'?"),
         ("hard = true", "hard = true\nzz = 2", "unknown key 'brush.zz'; choose from: width, hard"),
         ("hard = false", "soft = 1, hard = false", "unknown key 'spare[0].soft'"),
-        ("[brush]", "[brush.brush]", "unknown key 'brush.brush'"),
         ("[brush]\nwidth = 1\nhard = true", "brush = 1", "'brush' should be a table, found 1"),
-        ('name = "x"', 'name = "x"\nnote = 3', "'note' should be text, found 3"),
     ],
 )
 def test_what_is_wrong_is_named_by_file_and_key(old: str, new: str, message: str) -> None:
@@ -252,18 +246,14 @@ def test_boxes_ground_labels_and_write_captions_that_name_none_again(name: str) 
         ({"min_text_caption": 0.5}, "min_text_caption: a sentence encoder"),
         ({"max_perplexity_ratio": 2.0}, r"max_perplexity_ratio: it needs \[rewrite\] perplexity = true"),
         ({"min_said_edits": 0.5}, r"min_said_edits: .*said_edits, needs \[check\] recaption = true"),
-        ({"min_said_label": 0.5}, r"min_said_label: .*said_label, needs \[check\] recaption = true"),
         ({"min_said_label": 0.5, "recaption": True, "recaption_of": ("time",)}, 'said_label needs "label" in'),
         ({"recaption": True, "recaption_of": ("color",)}, "recaption_of: there is no type of edits 'color'; did you"),
-        ({"recaption_of": ("colour",)}, "recaption_of names .* it needs recaption = true"),
         (
             {"valid": (ValidPart("label", ("said_label",), (1.0,), 0.0),)},
             r"valid: .*said_label, needs \[check\] recaption = true",
         ),
         ({"min_miou": 0.5}, r'min_miou: it needs \[\[referees\]\] of kind = "masks"'),
-        ({"min_recall": 0.5}, r'min_recall: it needs \[\[referees\]\] of kind = "masks"'),
         ({"min_ensemble": 0.5}, r'min_ensemble: it needs \[\[referees\]\] of kind = "labels"'),
-        ({"min_agreement": 0.5}, r'min_agreement: it needs \[\[referees\]\] of kind = "labels"'),
         ({"min_boxes": 0.5}, r'min_boxes: it needs \[\[referees\]\] of kind = "boxes"'),
     ],
 )
@@ -455,19 +445,6 @@ def test_the_editor_is_counted_without_a_controlnet_where_it_has_none(lance: Pro
     assert plan_facts(with_edges(lance))["editor"].flops == plan_facts(lance)["editor"].flops == 7
     (tmp_path / "facts.json").write_text(json.dumps(rows))
     assert plan_facts(lance)["editor"] == painter
-
-
-def test_what_encodes_sources_is_counted_for_every_box(lance: Profile) -> None:
-    usual = replace(load_profile("a10g"), models=lance.models)
-    found, kept = (
-        estimate(one, 1000, 5) for one in (usual, replace(usual, protect=ProtectSettings(("bus",), 0.0, 1.0)))
-    )
-    seconds = [{stage.stage: stage.compute_s for stage in one.stages} for one in (found, kept)]
-    assert usual.device is not None
-    reached = 1e12 * usual.device.tflops * usual.device.share
-    fact = plan_facts(usual)["vae_encoder"]
-    assert seconds[1]["paint"] - seconds[0]["paint"] == pytest.approx(1000 * fact.flops / reached)
-    assert fact.flops == pytest.approx(1.12e12, rel=0.01)
 
 
 def test_controls_of_an_editor_cost_a_decode_and_a_look(lance: Profile) -> None:

@@ -361,13 +361,6 @@ def test_distances_are_shares_of_the_whole_range() -> None:
     assert thumbnail(np.zeros((20, 400, 3), np.uint8)).shape == (20, 400, 3), "small pictures stay as they are"
 
 
-def test_noise_of_painting_counts_little_and_another_colour_much(street: Pixels) -> None:
-    noise = np.random.default_rng(0).normal(0, 8, street.shape)
-    noisy = np.clip(street + noise, 0, 255).astype(np.uint8)
-    other = street[..., ::-1].copy()
-    assert distance(thumbnail(street), thumbnail(noisy)) < 0.02 < distance(thumbnail(street), thumbnail(other))
-
-
 # Layout: outlines where the mask changes its class.
 
 
@@ -435,8 +428,6 @@ def test_any_mask_is_compared_by_where_it_changes() -> None:
     [
         (["bus", "car", "bus", "fire_truck"], ("bus", "car", "fire truck")),
         (["n01440764 tench, Tinca tinca", "car"], ("car", "tench, Tinca tinca")),
-        (["bus", "bus", None], ()),
-        ([None, None], ()),
         ([], ()),
         (["0", "17", "n01440764"], ()),
         (["0", "car", "bus", None], ("bus", "car")),

@@ -103,22 +103,15 @@ def test_the_ends_of_a_range_are_accepted_and_what_lies_beyond_is_not(name: str,
     score, reason = said
     low = name.startswith("min_")
     beyond, word = SCORES[score] + (0.01 if low else -0.01), "below" if low else "above"
-    at, past = held_to(**{name: SCORES[score]}), held_to(**{name: beyond})
-    assert list(at.thresholds) == [name]
-    assert at.text_failure(SCORES) is None
+    at, past = (CHECK.having(**{name: bound}) for bound in (SCORES[score], beyond))
+    said_of_it = f"{reason}: {score} {SCORES[score]:.3f} is {word} {beyond:.3f}"
     failure = past.text_failure(SCORES)
     assert failure is not None
-    assert (failure.score.name, failure.reason) == (
-        score,
-        f"{reason}: {score} {SCORES[score]:.3f} is {word} {beyond:.3f}",
-    )
-    assert past.text_failure({}) is None, "what was not measured fails nothing"
-    strict = CHECK.having(**{name: beyond})
+    assert (failure.reason, at.text_failure(SCORES), past.text_failure({})) == (said_of_it, None, None)
     good = picture_row(scores=SCORES | dict.fromkeys(("edit", "image_text", "directional", "image_image"), 1.0))
-    assert verdict(good, CHECK.having(**{name: SCORES[score]})) is None
-    assert verdict(good, strict) == f"{reason}: {score} {SCORES[score]:.3f} is {word} {beyond:.3f}"
-    assert failing(good.scores, strict, "variant") == score
-    assert verdict(control_row(scores=good.scores), strict) is None, "a control's caption was not edited"
+    assert (verdict(good, at), verdict(good, past)) == (None, said_of_it)
+    assert failing(good.scores, past, "variant") == score
+    assert verdict(control_row(scores=good.scores), past) is None, "a control's caption was not edited"
 
 
 def drafted(*choices: Choice, label: str | None = "dog") -> CaptionEdits:
