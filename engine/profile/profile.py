@@ -18,16 +18,14 @@ from ..errors import CounterfactoryError
 from ..files.fill import fill, nearest, read_toml
 from .bounds import require
 from .caption import CaptionSettings
-from .check import CheckSettings
+from .check import CheckSettings, Score, score_named
 from .image import ImageSettings
-from .llm import LlmSettings
 from .maps import DepthSettings, DetectorSettings, HintSettings, check_hints
 from .models import ModelPaths, WeightSettings
 from .paint import InvertSettings, PaintSettings, ProtectSettings, TextSettings, require_invertible
 from .referees import RefereeSettings
-from .rewrite import GroundingSettings, RandomWordSettings, RewriteSettings
+from .rewrite import GroundingSettings, LlmSettings, RandomWordSettings, RewriteSettings
 from .runtime import DeviceSettings, RuntimeSettings
-from .scores import Score, score_named
 
 __all__ = ["ModelPaths", "Profile", "fill", "load_profile", "profile_names"]
 

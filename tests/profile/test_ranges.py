@@ -14,7 +14,6 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.caption import CaptionSettings, DecodingSettings
 from counterfactory.engine.profile.check import CheckSettings, ValidPart
 from counterfactory.engine.profile.image import ImageSettings
-from counterfactory.engine.profile.llm import PAGE, ExllamaSettings, LlmSettings
 from counterfactory.engine.profile.maps import DepthSettings, DetectorSettings, HedSettings, HintSettings
 from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.paint import (
@@ -28,7 +27,14 @@ from counterfactory.engine.profile.paint import (
 )
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.referees import RefereeSettings
-from counterfactory.engine.profile.rewrite import GroundingSettings, RandomWordSettings, RewriteSettings
+from counterfactory.engine.profile.rewrite import (
+    PAGE,
+    ExllamaSettings,
+    GroundingSettings,
+    LlmSettings,
+    RandomWordSettings,
+    RewriteSettings,
+)
 from counterfactory.engine.profile.runtime import DeviceSettings, RuntimeSettings
 from counterfactory.kernels.canny import CannySettings
 
@@ -309,7 +315,7 @@ def test_parts_of_valid_weigh_log_odds_of_shares_and_cosines_as_they_are() -> No
 
 
 def test_failures_are_those_of_the_rows_in_their_order() -> None:
-    from counterfactory.engine.profile.scores import SCORES
+    from counterfactory.engine.profile.check import SCORES
 
     settings = replace(CHECK, least={"edit": 0.5, "layout": 0.4}, most={"text_label": 0.9})
     scores = {"layout": 0.3, "edit": 0.49, "text_label": 0.95}

@@ -32,7 +32,7 @@ from counterfactory.engine.stages.check.verdict import (
     verdict,
     with_valid,
 )
-from counterfactory.engine.stages.classes import Classes
+from counterfactory.engine.stages.run import Classes
 
 GOOD = {"image_text": 0.25, "directional": -0.5, "image_image": 0.5, "edit": 0.6, "label": -0.25, "layout": 0.75}
 SETTINGS = CheckSettings(4, "a photo of a {label}", 100.0).having(**{f"min_{name}": GOOD[name] for name in GOOD})

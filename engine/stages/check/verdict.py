@@ -1,7 +1,7 @@
 """The verdict that thresholds make of a picture's scores, and the probability that a variant is valid.
 
 Verdicts are derived from scores whenever they are asked for: a new threshold generates nothing. `[check] min_NAME` is
-the least that the score NAME may be, `max_NAME` the most (profile/scores.py).
+the least that the score NAME may be, `max_NAME` the most (profile/check.py).
 
 "valid" is what the other scores, each on a scale of its own, come to. A variant is valid if each of its parts is: edits
 of each type show, the label is kept, the layout is kept. One lost part is enough to lose it, and the least probable one
@@ -20,8 +20,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from ...profile.check import CheckSettings, Failure, ValidPart
-from ...profile.scores import SCORES, score_named
+from ...profile.check import SCORES, CheckSettings, Failure, ValidPart, score_named
 from ...suite import PictureRow
 from ...suite.verdicts import ScoredRow
 from ...variant import Kind
