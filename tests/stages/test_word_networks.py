@@ -110,7 +110,7 @@ def test_the_ends_of_a_range_are_accepted_and_what_lies_beyond_is_not(name: str,
     assert (failure.reason, at.text_failure(SCORES), past.text_failure({})) == (said_of_it, None, None)
     good = picture_row(scores=SCORES | dict.fromkeys(("edit", "image_text", "directional", "image_image"), 1.0))
     assert (verdict(good, at), verdict(good, past)) == (None, said_of_it)
-    assert failing(good.scores, past, "variant") == score
+    assert failing(good.scores, past, "variant") == failure
     assert verdict(control_row(scores=good.scores), past) is None, "a control's caption was not edited"
 
 

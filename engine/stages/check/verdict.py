@@ -54,22 +54,15 @@ def verdict(row: PictureRow | ScoredRow, settings: CheckSettings) -> str | None:
     A control's caption changes nothing, so that there is no edit and no direction to hold it to; an original is what it
     is. Raises KeyError for a score that the picture should have and has not.
     """
-    failure = _first_failure(row.scores, settings, row.kind)
+    failure = failing(row.scores, settings, row.kind)
     if failure is None:
         return None
     meaning = failure.meaning if failure.score.of_text else _meaning(row, failure.score.name, settings)
     return f"{meaning}: {failure.comparison}"
 
 
-def failing(scores: Mapping[str, float], settings: CheckSettings, kind: Kind) -> str | None:
-    """The name of the first score that fails, in the order of `SCORES`; None if all pass. Raises KeyError as `verdict`
-    does.
-    """
-    failure = _first_failure(scores, settings, kind)
-    return None if failure is None else failure.score.name
-
-
-def _first_failure(scores: Mapping[str, float], settings: CheckSettings, kind: Kind) -> Failure | None:
+def failing(scores: Mapping[str, float], settings: CheckSettings, kind: Kind) -> Failure | None:
+    """The first score that fails, in the order of `SCORES`; None if all pass. Raises KeyError as `verdict` does."""
     if kind == "original":
         return None
     return next(settings.failures(scores, (row for row in SCORES if row.control or kind == "variant")), None)
