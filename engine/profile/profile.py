@@ -21,11 +21,10 @@ from .caption import CaptionSettings
 from .check import CheckSettings, Score, score_named
 from .image import ImageSettings
 from .maps import DepthSettings, DetectorSettings, HintSettings, check_hints
-from .models import ModelPaths, WeightSettings
 from .paint import InvertSettings, PaintSettings, ProtectSettings, TextSettings, require_invertible
 from .referees import RefereeSettings
 from .rewrite import GroundingSettings, LlmSettings, RandomWordSettings, RewriteSettings
-from .runtime import DeviceSettings, RuntimeSettings
+from .runtime import DeviceSettings, ModelPaths, RuntimeSettings, WeightSettings
 
 __all__ = ["ModelPaths", "Profile", "fill", "load_profile", "profile_names"]
 

@@ -28,8 +28,8 @@ from transformers import BertConfig, BertForMaskedLM
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.english.menus import menu
 from counterfactory.engine.pocket.worlds import EMBEDDED
-from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.engine.suite import PictureRow, read_metadata
 from counterfactory.export.graphs.tracing import to_ir
 from counterfactory.export.language.bert import export_masked, export_sentence

@@ -26,7 +26,6 @@ from counterfactory.engine.models.plan_facts import PlanFacts, plan_facts
 from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.profile.check import ValidPart, threshold_names
 from counterfactory.engine.profile.maps import DepthSettings, HintSettings
-from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.paint import (
     GuidanceSettings,
     InvertSettings,
@@ -37,6 +36,7 @@ from counterfactory.engine.profile.paint import (
 from counterfactory.engine.profile.profile import PROFILES, Profile, load_profile, painting_as_teacher, profile_names
 from counterfactory.engine.profile.referees import RefereeSettings
 from counterfactory.engine.profile.rewrite import GroundingSettings, LlmSettings, RandomWordSettings
+from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.kernels.canny import CannySettings
 
 RANDOM, GROUNDING = RandomWordSettings(16, 5, 3), GroundingSettings(8, 0.5)

@@ -15,7 +15,6 @@ from counterfactory.engine.profile.caption import CaptionSettings, DecodingSetti
 from counterfactory.engine.profile.check import CheckSettings, ValidPart
 from counterfactory.engine.profile.image import ImageSettings
 from counterfactory.engine.profile.maps import DepthSettings, DetectorSettings, HedSettings, HintSettings
-from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.paint import (
     GuidanceSettings,
     InvertSettings,
@@ -35,7 +34,7 @@ from counterfactory.engine.profile.rewrite import (
     RandomWordSettings,
     RewriteSettings,
 )
-from counterfactory.engine.profile.runtime import DeviceSettings, RuntimeSettings
+from counterfactory.engine.profile.runtime import DeviceSettings, ModelPaths, RuntimeSettings
 from counterfactory.kernels.canny import CannySettings
 
 GREEDY = DecodingSettings("greedy", 1, 0.9, 1.0, 0, 20, 1.0, 1.0)

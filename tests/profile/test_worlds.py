@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile, profile_names
+from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.domain import TRAITS, Domain, Trait, drop_out_of_domain, examiner, world_of
 from counterfactory.engine.sources.source import Source

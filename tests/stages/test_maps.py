@@ -33,8 +33,8 @@ from counterfactory.engine.models.picture_networks import DepthEstimator, Hed
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.maps import DepthSettings, DetectorSettings, HedSettings, HintSettings
-from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.runtime import onnxruntime as ort_sessions
 from counterfactory.engine.sources.data_set import SetOptions, read_set
