@@ -22,17 +22,15 @@ from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.library import Library
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.network import Network, Networks, Rows
-from counterfactory.engine.profile.llm import LlmSettings, Style
 from counterfactory.engine.profile.profile import load_profile
-from counterfactory.engine.profile.rewrite import GroundingSettings, RewriteSettings
+from counterfactory.engine.profile.rewrite import GroundingSettings, LlmSettings, RewriteSettings, Style
 from counterfactory.engine.profile.runtime import RuntimeSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.classes import Classes
 from counterfactory.engine.stages.rewrite.caption_edits import Questions, draft_of
 from counterfactory.engine.stages.rewrite.label_grounding import point_at_labels
 from counterfactory.engine.stages.rewrite.proposals import find_choices
-from counterfactory.engine.stages.run import Run
+from counterfactory.engine.stages.run import Classes, Run
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.tasks.task import Task, protect
 

@@ -31,11 +31,10 @@ from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.worlds import EMBEDDED, SIZE
 from counterfactory.engine.profile.maps import HintSettings, Kind
-from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.engine.sources.palette import load_palette
-from counterfactory.engine.stages.maps.draw_maps import Maps
-from counterfactory.engine.stages.maps.edges import edge_maps
+from counterfactory.engine.stages.maps.draw_maps import Maps, edge_maps
 from counterfactory.engine.stages.paint.paint_variants import PaintJob, control_scale, embed_maps, paint
 from counterfactory.export.pocket.data import JUDGED
 from counterfactory.export.pocket.int8 import full_profile

@@ -52,7 +52,7 @@ from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.schedule.evaluations import run_jobs
 from counterfactory.engine.sources.source import Pictures as SourcePictures
-from counterfactory.engine.stages.maps.edges import edge_maps
+from counterfactory.engine.stages.maps.draw_maps import edge_maps
 from counterfactory.engine.stages.paint.edit_search import SourceWay, invert_source
 from counterfactory.engine.stages.paint.edit_variants import choose, edit_candidates, restore_detail, row_hints
 from counterfactory.engine.stages.run import Run

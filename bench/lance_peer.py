@@ -22,7 +22,7 @@ from transformers import CLIPModel
 from counterfactory.engine.models.alignment import Alignment, align, read_tokens
 from counterfactory.engine.models.inversion import step_weights
 from counterfactory.engine.models.sampler import Sampler
-from counterfactory.engine.profile.invert import InvertSettings
+from counterfactory.engine.profile.paint import InvertSettings
 from counterfactory.export.graphs.null_text import NullText, optimise
 
 Pixels = NDArray[np.uint8]

@@ -25,8 +25,8 @@ from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.estimate.peak import products
 from counterfactory.engine.files.caches import cache_folder
 from counterfactory.engine.meter.machine import machine as this_machine
-from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile
+from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.engine.report.table import Table
 from counterfactory.engine.runtime.openvino import open_core, resolve_precision
 from counterfactory.engine.runtime.quiet_openvino import ov

@@ -18,8 +18,8 @@ from measure import bench_parser, finish, keep_figures
 
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.estimate.estimate import OTHER_SHARE, Estimate, estimate
-from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.engine.report.table import Table
 
 FILE = Path(__file__).parents[1] / "docs" / "a10g.json"

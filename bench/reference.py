@@ -38,7 +38,7 @@ from counterfactory.engine.profile.paint import SamplerSettings
 from counterfactory.engine.profile.profile import Profile
 from counterfactory.engine.sources.source import load_pixels
 from counterfactory.engine.stages.check.clip_scores import edit_scores, score
-from counterfactory.engine.stages.maps.edges import edge_maps
+from counterfactory.engine.stages.maps.draw_maps import edge_maps
 from counterfactory.engine.variant import Variant
 from counterfactory.export.graphs import modules
 

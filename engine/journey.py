@@ -40,14 +40,13 @@ from .stages.caption_sources import caption_sources, missing_captions
 from .stages.check.consult_referees import consult_referees
 from .stages.check.recaption import recaption
 from .stages.check.score_pictures import score_pictures
-from .stages.classes import Classes
 from .stages.maps.draw_maps import draw_maps, palettes_of
 from .stages.original import keep_originals
 from .stages.paint.edit_variants import edit_variants
 from .stages.paint.paint_variants import paint_variants, unpainted_sources
 from .stages.recording import ShardResults, content_keys_of, picture_rows, session_costs, session_facts
 from .stages.rewrite.rewrite_captions import ShardVariants, rewrite_captions
-from .stages.run import Run
+from .stages.run import Classes, Run
 from .suite import PaintedRow, PictureRow, Suite
 from .suite.outcome import Outcome, Outcomes
 from .suite.picture_row import DroppedVariant

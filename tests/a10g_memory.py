@@ -55,8 +55,8 @@ from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.models.painters import editor_form
 from counterfactory.engine.models.plan_facts import plan_facts
 from counterfactory.engine.pocket.tasks import street_task
-from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.runtime import cuda, kernels
 from counterfactory.engine.runtime.session import continued_cache, is_cache

@@ -18,9 +18,8 @@ from stand_in_cuda import OPENED
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.models import model_pool
 from counterfactory.engine.pocket.worlds import EMBEDDED
-from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile, painting_as_teacher
-from counterfactory.engine.profile.runtime import RuntimeSettings
+from counterfactory.engine.profile.runtime import ModelPaths, RuntimeSettings
 from counterfactory.engine.runtime import quiet_openvino  # noqa: F401 - before any test imports OpenVINO
 from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.runtime.opening import plan_file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -54,17 +55,19 @@ def rewrite(
     return rewrite_with(sources, captions, Questions(settings, wanted, ask, prompts), Limits(**limits))
 
 
+def told(question: str) -> Any:
+    """A method that says what a question is made of, so that a request is compared with all that it depends on."""
+
+    def prompt(self: object, *of: Any) -> Prompt:
+        return Prompt(question, json.dumps(of, default=lambda type_: type_.name), "")
+
+    return prompt
+
+
 class Told:
-    """Prompts that say what they are made of, so that a request is compared with all that it depends on."""
+    """Prompts about keywords in such words."""
 
-    def keywords(self, *told: Any) -> Prompt:
-        return Prompt("keywords", repr(told), "")
-
-    def alternatives(self, *told: Any) -> Prompt:
-        return Prompt("alternatives", repr(told), "")
-
-    def rewrite(self, *told: Any) -> Prompt:
-        return Prompt("rewrite", repr(told), "")
+    keywords, alternatives, rewrite = (told(question) for question in ("keywords", "alternatives", "rewrite"))
 
 
 class Scripted:

@@ -27,7 +27,7 @@ from counterfactory.engine.stages.check.quality import (
     quality_scores,
     thumbnail,
 )
-from counterfactory.engine.stages.maps.edges import edge_maps
+from counterfactory.engine.stages.maps.draw_maps import edge_maps
 from counterfactory.engine.tasks.choose import Choice, choose_edits
 from counterfactory.kernels.guided_step import guide
 

@@ -25,9 +25,9 @@ from counterfactory.engine.journey import Journey, Progress, RunSummary
 from counterfactory.engine.judging.recheck import recheck
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
-from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile
 from counterfactory.engine.profile.referees import RefereeSettings
+from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.sources.data_set import find_sources

@@ -23,14 +23,13 @@ from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.models.editor import EditorPlans
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.profile.caption import DecodingSettings
-from counterfactory.engine.profile.llm import LlmSettings
 from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.profile.rewrite import LlmSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.schedule.overlap import in_chunks
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import ImageSettings, Pictures, Source
-from counterfactory.engine.stages.classes import Classes
-from counterfactory.engine.stages.run import Run
+from counterfactory.engine.stages.run import Classes, Run
 from counterfactory.engine.suite import NewPicture, PaintedRow, Suite
 from counterfactory.engine.variant import Variant
 

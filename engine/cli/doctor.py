@@ -22,8 +22,8 @@ from ..errors import CounterfactoryError
 from ..meter.machine import machine, machine_memory
 from ..models.networks import library_of
 from ..models.plan_facts import other_decoder
-from ..profile.models import WeightSettings
 from ..profile.profile import Profile, load_profile
+from ..profile.runtime import WeightSettings
 from ..report.table import Table
 from ..runtime.blob_cache import SWITCH, BlobCache
 from ..runtime.installing import (

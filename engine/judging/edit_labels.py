@@ -21,8 +21,7 @@ from ..errors import CounterfactoryError
 from ..files.tables import SUFFIXES, read_table
 from ..files.writing import write_whole
 from ..keys import content_key
-from ..profile.check import CheckSettings
-from ..profile.scores import TEXT_SCORES
+from ..profile.check import TEXT_SCORES, CheckSettings
 from ..suite import PictureRow
 from ..variant import Variant
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..profile.llm import Style
+from ..profile.rewrite import Style
 from .edit_types import EXAMPLE_CAPTION, EditType
 from .llm_request import Prompt
 from .questions import PlainPrompts, clean_text, keep_and_caption, write_answer

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..errors import CounterfactoryError
-from ..profile.llm import ExllamaSettings
+from ..profile.rewrite import ExllamaSettings
 from .token_filter import TokenFilter, allowed
 
 # Above 32 rows its kernels write the weights out in fp16 for every product.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ..profile.llm import ExllamaSettings
+from ..profile.rewrite import ExllamaSettings
 from .token_filter import TokenFilter
 
 _CACHE_BITS = {"q8": 8, "q4": 4}

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..keys import file_digest
-from ..profile.llm import LLAMA_FILES, LLAMA_GRAPH
+from ..profile.rewrite import LLAMA_FILES, LLAMA_GRAPH
 from ..runtime import dequantize
 from ..runtime.blob_cache import BlobCache
 from ..runtime.compiling import CompileInputs, compile_model

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..errors import CounterfactoryError
 from ..keys import content_key, file_digest
-from ..profile.llm import LLAMA_FILES, Backend, LlmSettings
+from ..profile.rewrite import LLAMA_FILES, Backend, LlmSettings
 from ..profile.runtime import RuntimeSettings
 from ..runtime.blob_cache import BlobCache
 from .llm_request import Llm

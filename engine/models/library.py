@@ -15,7 +15,7 @@ from ..content_keys import STAGES, Stage, maker_key
 from ..errors import CounterfactoryError
 from ..keys import Digests
 from ..language.open_llm import model_digest
-from ..profile.llm import LLAMA_GRAPH, LlmSettings
+from ..profile.rewrite import LLAMA_GRAPH, LlmSettings
 from ..profile.runtime import RuntimeSettings
 from ..runtime.blob_cache import BlobCache
 from ..runtime.installing import releases

@@ -21,8 +21,8 @@ from types import MappingProxyType
 
 from ..content_keys import Stage
 from ..profile.caption import CaptionSettings
-from ..profile.llm import PAGE
 from ..profile.profile import Profile
+from ..profile.rewrite import PAGE
 from ..runtime.blob_cache import find_blob_cache
 from .device_painting import kept_bytes
 from .library import Library

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..profile.invert import rows_per_source, rows_per_variant
+from ..profile.paint import rows_per_source, rows_per_variant
 from ..profile.profile import Profile
 from ..runtime.session import EditorForm
 from .network import Follows, Network, Rows

@@ -17,7 +17,7 @@ from PIL import Image
 from ..errors import CounterfactoryError
 from ..files.writing import open_whole
 from ..profile.profile import Profile
-from ..stages.maps.edges import edge_maps
+from ..stages.maps.draw_maps import edge_maps
 from ..suite import PictureRow
 from ..suite.paths import Folder
 from ..tasks.spread import spread_of

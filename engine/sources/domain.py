@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..files.fill import fill, nearest
-from ..profile.models import PHOTOGRAPHS
 from ..profile.profile import Profile, load_profile, profile_names
+from ..profile.runtime import PHOTOGRAPHS
 from .class_map import read_json
 from .pixels import fit
 from .source import Examine, Problem, Source, load_pixels

@@ -10,19 +10,25 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..content_keys import OF_SOURCES, ContentKeys, Stage
+from ..english.label_names import label_words
 from ..meter.meter import Meter
+from ..profile.caption import LABEL
 from ..profile.profile import Profile
 from ..request import SuiteRequest
 from ..schedule.overlap import prefetch
 from ..suite import Suite
-from .classes import Classes
 
 if TYPE_CHECKING:  # settings of stages are read by commands that open no network and should not load a runtime
+    from ..models.clip import ClipText
     from ..models.model_pool import ModelPool
 
 T = TypeVar("T", bound=Hashable)
 R = TypeVar("R")
+Floats = NDArray[np.float32]
 # Makes the results of items, a batch at a time.
 Make = Callable[[list[T]], Generator[Mapping[T, Any], None, None]]
 
@@ -100,3 +106,34 @@ def load_ahead(
             if isinstance(result, Exception):
                 raise result
             yield item, result
+
+
+class Classes:
+    """The distinct classes that labels name; none where they name fewer than two.
+
+    A class is called by the words of its label (`label_words`); labels without words, such as numbers of classes, say
+    nothing to CLIP and are no classes. Texts are embedded when they are first asked for, once a run.
+    """
+
+    def __init__(self, labels: Iterable[str | None] = ()) -> None:
+        called = sorted({name for label in labels if (name := _class_name(label))})
+        self.names: tuple[str, ...] = tuple(called) if len(called) > 1 else ()
+        self._embedded: dict[str, Floats] = {}
+
+    def index(self, label: str | None) -> int | None:
+        """The place of a label's class in `names`; None where it is none of them."""
+        name = _class_name(label)
+        return self.names.index(name) if name in self.names else None
+
+    def embed(self, text: ClipText, prompt: str) -> Floats:
+        """Unit embeddings [K, E] of `prompt` with each class in place of "{label}"."""
+        if prompt not in self._embedded:
+            prompts = [prompt.replace(LABEL, name) for name in self.names]
+            vectors = text.embed(prompts)
+            self._embedded[prompt] = np.stack([vectors[phrase] for phrase in prompts])
+        return self._embedded[prompt]
+
+
+def _class_name(label: str | None) -> str:
+    words = ", ".join(label_words(label)) if label is not None else ""
+    return "" if words.isdigit() else words

@@ -15,12 +15,12 @@ from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.worlds import EMBEDDED
-from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.paint import PaintSettings
 from counterfactory.engine.profile.profile import Profile, load_profile, painting_as_teacher
+from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.runtime.session import Session, Signature
-from counterfactory.engine.stages.maps.edges import edge_maps
+from counterfactory.engine.stages.maps.draw_maps import edge_maps
 from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
 
 from ..graphs.quantise import Feeds, quantise

@@ -25,8 +25,8 @@ from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.world import Scene
 from counterfactory.engine.pocket.worlds import SIZE
-from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.stages.caption_sources import caption_images

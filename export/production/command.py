@@ -24,8 +24,8 @@ import torch
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import write_whole
 from counterfactory.engine.models.painters import editor_form
-from counterfactory.engine.profile.models import WeightSettings
 from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.profile.runtime import WeightSettings
 from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, LIBRARIES
 
 from ..plans.tensorrt import require_compiler

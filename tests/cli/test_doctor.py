@@ -16,10 +16,9 @@ import pytest
 
 from counterfactory.engine.cli import doctor, gpus
 from counterfactory.engine.cli.arguments import main
-from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.rewrite import GroundingSettings, RandomWordSettings
-from counterfactory.engine.profile.runtime import RuntimeSettings
+from counterfactory.engine.profile.runtime import ModelPaths, RuntimeSettings
 from counterfactory.engine.runtime.blob_cache import LIMIT_BYTES, SWITCH, BlobCache
 from counterfactory.engine.runtime.plans import PlanKey, PlanRequirements, Shapes, read_key, write_key
 

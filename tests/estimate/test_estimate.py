@@ -42,8 +42,8 @@ from counterfactory.engine.models.library import Library
 from counterfactory.engine.models.network import STAGES, Network
 from counterfactory.engine.models.networks import library_of, networks_of
 from counterfactory.engine.models.plan_facts import PlanFacts
-from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile, painting_as_teacher
+from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.engine.runtime.openvino import open_core
 from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
 from counterfactory.engine.sources.data_set import find_sources

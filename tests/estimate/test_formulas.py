@@ -25,8 +25,8 @@ from counterfactory.engine.estimate.formulas import (
 from counterfactory.engine.estimate.measured import PlanRate, Rates, profile_key, save_rates
 from counterfactory.engine.models.networks import library_of, networks_of
 from counterfactory.engine.models.plan_facts import PlanFacts, load_facts, plan_facts
-from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.engine.runtime.plans import PlanKey, write_key
 from counterfactory.export.production.graph import batches_of
 

@@ -26,9 +26,9 @@ from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.pocket.worlds import EMBEDDED
-from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.paint import GuidanceSettings
 from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.export import __main__ as command
 from counterfactory.export.graphs.modules import FusedDenoiser, HintEncoder, VaeDecoder

@@ -14,8 +14,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.plan_facts import plan_facts
-from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.export.graphs.parity import assert_parity
 from counterfactory.export.production import command, denoiser, reuse, vae
 from counterfactory.export.production.artefact import Asked

@@ -22,8 +22,8 @@ from torch import nn
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.models.plan_facts import plan_facts
-from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.engine.runtime.plans import onnx_digest, read_key
 from counterfactory.engine.runtime.session import Array, row_axis
 from counterfactory.export.graphs.parity import assert_parity, relative_error

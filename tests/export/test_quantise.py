@@ -23,8 +23,8 @@ from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of, networks_of
 from counterfactory.engine.pocket.worlds import EMBEDDED
-from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.engine.runtime.openvino import open_core, open_session
 from counterfactory.engine.runtime.session import Array
 from counterfactory.export.graphs import modules

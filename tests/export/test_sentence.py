@@ -19,9 +19,9 @@ from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.library import Library
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of, networks_of
-from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.rewrite import GroundingSettings
+from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.export.graphs.parity import assert_parity
 from counterfactory.export.graphs.sentence import Sentence, feeds_of, load_bert
 from counterfactory.export.production import command, sentence

@@ -21,7 +21,7 @@ from counterfactory.engine.language.edit_types import BUILT_IN, EditType, edit_t
 from counterfactory.engine.language.grammar import edited_grammar, place_grammar, proposals_grammar, values_grammar
 from counterfactory.engine.language.llm_request import LlmRequest, Prompt
 from counterfactory.engine.language.questions import PlainPrompts, read_caption, read_proposals
-from counterfactory.engine.profile.llm import Style
+from counterfactory.engine.profile.rewrite import Style
 
 TASK = "classify the animal"
 CAPTION = "a horse in front of a red barn in the rain."

@@ -41,8 +41,8 @@ from counterfactory.engine.language.token_filter import TokenFilter, allowed, re
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
-from counterfactory.engine.profile.llm import ExllamaSettings
 from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.profile.rewrite import ExllamaSettings
 from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
 
 SETTINGS = ExllamaSettings(rows=4, cache="fp16", cache_tokens=16 * 256, temperature=0.0, top_p=0.85, seed=0)

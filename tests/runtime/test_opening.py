@@ -17,9 +17,8 @@ from small_graphs import pair_graph, saved
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language.open_llm import model_digest, open_llm
 from counterfactory.engine.models.networks import library_of
-from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile
-from counterfactory.engine.profile.runtime import RuntimeSettings
+from counterfactory.engine.profile.runtime import ModelPaths, RuntimeSettings
 from counterfactory.engine.runtime.opening import arithmetic, open_plan, plan_file
 from counterfactory.engine.runtime.plans import Shapes, onnx_digest
 

@@ -17,15 +17,17 @@ from tiny_networks import TOKENS, tiny_denoiser, tiny_editor, tiny_tokenizer
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.models.alignment import align, read_tokens
-from counterfactory.engine.models.editor import EditorOutput, EditorPlans, EditorRow, RowHint
-from counterfactory.engine.profile.invert import (
+from counterfactory.engine.models.editor import EditorOutput, EditorPlans, EditorRow
+from counterfactory.engine.profile.maps import HintSettings
+from counterfactory.engine.profile.paint import (
+    GuidanceSettings,
     InvertSettings,
-    end_of,
+    PaintSettings,
+    ProtectSettings,
+    SamplerSettings,
     rows_per_source,
     rows_per_variant,
 )
-from counterfactory.engine.profile.maps import HintSettings
-from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, ProtectSettings, SamplerSettings
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.check.clip_scores import score
 from counterfactory.engine.stages.maps.draw_maps import Maps
@@ -227,38 +229,6 @@ def test_evaluations_are_as_many_as_are_said(sources: list[Source], tmp_path: Pa
     assert rows_per_source(PAINT, replace(INVERT, start=0.0)) == 10
 
 
-def test_all_rows_follow_the_edges_of_their_source(sources: list[Source], tmp_path: Path) -> None:
-    two = [sources[0], sources[3]]  # of one size
-    maps = {source: (np.full((32, 32), place, np.uint8),) for place, source in enumerate(two, 1)}
-    followed, evaluate = list[RowHint](), EditorPlans.evaluate
-
-    def embed(_: EditorPlans, edges: Any) -> list[Any]:
-        return [np.full((1, 2, 2), 10 * edge.max(), np.float32) for edge in edges]
-
-    def note(plans: EditorPlans, rows: Any) -> Any:
-        followed.extend(row.hint for row in rows)
-        return evaluate(plans, [replace(row, hint=None) for row in rows])  # the tiny editor has no ControlNet
-
-    variants, paint = variants_of(sources), replace(PAINT, control_scale=1.5)
-    with tiny_run(tmp_path / "suite", sources) as desk, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(EditorPlans, "embed_hints", embed)
-        patched.setattr(EditorPlans, "evaluate", note)
-        found = edit_variants(desk.of(paint=paint, invert=INVERT), variants, maps, desk.pictures)
-    assert list(found) == [variant for variant in variants if variant.source in maps]
-    assert {hint.scale for hint in followed} == {1.5}
-    of_each = rows_per_source(paint, INVERT) + 2 * rows_per_variant(paint, INVERT)
-    assert Counter(float(hint.embedding.max()) for hint in followed) == {10.0: of_each, 20.0: of_each}
-
-
-def test_shares_part_where_the_first_of_them_ends() -> None:
-    settings = replace(INVERT, fractions=(0.0, 0.3, 0.75, 1.0))
-    assert [end_of(share, 10) for share in settings.fractions] == [0, 3, 8, 10]
-    assert settings.parted(0, 10) == [0, None]
-    assert settings.parted(2, 10) == [0, None]
-    assert settings.parted(3, 10) == [0, 3, None]
-    assert settings.parted(8, 10) == [0, 3, 8, None]
-
-
 def test_the_best_pictures_are_kept_once_with_their_masks(sources: list[Source], tmp_path: Path) -> None:
     sources = sources[:3]
     variants = variants_of(sources)
@@ -353,10 +323,8 @@ HALVES = replace(INVERT, start=0.0, fractions=(0.5, 1.0))
 
 def plans_of(controls: int) -> EditorPlans:
     """Two encoders of hints before one ControlNet, or before two."""
-    both, editor = tiny_editor(32, 32, batch=EDIT_BATCH, picture_batch=2, controls=2), None
-    if controls == 1:
-        editor = tiny_editor(32, 32, batch=EDIT_BATCH, picture_batch=2, controls=1).editor
-    return both if editor is None else replace(both, editor=editor)
+    one, both = (tiny_editor(32, 32, batch=EDIT_BATCH, picture_batch=2, controls=count) for count in (1, 2))
+    return both if controls == 2 else replace(both, editor=one.editor)
 
 
 def maps_of(source: Source) -> Maps:
@@ -385,6 +353,7 @@ def hinted_edits(
         patched.setattr(run.networks, "editor_plans", lambda height, width: plans)
         hints = (HintSettings("edges", "hint", weights[0]), HintSettings("depth", "hint_1", weights[1]))
         of = run.of(paint=HINTED, invert=HALVES, hints=hints)
+        assert edit_variants(of, variants, {}, run.pictures) == {}, "sources without maps are left out"
         return list(edit_candidates(of, variants, maps, run.pictures))
 
 
@@ -393,13 +362,12 @@ def test_every_row_follows_its_source_s_hints_by_their_weights(controls: int, tm
     sources = [one for one in tiny_sources(tmp_path / "sources", 4) if one.size == (32, 32)]
     assert len(sources) == 2
     plans, noted, others = plans_of(controls), list[EditorRow](), list[EditorRow]()
-    assert plans.hint is not None
     found = hinted_edits(plans, sources, (0.5, 2.0), tmp_path / "one", noted)
     wanted = []
     for edges, depth in map(maps_of, sources):
         assert edges is not None
         assert depth is not None
-        encoders = (plans.hint, edges / 255), (*plans.other_hints, depth / 65535)
+        encoders = zip(plans.hints, (edges / 255, depth / 65535), strict=True)
         each = [plan.run({"hint": np.float32(one)[None, None]})["hint_embedding"][0] for plan, one in encoders]
         wanted.append(np.stack(each) if controls == 2 else 0.5 * each[0] + 2.0 * each[1])
     scales = {row.hint.scale for row in noted if row.hint is not None}

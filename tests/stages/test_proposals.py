@@ -1,24 +1,29 @@
-"""Edits asked type by type: what is asked of which caption, and what becomes of the answers."""
+"""Edits by type, asked for or chosen from menus: what is asked of which caption, and what becomes of the answers."""
 
 from __future__ import annotations
 
 import json
+import re._parser as _parser  # type: ignore[import-untyped]
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
-from rewriting import rewrite, source
+from rewriting import rewrite, source, told
 
 from counterfactory.engine.edit import EDIT_TYPES, Edit
-from counterfactory.engine.english.words import phrases
+from counterfactory.engine.english.menus import menu, offer
+from counterfactory.engine.english.words import allowed_proposals, phrases
+from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.chat import ChatPrompts, chatml
-from counterfactory.engine.language.edit_types import BUILT_IN, EditType
-from counterfactory.engine.language.grammar import edited_grammar, place_grammar, proposals_grammar
-from counterfactory.engine.language.llm_request import LlmRequest, Prompt
+from counterfactory.engine.language.edit_types import BUILT_IN, EditType, edit_types
+from counterfactory.engine.language.grammar import choices_grammar, edited_grammar, place_grammar, proposals_grammar
+from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.request import SuiteRequest
+from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite.rewrite_captions import SourceVariants
-from counterfactory.engine.tasks.task import Task
+from counterfactory.engine.tasks.task import Task, protect
 from counterfactory.engine.tasks.user_task import Interventions
 
 TASK = Task("animals", "classify the animal", (), True)
@@ -28,20 +33,10 @@ CAPTION = "a brown dog on grass. a dog looks up."
 class Told(ChatPrompts):
     """Prompts that say what they are made of."""
 
+    proposals, place, rewrite = (told(question) for question in ("proposals", "place", "rewrite"))
+
     def __init__(self) -> None:
         super().__init__(chatml)
-
-    def proposals(self, task: str, type_: EditType, keep: Sequence[str], caption: str) -> Prompt:
-        return Prompt("proposals", json.dumps([task, type_.name, *keep]), caption)
-
-    def choices(self, types: Sequence[EditType], keep: Sequence[str], caption: str) -> Prompt:
-        return Prompt("choices", json.dumps([[type_.name for type_ in types], *keep]), caption)
-
-    def place(self, task: str, type_: EditType, keep: Sequence[str], caption: str) -> Prompt:
-        return Prompt("place", json.dumps([task, type_.name, *keep]), caption)
-
-    def rewrite(self, task: str, keep: Sequence[str], caption: str, changes: Sequence[tuple[str, str]]) -> Prompt:
-        return Prompt("rewrite", json.dumps([task, *keep, changes]), caption)
 
 
 class Scripted:
@@ -55,14 +50,15 @@ class Scripted:
         assert requests
         assert len(set(requests)) == len(requests)
         self.asked[question] = list(requests)
-        return [self._answer(question, *(json.loads(r.prompt.source), r.prompt.own)) for r in requests]
+        return [self._answer(question, *json.loads(r.prompt.source)) for r in requests]
 
-    def _answer(self, question: str, told: list[Any], caption: str) -> str:
+    def _answer(self, question: str, task: str, *told: Any) -> str:
         if question == "rewrite":
-            for old, new in told[-1]:
+            _, caption, changes = told
+            for old, new in changes:
                 caption = caption.replace(old, new)
             return json.dumps(caption)
-        answer = self._answers[told[1]]
+        answer = self._answers[told[0]]
         return answer if isinstance(answer, str) else json.dumps(answer, separators=(",", ":"))
 
 
@@ -142,28 +138,22 @@ def test_the_model_names_neither_the_label_nor_a_thing_of_the_caption_again() ->
     assert {edit.alternative for edit in edits_of(found)} == {"puppy", "an old hound", "sand"}
 
 
-def test_words_stand_beside_the_whole_name_of_a_thing() -> None:
-    ask = Scripted(adjective="[]")
-    caption = "a golden retriever on grass"
-    rewritten(ask, ("adjective",), caption, label="golden retriever")
+@pytest.mark.parametrize(
+    ("type_", "caption", "keep", "beside"),
+    [
+        ("adjective", "a golden retriever on grass", ("golden retriever", "retriever", "dog"), ["golden retriever"]),
+        ("adjective", "a photo of a brown dog on grass", ("dog", "photo"), ["dog"]),
+        ("background", "a faded photo of a brown dog on grass", ("dog", "photo"), []),
+    ],
+)
+def test_words_stand_beside_the_whole_name_of_a_thing_and_what_picture_it_is_is_another_kind_s_to_change(
+    type_: str, caption: str, keep: tuple[str, ...], beside: list[str]
+) -> None:
+    ask = Scripted(**{type_: "[]"})
+    rewritten(ask, (type_,), caption, label=keep[0])
     (request,) = ask.asked["proposals"]
-    keep = ("golden retriever", "retriever", "dog")
-    spans = phrases(caption, 2, keep)
-    assert request.grammar == proposals_grammar(spans, ["golden retriever"], [], "word", 3)
-
-
-@pytest.mark.parametrize("medium", ["a photo", "a faded photo"])
-def test_what_picture_it_is_is_another_kind_s_to_change(medium: str) -> None:
-    caption = f"{medium} of a brown dog on grass"
-    ask = Scripted(adjective="[]", background="[]")
-    rewritten(ask, ("adjective", "background"), caption)
-    spans = phrases(caption, 2, ("dog", "photo"))
-    assert spans
-    assert not any("photo" in span for span in spans)
-    assert [request.grammar for request in ask.asked["proposals"]] == [
-        proposals_grammar(spans, ["dog"], [], "word", 3),
-        proposals_grammar(spans, [], [], "end", 3),
-    ]
+    kind = BUILT_IN[type_].place
+    assert request.grammar == proposals_grammar(phrases(caption, 2, keep), beside, [], kind, 3)
 
 
 def test_what_picture_it_is_is_said_instead_of_what_it_was() -> None:
@@ -271,3 +261,110 @@ def test_a_user_s_colour_has_no_place_where_the_label_is_not_named() -> None:
     values = Interventions((("colour", ("red",)), ("time", ("night",))))
     (found,) = rewritten(Scripted(), ("colour", "time"), "a cat", interventions=values, allow_ungrounded=True)
     assert edits_of(found) == {Edit("time", "", "at night"): "a cat at night"}
+
+
+# Edits that a small model chooses: one question per caption, phrases of ours put into it by rule.
+
+ANIMALS = Task("animals", "classify the animal: here it is {label}", (), True)
+PROMPTS = ChatPrompts(chatml)
+DOG = "n02084071"
+
+
+def chosen(
+    ask: object,
+    *captions: str,
+    variants: int = 11,
+    avoid: tuple[str, ...] = (),
+    label: str = DOG,
+    own: tuple[EditType, ...] = (),
+) -> list[SourceVariants]:
+    settings = RewriteSettings(EDIT_TYPES, 1, 1, 2, 90, verbatim=True, menus=True)
+    wanted = SuiteRequest(ANIMALS, variants, 0, (1, 1), 0, avoid=avoid, types=own)
+    sources = [
+        Source(str(i), str(i), Path(str(i)), (8, 8), label, None, "d", content_key(i)) for i in range(len(captions))
+    ]
+    return rewrite(sources, captions, settings, wanted, ask, PROMPTS)  # type: ignore[arg-type]
+
+
+class Chooser:
+    """Answers a question of choices with the first allowed pair of each type."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, list[LlmRequest]] = {}
+
+    def __call__(self, question: str, requests: Sequence[LlmRequest]) -> list[str]:
+        self.asked.setdefault(question, []).extend(requests)
+        return [first_text(_parser.parse(request.grammar.pattern)) for request in requests]
+
+
+def first_text(parsed: Any) -> str:
+    """What the first branches of a regular expression spell."""
+    text = ""
+    for kind, value in parsed:
+        if kind is _parser.LITERAL:
+            text += chr(value)
+        elif kind is _parser.BRANCH:
+            text += first_text(value[1][0])
+        else:
+            text += first_text(value[-1])  # of groups and repetitions what they hold
+    return text
+
+
+def test_one_question_per_caption_brings_an_edit_of_every_type() -> None:
+    ask = Chooser()
+    captions = ("A small brown dog is lying on the grass.", "Two dogs in the rain at night.")
+    results = chosen(ask, *captions)
+    assert list(ask.asked) == ["choices"], "captions are written by rule"
+    assert len(ask.asked["choices"]) == len(captions)
+    suites = {request.prompt.suite for request in ask.asked["choices"]}
+    assert len(suites) == 1, "one beginning serves all captions"
+    assert "golden" not in suites.pop()
+    for result in results:
+        assert result.shortfall is None
+        made = [variant for variant in result.variants if not variant.repeat]
+        assert {variant.edits[0].type for variant in made} == set(EDIT_TYPES)
+        assert all(variant.dropped is None for variant in made)
+        assert all(variant.edited_caption != variant.caption for variant in made)
+        assert all("dog" in variant.edited_caption for variant in made)
+
+
+def test_a_sample_of_each_menu_is_offered_by_the_caption_and_the_type() -> None:
+    ask, caption = Chooser(), "a dog on grass"
+    chosen(ask, caption, avoid=("rain",))
+    found = protect(ANIMALS, DOG, (), caption)
+    types = edit_types(EDIT_TYPES, ())
+    allowed = [allowed_proposals(menu(t.name, caption, found.keep, DOG), caption, found.keep, ("rain",)) for t in types]
+    offered = [offer(some, content_key(caption, t.name)) for t, some in zip(types, allowed, strict=True)]
+    prompt = PROMPTS.choices(types, found.told, caption)
+    assert ask.asked == {"choices": [LlmRequest(prompt, choices_grammar(offered))]}
+
+
+def test_a_user_s_types_are_asked_about_beside_the_menus() -> None:
+    lens = EditType("lens", "the lens", "end", (("", "in soft focus"),), "a dog")
+    chooser = Chooser()
+
+    def ask(question: str, requests: Sequence[LlmRequest]) -> list[str]:
+        return ['[["","in soft focus"]]'] if question == "proposals" else chooser(question, requests)
+
+    (result,) = chosen(ask, "a dog on grass", variants=12, own=(lens,))
+    assert {variant.edits[0].type for variant in result.variants} == {*EDIT_TYPES, "lens"}
+
+
+def test_the_grammar_takes_one_pair_of_each_type_in_order() -> None:
+    grammar = choices_grammar([[("", "at night"), ("noon", "dawn")], [("dog", "wet dog")]])
+    assert grammar.allows('[["","at night"],["dog","wet dog"]]')
+    assert grammar.allows('[["noon","dawn"],["dog","wet dog"]]')
+    for answer in ('[["","dawn"],["dog","wet dog"]]', '[["dog","wet dog"]]', '[["","at night"]]', "[]"):
+        assert not grammar.allows(answer)
+    assert grammar.longest_bytes == len('[["","at night"],["dog","wet dog"],]')
+    for nothing in ([], [[]], [[("", "x")], []]):
+        with pytest.raises(ValueError, match="a choice needs pairs"):
+            choices_grammar(nothing)
+
+
+def test_the_question_lists_the_types_and_shows_an_edit_of_each() -> None:
+    types = edit_types(("time", "domain"), ())
+    prompt = PROMPTS.choices(types, ("dog",), "a dog<|im_end|>")
+    assert "in this order: the time of day; what kind of picture it is" in prompt.suite
+    assert '[["at noon","at night"],["","a painting of"]]' in prompt.suite
+    assert prompt.source == "Keep: dog\nCaption: a dog"

@@ -1,7 +1,7 @@
 """The verdict that thresholds make of a picture's scores, and the probability that a variant is valid.
 
 Verdicts are derived from scores whenever they are asked for: a new threshold generates nothing. `[check] min_NAME` is
-the least that the score NAME may be, `max_NAME` the most (profile/scores.py).
+the least that the score NAME may be, `max_NAME` the most (profile/check.py).
 
 "valid" is what the other scores, each on a scale of its own, come to. A variant is valid if each of its parts is: edits
 of each type show, the label is kept, the layout is kept. One lost part is enough to lose it, and the least probable one
@@ -20,8 +20,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from ...profile.check import CheckSettings, Failure, ValidPart
-from ...profile.scores import SCORES, score_named
+from ...profile.check import SCORES, CheckSettings, Failure, ValidPart, score_named
 from ...suite import PictureRow
 from ...suite.verdicts import ScoredRow
 from ...variant import Kind
@@ -55,22 +54,15 @@ def verdict(row: PictureRow | ScoredRow, settings: CheckSettings) -> str | None:
     A control's caption changes nothing, so that there is no edit and no direction to hold it to; an original is what it
     is. Raises KeyError for a score that the picture should have and has not.
     """
-    failure = _first_failure(row.scores, settings, row.kind)
+    failure = failing(row.scores, settings, row.kind)
     if failure is None:
         return None
     meaning = failure.meaning if failure.score.of_text else _meaning(row, failure.score.name, settings)
     return f"{meaning}: {failure.comparison}"
 
 
-def failing(scores: Mapping[str, float], settings: CheckSettings, kind: Kind) -> str | None:
-    """The name of the first score that fails, in the order of `SCORES`; None if all pass. Raises KeyError as `verdict`
-    does.
-    """
-    failure = _first_failure(scores, settings, kind)
-    return None if failure is None else failure.score.name
-
-
-def _first_failure(scores: Mapping[str, float], settings: CheckSettings, kind: Kind) -> Failure | None:
+def failing(scores: Mapping[str, float], settings: CheckSettings, kind: Kind) -> Failure | None:
+    """The first score that fails, in the order of `SCORES`; None if all pass. Raises KeyError as `verdict` does."""
     if kind == "original":
         return None
     return next(settings.failures(scores, (row for row in SCORES if row.control or kind == "variant")), None)

@@ -1,10 +1,15 @@
 """Hints of a shard's sources: the maps that keep a variant's layout, for a denoiser that follows more than edges.
 
-    edges          outlines of the picture (edges.py), uint8 [H, W]
+    edges          outlines of the picture, uint8 [H, W]: 255 on an edge
     depth          how near each pixel is: from a file, or by a network (models/picture_networks.py), uint16 [H, W]
     segmentation   the labelled mask in the colours of a palette, uint8 RGB [H, W, 3]
 
-A profile without `[[hints]]` follows the edges alone.
+A profile without `[[hints]]` follows the edges alone. Published ControlNets know one detector of edges each, and paint
+other layouts from another's maps:
+
+    relative   gradients against their surroundings (kernels/edges.py): the pocket denoiser's
+    canny      `cv2.Canny` as it is (kernels/canny.py): control_v11p_sd15_canny's
+    hed        soft edges by a network (models/picture_networks.py): control_v11p_sd15_softedge's, and DILLEMA's code
 """
 
 from __future__ import annotations
@@ -19,15 +24,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from counterfactory.kernels.canny import canny
+from counterfactory.kernels.edges import canny_edges
+
 from ...errors import CounterfactoryError
-from ...profile.maps import HintSettings, Kind
+from ...models.picture_networks import Hed
+from ...profile.maps import DetectorSettings, HintSettings, Kind
 from ...profile.profile import Profile
 from ...schedule.overlap import in_chunks
 from ...sources.palette import Palette, load_palette
 from ...sources.pixels import UnreadableError
 from ...sources.source import Image, Pictures, Problem, Source, load_depth, load_mask
 from ..run import Run, load_ahead
-from . import edges
 
 # A source's maps, one for each hint; None for one of weight 0.
 Maps = tuple[NDArray[Any] | None, ...]
@@ -95,7 +103,7 @@ def _draw(run: Run, hint: HintSettings, sources: Sequence[Source], pictures: Pic
     """One hint's maps."""
     images, settings = pictures.of(sources), run.profile.edges
     if hint.kind == "edges" and settings.hed is None:
-        maps = load_ahead(sources, lambda s: edges.edge_maps(images[s.key][None], settings), 2 * _WORKERS, _WORKERS)
+        maps = load_ahead(sources, lambda s: edge_maps(images[s.key][None], settings), 2 * _WORKERS, _WORKERS)
         return {source: edge_map for source, (edge_map,) in maps}
     if hint.kind == "edges" or (hint.kind == "depth" and run.models.estimates_depth):
         return _by_network(run, hint, sources, images)
@@ -124,7 +132,7 @@ def _by_network(run: Run, hint: HintSettings, sources: Sequence[Source], images:
         if hint.kind == "edges":
             assert run.profile.edges.hed is not None
             batch = run.profile.edges.hed.batch
-            network: _Network = partial(edges.edge_maps, settings=run.profile.edges, hed=run.models.hed(height, width))
+            network: _Network = partial(edge_maps, settings=run.profile.edges, hed=run.models.hed(height, width))
         else:
             depth = run.models.depth(height, width)
             network, batch = depth.nearness, depth.plan.batch
@@ -139,3 +147,18 @@ def _colour_mask(palette: Palette, source: Source, size: tuple[int, int]) -> NDA
         return palette.paint(load_mask(source, size), names)
     except UnreadableError as error:
         raise CounterfactoryError(f"{source.mask_path}: {error}") from error
+
+
+def edge_maps(images: NDArray[np.uint8], settings: DetectorSettings, hed: Hed | None = None) -> NDArray[np.uint8]:
+    """Edge maps of a batch: uint8 RGB [B, H, W, 3] to uint8 [B, H, W].
+
+    `hed` is the network, for the detector of that name alone. Raises CounterfactoryError where it is missing,
+    ValueError for another dtype or shape.
+    """
+    if settings.relative is not None:
+        return canny_edges(images, settings.relative)
+    if settings.canny is not None:
+        return canny(images, settings.canny)
+    if hed is None:
+        raise CounterfactoryError('[edges] detector = "hed" finds edges with the network hed, which is not open here')
+    return hed.edges(images)

@@ -20,12 +20,11 @@ from ...models.alignment import align, follow_nobody, read_tokens
 from ...models.editor import EditorOutput, EditorRow, RowHint
 from ...models.inversion import Path, step_back
 from ...models.sampler import Sampler
-from ...profile.invert import InvertSettings, end_of
-from ...profile.paint import GuidanceSettings
+from ...profile.paint import GuidanceSettings, InvertSettings, end_of
 from ...schedule.evaluations import Job
 from ...variant import Variant
+from .paint_variants import text_of
 from .protect import ProtectedRegion
-from .text_states import text_of
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -33,9 +33,8 @@ from ..check.clip_scores import score
 from ..maps.draw_maps import Maps
 from ..run import Run
 from .edit_search import EditJob, Editor, SourceEdits, edit_source, is_control
-from .paint_variants import VariantPicture, control_scale, embed_maps, record_pictures
+from .paint_variants import TextStates, VariantPicture, control_scale, embed_maps, record_pictures
 from .protect import keep_regions
-from .text_states import TextStates
 
 Pixels = NDArray[np.uint8]
 

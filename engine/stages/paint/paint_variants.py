@@ -8,7 +8,7 @@ arXiv 2404.07724), asks for one. Rows of many variants share a batch; nothing of
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...keys import generator
+from ...models.clip import ClipText
 from ...models.denoiser import DenoiserRow, PaintPlans
 from ...models.editor import EditorPlans
 from ...models.sampler import Sampler
@@ -31,12 +32,13 @@ from ...variant import Variant
 from ..maps.draw_maps import Maps
 from ..run import Run
 from .protect import ProtectedRegion, keep_regions
-from .text_states import TextStates, text_of
 
 Floats = NDArray[np.float32]
 Shape = tuple[int, int, int]
 # Batches of pictures that may wait to be written.
 _BEHIND = 2
+# The share of the edited caption's states below which the pocket's pictures show nothing of it, as measured.
+_FAINTEST = 0.4
 
 
 @dataclass(frozen=True)
@@ -234,3 +236,41 @@ def _denoise(job: PaintJob, negative: Any, sampler: Sampler, settings: PaintSett
 def _shape(latents: Any) -> Shape:
     channels, height, width = latents.shape
     return channels, height, width
+
+
+class TextStates:
+    """The states of captions, each encoded once and released after its last use, for they are large: a quarter of a
+    megabyte per caption at full size. Takes the captions that will be asked for, one for each use, in about that order.
+    Their states lie where the denoiser takes them, or `on_host`.
+    """
+
+    def __init__(self, text: ClipText, captions: Sequence[str], *, on_host: bool = False) -> None:
+        self._batch = text.plan.at_once
+        self._encode = (lambda batch: list(text.encode(batch)[0])) if on_host else text.encode_states
+        self._uses = Counter(captions)
+        self._line = list(dict.fromkeys(captions))
+        self._states: dict[str, Any] = {}
+
+    def take(self, caption: str) -> Any:
+        """States [T, D] of a caption, for one of its uses.
+
+        As many captions as go through the encoder together are encoded when one is missing.
+        Raises KeyError for a caption that has no use left.
+        """
+        if not self._uses[caption]:
+            raise KeyError(caption)
+        while caption not in self._states:
+            part, self._line = self._line[: self._batch], self._line[self._batch :]
+            self._states.update(zip(part, self._encode(part), strict=True))
+        self._uses[caption] -= 1
+        return self._states[caption] if self._uses[caption] else self._states.pop(caption)
+
+
+def text_of(variant: Variant, plain: Floats, edited: Floats) -> Floats:
+    """What a variant is made by, of the states [T, D] of its source's caption and of its edited one: at its last level
+    the latter, below it a share of the way, in even steps above `_FAINTEST`.
+    """
+    if variant.level == variant.levels:
+        return edited
+    share = _FAINTEST + (1 - _FAINTEST) * variant.level / variant.levels
+    return plain + np.float32(share) * (edited - plain)

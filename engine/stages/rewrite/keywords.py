@@ -14,11 +14,10 @@ from ...language.grammar import alternatives_grammar, keywords_grammar, values_g
 from ...language.llm_request import LlmRequest
 from ...language.questions import AnswerError, PlainPrompts, read_alternatives, read_keywords
 from ...tasks.choose import Choice
-from ...tasks.user_task import Interventions
 from .caption_edits import CaptionEdits, Questions, why_not
 
 KEYWORDS, ALTERNATIVES = "keywords", "alternatives"
-# What can be added to a caption that is silent of it, whatever the language model was trained on.
+# A user's values of these are added to a caption that is silent of it, whatever the language model was trained on.
 _ADDED_BY_RULE = ("weather", "time")
 
 
@@ -46,20 +45,14 @@ def _find_keywords(drafts: Sequence[CaptionEdits], questions: Questions, prompts
         except AnswerError as error:
             draft.problem = str(error)
         if interventions and not draft.problem:
-            draft.choices = _added_by_rule(draft, interventions)
+            spoken = {type_ for type_, _ in draft.keywords}
+            for type_ in _ADDED_BY_RULE:
+                allowed = allowed_values(interventions.values(type_), "", draft.keep)
+                if allowed and type_ not in spoken and not speaking([draft.caption], type_):
+                    added = tuple(phrase_of(type_, value) for value in allowed)
+                    draft.choices.append(Choice(type_, "", added))
         if not (draft.keywords or draft.choices or draft.problem):
             draft.problem = f"the language model found nothing in its caption that may change: {draft.caption!r}"
-
-
-def _added_by_rule(draft: CaptionEdits, values: Interventions) -> list[Choice]:
-    """A user's values as additions, where the caption says nothing of the weather or the time of day."""
-    spoken = {type_ for type_, _ in draft.keywords}
-    choices = []
-    for type_ in _ADDED_BY_RULE:
-        allowed = allowed_values(values.values(type_), "", draft.keep)
-        if allowed and type_ not in spoken and not speaking([draft.caption], type_):
-            choices.append(Choice(type_, "", tuple(phrase_of(type_, value) for value in allowed)))
-    return choices
 
 
 def _find_alternatives(drafts: Sequence[CaptionEdits], questions: Questions, prompts: PlainPrompts) -> None:

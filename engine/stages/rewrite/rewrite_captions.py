@@ -98,7 +98,11 @@ def rewrite_captions(run: Run, captions: Mapping[Source, str]) -> ShardVariants:
     with run.meter.stage("rewrite"):
         filters = _filters(run)
         pointed = label_grounding.point_at_labels(run, captions, questions)
-        limits = Limits(pointed, run.models.caption_room(), filters, _random_finder(run, questions))
+        find: Find | None = None
+        if (settings := run.profile.random_words) is not None:
+            fill = partial(random_words.fill_blanks, run)
+            find = partial(random_words.find_choices, questions=questions, settings=settings, fill=fill)
+        limits = Limits(pointed, run.models.caption_room(), filters, find)
         results = rewrite(list(captions), list(captions.values()), questions, limits)
         scores = filters.scores(variant for result in results for variant in result.variants)
         run.advance("rewrite", len(captions), computed=len(captions))
@@ -125,13 +129,6 @@ def _filters(run: Run) -> TextFilter:
         partial(perplexities, run) if settings.perplexity else None,
         None if grounding is None or by_rule else grounding.min_meaning,
     )
-
-
-def _random_finder(run: Run, questions: Questions) -> Find | None:
-    if (settings := run.profile.random_words) is None:
-        return None
-    fill = partial(random_words.fill_blanks, run)
-    return partial(random_words.find_choices, questions=questions, settings=settings, fill=fill)
 
 
 def _answers(run: Run, requests: Sequence[LlmRequest]) -> Sequence[str]:

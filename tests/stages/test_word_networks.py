@@ -12,19 +12,31 @@ import numpy as np
 import pytest
 from checks import NO_LIMITS, held_to
 from picture_rows import control_row, picture_row
+from rewriting import SETTINGS, source, wanted_of
 from tiny_desk import CHAT, TinyRun, tiny_run, tiny_sources
 
+from counterfactory.engine.content_keys import choice_key
 from counterfactory.engine.edit import Edit
+from counterfactory.engine.english.words import spans
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.language.chat import ChatPrompts, chatml
+from counterfactory.engine.language.grammar import NOTHING, one_of_grammar
+from counterfactory.engine.language.llm_request import LlmRequest
+from counterfactory.engine.language.questions import PlainPrompts
+from counterfactory.engine.models.text_networks import Blank
 from counterfactory.engine.profile.check import CheckSettings
-from counterfactory.engine.profile.rewrite import GroundingSettings, RewriteSettings
+from counterfactory.engine.profile.rewrite import GroundingSettings, RandomWordSettings, RewriteSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.check.verdict import failing, verdict
-from counterfactory.engine.stages.rewrite.caption_edits import CaptionEdits, draft_of
+from counterfactory.engine.stages.rewrite.caption_edits import CaptionEdits, Questions, draft_of
+from counterfactory.engine.stages.rewrite.label_grounding import point_at_labels
+from counterfactory.engine.stages.rewrite.random_words import find_choices
 from counterfactory.engine.stages.rewrite.rewrite_captions import ShardVariants, rewrite_captions
 from counterfactory.engine.stages.rewrite.text_filters import Pair, TextFilter, changed_words, perplexities
 from counterfactory.engine.tasks.choose import Choice
-from counterfactory.engine.tasks.task import builtin_task
+from counterfactory.engine.tasks.task import Task, builtin_task
+from counterfactory.engine.tasks.user_task import parse_interventions
 from counterfactory.engine.variant import Variant
 
 CAPTION, OTHER = "a red dog on grass", "a red dog in grass"
@@ -58,14 +70,14 @@ def test_what_an_edit_takes_and_brings_is_what_does_not_stay() -> None:
 
 
 class Cosines:
-    """Gives each pair the cosine that is written down for it; keeps what it is asked."""
+    """Gives each pair the cosine that is written down for it, or the `other`; keeps what it is asked."""
 
-    def __init__(self, **known: float) -> None:
-        self.known, self.asked = known, list[Sequence[Pair]]()
+    def __init__(self, other: float = 0.0, **known: float) -> None:
+        self.other, self.known, self.asked = other, known, list[Sequence[Pair]]()
 
     def __call__(self, pairs: Sequence[Pair]) -> Mapping[Pair, float]:
         self.asked.append(pairs)
-        return {pair: self.known.get(pair[1].replace(" ", "_"), 0.0) for pair in pairs}
+        return {pair: self.known.get(pair[1].replace(" ", "_"), self.other) for pair in pairs}
 
 
 def test_the_worst_edit_counts_and_each_pair_is_asked_for_once() -> None:
@@ -81,20 +93,6 @@ def test_the_worst_edit_counts_and_each_pair_is_asked_for_once() -> None:
     assert asked == [*label, ("red", "blue"), (CAPTION, "whatever"), (CAPTION, "other"), ("dog", "in snow")]
 
 
-def test_perplexity_is_the_edited_caption_s_and_its_ratio_to_the_caption_s() -> None:
-    asked = list[Sequence[str]]()
-
-    def read(texts: Sequence[str]) -> Mapping[str, float]:
-        asked.append(texts)
-        return {CAPTION: 8.0, "whatever": 12.0, "other": 4.0}
-
-    one, other = variant((BLUE,)), variant((SMALL,), "other")
-    found = TextFilter(NO_LIMITS, None, read).scores([one, other])
-    assert found[one] == {"perplexity": 12.0, "perplexity_ratio": 1.5}
-    assert found[other] == {"perplexity": 4.0, "perplexity_ratio": 0.5}
-    assert asked == [[CAPTION, "whatever", "other"]]
-
-
 def test_what_has_no_text_or_no_edits_is_not_measured() -> None:
     nothing = TextFilter(NO_LIMITS, Cosines(), lambda texts: pytest.fail(f"reads {texts}"))
     assert nothing.scores([variant((BLUE,), ""), variant(())]) == {}
@@ -105,31 +103,15 @@ def test_the_ends_of_a_range_are_accepted_and_what_lies_beyond_is_not(name: str,
     score, reason = said
     low = name.startswith("min_")
     beyond, word = SCORES[score] + (0.01 if low else -0.01), "below" if low else "above"
-    at, past = held_to(**{name: SCORES[score]}), held_to(**{name: beyond})
-    assert list(at.thresholds) == [name]
-    assert at.text_failure(SCORES) is None
+    at, past = (CHECK.having(**{name: bound}) for bound in (SCORES[score], beyond))
+    said_of_it = f"{reason}: {score} {SCORES[score]:.3f} is {word} {beyond:.3f}"
     failure = past.text_failure(SCORES)
     assert failure is not None
-    assert (failure.score.name, failure.reason) == (
-        score,
-        f"{reason}: {score} {SCORES[score]:.3f} is {word} {beyond:.3f}",
-    )
-    assert past.text_failure({}) is None, "what was not measured fails nothing"
-    strict = CHECK.having(**{name: beyond})
+    assert (failure.reason, at.text_failure(SCORES), past.text_failure({})) == (said_of_it, None, None)
     good = picture_row(scores=SCORES | dict.fromkeys(("edit", "image_text", "directional", "image_image"), 1.0))
-    assert verdict(good, CHECK.having(**{name: SCORES[score]})) is None
-    assert verdict(good, strict) == f"{reason}: {score} {SCORES[score]:.3f} is {word} {beyond:.3f}"
-    assert failing(good.scores, strict, "variant") == score
-    assert verdict(control_row(scores=good.scores), strict) is None, "a control's caption was not edited"
-
-
-def test_without_thresholds_nothing_fails_and_of_several_the_first_is_named() -> None:
-    assert NO_LIMITS.text_failure(SCORES) is None
-    assert NO_LIMITS.thresholds == {}
-    strict = held_to(max_perplexity=2.0, max_text_label=0.0)
-    found = strict.text_failure(SCORES)
-    assert found is not None
-    assert found.score.name == "text_label"
+    assert (verdict(good, at), verdict(good, past)) == (None, said_of_it)
+    assert failing(good.scores, past, "variant") == failure
+    assert verdict(control_row(scores=good.scores), past) is None, "a control's caption was not edited"
 
 
 def drafted(*choices: Choice, label: str | None = "dog") -> CaptionEdits:
@@ -238,20 +220,9 @@ def test_a_text_is_read_once(tmp_path: Path) -> None:
 # What captions that a model wrote anew mean beside their edits.
 
 
-class Encoder:
-    """Gives every pair the same cosine; keeps what it is asked."""
-
-    def __init__(self, cosine: float) -> None:
-        self.cosine, self.asked = cosine, list[Sequence[Pair]]()
-
-    def __call__(self, pairs: Sequence[Pair]) -> Mapping[Pair, float]:
-        self.asked.append(pairs)
-        return dict.fromkeys(pairs, self.cosine)
-
-
 @pytest.mark.parametrize(("cosine", "kept"), [(0.9, True), (0.89, False)])
 def test_a_caption_that_means_something_else_beside_its_edits_is_dropped(cosine: float, kept: bool) -> None:
-    encoder = Encoder(cosine)
+    encoder = Cosines(cosine)
     lacking = replace(variant((BLUE,), "3"), dropped="it lacks")
     made = [
         [variant((BLUE,), "0"), variant((BLUE,), "1"), variant((BLUE, SNOW), "2")],
@@ -289,3 +260,196 @@ def test_free_rewriting_is_held_to_its_meaning_and_its_cosines_are_on_record(
             assert encoded == ([[CAPTION, OTHER]] if time == "first" else [])
             assert rewritten(run, captions, "a blue dog in grass", rewrite=FREE, grounding=None).dropped == ()
             assert rewritten(run, captions, "a blue dog on grass", grounding=strict).dropped == (), "held by grammar"
+
+
+# Pointing: what the language model says names the label counts if the sentence encoder finds it alike.
+
+GROUNDING = GroundingSettings(batch=8, min_similarity=0.5)
+PROMPTS = ChatPrompts(chatml)
+TASK = builtin_task("classification", ["n02099601", "bus"])
+PUPPY = "a puppy on grass"
+
+
+class Model:
+    """Answers by label and caption; keeps what it is asked."""
+
+    def __init__(self, **answers: str) -> None:
+        self.answers, self.asked = answers, list[LlmRequest]()
+
+    def __call__(self, question: str, requests: Sequence[LlmRequest]) -> list[str]:
+        assert question == "pointing"
+        assert len(set(requests)) == len(requests)
+        self.asked += requests
+        captions = [request.prompt.text.split("Caption: ")[-1] for request in requests]
+        found = [next(a for word, a in self.answers.items() if text.startswith(f"a {word}")) for text in captions]
+        assert all(r.grammar.allows(a) or a == "{}" for r, a in zip(requests, found, strict=True))
+        return found
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> list[Source]:
+    return [replace(source, label="n02099601") for source in tiny_sources(tmp_path / "set", 5)]
+
+
+def point(
+    run: TinyRun,
+    captions: Mapping[Source, str],
+    model: Model,
+    settings: GroundingSettings = GROUNDING,
+    task: Task = TASK,
+) -> dict[Source, str]:
+    of = run.of(SuiteRequest(task, 1, 0, (1, 1), 0), llm=CHAT, grounding=settings, check=NO_LIMITS)
+    return point_at_labels(of, captions, Questions(of.profile.rewrite, of.request, model, PROMPTS))
+
+
+def angle(cosine: float) -> np.ndarray:
+    return np.array([cosine, np.sqrt(1 - cosine**2)], np.float32)
+
+
+LABEL_MEANINGS = {"golden retriever": angle(1.0), "puppy": angle(0.5), "grass": angle(0.49)}
+
+
+def test_what_the_model_points_at_counts_if_the_encoder_agrees(sources: list[Source], tmp_path: Path) -> None:
+    unlabelled = replace(sources[0], label=None, key="another")
+    captions = dict(zip(sources, [PUPPY, PUPPY, "a field of grass", "a meadow", "a cut"], strict=True))
+    captions = {unlabelled: PUPPY, **captions}
+    model = Model(puppy='"puppy"', field='"grass"', meadow='"none"', cut="{}")
+    with tiny_run(tmp_path / "suite", sources) as run:
+        run.networks.meanings = LABEL_MEANINGS
+        with run.run.meter.stage("rewrite"):
+            found = point(run, captions, model, GROUNDING)
+            assert found == dict.fromkeys(sources[:2], "puppy")
+            (texts,) = run.networks.calls["sentence"]
+            assert texts == ["golden retriever", "puppy", "grass"]
+            assert len(model.asked) == 4, "the same question is asked once"
+            request = LlmRequest(
+                PROMPTS.pointing("golden retriever", "an English breed having a long silky golden coat", PUPPY),
+                one_of_grammar([*spans(PUPPY, 3, ()), NOTHING]),
+            )
+            assert model.asked[0] == request
+            key = run.run.keys.answer_key("similarity", ("golden retriever", "puppy"))
+            assert run.run.suite.ledger.get("rewrite", [key]) == {key: 0.5}
+            strict = replace(GROUNDING, min_similarity=0.51)
+            assert point(run, captions, model, strict) == {}
+    with tiny_run(tmp_path / "suite", sources) as run, run.run.meter.stage("rewrite"):
+        assert point(run, captions, model, GROUNDING) == found
+        assert run.networks.opened == [], "cosines are on record"
+
+
+def test_nothing_is_asked_where_words_ground_the_label_or_nothing_could(sources: list[Source], tmp_path: Path) -> None:
+    labels = ["n02099601", None, "n00000000", "n02099601", "n02099601"]
+    labelled = [replace(source, label=label) for source, label in zip(sources, labels, strict=True)]
+    captions = dict(zip(labelled, ["a dog", PUPPY, PUPPY, "!", PUPPY], strict=True))
+    with tiny_run(tmp_path / "suite", labelled) as run, run.run.meter.stage("rewrite"):
+        assert point(run, dict(list(captions.items())[:4]), Model()) == {}
+        free = Task("mine", "look", (), protect_label=False)
+        assert point(run, captions, Model(), task=free) == {}
+        assert run.networks.entered == []
+
+
+def test_the_question_says_label_meaning_and_caption() -> None:
+    prompt = PROMPTS.pointing("oboe<|im_end|>", "a reed", 'a "man" plays')
+    assert prompt.text.endswith("Thing: oboe (a reed)\nCaption: a 'man' plays<|im_end|>\n<|im_start|>assistant\n")
+    grammar = one_of_grammar(["a b", "a c", "a b"])
+    allowed = [text for text in ('"a b"', '"a c"', '"a"', '"d"', "a b") if grammar.allows(text)]
+    assert (allowed, grammar.longest_bytes) == (['"a b"', '"a c"'], 5)
+    with pytest.raises(ValueError, match="a choice needs texts"):
+        one_of_grammar([])
+
+
+# LANCE-R: edits are a masked language model's words in the place of a caption's, and no question is put.
+
+WET_ROAD = "a red bus on a wet road"
+FILLED = {
+    ("a ", " bus on a wet road"): ["red", "old", "bus", "blue", "new"],
+    ("a red bus on a ", " road"): ["the", "icy"],
+    ("a red bus on a wet ", ""): ["road", "lane"],
+}
+THREE = wanted_of(3, (1, 1))
+
+
+def questions(wanted: SuiteRequest) -> Questions:
+    return Questions(SETTINGS, wanted, lambda question, requests: [], PlainPrompts())
+
+
+class Filler:
+    def __init__(self) -> None:
+        self.asked = list[list[Blank]]()
+
+    def __call__(self, blanks: Sequence[Blank]) -> Mapping[Blank, Sequence[str]]:
+        self.asked.append(list(blanks))
+        return {one: FILLED.get(one, []) for one in blanks}
+
+
+def choices(name: str, words: int, alternatives: int, fill: Filler, seed: int = 0) -> list[Choice]:
+    draft = draft_of(source(name), WET_ROAD, THREE.task, None)
+    find_choices([draft], questions(replace(THREE, seed=seed)), RandomWordSettings(1, words, alternatives), fill)
+    assert draft.problem is None
+    return draft.choices
+
+
+def test_choices_are_the_likeliest_words_that_may_stand_there() -> None:
+    fill = Filler()
+    found = choices("1", 9, 2, fill)
+    assert found == [
+        Choice("random", "red", ("old", "blue")),
+        Choice("random", "wet", ("icy",)),
+        Choice("random", "road", ("lane",)),
+    ]
+    assert fill.asked == [[*FILLED]]
+    assert [choice.alternatives for choice in choices("1", 9, 1, fill)] == [("old",), ("icy",), ("lane",)]
+
+
+def test_words_are_drawn_by_the_source_and_the_seed() -> None:
+    def drawn(name: str, seed: int) -> tuple[str, ...]:
+        found = choices(name, 2, 9, Filler(), seed)
+        assert len(found) == 2
+        assert [c.keyword for c in found] == sorted((c.keyword for c in found), key=WET_ROAD.index)
+        return tuple(choice.keyword for choice in found)
+
+    assert drawn("1", 0) == drawn("1", 0)
+    assert len({drawn(str(name), 0) for name in range(12)}) == 3
+    assert len({drawn("1", seed) for seed in range(12)}) == 3
+    assert choice_key(source("1").key, THREE.task, 0) != choice_key(source("2").key, THREE.task, 0)
+
+
+def test_blanks_are_asked_for_once_and_not_of_captions_that_cannot_be_edited() -> None:
+    fill, drafts = Filler(), [draft_of(source(n), WET_ROAD, THREE.task, None) for n in ("1", "2")]
+    other = draft_of(source("3"), "the bus", THREE.task, None)
+    strange = draft_of(source("4"), "a red kite", THREE.task, None)
+    find_choices([*drafts, other, strange], questions(THREE), RandomWordSettings(1, 9, 1), fill)
+    assert fill.asked == [[*FILLED]]
+    assert other.problem == "its caption has no words that may change"
+    assert "names nothing that it is labelled with" in (strange.problem or "")
+
+
+def test_a_blank_that_nothing_may_fill_is_no_choice() -> None:
+    draft = draft_of(source("1"), "a red bus", THREE.task, None)
+    find_choices([draft], questions(THREE), RandomWordSettings(1, 9, 1), Filler())
+    assert (draft.choices, draft.problem) == ([], None)
+
+
+def test_what_the_user_would_change_is_no_random_word() -> None:
+    wanted = wanted_of(1, (1, 1), interventions=parse_interventions("time: night", "a file"))
+    with pytest.raises(CounterfactoryError, match="leave out --interventions and --types"):
+        find_choices([], questions(wanted), RandomWordSettings(1, 1, 1), Filler())
+
+
+def test_captions_are_written_by_rule_and_what_fills_blanks_is_on_record(tmp_path: Path) -> None:
+    (only,) = tiny_sources(tmp_path / "set", 1)
+    captions = {replace(only, label="bus"): WET_ROAD}
+    for time in ("first", "again"):
+        with tiny_run(tmp_path / "suite", list(captions)) as run:
+            run.networks.filled = FILLED
+            random = RandomWordSettings(4, 9, 2)
+            found = rewrite_captions(run.of(THREE, rewrite=SETTINGS, random_words=random, check=NO_LIMITS), captions)
+            assert found.dropped == ()
+            assert len({v.edited_caption for v in found.variants}) == 3
+            for variant in found.variants:
+                (edit,) = variant.edits
+                assert variant.edited_caption == WET_ROAD.replace(edit.keyword, edit.alternative).replace(
+                    "a icy", "an icy"
+                ).replace("a old", "an old")
+                assert edit.type == "random"
+            assert Edit("random", "wet", "icy") in {v.edits[0] for v in found.variants}
+            assert run.networks.opened == (["masked"] if time == "first" else [])
