@@ -16,6 +16,8 @@ from counterfactory.export.production.lora import merge_lora
 
 ATTENTION = "down_blocks.1.attentions.0.transformer_blocks.0.attn1"
 LINEAR, OUT, CONV = f"{ATTENTION}.to_q", f"{ATTENTION}.to_out.0", "down_blocks.0.resnets.0.conv1"
+# Other kinds of layers that LCM-LoRA changes.
+OTHERS = ("mid_block.resnets.0.time_emb_proj", "mid_block.attentions.0.proj_in", "down_blocks.0.downsamplers.0.conv")
 Tensors = dict[str, torch.Tensor]
 
 
@@ -25,10 +27,10 @@ def unet() -> UNet2DConditionModel:
 
 
 def pairs(unet: UNet2DConditionModel) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """Deltas of rank 2 for a linear layer, one that is named otherwise in old files, and a convolution."""
+    """Deltas of rank 2 for a linear layer, one that is named otherwise in old files, a convolution, and OTHERS."""
     random = torch.Generator().manual_seed(1)
     found = {}
-    for name in (LINEAR, OUT, CONV):
+    for name in (LINEAR, OUT, CONV, *OTHERS):
         out, *rest = unet.get_submodule(name).get_parameter("weight").shape
         ends = [1] * (len(rest) - 1)
         found[name] = torch.randn(2, *rest, generator=random), torch.randn(out, 2, *ends, generator=random)
@@ -39,12 +41,13 @@ def lora(unet: UNet2DConditionModel, form: str) -> Tensors:
     """The deltas as kohya (with alpha 1, half of the rank), peft and diffusers name them (without: the rank stands for
     it), and as diffusers once named layers of attention.
     """
-    old = {LINEAR: f"{ATTENTION}.processor.to_q_lora", OUT: f"{ATTENTION}.processor.to_out_lora", CONV: f"{CONV}.lora"}
+    old = {LINEAR: f"{ATTENTION}.processor.to_q_lora", OUT: f"{ATTENTION}.processor.to_out_lora"}
     found: Tensors = {}
     for name, pair in pairs(unet).items():
         flat = f"lora_unet_{name.replace('.', '_')}"
         begins = {"kohya": f"{flat}.lora_", "peft": f"unet.{name}.lora_", "diffusers": f"unet.{name}.lora."}
-        begin, ends = begins.get(form, f"unet.{old[name]}."), "AB" if form == "peft" else ("down", "up")
+        begin = begins.get(form, f"unet.{old.get(name, f'{name}.lora')}.")
+        ends = "AB" if form == "peft" else ("down", "up")
         found |= {f"{begin}{end}.weight": tensor for end, tensor in zip(ends, pair, strict=True)}
         found |= {f"{flat}.alpha": torch.tensor(1.0)} if form == "kohya" else {}
     return found
@@ -58,7 +61,7 @@ def saved(tensors: Tensors, folder: Path) -> Path:
 @pytest.mark.parametrize(("form", "scale"), [("kohya", 0.5), ("peft", 1.0), ("diffusers", 1.0), ("processors", 1.0)])
 def test_a_lora_is_merged_as_by_hand(unet: UNet2DConditionModel, tmp_path: Path, form: str, scale: float) -> None:
     before = {name: value.clone() for name, value in unet.state_dict().items()}
-    assert merge_lora(unet, saved(lora(unet, form), tmp_path), 0.7) == 3
+    assert merge_lora(unet, saved(lora(unet, form), tmp_path), 0.7) == 6
     deltas = {}
     for name, (down, up) in pairs(unet).items():
         delta = np.zeros(before[f"{name}.weight"].shape)

@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from exporter import run_exporter
 from numpy.typing import NDArray
 
 from counterfactory.engine.pocket.judges import Referee
@@ -19,7 +20,6 @@ from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import Profile
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.runtime.session import Port, Signature
-from counterfactory.export.__main__ import main
 from counterfactory.export.pocket import report
 from counterfactory.export.pocket.data import DEMO, HELD_OUT, JUDGED, TRAIN
 from counterfactory.export.pocket.judges import OUTPUTS, RefereeNet
@@ -139,24 +139,9 @@ def test_the_report_in_docs_is_of_all_scenes(
     asked: list[Subject] = []
     monkeypatch.setattr(report, "write_report", lambda subject, docs: asked.append(subject))
     monkeypatch.setattr(report, "table", lambda figures: "the table")
-    threads = str(torch.get_num_threads())  # or the tests to come have another number
-    command = [
-        "export",
-        "pocket",
-        "--report",
-        "--weights",
-        str(tmp_path),
-        "--work",
-        str(tmp_path),
-        "--threads",
-        threads,
-    ]
 
-    def run(*more: str) -> Any:
-        monkeypatch.setattr("sys.argv", [*command, *more])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        return stopped.value.code
+    def run(*more: str) -> int | str | None:
+        return run_exporter("pocket", "--report", "--weights", str(tmp_path), "--work", str(tmp_path), *more)
 
     assert run("--scenes", "299") == 2
     assert "the report in docs is of 300 scenes, 299 asked for; name another folder with --docs" in (

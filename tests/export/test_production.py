@@ -18,6 +18,7 @@ import torch
 from diffusers import AutoencoderTiny
 from exporter import parsed
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.networks import networks_of
@@ -121,20 +122,13 @@ def test_the_small_decoders_facts_are_those_of_its_graph() -> None:
     """Operations of a picture of 512 x 512 by TAESD, two for each multiply-accumulate, and its weights in fp16."""
     with torch.device("meta"):
         tiny = AutoencoderTiny()
-    counted = []
-
-    def count(layer: nn.Module, _: Any, out: torch.Tensor) -> None:
-        counted.append(2 * out[0].numel() * layer.get_parameter("weight")[0].numel())
-
-    for layer in tiny.decoder.modules():
-        if isinstance(layer, nn.Conv2d):
-            layer.register_forward_hook(count)
-    tiny.decode(torch.empty(1, 4, 64, 64, device="meta"))
+    with FlopCounterMode(display=False) as counted, torch.no_grad():
+        tiny.decode(torch.empty(1, 4, 64, 64, device="meta"))
     profile = profile_of(24)
     assert profile.weights is not None
     named = replace(profile, weights=replace(profile.weights, tiny_vae="somewhere/taesd"))
     fact = plan_facts(named)["vae_decoder"]
-    assert fact.flops == sum(counted)
+    assert fact.flops == counted.get_total_flops()
     assert fact.weight_bytes == 2 * sum(parameter.numel() for parameter in tiny.decoder.parameters())
 
 
@@ -314,16 +308,11 @@ def test_the_captioners_cache_is_as_long_as_its_captions(monkeypatch: pytest.Mon
 # --- the real classes, small, all the way ---
 
 
-@pytest.fixture(scope="module")
-def small_denoiser(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Row]]:
-    out = tmp_path_factory.mktemp("export")
-    paint = partial(examples.painting, SMALL)
-    return out, export_graph(lambda: denoiser.denoiser_graph(SMALL), out, Asked(int8=True), random=True, painting=paint)
-
-
 @pytest.mark.slow
-def test_the_fused_denoiser_in_fp16_and_int8(small_denoiser: tuple[Path, list[Row]]) -> None:
-    out, rows = small_denoiser
+def test_the_fused_denoiser_in_fp16_and_int8(tmp_path: Path) -> None:
+    paint = partial(examples.painting, SMALL)
+    build = partial(denoiser.denoiser_graph, SMALL)
+    rows = export_graph(build, tmp_path, Asked(int8=True), random=True, painting=paint)
     assert [row.name for row in rows] == ["denoiser", "denoiser_int8"]
     assert [row.faults for row in rows] == [[], []]
     assert "timestep" in rows[0].islands
@@ -331,10 +320,10 @@ def test_the_fused_denoiser_in_fp16_and_int8(small_denoiser: tuple[Path, list[Ro
     graph = denoiser.denoiser_graph(SMALL)
     with torch.no_grad():
         wanted = graph.module(*(torch.from_numpy(array) for array in feeds.values())).numpy()
-    half, integers = (ran(out / "onnx" / row.name / "model.onnx", feeds)["prediction"] for row in rows)
+    half, integers = (ran(tmp_path / "onnx" / row.name / "model.onnx", feeds)["prediction"] for row in rows)
     assert_parity(half, wanted, "fp16")
     assert 1e-3 < relative_error(integers, wanted) < 0.25
-    nodes = onnx.load(str(out / "onnx" / "denoiser_int8" / "model.onnx"), load_external_data=False).graph
+    nodes = onnx.load(str(tmp_path / "onnx" / "denoiser_int8" / "model.onnx"), load_external_data=False).graph
     kinds = {tensor.name: tensor.data_type for tensor in nodes.initializer}
     stored = [t.name for t in nodes.initializer if t.data_type == onnx.TensorProto.INT8 and len(t.dims) > 1]
     assert len(stored) > 40

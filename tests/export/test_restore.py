@@ -28,7 +28,6 @@ from counterfactory.export.pocket.parameters import FILE, constants, find, recor
 from counterfactory.export.pocket.restore import (
     restore_blip2,
     restore_clip,
-    restore_denoiser,
     restore_llm,
     restore_vae,
 )
@@ -79,24 +78,6 @@ def test_clip_is_the_engines(packed_models: Path, picture: Array) -> None:
     assert_near(modules.ClipImageEncoder(model)(torch.from_numpy(picture)), seen)
     assert 1 < float(model.logit_scale.exp()) < 1000  # it stands in no graph, and is not the initial value
     assert float(model.logit_scale) != pytest.approx(model.config.logit_scale_init_value, abs=1e-4)
-
-
-@torch.no_grad()
-def test_the_denoiser_is_the_engines(packed_models: Path) -> None:
-    model = restore_denoiser(packed_models)
-    rng = np.random.default_rng(3)
-    edges = (rng.random((2, 1, 128, 128)) < 0.1).astype(np.float32)
-    feeds = {
-        "latents": rng.standard_normal((2, 4, 32, 32)).astype(np.float32),
-        "timestep": np.array([40, 820]),
-        "text": rng.standard_normal((2, 64, 192)).astype(np.float32),
-    }
-    scale = np.array([1.3, 0.7], np.float32)
-    hint = engine("hint", {"hint": edges}, hint=(128, 128))[0]
-    rest = {"hint_embedding": hint, "control_scale": scale}
-    wanted = engine("denoiser", {**feeds, **rest}, latents=(32, 32), hint_embedding=(32, 32))[0]
-    arguments = [torch.from_numpy(value) for value in (*feeds.values(), edges, scale)]
-    assert_near(model(*arguments), wanted)
 
 
 @torch.no_grad()

@@ -14,6 +14,7 @@ import pytest
 import torch
 from diffusers import ControlNetModel
 from diffusers.models.upsampling import Upsample2D
+from exporter import run_exporter
 from torch import nn
 
 from counterfactory.engine.models.denoiser import hints_of
@@ -21,7 +22,6 @@ from counterfactory.engine.pocket.render import vehicle_map
 from counterfactory.engine.pocket.world import COLOURS, KINDS
 from counterfactory.engine.pocket.worlds import EMBEDDED, NOTHING
 from counterfactory.engine.runtime.openvino import open_session
-from counterfactory.export.__main__ import main
 from counterfactory.export.pocket import blip2, controls, denoiser, judges, pack, vae
 from counterfactory.export.pocket.data import HELD_OUT, TRAIN, ScenePool
 from counterfactory.export.pocket.denoiser import Denoiser, LatentPool
@@ -299,10 +299,6 @@ def test_controls_want_a_folder_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    threads = str(torch.get_num_threads())  # or the tests to come have another number
-    monkeypatch.setattr("sys.argv", ["export", "pocket", "--only", "controls", "--threads", threads])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 2
+    assert run_exporter("pocket", "--only", "controls") == 2
     asked = "the package does not hold what controls makes; name a folder for it with --weights"
     assert asked in capsys.readouterr().err
