@@ -26,7 +26,6 @@ from counterfactory.export.pocket import blip2, controls, denoiser, judges, pack
 from counterfactory.export.pocket.data import HELD_OUT, TRAIN, ScenePool
 from counterfactory.export.pocket.denoiser import Denoiser, LatentPool
 from counterfactory.export.pocket.pack import Training, pack_controls
-from counterfactory.export.pocket.packed import MASTERS
 from counterfactory.export.pocket.restore import restore_clip, restore_denoiser, restore_vae
 from counterfactory.export.pocket.training import Recipe, compiled, fit
 
@@ -90,16 +89,6 @@ def test_a_streets_nearness_is_that_of_its_layout() -> None:
             on = drawing.objects == number
             assert np.ptp(near[on].astype(int)) <= 1
             assert near[on][0] / 255 == pytest.approx(0.16 + 0.80 * vehicle.depth, abs=0.03)
-
-
-def test_the_referees_outputs_are_those_of_its_world() -> None:
-    with torch.no_grad():
-        outputs = judges.RefereeNet().eval()(torch.zeros(1, 3, 128, 128))
-    sizes = [len(EMBEDDED.classes), *map(len, EMBEDDED.words.values()), *map(len, EMBEDDED.object_words.values())]
-    assert [out.shape[1] for out in outputs] == sizes
-    assert [out.dim() for out in outputs] == [4, 2, 2, 4, 4]
-    network = open_session(MASTERS / "referee.xml", batch=1, precision="f32")
-    assert [port.name for port in network.signature.outputs] == list(judges.OUTPUTS)
 
 
 def test_patches_show_what_a_quarter_of_them_holds() -> None:
