@@ -45,7 +45,7 @@ from counterfactory.export.pocket.observed import (
     observe_pairs,
     painted_figures,
 )
-from counterfactory.export.pocket.report import BARS, Bar, Subject, caption_figures, table, write_report
+from counterfactory.export.pocket.report import BARS, Subject, caption_figures, table, write_report
 from counterfactory.export.pocket.sheet import draw_blocks
 from counterfactory.export.pocket.world import FIT, JUDGE
 
@@ -356,11 +356,6 @@ def test_wrong_captions_are_counted() -> None:
     assert found["caption_facts_by_kind"]["weather"] == 0.5
     assert 0.5 < found["caption_facts"] < 1
     assert caption_figures(["nothing"], [street])["caption_facts"] == 0
-
-
-def test_bars_are_of_figures_within_tables() -> None:
-    share = Bar("a.b", "", 0.5)
-    assert [share.of({"a": inner}) for inner in ({"b": 0.25}, {}, 3.0)] == [0.25, None, None]
 
 
 def test_nothing_else_looks_at_the_scenes_that_judge() -> None:

@@ -337,15 +337,6 @@ def test_other_networks_of_the_map_stay(folders: tuple[Path, Path], tmp_path: Pa
     assert json.loads((tmp_path / FILE).read_text())["other"] == before
 
 
-def test_files_that_the_map_is_not_of_are_refused(folders: tuple[Path, Path], tmp_path: Path) -> None:
-    shutil.copytree(folders[0], tmp_path, dirs_exist_ok=True)
-    shutil.copyfile(folders[1] / "net.bin", tmp_path / "net.bin")
-    before = (tmp_path / "net.xml").read_bytes()
-    with pytest.raises(CounterfactoryError, match="is of other files of net"):
-        narrow("net", tmp_path)
-    assert (tmp_path / "net.xml").read_bytes() == before
-
-
 @settings(max_examples=60)
 @given(
     arrays.arrays(np.float16, arrays.array_shapes(min_dims=2, max_dims=4, min_side=2, max_side=5)),
