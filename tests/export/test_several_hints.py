@@ -58,14 +58,9 @@ def by_hand(maps: NDArray[Any], channels: int) -> torch.Tensor:
 
 
 def predicted(unet: UNet2DConditionModel, rows: Sequence[DenoiserRow], added: tuple[Any, Any]) -> Floats:
+    residuals = {"down_block_additional_residuals": added[0], "mid_block_additional_residual": added[1]}
     with torch.no_grad():
-        out = unet(
-            *tensors(rows),
-            down_block_additional_residuals=added[0],
-            mid_block_additional_residual=added[1],
-            return_dict=False,
-        )[0]
-    found: Floats = out.numpy()
+        found: Floats = unet(*tensors(rows), **residuals, return_dict=False)[0].numpy()
     return found
 
 

@@ -18,8 +18,6 @@ from exporter import run_exporter
 from torch import nn
 
 from counterfactory.engine.models.denoiser import hints_of
-from counterfactory.engine.pocket.render import vehicle_map
-from counterfactory.engine.pocket.world import COLOURS, KINDS
 from counterfactory.engine.pocket.worlds import EMBEDDED, NOTHING
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.export.pocket import blip2, controls, denoiser, judges, pack, vae
@@ -58,18 +56,6 @@ def test_workers_draw_what_the_training_would() -> None:
     for step in range(3):
         assert alone.advance(step) == helped.advance(step)
     assert same(alone, helped)
-
-
-def test_a_streets_truth_is_that_of_its_vehicles() -> None:
-    for index in range(6):
-        scene = EMBEDDED.scene(HELD_OUT, index)
-        drawing = EMBEDDED.draw(scene)
-        which = vehicle_map(scene, drawing.mask)
-        colours, kinds = EMBEDDED.truth(scene, drawing)
-        assert ((colours == NOTHING) == (which < 0)).all()
-        for number, vehicle in enumerate(scene.vehicles):
-            assert (colours[which == number] == COLOURS.index(vehicle.colour)).all()
-            assert (kinds[which == number] == KINDS.index(vehicle.kind)).all()
 
 
 def test_a_streets_nearness_is_that_of_its_layout() -> None:
