@@ -12,25 +12,13 @@ import os
 import sys
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from counterfactory.engine.errors import CounterfactoryError
 
 _DOCS = Path(__file__).parents[1] / "docs"
-# The module of each command but `pocket`, whose `add_command` adds it to the parser.
-_MODULES = {
-    "validity": "pocket.validity",
-    "language": "pocket.language",
-    "world": "pocket.world",
-    "a10g": "production.command",
-    "facts": "production.facts",
-    "llm": "language.llm",
-    "sentence": "language.bert",
-    "masked": "language.bert",
-    "perturber": "language.perturber",
-}
+_COMMANDS = ("pocket", "validity", "language", "world", "a10g", "facts", "llm", "sentence", "masked", "perturber")
 
 
 def main() -> None:
@@ -38,11 +26,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m counterfactory.export", description=__doc__)
     commands = parser.add_subparsers(required=True)
     first = next(iter(sys.argv[1:]), "")
-    if first not in _MODULES:
-        _add_pocket(commands)
-    if first != "pocket":
-        for module in [_MODULES[first]] if first in _MODULES else dict.fromkeys(_MODULES.values()):
-            import_module(f".{module}", __package__).add_command(commands)
+    for name in (first,) if first in _COMMANDS else _COMMANDS:
+        _add(name, commands)
     asked = parser.parse_args()
     try:
         status = asked.run(asked, partial(print, flush=True))
@@ -50,6 +35,32 @@ def main() -> None:
         print(f"error: {error}", file=sys.stderr)
         status = 2
     raise SystemExit(status)
+
+
+def _add(name: str, commands: Any) -> None:
+    """Add the command of that name."""
+    if name == "pocket":
+        _add_pocket(commands)
+        return
+    if name == "validity":
+        from .pocket.validity import add_command
+    elif name == "language":
+        from .pocket.language import add_command
+    elif name == "world":
+        from .pocket.world import add_command
+    elif name == "a10g":
+        from .production.command import add_command
+    elif name == "facts":
+        from .production.facts import add_command
+    elif name == "llm":
+        from .language.llm import add_command
+    elif name == "sentence":
+        from .language.bert import add_sentence as add_command
+    elif name == "masked":
+        from .language.bert import add_masked as add_command
+    else:
+        from .language.perturber import add_command
+    add_command(commands)
 
 
 def _add_pocket(commands: Any) -> None:

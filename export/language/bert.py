@@ -106,9 +106,13 @@ def _write(
     tokenizer.save(str(out / f"{name}_tokenizer.json"))
 
 
-def add_command(commands: Any) -> None:
-    """Add `sentence` and `masked` to the exporter's command line."""
+def add_sentence(commands: Any) -> None:
+    """Add `sentence` to the exporter's command line."""
     _add(commands, "sentence", export_sentence, "sentence encoder", "[grounding]")
+
+
+def add_masked(commands: Any) -> None:
+    """Add `masked` to the exporter's command line."""
     _add(commands, "masked", export_masked, "masked language model", "[random_words]")
 
 

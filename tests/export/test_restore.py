@@ -375,7 +375,7 @@ def language(tmp_path_factory: pytest.TempPathFactory) -> tuple[LlamaForCausalLM
     narrow("llm", folders[1])
     sizes = [(folder / "llm" / "model.bin").stat().st_size for folder in folders]
     assert sizes[1] < 0.6 * sizes[0]
-    return model, tokenizer, *folders
+    return model, tokenizer, folders[0], folders[1]
 
 
 def test_a_packed_language_model_is_restored(language: tuple[LlamaForCausalLM, Tokenizer, Path, Path]) -> None:
