@@ -43,11 +43,8 @@ def _add(name: str, commands: Any) -> None:
         _add_pocket(commands)
         return
     if name == "validity":
-        from .pocket import validity
-
-        validity.add_command(commands, _DOCS)
-        return
-    if name == "language":
+        from .pocket.validity import add_command
+    elif name == "language":
         from .pocket.language import add_command
     elif name == "world":
         from .pocket.world import add_command

@@ -6,6 +6,8 @@ import argparse
 import sys
 from unittest import mock
 
+import torch
+
 from counterfactory.export import __main__ as exporter
 from counterfactory.export.production import command
 
@@ -18,10 +20,13 @@ def parsed(*words: str) -> argparse.Namespace:
 
 
 def run_exporter(*words: str) -> int | str | None:
-    """The exit status of the whole command line."""
+    """The exit status of the whole command line, which leaves torch's threads as they were."""
+    threads = torch.get_num_threads()
     try:
         with mock.patch.object(sys, "argv", ["export", *words]):
             exporter.main()
     except SystemExit as done:
         return done.code
+    finally:
+        torch.set_num_threads(threads)
     return 0

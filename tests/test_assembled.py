@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +21,7 @@ import torch
 from measure import Bracket
 from numpy.typing import NDArray
 from PIL import Image
+from profiles import profile_with
 from run import main as run_bench
 from stand_in_cuda import Memory
 from stand_in_gpu import Library, write_stand_in
@@ -29,7 +29,6 @@ from stand_in_kernels import Driver
 
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.models.blip2 import Blip2
-from counterfactory.engine.profile import profile as profiles
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime import cuda, kernels, openvino
 from counterfactory.engine.runtime.openvino import open_core
@@ -47,17 +46,17 @@ ROOT = Path(__file__).parents[1]
 # As a10g's, of small networks.
 SMALL = Request(small=True, sizes=load_profile("a10g").image.sizes)
 SIZES = [list(size) for size in SMALL.pictures]
-# What a10g.toml says otherwise, by table: the language model that comes with us, pictures of the small networks.
-CHANGES = {
-    "": {"name": "assembled", "shard_sources": 2},
-    "llm": {"backend": "openvino", "model": str(RUNTIME / "llm"), "style": "pocket"},
+CAPTIONS = {"min_tokens": 6, "max_tokens": 12}
+# What a10g.toml says otherwise: the language model that comes with us, pictures of the small networks.
+CHANGES: dict[str, Any] = {
+    "name": "assembled",
+    "shard_sources": 2,
+    "llm": {"backend": "openvino", "model": str(RUNTIME / "llm"), "style": "pocket", "exllama": None},
+    "grounding": None,  # the small language model does not converse, so that it points at nothing either
     "image": {"short_side": 32, "multiple": 4, "max_long_side": 52, "buckets": SIZES},
-    "caption": {"batch": 2, "texts": 1},
-    "caption.decoding": {"min_tokens": 6, "max_tokens": 12},
+    "caption": {"batch": 2, "texts": 1, "decoding": CAPTIONS},
     "rewrite": {"types": ["weather", "time", "colour"], "verbatim": True},
-    "paint": {"batch": 2, "decode_batch": 2},
-    "paint.sampler": {"steps": 3},
-    "paint.guidance": {"stop": 0.5},
+    "paint": {"batch": 2, "decode_batch": 2, "sampler": {"steps": 3}, "guidance": {"stop": 0.5}},
     "text": {"batch": 2},
     "check": {"batch": 2, "min_image_text": -1.0, "min_directional": -1.0},
 }
@@ -87,27 +86,13 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def write_profile(box: Path, name: str, **changed: dict[str, object]) -> Path:
+def write_profile(box: Path, name: str, **changed: Any) -> Path:
     """The profile of an A10G, changed as CHANGES and `changed` say and run by the runtime `name`, as a file beside the
     networks.
     """
-    changes = CHANGES | {"runtime": RUNTIMES[name]} | changed
-    text = (Path(profiles.__file__).parent / "profiles" / "a10g.toml").read_text()
-    top, *parts = re.split(r"^\[([\w.]+)\].*\n", text, flags=re.M)
-    tables = {"": top} | dict(zip(parts[::2], parts[1::2], strict=True))
-    lines = []
-    for table, body in tables.items():
-        # The small language model does not converse, so that it points at nothing either.
-        if table in ("llm.exllama", "grounding") or (table == "device" and name != "tensorrt"):
-            continue
-        values = dict(re.findall(r"^(\w+) = (.*?)\s*(?:#.*)?$", body, re.M))
-        values |= {key: json.dumps(value) for key, value in changes.get(table, {}).items()}
-        if table == "models":
-            values["folder"] = json.dumps(str(box))
-        lines += [f"[{table}]"] * bool(table) + [f"{key} = {value}" for key, value in values.items()]
-    path = box / f"{name}.toml"
-    path.write_text("\n".join(lines) + "\n")
-    return path
+    device = {} if name == "tensorrt" else {"device": None}
+    tables = CHANGES | device | {"models": {"folder": str(box)}, "runtime": RUNTIMES[name]} | changed
+    return profile_with(box / name, "a10g", **tables)
 
 
 @pytest.fixture(scope="module")
@@ -167,8 +152,8 @@ def test_runtimes_come_to_the_same_suite(
     captions: dict[str, list[Any]] = {name: [] for name in RUNTIMES}
     for name in RUNTIMES:
         # Sampled captions would take another turn at the first number that falls between two roundings.
-        greedy = {"mode": "greedy", "min_tokens": 6, "max_tokens": 12}
-        asked = write_profile(box, name, **{"caption.decoding": greedy})
+        greedy = CHANGES["caption"] | {"decoding": {"mode": "greedy", **CAPTIONS}}
+        asked = write_profile(box, name, caption=greedy)
         assert generate(asked, photographs, tmp_path / name, captions[name]) == 0
     assert captions["onnxruntime"] == captions["openvino"] == captions["tensorrt"]
     assert len({str(caption) for caption in captions["tensorrt"]}) > 1
@@ -246,11 +231,3 @@ def test_doctor_finds_all_that_it_needs(profile: Path, capsys: pytest.CaptureFix
     assert {plan["state"] for plan in found["plans"]} == {"found"}
     assert set(found["packages"]) == {"onnxruntime", "onnx", "openvino", "llguidance"}
     assert found["ready"]
-
-
-def test_estimates_count_its_graphs(profile: Path, photographs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["estimate", str(photographs), "--variants", "2", "--profile", str(profile)]
-    assert main([*asked, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["device"] == "core"
-    assert all(stage["compute_s"] > 0 for stage in found["stages"] if stage["stage"] != "edges")

@@ -20,6 +20,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import LlamaForCausalLM
 
+from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.runtime.quiet_openvino import ov
 
 _FAR = -1e9  # added to the scores of places that hold nothing
@@ -41,7 +42,8 @@ class LlamaSteps(nn.Module):
         self.model = model
         config = model.config
         if config.attention_bias or config.mlp_bias or config.rope_parameters["rope_type"] != "default":
-            raise ValueError("only a Llama with plain rotary positions and no biases can be exported")
+            why = "only a Llama with plain rotary positions and no biases can be"
+            raise CounterfactoryError(f"{model.name_or_path or 'the model'} cannot be exported: {why}")
         self.heads, self.groups = config.num_attention_heads, config.num_key_value_heads
         self.size = model.model.layers[0].self_attn.head_dim
         powers = torch.arange(0, self.size, 2).float() / self.size
@@ -115,9 +117,7 @@ def _joined(layers: list[nn.Linear]) -> nn.Linear:
 
 def write_llama(model: LlamaForCausalLM, tokenizer: Tokenizer, end: int, folder: Path) -> None:
     """Write the folder that `[llm] backend = "openvino"` names; `model` is in float32, `end` the token that closes an
-    answer.
-
-    Raises ValueError for a Llama with biases in its attention or scaled rotary positions.
+    answer. Raises CounterfactoryError for a Llama with biases in its attention or scaled rotary positions.
     """
     steps = LlamaSteps(model.eval())
     config, size = model.config, steps.size

@@ -172,10 +172,7 @@ def write_for_cpu(source: str, target: Path) -> str:
     from .llama_steps import write_llama
 
     llama = read_llama(fetch_llama(source))
-    try:
-        write_llama(llama.model, llama.tokenizer, llama.end, target)
-    except ValueError as error:
-        raise CounterfactoryError(f"{source} cannot be exported: {error}") from error
+    write_llama(llama.model, llama.tokenizer, llama.end, target)
     size = sum(file.stat().st_size for file in target.iterdir()) / 1e9
     return f'{target} holds {source}, {size:.2f} GB; say [llm] backend = "openvino" and model = "{target}"'
 

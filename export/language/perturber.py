@@ -217,10 +217,7 @@ def run(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     say(f"{'held out':<12}{'before':>8}{'after':>8}   nats per token of right answers")
     for type_, nats in before.items():
         say(f"{type_:<12}{nats:>8.3f}{after[type_]:>8.3f}")
-    try:
-        write_llama(llama.model, llama.tokenizer, llama.end, asked.out)
-    except ValueError as error:
-        raise CounterfactoryError(f"{asked.source} cannot be exported: {error}") from error
+    write_llama(llama.model, llama.tokenizer, llama.end, asked.out)
     if asked.hub:
         write_hub(llama, asked.hub)
     if asked.report:

@@ -43,6 +43,7 @@ from .observed import Judged, Observed, as_rendered, as_sources, judge_variants
 from .packed import gather
 from .report import Subject
 
+_DOCS = Path(__file__).parents[2] / "docs"
 SCENES, _VARIANTS = 150, 5
 _LAYOUT_IOU = 0.65
 # Classes with fewer pixels than this in the source's mask decide no layout.
@@ -234,17 +235,17 @@ def _scores_and_truth(name: str, cases: Sequence[Case]) -> tuple[list[float], li
     return [case.row.scores[name] for case in with_it], [case.valid for case in with_it]
 
 
-def add_command(commands: Any, docs: Path) -> None:
-    """`validity`, whose figures go to `docs`."""
+def add_command(commands: Any) -> None:
+    """Add `validity` to the exporter's command line."""
     parser = commands.add_parser("validity", help="measure the checks against the truth: docs/validity.json")
     parser.add_argument("--work", type=Path, default=Path("pocket-training"), help="folder of the suites")
     parser.add_argument("--weights", type=Path, help="folder of packed models (default: this checkout's)")
     parser.add_argument("--profile", default="pocket", help="whose checks; another than %(default)s of the streets")
-    parser.add_argument("--docs", type=Path, default=docs, help="folder of the figures")
+    parser.add_argument("--docs", type=Path, default=_DOCS, help="folder of the figures")
     parser.add_argument("--scenes", type=int, default=SCENES, help="fewer are not for docs (%(default)s)")
 
     def run(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
-        if asked.scenes < SCENES and asked.docs.resolve() == docs.resolve():
+        if asked.scenes < SCENES and asked.docs.resolve() == _DOCS.resolve():
             raise CounterfactoryError(
                 f"the figures in docs are of {SCENES} scenes, {asked.scenes} asked for; name another folder with --docs"
             )

@@ -6,7 +6,7 @@ is saved, so that memory holds the graph (some megabytes) and one weight.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -154,23 +154,8 @@ def fold_transposes(stored: Stored) -> int:
         for i, name in enumerate(node.input):
             node.input[i] = renamed.get(name, name)
     replace_nodes(stored.graph, kept)
-    _turn_infos(stored, renamed)
+    del stored.graph.value_info[:]  # they said shapes before the turn; whoever wants them infers them again
     return len(renamed)
-
-
-def _turn_infos(stored: Stored, renamed: Mapping[str, str]) -> None:
-    """What the graph notes of its values' shapes, after weights took the places of their transposes."""
-    weights, kept = stored.weights(), []
-    for value in stored.graph.value_info:
-        if value.name in renamed:
-            continue
-        if value.name in renamed.values():
-            value.CopyFrom(
-                helper.make_tensor_value_info(value.name, weights[value.name].data_type, weights[value.name].dims)
-            )
-        kept.append(value)
-    del stored.graph.value_info[:]
-    stored.graph.value_info.extend(kept)
 
 
 def _external(tensor: Any, folder: Path) -> Array:

@@ -26,7 +26,7 @@ from ..graphs import modules
 from ..graphs.hub import locate
 from ..graphs.mapped import build_empty, lay_out
 from ..graphs.weights import fill, load, tensors
-from .clip import MEAN, STD
+from .clip import MEAN, STD, TINY
 from .graph import ROWS, Graph, Request, normal, static
 from .small_words import opt_tokenizer
 
@@ -35,7 +35,6 @@ _OPT: dict[str, Any] = {"model_type": "opt", "vocab_size": 50304, "eos_token_id"
 _SIZES = {"2.7b": (2560, 10240), "6.7b": (4096, 16384)}
 QUERIES = 32
 _Module = TypeVar("_Module", bound=nn.Module)
-_TINY = {"hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 2}
 
 
 def config_of(request: Request) -> Blip2Config:
@@ -43,10 +42,10 @@ def config_of(request: Request) -> Blip2Config:
     if request.sources is not None:
         return Blip2Config.from_pretrained(_folder(request), local_files_only=True)
     if request.small:
-        opt = {**_OPT, **_TINY, "word_embed_proj_dim": 32, "ffn_dim": 48, "vocab_size": 40, "eos_token_id": 3}
+        opt = {**_OPT, **TINY, "word_embed_proj_dim": 32, "ffn_dim": 48, "vocab_size": 40, "eos_token_id": 3}
         return Blip2Config(
-            vision_config={**_TINY, "intermediate_size": 48, "image_size": 32, "patch_size": 8},
-            qformer_config={**_TINY, "intermediate_size": 48, "encoder_hidden_size": 32, "vocab_size": 8},
+            vision_config={**TINY, "image_size": 32, "patch_size": 8},
+            qformer_config={**TINY, "encoder_hidden_size": 32, "vocab_size": 8},
             text_config={**opt, "max_position_embeddings": 64},
             num_query_tokens=4,
         )

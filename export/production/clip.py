@@ -24,12 +24,7 @@ from .small_words import clip_tokenizer
 
 # openai/clip-vit-large-patch14's config.json; all else is as transformers has it.
 VIT_L_14: Mapping[str, Any] = {
-    "text_config": {
-        "hidden_size": 768,
-        "intermediate_size": 3072,
-        "num_attention_heads": 12,
-        "projection_dim": 768,
-    },
+    "text_config": {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12, "projection_dim": 768},
     "vision_config": {
         "hidden_size": 1024,
         "intermediate_size": 4096,
@@ -40,11 +35,12 @@ VIT_L_14: Mapping[str, Any] = {
     },
     "projection_dim": 768,
 }
-_TINY = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
+# Of a tower of the small networks.
+TINY = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
 _TINY_WORDS = {"vocab_size": 60, "max_position_embeddings": 12, "bos_token_id": 58, "eos_token_id": 59}
 SMALL: Mapping[str, Any] = {
-    "text_config": {**_TINY, **_TINY_WORDS},
-    "vision_config": {**_TINY, "image_size": 32, "patch_size": 8},
+    "text_config": {**TINY, **_TINY_WORDS},
+    "vision_config": {**TINY, "image_size": 32, "patch_size": 8},
     "projection_dim": 24,
 }
 MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)

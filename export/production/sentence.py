@@ -13,19 +13,13 @@ from transformers import BertConfig, BertModel
 from ..graphs.hub import locate
 from ..graphs.sentence import LENGTH, Sentence, fit_tokenizer, load_bert, load_sentence_tokenizer
 from ..graphs.weights import fill
+from .clip import TINY
 from .graph import ROWS, Graph, Request, static
 from .small_words import sentence_tokenizer
 
 # sentence-transformers/all-MiniLM-L6-v2's config.json; all else is as transformers has it.
 MINILM_L6: Mapping[str, Any] = {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536}
-SMALL: Mapping[str, Any] = {
-    "vocab_size": 60,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 48,
-    "max_position_embeddings": LENGTH,
-}
+SMALL: Mapping[str, Any] = {**TINY, "vocab_size": 60, "max_position_embeddings": LENGTH}
 
 
 def build(request: Request) -> BertModel:

@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from exporter import run_exporter
 from numpy.typing import NDArray
 from tiny_networks import TOKENS, WIDTH, copied, tiny_denoiser, tiny_painter
 from torch.nn import functional as F
@@ -30,7 +31,6 @@ from counterfactory.engine.profile.paint import GuidanceSettings
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.engine.runtime.openvino import open_session
-from counterfactory.export import __main__ as command
 from counterfactory.export.graphs.modules import FusedDenoiser, HintEncoder, VaeDecoder
 from counterfactory.export.pocket import distil as at
 from counterfactory.export.pocket import pack, vae
@@ -306,13 +306,7 @@ def test_the_command_line_says_how_many_rows(
 ) -> None:
     found: list[pack.Training] = []
     monkeypatch.setitem(pack.STEPS, "distil", lambda training, weights: found.append(training))
-    words = ["export", "pocket", "--only", "distil", "--weights", str(tmp_path), *said]
-    monkeypatch.setattr("sys.argv", words)
-    threads = torch.get_num_threads()
-    with pytest.raises(SystemExit) as ended:
-        command.main()
-    torch.set_num_threads(threads)
-    assert ended.value.code == 0
+    assert run_exporter("pocket", "--only", "distil", "--weights", str(tmp_path), *said) == 0
     assert [training.rows for training in found] == [rows]
 
 

@@ -1,21 +1,28 @@
-"""The command that makes language models: what it runs on a GPU box, and what it says where there is none."""
+"""Language models: what quantising runs on a GPU box, and what it says where there is none; a user's Llama is read as
+it is from a folder or a GGUF file, and what is none of ours is refused with the reason.
+"""
 
 from __future__ import annotations
 
 import argparse
 import ast
 import importlib.util
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from exllama_standin import real_package, write_model
+from gguf_file import write_gguf
+from safetensors.numpy import load_file
+from tiny_llama import tiny_llama, tiny_tokenizer
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.export.language import llm
+from counterfactory.export.language.llama_source import read_llama
 from counterfactory.export.language.llm import PACKAGES, Conversion
 
 
@@ -26,12 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_quantising_says_what_to_run(folder: Path, tmp_path: Path) -> None:
     conversion = Conversion(str(folder), tmp_path / "made" / "exl2", "exl2", 5.0)
-    weights = sum(
-        int(np.prod(tensor["shape"]))
-        for name, tensor in _header(folder / "model.safetensors").items()
-        if name != "__metadata__"
-    )
-    assert conversion.weights == weights
+    assert conversion.weights == sum(tensor.size for tensor in load_file(folder / "model.safetensors").values())
     with pytest.raises(CounterfactoryError) as told:
         conversion.run(lambda: False)
     said = str(told.value)
@@ -70,42 +72,111 @@ def test_the_command_takes_its_target_from_the_profile(tmp_path: Path) -> None:
         heard("--profile", "pocket")
 
 
-def _header(file: Path) -> dict[str, Any]:
-    data = file.read_bytes()
-    read: dict[str, Any] = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    return read
-
-
-@pytest.mark.parametrize("form", ["exl2", "exl3"])
+@pytest.mark.parametrize(
+    ("form", "module", "folders"),
+    [
+        ("exl2", "exllamav2.conversion.convert_exl2", ("--out_dir", "--compile_full")),
+        ("exl3", "exllamav3.conversion.convert_model", ("--work_dir", "--out_dir")),
+    ],
+)
 def test_the_converters_take_the_options(
-    form: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    form: Any, module: str, folders: tuple[str, str], folder: Path, tmp_path: Path
 ) -> None:
-    """Their own parsers, read from their sources: importing one of them runs it."""
-
+    """Their options, read from their sources: importing one of them runs it."""
     real_package(PACKAGES[form])
-    name = {"exl2": "exllamav2.conversion.convert_exl2", "exl3": "exllamav3.conversion.convert_model"}[form]
-    spec = importlib.util.find_spec(name)
+    spec = importlib.util.find_spec(module)
     assert spec is not None
-    assert spec.origin is not None
-    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
-    calls = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument"
-    ]
-    parser = argparse.ArgumentParser()
-    for call in calls:
-        parser.add_argument(
-            *[a.value for a in call.args if isinstance(a, ast.Constant)],
-            **{
-                k.arg: eval(ast.unparse(k.value))
-                for k in call.keywords
-                if k.arg in ("type", "action", "default", "nargs", "const")
-            },
-        )
+    calls = [node for node in ast.walk(ast.parse(Path(str(spec.origin)).read_text())) if isinstance(node, ast.Call)]
+    options = [one.args for one in calls if getattr(one.func, "attr", "") == "add_argument"]
+    known = {ast.literal_eval(short): ast.literal_eval(long) for short, *rest in options for long in rest}
     conversion = Conversion(str(folder), tmp_path / "out", form, 4.5)
-    options = list(conversion.command[3:])
-    read = parser.parse_args(options)
-    assert (read.in_dir, read.bits, read.head_bits) == (str(folder), 4.5, 6)
-    assert str(tmp_path / "out") in vars(read).values()
-    assert str(conversion.work) in vars(read).values()
+    given = conversion.command[3:]
+    assert {known[flag]: value for flag, value in zip(given[::2], given[1::2], strict=True)} == {
+        "--in_dir": str(folder),
+        "--bits": "4.5",
+        "--head_bits": "6",
+        folders[0]: str(conversion.work),
+        folders[1]: str(tmp_path / "out"),
+    }
+
+
+TOKENIZER = tiny_tokenizer()
+END = 2
+
+
+@pytest.fixture(scope="module")
+def model() -> LlamaForCausalLM:
+    return tiny_llama(TOKENIZER, eos_token_id=END)
+
+
+def as_gguf(model: LlamaForCausalLM, folder: Path, **changed: Any) -> Path:
+    return write_gguf(model, TOKENIZER, folder / "llm.gguf", **({"special": 3, "end": END} | changed))
+
+
+def as_folder(model: LlamaForCausalLM, folder: Path) -> Path:
+    model.save_pretrained(folder / "hub")
+    PreTrainedTokenizerFast(tokenizer_object=TOKENIZER).save_pretrained(folder / "hub")
+    return folder / "hub"
+
+
+@pytest.mark.parametrize("write", [as_folder, as_gguf])
+def test_weights_tokens_and_the_end_are_the_models(write: Any, model: LlamaForCausalLM, tmp_path: Path) -> None:
+    found = read_llama(write(model, tmp_path))
+    assert found.end == END
+    wanted = dict(model.named_parameters())
+    parameters = dict(found.model.named_parameters())
+    assert parameters.keys() == wanted.keys()
+    for name, parameter in parameters.items():
+        assert parameter.dtype == torch.float32
+        assert torch.allclose(parameter, wanted[name], rtol=2**-11, atol=2**-24), name
+    for name in ("max_position_embeddings", "rms_norm_eps", "num_key_value_heads", "rope_parameters"):
+        assert getattr(found.model.config, name) == pytest.approx(getattr(model.config, name)), name
+    found.model.save_pretrained(tmp_path / "again")
+    again = LlamaForCausalLM.from_pretrained(tmp_path / "again")
+    assert all(torch.equal(parameters[name], parameter) for name, parameter in again.named_parameters())
+    for text in ("a red car on a street.", "12 Keywords:\n\n", "naïve <|im_start|> a's", "  x\t"):
+        assert (
+            found.tokenizer.encode(text, add_special_tokens=False).ids
+            == TOKENIZER.encode(text, add_special_tokens=False).ids
+        ), text
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"architecture": "qwen2"}, "architecture qwen2; only a Llama"),
+        ({"fields": {"split.count": 3}}, r"one of 3 parts .* --merge"),
+        ({"fields": {"llama.rope.scaling.type": "yarn"}}, r"scales its rotary positions \(yarn\)"),
+        ({"beside": {"rope_freqs.weight": np.ones(8, np.float32)}}, r"scales its rotary positions \(rope_freqs\)"),
+        ({"fields": {"tokenizer.ggml.pre": "starcoder"}}, "tokenizer of the kind 'starcoder'"),
+        ({"without": "blk.1.ffn_up"}, r"lacks 1 of its weights, model\.layers\.1\.mlp\.up_proj\.weight"),
+        ({"without": "output_norm"}, r"lacks 1 of its weights, model\.norm\.weight"),
+        ({"end": None}, "names no token that ends a text"),
+    ],
+)
+def test_what_would_be_read_wrong_is_refused(
+    changed: dict[str, Any], says: str, model: LlamaForCausalLM, tmp_path: Path
+) -> None:
+    with pytest.raises(CounterfactoryError, match=says):
+        read_llama(as_gguf(model, tmp_path, **changed))
+
+
+def test_a_folder_that_lacks_weights_is_refused(model: LlamaForCausalLM, tmp_path: Path) -> None:
+    folder = as_folder(model, tmp_path)
+    state = {name: value for name, value in model.state_dict().items() if "layers.1.mlp.up" not in name}
+    model.save_pretrained(folder, state_dict=state)
+    with pytest.raises(CounterfactoryError, match="lacks 1 of its weights"):
+        read_llama(folder)
+
+
+def test_damaged_files_are_refused(model: LlamaForCausalLM, tmp_path: Path) -> None:
+    file = as_gguf(model, tmp_path)
+    whole = file.read_bytes()
+    for kept in (0, 3, 10, 30, 100, 1000, 5000, len(whole) // 2, len(whole) - 4096):
+        file.write_bytes(whole[:kept])
+        with pytest.raises(CounterfactoryError, match=r"llm\.gguf cannot be read as a Llama"):
+            read_llama(file)
+    for at, value in ((0, b"GGML"), (4, b"\x09\0\0\0"), (8, b"\xff" * 8), (16, b"\xff" * 8), (24, b"\xff" * 8)):
+        file.write_bytes(whole[:at] + value + whole[at + len(value) :])
+        with pytest.raises(CounterfactoryError, match=r"llm\.gguf cannot be read as a Llama"):
+            read_llama(file)

@@ -12,6 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from small_graphs import saved
 
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.profile.profile import load_profile
@@ -34,11 +35,7 @@ def graph(path: Path, nodes: list[Any], inputs: list[Port], outputs: list[Port],
     ports = [[helper.make_tensor_value_info(*port) for port in some] for some in (inputs, outputs)]
     tensors = [numpy_helper.from_array(array, name) for name, array in weights.items()]
     made = helper.make_graph(nodes, "graph", *ports, tensors)
-    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-    onnx.checker.check_model(model, full_check=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    onnx.save(model, str(path))
-    return path
+    return saved(made, path)
 
 
 def linear(path: Path, weight: Array, *, name: str = "layer.weight") -> Path:

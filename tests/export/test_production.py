@@ -1,9 +1,12 @@
-"""The production networks' way from a module to its artefact: graphs, plans, scratch memory, the command."""
+"""The production networks' way from a module to its artefact: graphs, plans, scratch memory, the command, and what
+`export facts` counts of the graphs in a folder.
+"""
 
 from __future__ import annotations
 
 import json
 import pickle
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -15,8 +18,9 @@ import onnx
 import openvino as ov
 import pytest
 import torch
-from diffusers import AutoencoderTiny
 from exporter import parsed
+from onnx import TensorProto, helper, numpy_helper
+from small_graphs import saved
 from torch import nn
 
 from counterfactory.engine.errors import CounterfactoryError
@@ -31,6 +35,7 @@ from counterfactory.export.graphs.weights import digest, fill
 from counterfactory.export.precision.stored import Stored
 from counterfactory.export.production import artefact, blip2, command, denoiser, examples
 from counterfactory.export.production.artefact import Asked, Row, export_graph
+from counterfactory.export.production.facts import facts
 from counterfactory.export.production.graph import Graph, Request, static
 from counterfactory.export.production.workspace import Workspace
 
@@ -115,27 +120,6 @@ def profile_of(memory_gb: float, **paint: Any) -> Profile:
     usual = load_profile("a10g")
     runtime, paints = replace(usual.runtime, memory_gb=memory_gb), replace(usual.paint, **paint)
     return replace(usual, runtime=runtime, paint=paints, models=ModelPaths("/nowhere"))
-
-
-def test_the_small_decoders_facts_are_those_of_its_graph() -> None:
-    """Operations of a picture of 512 x 512 by TAESD, two for each multiply-accumulate, and its weights in fp16."""
-    with torch.device("meta"):
-        tiny = AutoencoderTiny()
-    counted = []
-
-    def count(layer: nn.Module, _: Any, out: torch.Tensor) -> None:
-        counted.append(2 * out[0].numel() * layer.get_parameter("weight")[0].numel())
-
-    for layer in tiny.decoder.modules():
-        if isinstance(layer, nn.Conv2d):
-            layer.register_forward_hook(count)
-    tiny.decode(torch.empty(1, 4, 64, 64, device="meta"))
-    profile = profile_of(24)
-    assert profile.weights is not None
-    named = replace(profile, weights=replace(profile.weights, tiny_vae="somewhere/taesd"))
-    fact = plan_facts(named)["vae_decoder"]
-    assert fact.flops == sum(counted)
-    assert fact.weight_bytes == 2 * sum(parameter.numel() for parameter in tiny.decoder.parameters())
 
 
 def test_a_plan_may_take_its_share_of_what_the_device_leaves(tmp_path: Path) -> None:
@@ -314,16 +298,11 @@ def test_the_captioners_cache_is_as_long_as_its_captions(monkeypatch: pytest.Mon
 # --- the real classes, small, all the way ---
 
 
-@pytest.fixture(scope="module")
-def small_denoiser(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Row]]:
-    out = tmp_path_factory.mktemp("export")
-    paint = partial(examples.painting, SMALL)
-    return out, export_graph(lambda: denoiser.denoiser_graph(SMALL), out, Asked(int8=True), random=True, painting=paint)
-
-
 @pytest.mark.slow
-def test_the_fused_denoiser_in_fp16_and_int8(small_denoiser: tuple[Path, list[Row]]) -> None:
-    out, rows = small_denoiser
+def test_the_fused_denoiser_in_fp16_and_int8(tmp_path: Path) -> None:
+    paint = partial(examples.painting, SMALL)
+    build = partial(denoiser.denoiser_graph, SMALL)
+    rows = export_graph(build, tmp_path, Asked(int8=True), random=True, painting=paint)
     assert [row.name for row in rows] == ["denoiser", "denoiser_int8"]
     assert [row.faults for row in rows] == [[], []]
     assert "timestep" in rows[0].islands
@@ -331,13 +310,65 @@ def test_the_fused_denoiser_in_fp16_and_int8(small_denoiser: tuple[Path, list[Ro
     graph = denoiser.denoiser_graph(SMALL)
     with torch.no_grad():
         wanted = graph.module(*(torch.from_numpy(array) for array in feeds.values())).numpy()
-    half, integers = (ran(out / "onnx" / row.name / "model.onnx", feeds)["prediction"] for row in rows)
+    half, integers = (ran(tmp_path / "onnx" / row.name / "model.onnx", feeds)["prediction"] for row in rows)
     assert_parity(half, wanted, "fp16")
     assert 1e-3 < relative_error(integers, wanted) < 0.25
-    nodes = onnx.load(str(out / "onnx" / "denoiser_int8" / "model.onnx"), load_external_data=False).graph
+    nodes = onnx.load(str(tmp_path / "onnx" / "denoiser_int8" / "model.onnx"), load_external_data=False).graph
     kinds = {tensor.name: tensor.data_type for tensor in nodes.initializer}
     stored = [t.name for t in nodes.initializer if t.data_type == onnx.TensorProto.INT8 and len(t.dims) > 1]
     assert len(stored) > 40
     assert kinds["unet.conv_out.weight"] == onnx.TensorProto.FLOAT16
     sizes = {row.name: row.onnx_bytes for row in rows}
     assert sizes["denoiser_int8"] < 1.5 * sizes["denoiser"]  # scales and zeros weigh more than weights at this size
+
+
+# The inputs of the plans that every suite needs, of which those of some follow the picture.
+_USUAL: dict[str, tuple[str, ...]] = dict.fromkeys(("blip2_vision", "clip_text", "clip_image"), ())
+_USUAL |= {"hint": ("hint",), "denoiser": ("latents", "hint_embedding"), "vae_decoder": ("latents",)}
+_WIDTH, _SIDE = 8, 3
+
+
+def write_graph(out: Path, name: str, *pictured: str) -> None:
+    """A graph that convolves its first input to _WIDTH channels, a pixel at a time, and has the others beside it."""
+    shape = ["batch", 4, "height", "width"] if pictured else ["batch", 4, _SIDE, _SIDE]
+    first, *others = pictured or ("fixed",)
+    ports = [helper.make_tensor_value_info(one, TensorProto.FLOAT, shape) for one in (first, *others)]
+    weights = numpy_helper.from_array(np.ones((_WIDTH, 4, 1, 1), np.float32), "weights")
+    nodes = [helper.make_node("Conv", [first, "weights"], ["out"])]
+    nodes += [helper.make_node("Neg", [one], [f"of_{one}"]) for one in others]
+    outputs = [helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, None) for node in nodes]
+    graph = helper.make_graph(nodes, name, ports, outputs, [weights])
+    path = saved(graph, out / "onnx" / name / "model.onnx", check=False)  # shapes of outputs are left out
+    path.with_name("manifest.json").write_text('{"random": true}')
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """An export of those plans."""
+    (tmp_path / "latent.json").write_text('{"factor": 8, "channels": 4}')
+    for name, pictured in _USUAL.items():
+        write_graph(tmp_path, name, *pictured)
+    return tmp_path
+
+
+def test_plans_of_every_suite_are_counted_for_a_picture_of_the_short_side(out: Path) -> None:
+    rows = {row["name"]: row for row in facts(out)}
+    assert set(rows) == {*_USUAL, "opt_decoder", "llm"}
+    a_pixel = 2 * 4 * _WIDTH
+    assert rows["clip_text"]["flops"] == a_pixel * _SIDE**2
+    assert rows["hint"]["flops"] == a_pixel * 512**2
+    assert rows["denoiser"]["flops"] == rows["vae_decoder"]["flops"] == a_pixel * 64**2
+    assert rows["denoiser"]["weight_bytes"] == (out / "onnx" / "denoiser" / "model.onnx").stat().st_size
+    assert rows["denoiser"]["random"] is True
+    shutil.rmtree(out / "onnx" / "hint")
+    with pytest.raises(CounterfactoryError, match="the facts of hint need its graph in"):
+        facts(out)
+
+
+@pytest.mark.parametrize("pictured", [("latents",), ("latents", "hint_embedding")], ids=["alone", "with edges"])
+def test_an_editor_and_its_encoder_are_counted_where_they_were_exported(out: Path, pictured: tuple[str, ...]) -> None:
+    write_graph(out, "editor", *pictured)
+    write_graph(out, "vae_encoder", "pixel_values")
+    rows = {row["name"]: row for row in facts(out)}
+    assert rows["editor"]["flops"] == 2 * 4 * _WIDTH * 64**2
+    assert rows["vae_encoder"]["flops"] == 2 * 4 * _WIDTH * 512**2

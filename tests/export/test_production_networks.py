@@ -1,9 +1,14 @@
-"""The networks of a box: what they compute, and where their weights come from. No graph is exported here."""
+"""The networks of a box: what they compute, where their weights come from, LoRAs merged into them, and loud channels in
+half precision.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -12,20 +17,21 @@ import pytest
 import torch
 from diffusers import AutoencoderKL, ControlNetModel, UNet2DConditionModel
 from safetensors.torch import save_file
+from scipy.signal import correlate
 from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
-from tokenizers.processors import TemplateProcessing
 from torch import nn
 from transformers import CLIPModel
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.runtime.session import Array
+from counterfactory.export.graphs import modules
 from counterfactory.export.graphs.parity import assert_parity
 from counterfactory.export.graphs.weights import digest, fill, load, tensors
 from counterfactory.export.production import blip2, clip, command, denoiser, examples, hed, vae
-from counterfactory.export.production.artefact import Asked, export_graph
-from counterfactory.export.production.graph import Request, Sources
+from counterfactory.export.production.artefact import Asked, Row, export_graph
+from counterfactory.export.production.graph import Graph, Request, Sources
+from counterfactory.export.production.lora import merge_lora
+from counterfactory.export.production.small_words import clip_tokenizer
 
 SMALL = Request(small=True)
 
@@ -34,15 +40,9 @@ SMALL = Request(small=True)
 
 
 def convolved(picture: Array, weight: Array, bias: Array) -> Array:
-    """A convolution [C, H, W] with [O, C, k, k] that keeps the size, by sums."""
-    reach = weight.shape[2] // 2
-    padded = np.pad(picture, ((0, 0), (reach, reach), (reach, reach)))
-    height, width = picture.shape[1:]
-    found = np.zeros((len(weight), height, width)) + bias[:, None, None]
-    for y in range(weight.shape[2]):
-        for x in range(weight.shape[3]):
-            found += np.einsum("oc,chw->ohw", weight[:, :, y, x], padded[:, y : y + height, x : x + width])
-    return found
+    """A convolution [C, H, W] with [O, C, k, k] that keeps the size, by SciPy."""
+    padded = np.pad(picture, ((0, 0), *[(weight.shape[2] // 2,) * 2] * 2))
+    return np.stack([correlate(padded, one, "valid")[0] + by for one, by in zip(weight, bias, strict=True)])
 
 
 def test_hed_is_the_papers_network_under_the_names_of_the_published_weights() -> None:
@@ -129,19 +129,12 @@ def test_weights_that_are_not_named_or_not_there_are_refused(tmp_path: Path) -> 
         denoiser.build_controlnets(Request(sources=sources))
 
 
-def words(folder: Path) -> None:
-    """A tokenizer of single words beside CLIP's weights, with the ids of the small configuration."""
-    end, known = "<|endoftext|>", ("a", "car", "night", "street", "rainy", "snowy", "foggy", "clear", "red", "blue")
-    vocabulary = {word: i for i, word in enumerate(("[?]", *known))} | {end: 59}
-    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[?]"))
-    tokenizer.pre_tokenizer = Whitespace()
-    tokenizer.post_processor = TemplateProcessing(single=f"$A {end}", special_tokens=[(end, 59)])
-    tokenizer.save(str(folder / "tokenizer.json"))
-
-
 def test_trained_weights_are_calibrated_on_streets(tmp_path: Path) -> None:
     clip.build(SMALL).save_pretrained(tmp_path / "clip")
-    words(tmp_path / "clip")
+    tokenizer = clip_tokenizer(60, 12)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.save(str(tmp_path / "clip" / "tokenizer.json"))
     controlnet = denoiser.random_controlnet(6, small=True)
     controlnet.save_pretrained(tmp_path / "canny")
     sources = Sources(clip=str(tmp_path / "clip"), controlnets=(str(tmp_path / "canny"),) * 2)
@@ -155,7 +148,7 @@ def test_trained_weights_are_calibrated_on_streets(tmp_path: Path) -> None:
     assert all(not np.array_equal(found.hints[0], found.hints[i]) for i in range(1, 4))
     clip.write_tokenizer(request, tmp_path)
     written = Tokenizer.from_file(str(tmp_path / "clip_tokenizer.json"))
-    assert written.encode("a red car").ids == [1, 9, 2, *[59] * 9]
+    assert written.encode("a red car").ids == [1, 2, 4, *[59] * 9]
     (tmp_path / "clip" / "tokenizer.json").unlink()
     with pytest.raises(CounterfactoryError, match=r"needs config\.json and tokenizer\.json of CLIP"):
         clip.tokenizer_of(request)
@@ -186,3 +179,185 @@ def test_the_real_sizes_are_those_that_were_published() -> None:
     assert count(towers) == 427_616_513
     assert count(edges) == 14_716_168
     assert round(count(eyes) / 1e6) == 1093
+
+
+# --- LoRAs, as worked by hand and by every naming; what would be left out without a word is refused ---
+
+ATTENTION = "down_blocks.1.attentions.0.transformer_blocks.0.attn1"
+LINEAR, OUT, CONV = f"{ATTENTION}.to_q", f"{ATTENTION}.to_out.0", "down_blocks.0.resnets.0.conv1"
+# Other kinds of layers that LCM-LoRA changes.
+OTHERS = ("mid_block.resnets.0.time_emb_proj", "mid_block.attentions.0.proj_in", "down_blocks.0.downsamplers.0.conv")
+Tensors = dict[str, torch.Tensor]
+
+
+@pytest.fixture
+def unet() -> UNet2DConditionModel:
+    return denoiser.random_unet(3, small=True)
+
+
+def pairs(unet: UNet2DConditionModel) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """Deltas of rank 2 for a linear layer, one that is named otherwise in old files, a convolution, and OTHERS."""
+    random = torch.Generator().manual_seed(1)
+    found = {}
+    for name in (LINEAR, OUT, CONV, *OTHERS):
+        out, *rest = unet.get_submodule(name).get_parameter("weight").shape
+        ends = [1] * (len(rest) - 1)
+        found[name] = torch.randn(2, *rest, generator=random), torch.randn(out, 2, *ends, generator=random)
+    return found
+
+
+def lora(unet: UNet2DConditionModel, form: str) -> Tensors:
+    """The deltas as kohya (with alpha 1, half of the rank), peft and diffusers name them (without: the rank stands for
+    it), and as diffusers once named layers of attention.
+    """
+    old = {LINEAR: f"{ATTENTION}.processor.to_q_lora", OUT: f"{ATTENTION}.processor.to_out_lora"}
+    found: Tensors = {}
+    for name, pair in pairs(unet).items():
+        flat = f"lora_unet_{name.replace('.', '_')}"
+        begins = {"kohya": f"{flat}.lora_", "peft": f"unet.{name}.lora_", "diffusers": f"unet.{name}.lora."}
+        begin = begins.get(form, f"unet.{old.get(name, f'{name}.lora')}.")
+        ends = "AB" if form == "peft" else ("down", "up")
+        found |= {f"{begin}{end}.weight": tensor for end, tensor in zip(ends, pair, strict=True)}
+        found |= {f"{flat}.alpha": torch.tensor(1.0)} if form == "kohya" else {}
+    return found
+
+
+def saved(tensors: Tensors, folder: Path) -> Path:
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / "lora.safetensors")
+    return folder / "lora.safetensors"
+
+
+@pytest.mark.parametrize(("form", "scale"), [("kohya", 0.5), ("peft", 1.0), ("diffusers", 1.0), ("processors", 1.0)])
+def test_a_lora_is_merged_as_by_hand(unet: UNet2DConditionModel, tmp_path: Path, form: str, scale: float) -> None:
+    before = {name: value.clone() for name, value in unet.state_dict().items()}
+    assert merge_lora(unet, saved(lora(unet, form), tmp_path), 0.7) == 6
+    deltas = {}
+    for name, (down, up) in pairs(unet).items():
+        delta = np.zeros(before[f"{name}.weight"].shape)
+        for rank in range(2):
+            for out in range(len(delta)):
+                delta[out] += up[out, rank].item() * down[rank].numpy()
+        deltas[f"{name}.weight"] = 0.7 * scale * delta
+    after = unet.state_dict()
+    assert after.keys() == before.keys()
+    for name, value in after.items():
+        wanted = before[name].numpy() + deltas.get(name, 0)
+        np.testing.assert_allclose(value.numpy(), wanted, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+KOHYA, PEFT = f"lora_unet_{LINEAR.replace('.', '_')}", f"unet.{LINEAR}"
+
+
+@pytest.mark.parametrize(
+    ("form", "change", "said"),
+    [
+        ("kohya", {"lora_te_text_model_x.lora_down.weight": torch.ones(1)}, "changes the text encoder too"),
+        ("peft", {"text_encoder.text_model.x.lora_A.weight": torch.ones(1)}, "changes the text encoder too"),
+        (
+            "kohya",
+            {f"lora_unet_up_to_k.lora_{part}.weight": torch.ones(2, 2) for part in ("down", "up")},
+            "belongs to no layer",
+        ),
+        ("peft", {f"unet.up.to_k.lora_{part}.weight": torch.ones(2, 2) for part in "AB"}, "belongs to no layer"),
+        ("peft", {f"{PEFT}.hada_w1_a": torch.ones(2, 2)}, "belongs to no layer"),
+        ("kohya", {f"{KOHYA}.lora_up.weight": None}, "none that diffusers can read: .*lora_up.weight"),
+        ("peft", {f"{PEFT}.lora_B.weight": None}, r"has \['A'\], a pair needs A \(down\) and B \(up\)"),
+        ("peft", {f"{PEFT}.lora_B.weight": torch.ones(32, 3)}, r"goes down to 2 channels and up from \[3\]"),
+        ("kohya", {f"{KOHYA}.lora_up.weight": torch.ones(9, 2)}, r"shape \[9, 32\], the layer \[32, 32\]"),
+        ("kohya", {f"{KOHYA}.dora_scale": torch.ones(32)}, "is a DoRA"),
+    ],
+)
+def test_loras_that_do_not_fit_change_nothing(
+    unet: UNet2DConditionModel,
+    tmp_path: Path,
+    form: str,
+    change: dict[str, torch.Tensor | None],
+    said: str,
+) -> None:
+    before = {name: value.clone() for name, value in unet.state_dict().items()}
+    tensors = {name: value for name, value in (lora(unet, form) | change).items() if value is not None}
+    with pytest.raises(CounterfactoryError, match=said):
+        merge_lora(unet, saved(tensors, tmp_path))
+    assert unet.state_dict().keys() == before.keys()
+    for name, value in unet.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+def test_a_folder_of_loras_is_refused(unet: UNet2DConditionModel, tmp_path: Path) -> None:
+    with pytest.raises(CounterfactoryError, match="is a folder: name the LoRA's file in it"):
+        merge_lora(unet, tmp_path)
+
+
+# --- loud channels ---
+
+# Trained networks have channels a hundred times as loud as the rest, in what layers add to their states and in queries
+# and keys (Dettmers et al. 2022, arXiv 2208.07339, section 4; Sun et al. 2024, arXiv 2402.17762). Seeded weights have
+# none: here they are put in by hand, and fp16 must keep its bound.
+CHANNELS = [5, 7]
+FP16_MAX = float(np.finfo(np.float16).max)
+
+
+def raised(layers: Iterable[nn.Module], by: float) -> None:
+    """Make two output channels of each layer `by` times as loud."""
+    with torch.no_grad():
+        for layer in layers:
+            layer.get_parameter("weight")[CHANNELS] *= by
+            layer.get_parameter("bias")[CHANNELS] *= by
+
+
+def exported(graph: Graph, out: Path) -> tuple[Row, Mapping[str, float]]:
+    """The row of the export, and the error with each set of islands that was tried."""
+    (row,) = export_graph(lambda: graph, out, Asked(), random=True)
+    manifest = json.loads((out / "onnx" / graph.name / "manifest.json").read_text())
+    return row, manifest["measured"]
+
+
+def scaled_late(path: Path) -> list[str]:
+    """Softmaxes whose product of queries and keys is divided or multiplied only afterwards."""
+    proto = onnx.load(str(path), load_external_data=False)
+    made = {name: node for node in proto.graph.node for name in node.output}
+    found = []
+    for softmax in (node for node in proto.graph.node if node.op_type == "Softmax"):
+        # A mask may be added on the way.
+        node: Any = made[softmax.input[0]]
+        while node.op_type in ("Cast", "Add"):
+            before = [made[name] for name in node.input if name in made]
+            node = next(one for one in before if one.op_type in ("MatMul", "Mul", "Div", "Cast", "Add"))
+        found += [softmax.name] if node.op_type != "MatMul" else []
+    return found
+
+
+@pytest.mark.parametrize(
+    ("build", "layers", "parts"),
+    [
+        (blip2.vision_graph, "module.vision.encoder.layers", ("self_attn.projection", "mlp.fc2")),
+        (blip2.decoder_graph, "layers", ("self_attn.out_proj", "fc2")),
+    ],
+)
+def test_loud_channels_of_the_states_need_the_norms_island_and_get_it(
+    tmp_path: Path, build: Callable[[Request], Graph], layers: str, parts: tuple[str, ...]
+) -> None:
+    graph = build(SMALL)
+    raised((layer.get_submodule(p) for layer in graph.module.get_submodule(layers).children() for p in parts), 100)
+    row, measured = exported(graph, tmp_path)
+    assert row.faults == []
+    assert "normalisation" in row.islands
+    assert measured["none"] > row.parity_bound, "these channels are not loud enough to prove anything"
+    assert scaled_late(tmp_path / "onnx" / row.name / "model.onnx") == []
+
+
+def test_loud_queries_and_keys_stay_within_fp16(tmp_path: Path) -> None:
+    """Queries are scaled before they meet the keys, as in transformers: scaled after it, their products overflow."""
+    graph = blip2.decoder_graph(SMALL)
+    module = graph.module
+    assert isinstance(module, modules.CachedOptDecoder)
+    attentions = [layer.self_attn for layer in module.layers]
+    raised((part for attention in attentions for part in (attention.q_proj, attention.k_proj)), 100)
+    graph.inputs["cache_keys"][:, :, :, 0, CHANNELS] *= 200
+    states = graph.inputs["inputs_embeds"] + module.positions.weight[graph.inputs["position_ids"] + 2]
+    normed = module.layers[0].self_attn_layer_norm(states)
+    queries = attentions[0].q_proj(normed)[..., : module.width]
+    unscaled = (queries @ graph.inputs["cache_keys"][:, :, 0, 0].permute(1, 2, 0)).abs().max().item()
+    assert FP16_MAX < unscaled < FP16_MAX * module.width**0.5
+    row, _ = exported(graph, tmp_path)
+    assert row.faults == []

@@ -163,6 +163,15 @@ def seen(pixels: torch.Tensor) -> torch.Tensor:
     return ((pixels + 1) / 2 - mean) / std
 
 
+def predicted(unet: nn.Module, controlnet: nn.Module, row: Mapping[str, torch.Tensor], hint: torch.Tensor) -> Any:
+    """diffusers' own step with its ControlNet, for a row of the fused graph's inputs."""
+    call = (row["latents"], row["timestep"], row["text"])
+    with torch.no_grad():
+        down, mid = controlnet(*call, controlnet_cond=hint, return_dict=False)
+        residuals = {"down_block_additional_residuals": down, "mid_block_additional_residual": mid}
+        return unet(*call, **residuals, return_dict=False)[0]
+
+
 def test_blip2_in_bf16_shards(hub: Path) -> None:
     """Its picture's embeddings, read by its language model, as the whole model reads them."""
     request, whole = request_of(*told(hub)), loaded(Blip2ForConditionalGeneration, hub / "blip2")
@@ -206,17 +215,12 @@ def test_the_pipelines_networks_are_those_without_a_variant(hub: Path) -> None:
         embedded = hint.module(grey)
         row = {name: value[..., :16, :24] if value.ndim == 4 else value for name, value in fused.inputs.items()}
         found = fused.module(row["latents"], row["timestep"], row["text"], embedded, row["control_scale"])
-        call = (row["latents"], row["timestep"], row["text"])
-        down, mid = controlnet(*call, controlnet_cond=grey.repeat(1, 3, 1, 1), return_dict=False)
-        residuals = {"down_block_additional_residuals": down, "mid_block_additional_residual": mid}
-        wanted = unet(*call, **residuals, return_dict=False)[0]
-        alone = unet(*call, return_dict=False)[0]
+        wanted = predicted(unet, controlnet, row, grey.repeat(1, 3, 1, 1))
+        alone = unet(row["latents"], row["timestep"], row["text"], return_dict=False)[0]
         latents = decoder.inputs["latents"][..., :16, :24]
-        pixels = decoder.module(latents)
+        assert_parity(decoder.module(latents), autoencoder.decode(latents / 0.18215, return_dict=False)[0], "f32")
     assert_parity(found, wanted, "f32")
     assert relative_error(alone, wanted) > 1e-3, "the ControlNet does nothing, so that this proves nothing"
-    with torch.no_grad():
-        assert_parity(pixels, autoencoder.decode(latents / 0.18215, return_dict=False)[0], "f32")
 
 
 def test_what_lies_in_fp16_alone_is_read(tmp_path: Path, hub: Path) -> None:
@@ -339,30 +343,6 @@ def test_weights_in_bin_files_are_read_where_there_are_no_others(tmp_path: Path)
 
 # --- the command ---
 
-# The layers that LCM-LoRA changes, by what their names end in.
-_ADAPTED = ("to_q", "to_k", "to_v", "to_out.0", "proj_in", "proj_out", "ff.net.0.proj", "ff.net.2", "conv1", "conv2")
-_ADAPTED += ("conv_shortcut", "downsamplers.0.conv", "upsamplers.0.conv", "time_emb_proj")
-
-
-def deltas(unet: nn.Module) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """Down and up of rank 4 in fp16 for each layer that LCM-LoRA changes."""
-    random, found = torch.Generator().manual_seed(8), {}
-    for name, layer in unet.named_modules():
-        if isinstance(layer, nn.Linear | nn.Conv2d) and name.endswith(_ADAPTED):
-            out, *rest = layer.weight.shape
-            down = torch.randn(4, *rest, generator=random) * 0.1
-            up = torch.randn(out, 4, *[1] * (len(rest) - 1), generator=random) * 0.1
-            found[name] = down.half(), up.half()
-    return found
-
-
-def in_kohyas_names(pairs: Mapping[str, tuple[torch.Tensor, torch.Tensor]], alpha: float) -> dict[str, torch.Tensor]:
-    named: dict[str, torch.Tensor] = {}
-    for name, (down, up) in pairs.items():
-        flat = f"lora_unet_{name.replace('.', '_')}"
-        named |= {f"{flat}.lora_down.weight": down, f"{flat}.lora_up.weight": up, f"{flat}.alpha": torch.tensor(alpha)}
-    return named
-
 
 def exported(
     said: list[str], out: Path, monkeypatch: pytest.MonkeyPatch, islands: str | None = "timestep,normalisation"
@@ -407,11 +387,11 @@ def test_the_command_exports_every_published_network(
     hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unet, controlnet = loaded(UNet2DConditionModel, hub / "sd" / "unet"), loaded(ControlNetModel, hub / "canny")
-    pairs, layers = deltas(unet), dict(unet.named_modules())
-    save_file(in_kohyas_names(pairs, alpha=4.0), tmp_path / "lcm.safetensors")
-    for name, (down, up) in pairs.items():
-        weight = layers[name].get_parameter("weight")
-        weight += 0.5 * (up.float().flatten(1) @ down.float().flatten(1)).reshape(weight.shape)
+    weight = unet.mid_block.resnets[0].time_emb_proj.weight
+    up, down = torch.randn(len(weight), 4), torch.randn(4, weight.shape[1])
+    adapter = {f"unet.mid_block.resnets.0.time_emb_proj.lora_{end}.weight": t for end, t in (("A", down), ("B", up))}
+    save_file(adapter, tmp_path / "lcm.safetensors")
+    weight += 0.5 * up @ down
     torch.save(hed.Hed().state_dict(), tmp_path / "ControlNetHED.pth")
     said = [*told(hub), "--hed", str(tmp_path / "ControlNetHED.pth"), "--tiny-vae", str(hub / "taesd")]
     rows = exported([*said, "--lora", f"{tmp_path / 'lcm.safetensors'}:0.5"], tmp_path / "out", monkeypatch)
@@ -420,11 +400,7 @@ def test_the_command_exports_every_published_network(
     feeds = denoiser.example_inputs(2, (8, 16), config=unet.config, seed=3)
     feeds["hint_embedding"] = hint = torch.randn(2, 32, 8, 16)
     controlnet.controlnet_cond_embedding = nn.Identity()
-    call = (feeds["latents"], feeds["timestep"], feeds["text"])
-    with torch.no_grad():
-        down, mid = controlnet(*call, controlnet_cond=hint, return_dict=False)
-        residuals = {"down_block_additional_residuals": down, "mid_block_additional_residual": mid}
-        wanted = unet(*call, **residuals, return_dict=False)[0]
+    wanted = predicted(unet, controlnet, feeds, hint)
     made = OnnxCpu(tmp_path / "out" / "onnx" / "denoiser" / "model.onnx")
     found = made.run({name: tensor.numpy() for name, tensor in feeds.items()})
     assert_parity(found["prediction"], wanted, "fp16")

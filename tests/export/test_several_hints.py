@@ -34,16 +34,12 @@ CLASSES = RNG.integers(0, 256, (2, HEIGHT, WIDE, 3), np.uint8)
 
 def rows_of(hints: Sequence[Any], scale: Any, tokens: int, width: int) -> list[DenoiserRow]:
     rng = np.random.default_rng(4)
-    return [
-        DenoiserRow(
-            rng.standard_normal(LATENT).astype(np.float32),
-            (999, 300)[i],
-            rng.standard_normal((tokens, width)).astype(np.float32),
-            hint,
-            scale,
-        )
-        for i, hint in enumerate(hints)
-    ]
+
+    def normal(*shape: int) -> Floats:
+        return rng.standard_normal(shape).astype(np.float32)
+
+    steps = zip((999, 300), hints, strict=True)
+    return [DenoiserRow(normal(*LATENT), step, normal(tokens, width), hint, scale) for step, hint in steps]
 
 
 def tensors(rows: Sequence[DenoiserRow]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -58,14 +54,9 @@ def by_hand(maps: NDArray[Any], channels: int) -> torch.Tensor:
 
 
 def predicted(unet: UNet2DConditionModel, rows: Sequence[DenoiserRow], added: tuple[Any, Any]) -> Floats:
+    residuals = {"down_block_additional_residuals": added[0], "mid_block_additional_residual": added[1]}
     with torch.no_grad():
-        out = unet(
-            *tensors(rows),
-            down_block_additional_residuals=added[0],
-            mid_block_additional_residual=added[1],
-            return_dict=False,
-        )[0]
-    found: Floats = out.numpy()
+        found: Floats = unet(*tensors(rows), **residuals, return_dict=False)[0].numpy()
     return found
 
 

@@ -14,19 +14,16 @@ import pytest
 import torch
 from diffusers import ControlNetModel
 from diffusers.models.upsampling import Upsample2D
+from exporter import run_exporter
 from torch import nn
 
 from counterfactory.engine.models.denoiser import hints_of
-from counterfactory.engine.pocket.render import vehicle_map
-from counterfactory.engine.pocket.world import COLOURS, KINDS
 from counterfactory.engine.pocket.worlds import EMBEDDED, NOTHING
 from counterfactory.engine.runtime.openvino import open_session
-from counterfactory.export.__main__ import main
 from counterfactory.export.pocket import blip2, controls, denoiser, judges, pack, vae
 from counterfactory.export.pocket.data import HELD_OUT, TRAIN, ScenePool
 from counterfactory.export.pocket.denoiser import Denoiser, LatentPool
 from counterfactory.export.pocket.pack import Training, pack_controls
-from counterfactory.export.pocket.packed import MASTERS
 from counterfactory.export.pocket.restore import restore_clip, restore_denoiser, restore_vae
 from counterfactory.export.pocket.training import Recipe, compiled, fit
 
@@ -61,18 +58,6 @@ def test_workers_draw_what_the_training_would() -> None:
     assert same(alone, helped)
 
 
-def test_a_streets_truth_is_that_of_its_vehicles() -> None:
-    for index in range(6):
-        scene = EMBEDDED.scene(HELD_OUT, index)
-        drawing = EMBEDDED.draw(scene)
-        which = vehicle_map(scene, drawing.mask)
-        colours, kinds = EMBEDDED.truth(scene, drawing)
-        assert ((colours == NOTHING) == (which < 0)).all()
-        for number, vehicle in enumerate(scene.vehicles):
-            assert (colours[which == number] == COLOURS.index(vehicle.colour)).all()
-            assert (kinds[which == number] == KINDS.index(vehicle.kind)).all()
-
-
 def test_a_streets_nearness_is_that_of_its_layout() -> None:
     for index in range(6):
         scene = replace(EMBEDDED.scene(HELD_OUT, index), weather="clear", time="day")
@@ -90,16 +75,6 @@ def test_a_streets_nearness_is_that_of_its_layout() -> None:
             on = drawing.objects == number
             assert np.ptp(near[on].astype(int)) <= 1
             assert near[on][0] / 255 == pytest.approx(0.16 + 0.80 * vehicle.depth, abs=0.03)
-
-
-def test_the_referees_outputs_are_those_of_its_world() -> None:
-    with torch.no_grad():
-        outputs = judges.RefereeNet().eval()(torch.zeros(1, 3, 128, 128))
-    sizes = [len(EMBEDDED.classes), *map(len, EMBEDDED.words.values()), *map(len, EMBEDDED.object_words.values())]
-    assert [out.shape[1] for out in outputs] == sizes
-    assert [out.dim() for out in outputs] == [4, 2, 2, 4, 4]
-    network = open_session(MASTERS / "referee.xml", batch=1, precision="f32")
-    assert [port.name for port in network.signature.outputs] == list(judges.OUTPUTS)
 
 
 def test_patches_show_what_a_quarter_of_them_holds() -> None:
@@ -299,10 +274,6 @@ def test_controls_want_a_folder_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    threads = str(torch.get_num_threads())  # or the tests to come have another number
-    monkeypatch.setattr("sys.argv", ["export", "pocket", "--only", "controls", "--threads", threads])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 2
+    assert run_exporter("pocket", "--only", "controls") == 2
     asked = "the package does not hold what controls makes; name a folder for it with --weights"
     assert asked in capsys.readouterr().err

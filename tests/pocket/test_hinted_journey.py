@@ -26,7 +26,6 @@ from counterfactory.engine.profile.maps import HintSettings
 from counterfactory.engine.profile.profile import Profile
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.data_set import SetOptions, read_set
-from counterfactory.engine.sources.source import Source
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.suite.run_record import RunSummary
 from counterfactory.export.graphs.tracing import to_ir
@@ -73,13 +72,11 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "set"
 
 
-def sources_of(root: Path) -> list[Source]:
-    return read_set(str(root), SetOptions(depth=root / "depth")).sources
-
-
 def travel(profile: Profile, root: Path, suite_path: Path) -> tuple[RunSummary, dict[str, bytes]]:
     with Suite.open(suite_path) as suite:
-        report = Journey(profile, SETTINGS).run(Inputs(sources_of(root)), suite)
+        report = Journey(profile, SETTINGS).run(
+            Inputs(read_set(str(root), SetOptions(depth=root / "depth")).sources), suite
+        )
     images = suite_path / "images"
     return report, {str(file.relative_to(images)): file.read_bytes() for file in images.rglob("*.png")}
 

@@ -21,13 +21,8 @@ HELD_OUT = 900  # the stream of scenes that no training sees
 
 
 @pytest.fixture(scope="module")
-def classifier() -> Classifier:
-    return Classifier.load(batch=4, threads=1)
-
-
-@pytest.fixture(scope="module")
-def segmenter() -> Segmenter:
-    return Segmenter.load(batch=4, threads=1)
+def careless() -> tuple[Classifier, Segmenter]:
+    return Classifier.load(batch=4, threads=1), Segmenter.load(batch=4, threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +33,6 @@ def referee() -> Referee:
 @pytest.fixture(scope="module")
 def scenes() -> list[Scene]:
     return [EMBEDDED.scene(HELD_OUT, i) for i in range(24)]
-
-
-@pytest.fixture(scope="module")
-def fair_scenes(scenes: list[Scene]) -> list[Scene]:
-    return [EMBEDDED.fair(scene, 0) for scene in scenes]
 
 
 def images(scenes: list[Scene]) -> NDArray[np.uint8]:
@@ -78,10 +68,10 @@ def test_a_batch_and_its_padding_leave_answers_as_they_are(referee: Referee, sce
         assert (a.objects["colour"] == b.objects["colour"]).mean() > 0.999
 
 
-def test_no_pictures_get_no_answers(classifier: Classifier, segmenter: Segmenter, referee: Referee) -> None:
+def test_no_pictures_get_no_answers(careless: tuple[Classifier, Segmenter], referee: Referee) -> None:
     nothing = np.zeros((0, 128, 128, 3), np.uint8)
-    assert classifier.predict(nothing) == []
-    assert segmenter.predict(nothing).shape == (0, 128, 128)
+    assert careless[0].predict(nothing) == []
+    assert careless[1].predict(nothing).shape == (0, 128, 128)
     assert referee.inspect(nothing) == []
 
 
@@ -96,9 +86,9 @@ def test_no_pictures_get_no_answers(classifier: Classifier, segmenter: Segmenter
     ],
 )
 def test_pictures_of_another_shape_are_refused(
-    classifier: Classifier, segmenter: Segmenter, referee: Referee, pictures: NDArray[Any]
+    careless: tuple[Classifier, Segmenter], referee: Referee, pictures: NDArray[Any]
 ) -> None:
-    for look in (classifier.predict, segmenter.predict, referee.inspect):
+    for look in (*(one.predict for one in careless), referee.inspect):
         with pytest.raises(CounterfactoryError, match="resize the pictures to 128 x 128 RGB"):
             look(pictures)
 
@@ -117,8 +107,10 @@ def test_the_vote_of_a_region() -> None:
 
 
 def test_the_careless_models_know_fair_days_and_are_worse_where_they_never_looked(
-    classifier: Classifier, segmenter: Segmenter, fair_scenes: list[Scene]
+    careless: tuple[Classifier, Segmenter], scenes: list[Scene]
 ) -> None:
+    classifier, segmenter = careless
+    fair_scenes = [EMBEDDED.fair(scene, 0) for scene in scenes]
     pictures = images(fair_scenes)
     labels = classifier.predict(pictures)
     assert sum(a == s.label for a, s in zip(labels, fair_scenes, strict=True)) >= 22
