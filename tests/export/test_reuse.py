@@ -20,8 +20,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.networks import library_of, networks_of
 from counterfactory.engine.models.plan_facts import plan_facts
-from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.engine.runtime.plans import onnx_digest, read_key
 from counterfactory.export.graphs.parity import assert_parity
 from counterfactory.export.production import command, denoiser, reuse, vae
