@@ -159,7 +159,7 @@ def test_a_plan_is_what_a_run_then_paints(
     assert not list((tmp_path / "plan").rglob("*.png"))
 
 
-@pytest.mark.parametrize(("shard", "backward"), [(1, False), (4, False), (100, True)])
+@pytest.mark.parametrize(("shard", "backward"), [(1, False), (100, True)])
 def test_shards_and_order_leave_the_bytes_alone(
     finished: tuple[Path, RunSummary], streets: Path, quick: Profile, tmp_path: Path, shard: int, backward: bool
 ) -> None:
@@ -288,7 +288,7 @@ travel(profile, SETTINGS, find_sources(Path(sys.argv[1]))[0], Path(sys.argv[2]),
 def test_killed_at_any_moment_the_suite_comes_out_the_same(
     finished: tuple[Path, RunSummary], streets: Path, packed_models: Path, tmp_path: Path
 ) -> None:
-    """SIGKILL at random points, ten times and more, then once to the end."""
+    """SIGKILL at random points, five times and more, then once to the end."""
     path = tmp_path / "killed"
     command = [sys.executable, "-c", KILLED, str(streets), str(path), str(packed_models)]
     environment = {
@@ -310,9 +310,9 @@ def test_killed_at_any_moment_the_suite_comes_out_the_same(
             process.send_signal(signal.SIGKILL)
         kills += process.wait() == -signal.SIGKILL
         process.stdout.close()
-        if kills >= 10:
+        if kills >= 5:
             break
-    assert kills >= 10, "the run was over before it could be killed ten times"
+    assert kills >= 5, "the run was over before it could be killed five times"
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert contents(path) == contents(finished[0])

@@ -80,6 +80,7 @@ def fixed_kinds(session: OpenVinoSession) -> set[str]:
     return set(fixed.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("plan", "editor"), [*((plan, None) for plan in sorted(PLANS)), EDITOR])
 def test_every_embedded_plan_repeats_itself(plan: str, editor: EditorForm | None, precision: Precision) -> None:
     session = opened(PLANS[plan], precision, editor)

@@ -48,6 +48,7 @@ def test_the_wheel_carries_what_suites_are_made_with(wheel: Path) -> None:
     assert {"counterfactory/__init__.py", "counterfactory/py.typed"} <= names
 
 
+@pytest.mark.slow
 def test_an_installed_wheel_makes_a_suite(wheel: Path, street: Street, tmp_path: Path) -> None:
     """In an environment of its own, which borrows third parties' packages from this one, and far from the checkout."""
     home = tmp_path / "environment"

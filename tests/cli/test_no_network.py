@@ -118,6 +118,7 @@ def test_openvino_by_itself_asks_for_the_network(watched: Watched) -> None:
         file.unlink()
 
 
+@pytest.mark.slow
 def test_no_command_opens_a_socket(watched: Watched, made: Path, tmp_path: Path) -> None:
     sources, suite = str(made / "sources"), str(tmp_path / "suite")
     answers = tmp_path / "answers.jsonl"

@@ -85,6 +85,7 @@ def painted(report: RunSummary) -> int:
     return sum(cost.made for cost in report.stages if cost.stage == "paint")
 
 
+@pytest.mark.slow
 def test_every_hint_paints_another_picture_and_none_is_painted_twice(
     quick: Profile, root: Path, tmp_path: Path
 ) -> None:
