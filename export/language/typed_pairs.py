@@ -2,7 +2,7 @@
 as the engine's own question with its right answer.
 
 Pairs are a user's (JSON lines of `caption`, `label`, `type`, `keyword`, `alternative`), or the engine's phrases for
-captions (tasks/menus.py): a user's, or those of rendered streets. An exercise has all pairs of a caption and a type.
+captions (english/menus.py): a user's, or those of rendered streets. An exercise has all pairs of a caption and a type.
 What the engine would not ask of a caption, or would not take as an answer, is left out.
 """
 
