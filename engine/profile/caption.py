@@ -73,6 +73,8 @@ class DecodingSettings:
     length_penalty: float
 
     def __post_init__(self) -> None:
+        if self.mode not in ("greedy", "nucleus", "beam"):
+            raise ValueError(f"decoding mode is one of greedy, nucleus, beam, got {self.mode!r}")
         if (self.beams > 1) != (self.mode == "beam") or self.beams < 1:
             raise ValueError(f"decoding needs beams of 2 or more in a beam search and 1 without, got {self.beams}")
         if not 0 < self.top_p <= 1 or self.temperature <= 0:

@@ -16,6 +16,13 @@ LCM_TIMESTEPS = 50
 _MAX_LCM_SCALE = 2.0
 
 
+_CHOICES = {
+    "kind": ("ddim", "unipc", "lcm"),
+    "prediction": ("epsilon", "v_prediction"),
+    "spacing": ("leading", "trailing", "linspace", "lcm"),
+}
+
+
 @dataclass(frozen=True)
 class SamplerSettings:
     """How latents are denoised. All but `kind` and `steps` must be as in the network's training.
@@ -32,6 +39,9 @@ class SamplerSettings:
     zero_snr: bool
 
     def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(f"sampler {name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
         least = 2 if (self.kind, self.spacing) == ("ddim", "linspace") else 1  # one step would start at timestep 0
         most = LCM_TIMESTEPS if self.kind == "lcm" else MAX_STEPS
         if (self.kind == "lcm") != (self.spacing == "lcm"):
