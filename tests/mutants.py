@@ -30,6 +30,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 WORK = ROOT / "build" / "mutants"
@@ -79,7 +80,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--write", action="store_true", help="keep the figure in docs/house.json")
     args = parser.parse_args(argv)
     groups = [
-        ([file for pattern in group["files"] for file in _matching(pattern)], group["tests"], group.get("digits"))
+        (_files(group), group["tests"], group.get("digits"))
         for group in table["groups"]
         if args.only in (None, group["name"])
     ]
@@ -123,6 +124,11 @@ def _mutate(files: Sequence[str], tests: Sequence[str], digits: str | None) -> l
         print(f"{outcome.mutants - len(outcome.survivors):5} of {outcome.mutants:4} killed in {outcome.file}")
     print(f"      {time.monotonic() - began:.0f} s", flush=True)
     return outcomes
+
+
+def _files(group: Mapping[str, Any]) -> list[str]:
+    files = [file for pattern in group["files"] for file in _matching(pattern)]
+    return [file for file in files if file not in group.get("without", ())]
 
 
 def _matching(pattern: str) -> list[str]:

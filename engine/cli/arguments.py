@@ -273,7 +273,9 @@ def _add_sources(parser: Parser, optional: bool = False) -> argparse._ArgumentGr
     data.add_argument(
         "--depth-values", choices=DEPTH_VALUES, default="distance", help="what depth maps hold (%(default)s)"
     )
-    data.add_argument("--layout", choices=LAYOUTS, help="the data set's layout (recognised)")
+    data.add_argument(
+        "--layout", choices=LAYOUTS, metavar="NAME", help="the data set's layout (recognised): %(choices)s"
+    )
     data.add_argument(
         "--pairs", metavar="PATTERN", help="which masks belong to which images: '{stem}_img.jpg={stem}_seg.png'"
     )
