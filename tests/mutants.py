@@ -97,14 +97,14 @@ def main(argv: Sequence[str]) -> int:
     status = _report(outcomes, table["harmless"])
     if args.write and not whole:
         total = sum(outcome.mutants for outcome in outcomes)
-        write_figure(HOUSE, "mutants_killed", round(100 - 100 * _survived(outcomes) / total, 1))
+        write_figures(HOUSE, {"mutants_killed": round(100 - 100 * _survived(outcomes) / total, 1)})
     return status
 
 
-def write_figure(path: Path, key: str, value: float) -> None:
-    """Keep a figure in a JSON object of figures; the others stay as they are."""
-    figures = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    path.write_text(json.dumps({**figures, key: value}, indent=2) + "\n", encoding="utf-8")
+def write_figures(path: Path, figures: Mapping[str, float]) -> None:
+    """Keep figures in a JSON object of figures; the others stay as they are."""
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    path.write_text(json.dumps({**known, **figures}, indent=2) + "\n", encoding="utf-8")
 
 
 def _survived(outcomes: Sequence[Outcome]) -> int:
