@@ -178,7 +178,6 @@ def options_screen() -> str:
             words = " ".join(action.option_strings) or action.dest
             facts = (action.dest, kind, action.default, action.choices, action.required, type(action).__name__)
             lines.append(f"{name} {words}: {' '.join(map(str, facts))}")
-        lines.append(f"{name}: run {parser.get_default('run').__qualname__}")
     return "\n".join(lines) + "\n"
 
 
