@@ -232,6 +232,38 @@ def test_a_driver_is_as_new_as_the_packages_cuda(driver: str, releases: dict[str
     assert found == (f"driver {driver} is older than {said}" if said else "")
 
 
+@pytest.mark.parametrize(
+    ("name", "release", "asks", "cuda"),
+    [
+        ("tensorrt-cu12", "11.4", (), 12),
+        ("tensorrt-cu13-x", "11.4", (), None),
+        ("torch", "2.9.0+cu128", (), 12),
+        ("cuda-bindings", "13.5.0", (), 13),
+        ("triton", "13.5.0", (), None),
+        ("torch", "2.9.0", ("filelock", "nvidia-cuda-runtime>=12.8"), 12),
+    ],
+)
+def test_a_package_says_which_cuda_it_is_for(name: str, release: str, asks: tuple[str, ...], cuda: int | None) -> None:
+    assert gpus.cuda_of(name, release, asks) == cuda
+
+
+def test_onnxruntime_on_a_cpu_has_packages_and_commands_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    having(monkeypatch, {}, None)
+    pocket = replace(load_profile("pocket"), models=ModelPaths(str(tmp_path)))
+    paint = replace(pocket.paint, streams=1)
+    graphs = replace(pocket, runtime=RuntimeSettings("onnxruntime", "f32", 0, 8, "cpu"), paint=paint)
+    found = doctor.examine(graphs)
+    assert found.packages == dict.fromkeys(("onnxruntime", "onnx", "openvino", "llguidance"))
+    assert found.next == f"{PIP} install '.[onnxruntime-cpu]'"
+    assert doctor.examine(pocket).next == f"{PIP} install '.[generate]'"
+    having(monkeypatch, {})
+    found = doctor.examine(graphs)
+    assert found.next.startswith(f"{sys.executable} -m counterfactory.export a10g --profile pocket")
+    assert doctor.examine(pocket).next.startswith(f"{PIP} install --force-reinstall --no-deps")
+
+
 def test_an_old_driver_is_told_and_replaced(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
     having(monkeypatch, {"cuda-bindings": "13.5.0"})
     found = doctor.examine(profile, lambda: a10g(b"550.54"))

@@ -89,6 +89,33 @@ def test_a_bar_has_rate_and_time_of_its_stage_alone() -> None:
     assert lines == {"rewrite": ["48/48", "3.2/s", "0:00:15"], "paint": ["240/240", "2.0/s", "0:01:56"]}
 
 
+def test_bars_are_drawn_letter_by_letter() -> None:
+    """Name, bar, count, rate and time, each in its colour; the stage that has no rate yet shows none."""
+    err, clock = io.StringIO(), Clock()
+    console = Console(file=err, force_terminal=True, color_system="standard", width=80, legacy_windows=False)
+    terminal = Terminal(err=console, clock=clock)
+    with terminal.progress() as on_progress:
+        for seconds, stage, done, total in (*TWO_SHARDS[:4], (0.0, "check", 0, 7)):
+            clock.now += seconds
+            on_progress(step(stage, done, total))
+
+    def coloured(*parts: tuple[int, str]) -> str:
+        return "".join(f"\x1b[{colour}m{text}\x1b[0m" for colour, text in parts)
+
+    def row(name: str, bar: list[tuple[int, str]], count: str, rate: str, time: str) -> str:
+        cells = [coloured(*bar), *(coloured(cell) for cell in ((32, count), (31, f"{rate:>9}"), (36, f"{time:>8}")))]
+        return f"{name:<9} {' '.join(cells)}"
+
+    half = [(91, "\u2501" * 14), (90, "\u257a"), (90, "\u2501" * 13)]
+    moves = re.compile(r"\x1b\[2K|\x1b\[1A|\x1b\[\?25h")
+    last = [line for line in moves.sub("", err.getvalue()).splitlines() if line.strip()][-3:]
+    assert last == [
+        row("rewrite", half, "24/48  ", "4.0/s", "0:00:06"),
+        row("paint", half, "120/240", "2.0/s", "0:01:00"),
+        row("check", [(90, "\u2501" * 28)], "0/7    ", "", ""),
+    ]
+
+
 def test_a_stage_of_one_step_has_a_time_and_no_rate() -> None:
     assert shown([(12.0, "rewrite", 24, 24)], tty=True) == {"rewrite": ["24/24", "0:00:12"]}
     assert shown([(12.0, "rewrite", 24, 24)], tty=False) == {"rewrite": ["24/24", "12.0"]}
