@@ -4,7 +4,8 @@
 
 A run of all groups takes of each group those mutants of a function whose number ends in a digit of the group's `digits`
 in mutants.toml ("147": three of ten), always the same ones; without it, and of a group or files asked for, all.
-`--write` keeps the figure of a run of all in docs/house.json, as mutants_killed in percent.
+`--write` keeps the figure of a run of all in docs/house.json, as mutants_killed in percent. Such a run may be stopped:
+the next one takes finished groups from build/mutants-done.json while neither their files nor their tests have changed.
 
 mutmut changes each function of the files in many small ways, one at a time, and runs the tests that call it. A mutant
 is killed when one fails, or when they never end. What survives counts against the figure and is printed, for a test may
@@ -19,6 +20,7 @@ fewer than 92 in a hundred are killed.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -28,12 +30,13 @@ import sys
 import time
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 WORK = ROOT / "build" / "mutants"
+DONE = ROOT / "build" / "mutants-done.json"
 # Where mutmut puts the mutated tree, and what tests read there that has no code: where it is in the tree, by its place.
 MUTATED = WORK / "mutants"
 _READ = {
@@ -92,8 +95,10 @@ def main(argv: Sequence[str]) -> int:
     outcomes: list[Outcome] = []
     for files, tests, digits in groups:
         chosen = [file for file in files if not args.files or file in args.files]
-        if chosen:
-            outcomes += _mutate(chosen, tests, None if whole else digits)
+        if whole and chosen:
+            outcomes += _mutate(chosen, tests, None)
+        elif chosen:
+            outcomes += _mutate_once(chosen, tests, digits)
     status = _report(outcomes, table["harmless"])
     if args.write and not whole:
         total = sum(outcome.mutants for outcome in outcomes)
@@ -109,6 +114,24 @@ def write_figures(path: Path, figures: Mapping[str, float]) -> None:
 
 def _survived(outcomes: Sequence[Outcome]) -> int:
     return sum(len(outcome.survivors) for outcome in outcomes)
+
+
+def _mutate_once(files: Sequence[str], tests: Sequence[str], digits: str | None) -> list[Outcome]:
+    """As `_mutate`, or what that gave when it was last done with the same files, tests and draw."""
+    known = json.loads(DONE.read_text(encoding="utf-8")) if DONE.exists() else {}
+    digest = hashlib.sha256(json.dumps([tests, digits]).encode())
+    places = [ROOT / test for test in tests if not test.startswith("--")]
+    read = [file for place in places for file in (place.rglob("*") if place.is_dir() else [place])]
+    for file in sorted({*read, *(ROOT / file for file in files)}):
+        if file.is_file() and file.suffix != ".pyc":
+            digest.update(str(file).encode() + file.read_bytes())
+    if (key := digest.hexdigest()) not in known:
+        known[key] = [asdict(outcome) for outcome in _mutate(files, tests, digits)]
+        DONE.write_text(json.dumps(known), encoding="utf-8")
+    return [
+        Outcome(one["file"], one["mutants"], tuple(Survivor(**survivor) for survivor in one["survivors"]))
+        for one in known[key]
+    ]
 
 
 def _mutate(files: Sequence[str], tests: Sequence[str], digits: str | None) -> list[Outcome]:
@@ -162,7 +185,7 @@ def _copy_tree(files: Sequence[str], tests: Sequence[str]) -> None:
         "track_dependencies": False,
         # Seconds of the clock, times the multiplier and beside the tests' own: fixtures take time too, and a machine
         # that does other things as well must not count as a kill.
-        "timeout_constant": 5.0,
+        "timeout_constant": 20.0,
         "timeout_multiplier": 3.0,
     }
     # JSON's strings, numbers and lists are TOML's too.
