@@ -44,6 +44,7 @@ _READ = {
     "requirements": "requirements",
     "engine": "engine",
     "counterfactory/engine/pocket/weights": "engine/pocket/weights",
+    "counterfactory/export/pocket/weights": "export/pocket/weights",
 }
 LEAST_KILLED = 0.92
 HOUSE = ROOT / "docs" / "house.json"
