@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..errors import CounterfactoryError
 from .blobs import Stretch, printable, read_blob, unprintable
+from .labels import label_text
 from .listing import SUFFIXES, Entry, Listing, finish
 
 _MASKS = ("seg.png", "mask.png", "semseg.png")
@@ -100,7 +101,7 @@ def _label(members: _Members) -> str | None:
         keys = _LABEL_KEYS if isinstance(content, dict) else ()
         label = next((content[key] for key in keys if content.get(key) is not None), None)
         if label is not None:
-            text = str(label).strip()
+            text = (label_text(label) or "").strip()
             if unprintable(text) or not text:
                 raise ValueError(f"its .{ending} holds no label that can be printed")
             return text

@@ -348,7 +348,7 @@ def test_evaluate_as_a_step_of_a_test(
         (("--max-drop", "5"), "such as weather=5"),
         (("--max-drop", "weather=500"), "from 0 to 100"),
         (("--fail-under", "much"), "from 0 to 100"),
-        (("--classes", tmp_path / "p.csv"), "give a folder of masks"),
+        (("--classes", tmp_path / "j.xml"), "no class in"),
     ):
         status, _, err = run(capsys, *asked, *options)
         assert status == 2
