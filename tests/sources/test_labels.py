@@ -59,7 +59,6 @@ def test_other_values_are_labels(value: object, text: str) -> None:
 def test_plain_labels_are_kept_to_the_letter(text: str) -> None:
     """A label is part of its source's key: another would paint a suite anew."""
     assert label_text(text) in (text, None)
-    assert fold_label(fold_label(text)) == fold_label(text)
 
 
 def test_whole_numbers_are_so_as_a_column() -> None:
