@@ -16,7 +16,7 @@ from PIL import Image
 from small_sets import labels, read, save, write
 
 from counterfactory.engine.keys import content_key
-from counterfactory.engine.sources.labels import alike, fold_label, label_text, whole_number, whole_numbers
+from counterfactory.engine.sources.labels import alike, label_text, whole_number, whole_numbers
 
 NFC, NFD = (unicodedata.normalize(form, "Köfferli") for form in ("NFC", "NFD"))
 NOTHING = (None, float("nan"), np.float32("nan"), "", " ", "nan", "NaN", "-nan", "None", "null", "NULL", "<NA>", "N/A")
