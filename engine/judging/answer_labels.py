@@ -50,9 +50,10 @@ class Vocabulary:
 
     def settle(self, answer: Prediction) -> Prediction:
         """The answer in the labels' words."""
-        likeliest = answer.likeliest
-        words = None if likeliest is None else tuple(map(self._settled, likeliest))
-        return replace(answer, label=self._settled(answer.label), likeliest=words)
+        label, likeliest = self._settled(answer.label), answer.likeliest
+        if likeliest is None:
+            return answer if label == answer.label else replace(answer, label=label)
+        return replace(answer, label=label, likeliest=tuple(map(self._settled, likeliest)))
 
     def _settled(self, text: str) -> str:
         for form in (text, whole_number(text)):
@@ -66,7 +67,7 @@ class Vocabulary:
         """The answers that are no known class, the commonest first. Raises CounterfactoryError where these are a tenth
         or more of all.
         """
-        counts = Counter(answer for answer in answers if not self._knows(answer))
+        counts = {answer: count for answer, count in Counter(answers).items() if not self._knows(answer)}
         strange = sum(counts.values())
         commonest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         if self.labels and strange and strange * _MOST >= len(answers):

@@ -121,7 +121,7 @@ def _name_labels(listing: Listing, named: str) -> dict[int, str]:
             )
         listing.entries[i] = replace(entry, label=names.get(number))
         name_of[entry.label] = names.get(number, "")
-    listing.labels = tuple(dict.fromkeys(name_of[label] for label in listing.labels if label in name_of))
+    listing.labels = tuple(name_of.get(label) or label for label in listing.labels)
     if shared := [f"{name} ({', '.join(several)})" for name, several in numbers.items() if len(several) > 1]:
         listing.notes.append(
             f"names that stand for several numbers, whose images have one label: {list_some(shared, 3)}"

@@ -64,8 +64,8 @@ class Entry:
 @dataclass
 class Listing:
     """The entries of a data set of a `layout`, unsorted. `class_map` is that of its masks, `class_names` the classes of
-    its boxes and masks, `notes` are sentences about what was left out, and `labels` the images' labels, in the order of
-    their folders' names.
+    its boxes and masks, `notes` are sentences about what was left out, and `labels` the images' labels, one for each of
+    their folders in the order of the folders' names.
     """
 
     layout: str
@@ -334,15 +334,16 @@ def _settle_labels(listing: Listing) -> None:
         listing.entries = [
             replace(entry, label=text_of[entry.label]) if entry.label in changed else entry for entry in listing.entries
         ]
+    # A folder that is no class of its own has its place all the same where folders are numbered.
+    listing.labels = tuple(text or label for label, text in text_of.items() if not unprintable(label))
     texts = [text for text in text_of.values() if text is not None and not unprintable(text)]
-    listing.labels = tuple(dict.fromkeys(texts))
     for label in (label for label, text in text_of.items() if text is None):
         listing.notes.append(
             f"the label {label!r} is read as none (images: {counts[label]}); rename it if it is a class"
         )
     if several := [text for text, count in Counter(texts).items() if count > 1]:
         listing.notes.append(f"labels in two Unicode forms are one class: {list_some(several, 5)}")
-    if groups := [" and ".join(map(repr, group)) for group in alike(listing.labels)]:
+    if groups := [" and ".join(map(repr, group)) for group in alike(dict.fromkeys(texts))]:
         listing.notes.append(f"labels that look alike are classes of their own: {list_some(groups, 3)}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -109,7 +110,7 @@ def test_class_folders_in_two_unicode_forms_are_one_class(tmp_path: Path) -> Non
         f"labels in two Unicode forms are one class: {NFC}",
         f"1 names are there in two Unicode forms, which macOS takes for one, the first is {NFC}/c",
     ]
-    assert data.record()["labels"] == ["Auto", NFC]
+    assert data.record()["labels"] == ["Auto", NFC, NFC], "a class for each folder, where folders are numbered"
     source = next(source for source in data.sources if source.name == "Auto/a")
     assert source.key == content_key("Auto/a", source.digest, "Auto", None)
 
@@ -139,7 +140,7 @@ def test_a_folder_named_for_nothing_is_no_class_and_said(tmp_path: Path) -> None
     data = read(tmp_path)
     assert sorted(labels(data), key=str) == [("bus/c", "bus"), ("nan/a", None), ("nan/b", None), ("none/d", "none")]
     assert data.notes == ["the label 'nan' is read as none (images: 2); rename it if it is a class"]
-    assert data.record()["labels"] == ["bus", "none"]
+    assert data.record()["labels"] == ["bus", "nan", "none"], "as folders are numbered"
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
@@ -192,6 +193,17 @@ def test_columns_of_the_hub(feature: str, cells: list[Any], read_as: list[str], 
     saved = datasets.Dataset.from_dict({"image": pictures, "label": cells}, features=features)
     saved.save_to_disk(tmp_path / "saved")
     assert [label for _, label in labels(read(tmp_path / "saved"))] == read_as
+
+
+@pytest.mark.parametrize(
+    ("data", "label"), [("nan", None), ("None", None), (NFD, NFC), ('{"label": NaN}', None), ('{"cls": 3.0}', "3")]
+)
+def test_labels_in_shards(data: str, label: str | None, tmp_path: Path) -> None:
+    ending = "json" if data.startswith("{") else "cls"
+    with tarfile.open(tmp_path / "a.tar", "w") as shard:
+        for name in (str(save(tmp_path / "0.png")), str(write(tmp_path / f"0.{ending}", data))):
+            shard.add(name, Path(name).name)
+    assert [label for _, label in labels(read(tmp_path / "a.tar"))] == [label]
 
 
 def test_a_class_map_names_labels_that_are_whole_floats(tmp_path: Path) -> None:
