@@ -217,7 +217,8 @@ def made_suite(street: Street, tmp_path: Path) -> MadeSuite:
                 )
         suite.write_metadata(rows)
         profile = asdict(made_profile())
-        facts, spent = session_facts(profile=profile), costs(wall_s=36.0)
+        labels = ["bus", "car", "tram", "truck"]  # of the set, whose trams are not among the sources
+        facts, spent = session_facts(profile=profile, data={"layout": "folders", "labels": labels}), costs(wall_s=36.0)
         session = SessionRecord("a", "2026-01-01T00:00:00+00:00", True, facts, (), spent)
         suite.write_run(RunRecord((session,), Standing(3, 5, 1, 0, 0, (), (), profile["check"])))
     return MadeSuite(tmp_path / "suite", street, rows)

@@ -160,7 +160,7 @@ def test_the_number_of_a_stage_s_code_is_in_the_keys(monkeypatch: pytest.MonkeyP
     def named() -> list[str]:
         return [maker_key("paint", [], "", {}), content_keys.outcome_key("profile", "settings", [], {})]
 
-    assert {stage: code_of(stage) for stage in STAGES} == dict.fromkeys(STAGES, 1) | {"rewrite": 11, "check": 5}
+    assert {stage: code_of(stage) for stage in STAGES} == dict.fromkeys(STAGES, 1) | {"rewrite": 12, "check": 5}
     before = named()
     monkeypatch.setattr(content_keys, "code_of", lambda stage: 1000)
     assert not set(before) & set(named())
@@ -230,7 +230,7 @@ def rewrite_numbers() -> str:
 @pytest.mark.parametrize(
     ("stage", "number", "numbers", "found"),
     [
-        ("rewrite", 11, rewrite_numbers, "8c1ad259a9986ef2"),
+        ("rewrite", 12, rewrite_numbers, "8c1ad259a9986ef2"),
         ("edges", 1, lambda: digest(edge_maps(picture()[None], load_profile("pocket").edges)), "c857c8da9ccfa677"),
         ("paint", 1, paint_numbers, "fdf63a716bffb1e0"),
         ("check", 5, check_numbers, "529e58ac919e94fb"),

@@ -51,7 +51,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
             *("errors", "keys", "content_keys", "files", "schedule", "profile", "runtime", "meter"),
             *("sources", "models", "suite"),
         },
-        "judging": {"errors", "edit", "keys", "files", "profile", "sources", "variant", "suite", "stages"},
+        "judging": {"errors", "edit", "keys", "files", "profile", "sources", "variant", "english", "suite", "stages"},
         "report": {"errors", "edit", "files", "profile", "meter", "models", "suite", "tasks", "stages", "judging"},
         "journey": {
             *("content_keys", "files", "schedule", "profile", "meter", "sources", "variant", "models", "suite"),

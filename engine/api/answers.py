@@ -4,15 +4,17 @@ frame, or the model itself.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from numbers import Integral
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from ..errors import CounterfactoryError
 from ..files.reading import read_text
+from ..judging.answer_labels import IMAGE_FOLDER, read_vocabulary
 from ..judging.evaluate import evaluate_labels, evaluate_masks
 from ..judging.evaluation import Evaluation
 from ..judging.failures import label_failures, mask_failures
@@ -64,8 +66,9 @@ class Judged:
 
 def judge(predictions: Any, classes: Path | None, suite: Path, rows: Sequence[PictureRow], warn: Warn) -> Judged:
     """Judge the answers in `predictions`: a path to a table or to a folder of masks, of which `classes` names the
-    numbers (without it the suite's record does); a mapping of pictures' `file_name` to labels; a data frame with the
-    columns of such a table, or `file_name` in the place of `image`; or a model (see `ask_model`).
+    numbers (without it the suite's record does; for tables see `read_vocabulary`); a mapping of pictures' `file_name`
+    to labels; a data frame with the columns of such a table, or `file_name` in the place of `image`; or a model (see
+    `ask_model`).
 
     Warns of what is left out. Raises CounterfactoryError for answers that cannot be read or do not fit the suite.
     """
@@ -73,15 +76,29 @@ def judge(predictions: Any, classes: Path | None, suite: Path, rows: Sequence[Pi
     if path is not None and path.is_dir():
         names = class_names(classes, suite)
         return Judged(rows, evaluate_masks(rows, *compare_masks(path, suite, rows, names)), None)
-    if classes is not None:
-        raise CounterfactoryError("--classes names the numbers in masks: give a folder of masks as --predictions")
     table = load_predictions(path) if path is not None else _given(predictions, suite, rows)
     if path is not None and table.ignored:
         warn(f"{path}: columns that are not read: {_some(table.ignored)}")
     matched = match_predictions(table.answers, rows)
     if matched.unmatched:
         warn(strangers_line(matched.unmatched))
-    return Judged(rows, evaluate_labels(rows, matched.labels, matched.measures(rows)), matched.answers)
+    rows = [_composed(row) for row in rows]
+    vocabulary = read_vocabulary(suite, rows, classes)
+    if str(classes) == IMAGE_FOLDER:
+        warn(f"answers' numbers from 0 are ImageFolder's: {_some(vocabulary.folders)}")
+    if lacking := vocabulary.missing():
+        warn(f"{classes} lacks labels of the suite, which no answer can name: {_some(lacking)}")
+    matched = replace(matched, answers=tuple(answer and vocabulary.settle(answer) for answer in matched.answers))
+    counted = zip(rows, matched.labels, strict=True)
+    strange = vocabulary.require_known([label for row, label in counted if row.accepted and label is not None])
+    evaluation = evaluate_labels(rows, matched.labels, matched.measures(rows))
+    return Judged(rows, replace(evaluation, strange=strange), matched.answers)
+
+
+def _composed(row: PictureRow) -> PictureRow:
+    """The row with its label in the form that answers are read in."""
+    label = row.label if row.label is None else unicodedata.normalize("NFC", row.label)
+    return row if label == row.label else replace(row, label=label)
 
 
 def _given(predictions: Any, suite: Path, rows: Sequence[PictureRow]) -> Predictions:
@@ -123,9 +140,11 @@ def _plain(value: Any) -> Any:
     """A cell of a table in Python's own types, as a file would have it; None for NaN."""
     if isinstance(value, str):
         return str(value)
-    if isinstance(value, Integral) and not isinstance(value, bool):
-        return int(value)
-    return None if isinstance(value, float) and value != value else value
+    if isinstance(value, Real) and not isinstance(value, bool):
+        value = int(value) if isinstance(value, Integral) else float(value)
+        return None if value != value else value
+    # The kinds of nothing that pandas has, which cannot be compared.
+    return None if type(value).__name__ in ("NAType", "NaTType") else value
 
 
 def class_names(classes: AnyPath | None, suite: Path) -> list[str] | None:

@@ -17,7 +17,7 @@ from ..judging.recheck import Recheck, recheck, set_thresholds
 from ..packages import pandas
 from ..profile.check import CheckSettings
 from ..profile.profile import load_profile
-from ..report.effects_text import note_lines
+from ..report.effects_text import answer_lines, note_lines
 from ..report.folder import ReportFiles
 from ..report.suite_text import suite_notes
 from ..sources.source import Problem
@@ -152,7 +152,7 @@ class Result:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader has to know of the figures, in sentences."""
-        return (*suite_notes(self.judged.rows), *note_lines(self.evaluation))
+        return (*answer_lines(self.evaluation), *suite_notes(self.judged.rows), *note_lines(self.evaluation))
 
     def effects(self, by: Literal["type", "value", "class"] = "type") -> DataFrame:
         """A row per type of edit, per value, or per class: what it does to the model in points, between `low` and

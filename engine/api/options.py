@@ -119,7 +119,8 @@ class EstimateOptions(SourceOptions, total=False):
 class EvaluateOptions(TypedDict, total=False):
     """What `evaluate` takes.
 
-    `classes` is a file of the names of masks' classes (those of the record). `max_drop` has the most points that an
+    `classes` is a file of the names of masks' classes (those of the record), or of all that a classifier knows, by its
+    numbers; "imagefolder" reads numbers as torchvision's ImageFolder gives them. `max_drop` has the most points that an
     edit's type, value or a class may cost, by name; `fail_under` is the least share of variants that must be right,
     from 0 to 1. `failures` and `junit` are files to write: the pictures that the model fails on, and what became of the
     limits.

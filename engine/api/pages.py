@@ -13,7 +13,7 @@ from ..judging.threshold_curve import load_valid, threshold_curve
 from ..profile.profile import load_profile
 from ..report.album import Answer, mark_answers
 from ..report.curves import Curve
-from ..report.effects_text import evaluation_tables, headline, note_lines
+from ..report.effects_text import answer_lines, evaluation_tables, headline, note_lines
 from ..report.folder import EdgeDetector, ReportFiles, describe_suite, edge_detector, write_report
 from ..suite import PictureRow
 from ..suite.recorded import recorded_check, recorded_profile
@@ -38,7 +38,8 @@ def make_report(
     Warns where masks have no names. Raises CounterfactoryError as `write_report`.
     """
     answers: dict[str, Answer] = {}
-    names = _legend(suite, rows, classes, warn)
+    # A list for labels names no mask's numbers.
+    names = _legend(suite, rows, classes if judged is None or judged.answers is None else None, warn)
     curves = _curves(suite, path_or_none(options.get("valid")))
     if judged is None:
         text = describe_suite(rows, classes=names)
@@ -50,7 +51,7 @@ def make_report(
             rows,
             evaluation_tables(judged.evaluation),
             figures=(headline(judged.evaluation),),
-            remarks=tuple(note_lines(judged.evaluation)),
+            remarks=(*answer_lines(judged.evaluation), *note_lines(judged.evaluation)),
             classes=names,
         )
     return write_report(

@@ -6,6 +6,7 @@ Files are read and examined; no network is opened.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
@@ -89,6 +90,8 @@ def _selection(options: SourceOptions) -> Selection:
         classes = parse_classes(fspath(named))
     else:
         classes = names_in(named)
+    if classes is not None:
+        classes = tuple(unicodedata.normalize("NFC", name) for name in classes)
     return Selection(classes, per_class, sample, options.get("seed", 0))
 
 

@@ -383,7 +383,13 @@ def _add_evaluate(commands: _Commands[Parser]) -> None:
 
 
 def _add_classes(parser: Parser) -> None:
-    parser.add_argument("--classes", type=Path, metavar="FILE", help="names of masks' classes (those of the record)")
+    parser.add_argument(
+        "--classes",
+        type=Path,
+        metavar="FILE",
+        help="names of masks' classes (those of the record), or of all that your classifier knows, by its numbers; "
+        "imagefolder: numbers are of sorted class folders",
+    )
 
 
 def _add_report(commands: _Commands[Parser]) -> None:

@@ -8,7 +8,7 @@ against timm's ImageNetInfo.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,6 +26,19 @@ _GENERAL = word_set(
     "n04564698 n00023100 n13809207 n00031921 n15046900 n00020090 n03094503 n04377057"
 )
 _PLANTS, _FOODS = ("n11", "n12", "n13"), "n07"
+# WordNet's ids are in the order of its files: those of persons, gods among them, and those of places.
+_PERSON, _PERSONS, _PLACES = "n00007846", ("n09483738", "n11408415"), ("n08489497", "n09178597")
+# A word that may be a person or a thing is the thing in a picture's label ("hot dog", "toaster", "tiger"), whatever
+# WordNet puts first, but for these: most are a person three times or more in the texts that it counted, or are parts
+# that stand for one.
+_PEOPLE = word_set(
+    "adult angler antagonist baby bastard batter bishop boss camper character client coach collector conductor diner "
+    "diver driver elder face family fighter figure fisher florist governor graduate granny guard guest guide guy hand "
+    "head hero host hunter individual jockey kid killer king knight leader lumberjack mamma man master mate member "
+    "model nanny neighbor neighbour offspring operator orphan pa painter pastor pilot pirate pitcher planner porter "
+    "redhead relative runner sailor schoolmaster secretary sitter soldier speaker spectator survivor trainer tramp "
+    "twin viewer walker witch worker"
+) | {"old maid", "old man", "old woman"}
 
 
 @dataclass(frozen=True)
@@ -66,16 +79,23 @@ class Nouns:
 
     def senses(self, words: str) -> tuple[str, ...]:
         """The ids that a label's words may mean, singular or plural: the most frequent meaning alone where it can be
-        seen, else all that can; a plant's name is its fruit's too. None for words that are not in the table.
+        seen, else all that can, but for persons and places among things; a plant's name is its fruit's too. A class of
+        ImageNet goes before a person of its name. None for words that are not in the table.
         """
         for form in forms(normalise(words)):
             if ids := self.meanings.get(form):
                 common = self.common.get(form)
                 if common is None:
                     return ids
+                if _is_person(common) and (class_ := self._class_called(form, ids)):
+                    return (class_,)
                 eaten = (key for key in ids if common.startswith(_PLANTS) and key.startswith(_FOODS))
                 return (common, *eaten)
         return ()
+
+    def _class_called(self, form: str, ids: Sequence[str]) -> str | None:
+        things = (key for key in ids if not _is_person(key) and self[key].definition)
+        return next((key for key in things if self[key].lemmas[0] == form), None)
 
     def common_sense(self, words: str) -> str | None:
         """The most frequent meaning of singular or plural words, if it can be seen."""
@@ -99,6 +119,10 @@ class Nouns:
         return tuple(dict.fromkeys(lemma for noun in nouns for lemma in noun.lemmas if noun.is_called(lemma)))
 
 
+def _is_person(key: str) -> bool:
+    return key == _PERSON or _PERSONS[0] <= key < _PERSONS[1]
+
+
 @cache  # a fifth of a second, and the same for every label
 def load_nouns() -> Nouns:
     """The table that comes with the package."""
@@ -112,4 +136,19 @@ def load_nouns() -> Nouns:
             meanings[name] = (*meanings.get(name, ()), key)
             if marked.endswith("*"):
                 common[name] = key
+    for name, ids in meanings.items():
+        if len(ids) == 1 or name in _PEOPLE:
+            continue
+        first, things = common.get(name), [key for key in ids if not _is_person(key)]
+        if first is None:
+            things = [key for key in things if not _PLACES[0] <= key < _PLACES[1]]
+        elif _is_person(first):
+            # The classes of ImageNet, which alone have a definition, before others: "hot dog" is no frankfurter.
+            things = [key for key in things if not lines[key].endswith("\t")] or things
+        else:
+            continue
+        if things:
+            meanings[name] = tuple(things)
+            if common.pop(name, None) and len(things) == 1:
+                common[name] = things[0]
     return Nouns(lines, meanings, common)

@@ -19,10 +19,9 @@ from ..variant import KINDS, Kind
 from .confusion import Counts, accuracy, confusion_matrix, iou, mean_iou, recall, row_normalised
 from .effects import Effect, Flips, PictureOutcome, correct, find_effects, find_flips
 from .evaluation import Effects, Evaluation, MeanScore, Measure, Side
+from .predictions import find_unanswered
 
 T = TypeVar("T")
-# Labels that an error shows.
-_SHOWN = 5
 
 
 def evaluate_labels(
@@ -35,17 +34,11 @@ def evaluate_labels(
     `rows` are those of the suite's table, `predictions[i]` the label that the model gave to row i's picture; None where
     it gave none, which leaves the row out. `measures` are other outcomes of the same answers, 0..1, by name. Classes
     are all labels that occur on either side, sorted. Rejected pictures are left out. Raises CounterfactoryError when
-    the lengths differ, a picture that counts has no label, and when no prediction is any picture's label.
+    the lengths differ, and when a picture that counts has no label.
     """
     used = list(_pair_answers(rows, predictions))
     pairs = [(_label(row), answer) for row, answer in used]
-    labels, answers = {label for label, _ in pairs}, {answer for _, answer in pairs}
-    if pairs and labels.isdisjoint(answers):
-        raise CounterfactoryError(
-            f"no prediction is a label of this suite: its labels are {_examples(labels)}, the predictions "
-            f"{_examples(answers)}; write predictions as the sources' labels are written"
-        )
-    classes = tuple(sorted(labels | answers))
+    classes = tuple(sorted({name for pair in pairs for name in pair}))
     number = {name: i for i, name in enumerate(classes)}
 
     def side(kind: Kind) -> Side:
@@ -74,6 +67,7 @@ def evaluate_labels(
         excluded=_count_rejected(rows, "variant"),
         excluded_controls=_count_rejected(rows, "control"),
         outcomes={row.file_name: outcome for row, outcome in outcomes},
+        unanswered=find_unanswered(rows, [answer is not None for answer in predictions]),
         measures=tuple(_measure(name, list(_pair_answers(rows, values))) for name, values in (measures or {}).items()),
     )
 
@@ -127,6 +121,7 @@ def evaluate_masks(
         return correct(sorted(effects, key=lambda effect: effect.name))
 
     outcomes = [(row, mean) for row, mean, _ in used if mean is not None]
+    masked, answered = [row for row in rows if row.mask is not None], {row.file_name for row, _, _ in used}
     return Evaluation(
         measure="miou",
         classes=tuple(classes),
@@ -140,6 +135,7 @@ def evaluate_masks(
         excluded=_count_rejected(rows, "variant"),
         excluded_controls=_count_rejected(rows, "control"),
         outcomes={row.file_name: outcome for row, outcome in outcomes},
+        unanswered=find_unanswered(masked, [row.file_name in answered for row in masked]),
     )
 
 
@@ -206,11 +202,6 @@ def _label(row: PictureRow) -> str:
             "give labels to the sources (class folders or --labels) or judge with masks"
         )
     return row.label
-
-
-def _examples(names: set[str]) -> str:
-    shown = sorted(names)[:_SHOWN]
-    return ", ".join(map(repr, shown)) + (" and so on" if len(names) > _SHOWN else "")
 
 
 def _edit_types(row: PictureRow) -> set[str]:

@@ -10,6 +10,9 @@ from ..files.fill import plain
 from ..variant import Kind
 from .effects import Effect, Flips
 
+# Letters of an answer that a sentence shows.
+_SHOWN = 40
+
 
 @dataclass(frozen=True)
 class MeanScore:
@@ -65,6 +68,33 @@ class Measure:
 
 
 @dataclass(frozen=True)
+class StrangeAnswer:
+    """An answer of a model that is neither a label of the suite nor known to be a class, how often it was given, and
+    the label that it seems to mean, None where none is near.
+    """
+
+    answer: str
+    count: int
+    nearest: str | None
+
+    @property
+    def text(self) -> str:
+        """The answer, with what is known of it."""
+        near = "no label is near" if self.nearest is None else f"nearest label {self.nearest!r}"
+        return f"{self.answer[:_SHOWN]!r} ({self.count} time{'s' if self.count > 1 else ''}, {near})"
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """`count` of the `of` accepted pictures of a kind have no answer, while others of them have; `first` is a file."""
+
+    kind: Kind
+    count: int
+    of: int
+    first: str
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """How a model under test answers a suite.
 
@@ -74,7 +104,8 @@ class Evaluation:
     arXiv 2502.04378, section IV); for masks, where a picture does not simply fail, they are None. `excluded` counts
     rejected variants, `excluded_controls` rejected controls: neither is compared. `outcomes` are the
     single pictures', by file name: 1 for a right label and 0 for a wrong one, or a mask's mIoU. `measures` are further
-    measures of the same answers ("beside" in JSON).
+    measures of the same answers ("beside" in JSON). `strange` are answers that may be misspelt labels, and `unanswered`
+    says of which pictures nothing is known.
     """
 
     measure: str
@@ -90,6 +121,8 @@ class Evaluation:
     excluded_controls: int
     outcomes: Mapping[str, float] = field(default_factory=dict)
     measures: tuple[Measure, ...] = ()
+    strange: tuple[StrangeAnswer, ...] = ()
+    unanswered: tuple[Unanswered, ...] = ()
 
     @property
     def measure_name(self) -> str:

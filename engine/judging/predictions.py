@@ -16,8 +16,10 @@ from typing import Any
 
 from ..errors import CounterfactoryError
 from ..files.tables import read_table
+from ..sources.labels import label_text
 from ..suite import PictureRow
 from ..variant import KINDS
+from .evaluation import Unanswered
 
 COLUMNS = ("image", "prediction")
 _CONFIDENCE = ("confidence", "probability")
@@ -79,10 +81,9 @@ def read_predictions(rows: Iterable[tuple[str, Mapping[str, Any] | str]], name: 
 
 
 def _label(value: object) -> str | None:
-    """A label as text: class numbers are labels too. None for anything else."""
-    if type(value) is int:
-        return str(value)
-    return value if isinstance(value, str) and value else None
+    """A label as text: class numbers are labels too. None for anything else, and for what stands for no answer."""
+    whole = isinstance(value, float) and value.is_integer()
+    return label_text(value) if type(value) is int or whole or isinstance(value, str) else None
 
 
 def _confidence(row: Mapping[str, Any], where: str) -> float | None:
@@ -173,8 +174,8 @@ class RowPredictions:
 def match_predictions(answers: Mapping[str, Prediction], rows: Sequence[PictureRow]) -> RowPredictions:
     """The predictions of the suite's pictures.
 
-    Rejected pictures need none. Raises CounterfactoryError if an accepted variant has none, if some accepted controls
-    or originals have one and others do not, and if a picture has two that differ.
+    Rejected pictures need none. Raises CounterfactoryError if no accepted variant has one, and if a picture has two
+    that differ.
     """
     numbers = _find_rows(answers, rows)
     image_of: dict[int, str] = {}
@@ -193,17 +194,26 @@ def match_predictions(answers: Mapping[str, Prediction], rows: Sequence[PictureR
 
 
 def require_answers(rows: Sequence[PictureRow], answered: Sequence[bool], what: str, advice: str) -> None:
-    """Raises CounterfactoryError, with the `advice`, where an accepted variant has no answer, called `what`, and where
-    some accepted originals or controls have one and others do not.
-    """
-    for kind in KINDS:
+    """Raises CounterfactoryError, with the `advice`, where no accepted variant has an answer, called `what`."""
+    pairs = zip(rows, answered, strict=True)
+    variants = [(row, known) for row, known in pairs if row.kind == "variant" and row.accepted]
+    if variants and not any(known for _, known in variants):
+        first = variants[0][0].file_name
+        raise CounterfactoryError(
+            f"{len(variants)} of {len(variants)} variants have no {what}, the first is {first}{advice}"
+        )
+
+
+def find_unanswered(rows: Sequence[PictureRow], answered: Sequence[bool]) -> tuple[Unanswered, ...]:
+    """The accepted pictures without an answer, of those kinds of which some have one; variants first."""
+    lacking = []
+    for kind in reversed(KINDS):
         pairs = zip(rows, answered, strict=True)
         counted = [(row, known) for row, known in pairs if row.kind == kind and row.accepted]
-        missing = [row for row, known in counted if not known]
-        if missing and (kind == "variant" or len(missing) < len(counted)):
-            raise CounterfactoryError(
-                f"{len(missing)} of {len(counted)} {kind}s have no {what}, the first is {missing[0].file_name}{advice}"
-            )
+        missing = [row.file_name for row, known in counted if not known]
+        if 0 < len(missing) < len(counted):
+            lacking.append(Unanswered(kind, len(missing), len(counted), missing[0]))
+    return tuple(lacking)
 
 
 def _find_rows(images: Iterable[str], rows: Sequence[PictureRow]) -> dict[str, int]:

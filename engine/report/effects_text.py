@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ..errors import list_some
 from .table import Table, percent
 
 if TYPE_CHECKING:
@@ -59,11 +60,25 @@ def note_lines(evaluation: Evaluation) -> list[str]:
     for count, kind in ((evaluation.excluded, "variant"), (evaluation.excluded_controls, "control")):
         if count:
             notes.append(f"{count} rejected {kind}{'s are' if count > 1 else ' is'} not counted")
-    unknown = evaluation.unknown_classes
+    strange = {answer.answer for answer in evaluation.strange}
+    unknown = [name for name in evaluation.unknown_classes if name not in strange]
     if unknown:
         some = ", ".join(map(repr, unknown[:_UNKNOWN])) + (" and so on" if len(unknown) > _UNKNOWN else "")
         notes.append(f"answers that are no label of this suite count as wrong: {some}")
     return notes
+
+
+def answer_lines(evaluation: Evaluation) -> list[str]:
+    """What is wrong with the answers, before any figure: pictures without one, and labels that nobody knows."""
+    lines = []
+    for lack in evaluation.unanswered:
+        what = f"{lack.count} {'has' if lack.count == 1 else 'have'} no answer, the first is {lack.first}"
+        compared = "" if lack.kind == "variant" else "; effects compare the sources that have both answers"
+        lines.append(f"judged on {lack.of - lack.count} of {lack.of} {lack.kind}s: {what}{compared}")
+    if evaluation.strange:
+        named = list_some([answer.text for answer in evaluation.strange], _UNKNOWN)
+        lines.append(f"warning: answers that are no label and no known class count as wrong: {named}")
+    return lines
 
 
 def headline(evaluation: Evaluation) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from typing import Any
 from ..errors import CounterfactoryError, list_some
 from .class_map import BACKGROUND, SYNSET, label_names, load_class_map
 from .depth import with_depth
+from .labels import whole_number
 from .layouts import ACCEPTED, SetOptions, list_set
 from .listing import Entry, Listing, Problem
 from .sampling import Selection, draw, groups, require_known
@@ -25,7 +26,8 @@ __all__ = ["DataSet", "Selection", "SetOptions", "find_sources", "read_set", "re
 @dataclass(frozen=True)
 class DataSet:
     """A data set as it was read: its usable sources and the problems of the others, each sorted by name, sentences on
-    what was left out, and the names of its masks' class numbers.
+    what was left out, the names of its masks' class numbers, and the labels of all its images, drawn or not, in the
+    order of their folders.
     """
 
     layout: str
@@ -34,6 +36,7 @@ class DataSet:
     notes: list[str]
     class_names: Mapping[int, str]
     selection: Selection
+    labels: tuple[str, ...] = ()
 
     @property
     def classes(self) -> list[str]:
@@ -44,7 +47,8 @@ class DataSet:
     def record(self) -> dict[str, Any]:
         """The data set as a suite's record has it."""
         names = {str(number): name for number, name in sorted(self.class_names.items())}
-        return {"layout": self.layout, "selection": asdict(self.selection), "classes": names}
+        labels = list(self.labels)
+        return {"layout": self.layout, "selection": asdict(self.selection), "classes": names, "labels": labels}
 
 
 def find_sources(root: Path, labels: Path | None = None) -> tuple[list[Source], list[Problem]]:
@@ -96,7 +100,7 @@ def read_set(
     sources = sorted(draw(of_group, check), key=lambda source: source.name)
     problems = sorted(problems, key=lambda p: (p.name, p.reason))
     notes = [*listing.notes, *_notes(listing, sources, chosen)]
-    return DataSet(listing.layout, sources, problems, notes, names, chosen)
+    return DataSet(listing.layout, sources, problems, notes, names, chosen, listing.labels)
 
 
 def _name_labels(listing: Listing, named: str) -> dict[int, str]:
@@ -105,17 +109,19 @@ def _name_labels(listing: Listing, named: str) -> dict[int, str]:
     """
     names, where = label_names(named)
     listing.class_map = None
-    numbers: dict[str, list[str]] = {}
+    numbers, name_of = dict[str, list[str]](), dict[str | None, str]()
     for number, name in names.items():
         numbers.setdefault(name, []).append(str(number))
     for i, entry in enumerate(listing.entries):
-        text = "" if entry.label is None else entry.label.strip()
+        text = "" if entry.label is None else whole_number(entry.label.strip())
         number = int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else -1
         if entry.label is not None and number not in names:
             raise CounterfactoryError(
                 f"{where} does not name the label {entry.label!r} of {entry.file}; add it, or leave --class-map out"
             )
         listing.entries[i] = replace(entry, label=names.get(number))
+        name_of[entry.label] = names.get(number, "")
+    listing.labels = tuple(name_of.get(label) or label for label in listing.labels)
     if shared := [f"{name} ({', '.join(several)})" for name, several in numbers.items() if len(several) > 1]:
         listing.notes.append(
             f"names that stand for several numbers, whose images have one label: {list_some(shared, 3)}"

@@ -13,6 +13,7 @@ from typing import Any
 from ..errors import CounterfactoryError
 from ..runtime.installing import DATASETS, pip_install
 from .blobs import Cell
+from .labels import label_text, whole_numbers
 from .listing import Entry, Listing, finish
 from .shapes import Box
 
@@ -71,11 +72,11 @@ def _list_rows(where: str, advice: str, of_hub: tuple[str, str | None] | None) -
 
 
 def _texts(values: Any, feature: Any) -> list[str | None]:
-    """Labels as text; a ClassLabel's -1 is none."""
+    """Labels as text; a ClassLabel's -1 is none, and 3.0 the number 3 where all are whole."""
     names = getattr(feature, "names", None)
     if names is not None:
         return [None if value is None or value < 0 else str(names[value]) for value in values]
-    return [None if value is None else str(value) for value in values]
+    return whole_numbers([label_text(value) for value in values])
 
 
 def _boxes(data_set: Any, feature: Any) -> list[tuple[Box, ...]]:

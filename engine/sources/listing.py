@@ -6,15 +6,17 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ..errors import CounterfactoryError
+from ..errors import CounterfactoryError, list_some
 from ..files.tables import Row, read_table
 from .blobs import Blob, printable, unprintable
 from .class_map import ClassMap
+from .labels import alike, label_text, whole_numbers
 from .shapes import Box, DrawnMask
 
 SUFFIXES = frozenset(
@@ -62,7 +64,8 @@ class Entry:
 @dataclass
 class Listing:
     """The entries of a data set of a `layout`, unsorted. `class_map` is that of its masks, `class_names` the classes of
-    its boxes and masks, and `notes` are sentences about what was left out.
+    its boxes and masks, `notes` are sentences about what was left out, and `labels` the images' labels, one for each of
+    their folders in the order of the folders' names.
     """
 
     layout: str
@@ -71,6 +74,7 @@ class Listing:
     class_names: tuple[str, ...] = ()
     entries: list[Entry] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    labels: tuple[str, ...] = ()
 
     def skip(self, name: str, reason: str) -> None:
         """Notes why an image, or a row, cannot be used."""
@@ -125,7 +129,7 @@ def list_table(table: Path, masks: Path | None) -> Listing:
         if rows.accept(path, name, row.get("label"), where):
             mask = _absolute(root, row["mask"]) if "mask" in row else None
             entries[path] = Entry(name, printable(name), path, row.get("label"), mask)
-    listing.entries = [entry for path, entry in entries.items() if path not in rows.contradicted]
+    listing.entries = _number_labels([entry for path, entry in entries.items() if path not in rows.contradicted])
     return finish(listing, masks)
 
 
@@ -214,7 +218,12 @@ def _apply_labels(listing: Listing, root: Path, table: Path) -> list[Entry]:
     for path, entry in by_path.items():
         if path not in labelled:
             listing.skip(entry.file, f"{table.name} says nothing about this image")
-    return [entry for path, entry in labelled.items() if path not in rows.contradicted]
+    return _number_labels([entry for path, entry in labelled.items() if path not in rows.contradicted])
+
+
+def _number_labels(entries: Sequence[Entry]) -> list[Entry]:
+    labels = whole_numbers([entry.label for entry in entries])
+    return [replace(entry, label=label) for entry, label in zip(entries, labels, strict=True)]
 
 
 class _Rows:
@@ -264,6 +273,9 @@ def _check_values(row: Row) -> dict[str, str] | str:
     values: dict[str, str] = {}
     for column, names in _COLUMNS.items():
         value = next((row[name] for name in names if name in row), None)
+        whole = isinstance(value, float) and (value.is_integer() or value != value)
+        if column == "label" and (whole or isinstance(value, str)):
+            value = label_text(value)
         if type(value) not in (str, int, type(None)):
             return f"column {column!r} holds {value!r}; text is needed"
         if text := "" if value is None else str(value).strip():
@@ -279,7 +291,8 @@ _GONE = Entry("", "", "")
 
 
 def finish(listing: Listing, masks: Path | None = None) -> Listing:
-    """The listing with its entries' masks and final names; a suffix is dropped where the name stays unique."""
+    """The listing with its entries' labels, masks and final names; a suffix is dropped where the name stays unique."""
+    _settle_labels(listing)
     entries = listing.entries
     if masks is not None:
         if not masks.is_dir():
@@ -304,7 +317,34 @@ def finish(listing: Listing, masks: Path | None = None) -> Listing:
             finished[name] = len(final)
             final.append(replace(entry, name=name))
     listing.entries = final
+    forms = Counter(unicodedata.normalize("NFC", name) for name in finished if not name.isascii())
+    listing.note_first(
+        [name for name, count in forms.items() if count > 1],
+        "names are there in two Unicode forms, which macOS takes for one",
+    )
     return listing
+
+
+def _settle_labels(listing: Listing) -> None:
+    """Writes the labels in one form, without those that stand for none, and notes those that look alike."""
+    counts = Counter(entry.label for entry in listing.entries if entry.label is not None)
+    text_of = {label: label_text(label) for label in sorted(counts)}
+    changed = {label for label, text in text_of.items() if text != label}
+    if changed:
+        listing.entries = [
+            replace(entry, label=text_of[entry.label]) if entry.label in changed else entry for entry in listing.entries
+        ]
+    # A folder that is no class of its own has its place all the same where folders are numbered.
+    listing.labels = tuple(text or label for label, text in text_of.items() if not unprintable(label))
+    texts = [text for text in text_of.values() if text is not None and not unprintable(text)]
+    for label in (label for label, text in text_of.items() if text is None):
+        listing.notes.append(
+            f"the label {label!r} is read as none (images: {counts[label]}); rename it if it is a class"
+        )
+    if several := [text for text, count in Counter(texts).items() if count > 1]:
+        listing.notes.append(f"labels in two Unicode forms are one class: {list_some(several, 5)}")
+    if groups := [" and ".join(map(repr, group)) for group in alike(dict.fromkeys(texts))]:
+        listing.notes.append(f"labels that look alike are classes of their own: {list_some(groups, 3)}")
 
 
 def files_by_stem(paths: Iterable[str]) -> dict[str, list[str]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..errors import CounterfactoryError
 from .blobs import Stretch, printable, read_blob, unprintable
+from .labels import label_text
 from .listing import SUFFIXES, Entry, Listing, finish
 
 _MASKS = ("seg.png", "mask.png", "semseg.png")
@@ -99,8 +100,8 @@ def _label(members: _Members) -> str | None:
             raise ValueError(f"its .{ending} cannot be read: {error}") from error
         keys = _LABEL_KEYS if isinstance(content, dict) else ()
         label = next((content[key] for key in keys if content.get(key) is not None), None)
-        if label is not None:
-            text = str(label).strip()
+        if label is not None and (label_text(label) or not str(label).strip()):
+            text = (label_text(label) or "").strip()
             if unprintable(text) or not text:
                 raise ValueError(f"its .{ending} holds no label that can be printed")
             return text

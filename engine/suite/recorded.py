@@ -39,8 +39,7 @@ def recorded_classes(suite: Path) -> list[str] | None:
     """The names of classes 0, 1, ... in a suite's masks, by its last session's data set; a number without a name is its
     own. None where the record has no names, or there is none. Raises CounterfactoryError for one that is broken.
     """
-    record = read_run(suite)
-    classes = record.sessions[-1].facts.data.get("classes") if record is not None and record.sessions else None
+    classes = _recorded_data(suite).get("classes")
     if not isinstance(classes, Mapping) or not classes:
         return None
     for number, name in classes.items():
@@ -50,6 +49,19 @@ def recorded_classes(suite: Path) -> list[str] | None:
             )
     names = {int(number): name for number, name in classes.items() if number.isascii() and number.isdigit()}
     return [names.get(number, str(number)) for number in range(max(names, default=-1) + 1)] or None
+
+
+def recorded_labels(suite: Path) -> tuple[str, ...]:
+    """The labels of all images of a suite's set, used or not, in the order of their folders; empty where the record has
+    none. Raises CounterfactoryError for a record that is broken.
+    """
+    labels = _recorded_data(suite).get("labels")
+    return tuple(label for label in labels if isinstance(label, str)) if isinstance(labels, list) else ()
+
+
+def _recorded_data(suite: Path) -> Mapping[str, Any]:
+    record = read_run(suite)
+    return record.sessions[-1].facts.data if record is not None and record.sessions else {}
 
 
 def _recorded_profile(suite: Path) -> Mapping[str, Any]:

@@ -348,11 +348,48 @@ def test_evaluate_as_a_step_of_a_test(
         (("--max-drop", "5"), "such as weather=5"),
         (("--max-drop", "weather=500"), "from 0 to 100"),
         (("--fail-under", "much"), "from 0 to 100"),
-        (("--classes", tmp_path / "p.csv"), "give a folder of masks"),
+        (("--classes", tmp_path / "j.xml"), "no class in"),
     ):
         status, _, err = run(capsys, *asked, *options)
         assert status == 2
         assert told in err
+
+
+def test_evaluate_says_first_which_pictures_have_no_answer(
+    made_suite: MadeSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    variants = [row for row in made_suite.rows if row.kind == "variant" and row.accepted]
+    rows = [row for row in made_suite.rows if row not in variants[3:]]
+    (tmp_path / "p.csv").write_text("image,prediction\n" + "".join(f"{r.file_name},{r.label}\n" for r in rows))
+    asked = ("evaluate", made_suite.path, "--predictions", tmp_path / "p.csv")
+    status, out, _ = run(capsys, *asked)
+    said = f"judged on 3 of 5 variants: 2 have no answer, the first is {variants[3].file_name}"
+    assert (status, out.splitlines()[0]) == (0, said)
+    result = json.loads(run(capsys, *asked, "--json")[1])
+    assert result["notes"][0] == said
+    assert result["unanswered"] == [{"kind": "variant", "count": 2, "of": 5, "first": variants[3].file_name}]
+    assert (result["variants"]["score"], result["strange"]) == ({"count": 3, "value": 1.0}, [])
+
+
+def test_evaluate_reads_numbers_as_the_user_says(
+    made_suite: MadeSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the record's bus, car, tram and truck, or of a list; on the page a list of labels names no mask's number."""
+    for name, order in (("folders", "bus car tram truck"), ("list", "truck zebra car bus")):
+        names = order.split()
+        lines = [f"{row.file_name},{names.index(str(row.label))}.0" for row in made_suite.rows]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["image,prediction", *lines]))
+    (tmp_path / "names.txt").write_text("truck\nzebra\ncar\nbus\n")
+    asked = ("evaluate", made_suite.path, "--predictions")
+    status, _, err = run(capsys, *asked, tmp_path / "folders.csv")
+    assert status == 2
+    assert "fit ImageFolder's order (bus, car, tram, truck): add --classes imagefolder, or" in err
+    for table, classes in (("folders", "imagefolder"), ("list", tmp_path / "names.txt")):
+        status, out, _ = run(capsys, *asked, tmp_path / f"{table}.csv", "--classes", classes, "--json")
+        assert (status, json.loads(out)["variants"]["score"]["value"]) == (0, 1)
+    given = ("--predictions", tmp_path / "list.csv", "--classes", tmp_path / "names.txt", "--no-edges")
+    assert run(capsys, "report", made_suite.path, *given)[0] == 0
+    assert "zebra" not in (made_suite.path / "report" / "index.html").read_text()
 
 
 def test_evaluate_takes_a_folder_of_masks(

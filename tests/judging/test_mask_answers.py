@@ -13,6 +13,8 @@ from PIL import Image
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.confusion import confusion_matrix
+from counterfactory.engine.judging.evaluate import evaluate_masks
+from counterfactory.engine.judging.evaluation import Unanswered
 from counterfactory.engine.judging.mask_answers import compare_masks
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.suite import PictureRow
@@ -65,8 +67,6 @@ def test_originals_and_controls_may_all_be_left_out(made_suite: MadeSuite, answe
 @pytest.mark.parametrize(
     ("kind", "damage", "told"),
     [
-        ("variant", Path.unlink, r"1 of 5 variants have no mask in .*, the first is images/.*; name masks as metadata"),
-        ("original", Path.unlink, "1 of 3 originals have no mask"),
         ("variant", Image.new("L", (8, 9)).save, "is 8 x 9, its picture 128 x 128: write masks at"),
         ("variant", Image.new("RGB", (128, 128)).save, "is coloured: write class numbers"),
         ("variant", lambda file: file.write_bytes(b"no picture"), "not an image in a format that is read"),
@@ -79,6 +79,20 @@ def test_what_does_not_fit_is_named(
     damage(answers / next(row.file_name for row in made_suite.rows if row.kind == kind))
     with pytest.raises(CounterfactoryError, match=told):
         list(compare_masks(answers, made_suite.path, made_suite.rows)[0])
+
+
+def test_masks_that_are_missing_are_said_and_none_at_all_is_refused(made_suite: MadeSuite, answers: Path) -> None:
+    rows = made_suite.rows
+    accepted = [row.file_name for row in rows if row.kind == "variant" and row.accepted]
+    for file in accepted[:2]:
+        (answers / file).unlink()
+    lacking = evaluate_masks(rows, *compare_masks(answers, made_suite.path, rows)).unanswered
+    assert lacking == (Unanswered("variant", 2, 5, accepted[0]),)
+    for file in accepted[2:]:
+        (answers / file).unlink()
+    told = r"5 of 5 variants have no mask in .*, the first is images/.*; name masks as metadata"
+    with pytest.raises(CounterfactoryError, match=told):
+        compare_masks(answers, made_suite.path, rows)
 
 
 def test_more_classes_than_names_are_refused(made_suite: MadeSuite, answers: Path) -> None:

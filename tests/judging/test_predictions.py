@@ -13,9 +13,18 @@ from hypothesis import strategies as st
 from picture_rows import control_row, original_row, picture_row
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.judging.predictions import Prediction, RowPredictions, load_predictions, match_predictions
+from counterfactory.engine.judging.evaluation import Unanswered
+from counterfactory.engine.judging.predictions import (
+    Prediction,
+    RowPredictions,
+    find_unanswered,
+    load_predictions,
+    match_predictions,
+)
 from counterfactory.engine.suite import PictureRow
 
+# What programs write where there is no answer.
+NOTHING = ("", "nan", "NaN", "None", "null", "NULL", "<NA>")
 ROWS = [
     original_row(file_name="originals/bus/1/o.png", source="bus/1"),
     control_row(file_name="images/bus/1/c.png", source="bus/1"),
@@ -35,6 +44,9 @@ ROWS = [
         ("p.jsonl", b'{"image": "a", "prediction": true}', "as text or a whole number"),
         ("p.jsonl", b'{"image": 3, "prediction": "a"}', "an image, as text"),
         ("p.jsonl", b'{"image": "", "prediction": "a"}', "an image, as text"),
+        *(("p.csv", f"image,prediction\na,b\nc,{word}\n".encode(), "p.csv:3: every row") for word in NOTHING),
+        ("p.jsonl", b'{"image": "a", "prediction": NaN}', "p.jsonl:1: every row"),
+        ("p.jsonl", b'{"image": "a", "prediction": null}', "p.jsonl:1: every row"),
     ],
 )
 def test_tables_that_are_refused(name: str, data: bytes, told: str, tmp_path: Path) -> None:
@@ -104,17 +116,25 @@ def test_any_text_may_be_a_stranger(name: str) -> None:
     assert match({"images/bus/1/a.png": "bus", name: "y"}, ROWS)[0] == (None, None, "bus", None)
 
 
-@pytest.mark.parametrize("kind", ["original", "control"])
-def test_some_answers_of_a_kind_are_no_answers(kind: str) -> None:
-    make = {"original": original_row, "control": control_row}[kind]
-    rows = [ROWS[2], make(7, source="x"), make(8, source="y"), make(9, source="z", reason="too dark")]
-    answers = {ROWS[2].file_name: "bus"}
-    assert match(answers, rows)[0] == ("bus", None, None, None)  # none at all is a choice
-    with pytest.raises(CounterfactoryError, match=rf"^1 of 2 {kind}s have no prediction, .*{rows[2].file_name}"):
-        match(answers | {rows[1].file_name: "bus"}, rows)
+@pytest.mark.parametrize("kind", ["original", "control", "variant"])
+def test_pictures_without_answer_are_counted_where_others_of_their_kind_have_one(kind: str) -> None:
+    make = {"original": original_row, "control": control_row, "variant": picture_row}[kind]
+    rows = [make(7, source="x"), make(8, source="y"), make(9, source="z", reason="too dark"), make(10, source="w")]
+    assert find_unanswered(rows, [False] * 4) == find_unanswered(rows, [True, True, False, True]) == ()
+    lacking = find_unanswered(rows, [True, False, False, False])
+    assert lacking == (Unanswered(kind, 2, 3, rows[1].file_name),)
+    others = [ROWS[0], ROWS[1], ROWS[2]]
+    assert find_unanswered([*others, *rows], [True] * 3 + [False] * 4)[0].kind == kind
+    assert [lack.kind for lack in find_unanswered([*others, *others], [True] * 3 + [False] * 3)] == [
+        *("variant", "control", "original")
+    ]
 
 
-def test_a_variant_without_answer_is_refused() -> None:
+def test_a_suite_whose_variants_have_no_answer_is_refused() -> None:
+    rows = [*ROWS, picture_row(3)]
+    assert match({"images/bus/1/a.png": "bus"}, rows)[0] == (None, None, "bus", None, None)
+    with pytest.raises(CounterfactoryError, match=r"^2 of 2 variants have no prediction, the first is images/bus/1/a"):
+        match({"bus/1": "bus"}, rows)
     told = r"1 of 1 variants have no .* images/bus/1/a\.png; name pictures as in metadata\.parquet's file_name$"
     with pytest.raises(CounterfactoryError, match=told):
         match({"images/bus/1/b.png": "bus"}, ROWS)
@@ -128,6 +148,9 @@ def test_a_variant_without_answer_is_refused() -> None:
         ("p.csv", "image,prediction,split,id\na,b,test,1\n", Prediction("b"), ("split", "id")),
         ("p.CSV", "\ufeffprediction,image,confidence\nb,a,0.25\nb,a,0.25\n", Prediction("b", 0.25), ()),
         ("p.csv", "image,prediction,probability\na,b,1\n", Prediction("b", 1.0), ()),
+        ("p.csv", "image,prediction\na,Ko\u0308fferli\n", Prediction("K\xf6fferli"), ()),
+        ("p.csv", "image,prediction\na,none\n", Prediction("none"), ()),
+        ("p.jsonl", '{"image": "a", "prediction": 3.0, "top5": [3, 4.0]}', Prediction("3", None, ("3", "4")), ()),
         ("p.csv", "image,prediction,confidence\na,b,\n", Prediction("b"), ()),
         ("p.csv", "image,prediction,prediction_2,prediction_3\na,b,c,d\n", Prediction("b", None, ("b", "c", "d")), ()),
         ("p.csv", "image,prediction,prediction_2,prediction_5\na,b,c,\n", Prediction("b", None, ("b", "c")), ()),

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from picture_rows import control_row, original_row, picture_row
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.judging.evaluate import evaluate_labels, evaluate_masks
-from counterfactory.engine.judging.evaluation import Evaluation
-from counterfactory.engine.report.effects_text import effects_table, evaluation_tables, note_lines, sides_table
+from counterfactory.engine.judging.evaluation import Evaluation, StrangeAnswer
+from counterfactory.engine.report.effects_text import (
+    answer_lines,
+    effects_table,
+    evaluation_tables,
+    note_lines,
+    sides_table,
+)
 from counterfactory.engine.suite import PictureRow
 
 FOG, RED = Edit("weather", "clear", "foggy"), Edit("colour", "blue", "red")
@@ -122,6 +130,23 @@ def test_notes_say_what_is_compared_and_what_is_left_out() -> None:
     ]
     many = [picture_row(i) for i in range(7)]
     assert notes(many, ["bus", *"abcdef"])[-1].endswith("'a', 'b', 'c', 'd', 'e' and so on")
+
+
+def test_what_is_wrong_with_the_answers_is_said_before_any_figure() -> None:
+    rows = [original_row(), *(control_row(i) for i in range(3)), *(picture_row(i) for i in range(4))]
+    result = evaluate_labels(rows, ["bus", "bus", None, None, "Bus", "bus", "bus", None])
+    assert answer_lines(replace(result, unanswered=())) == []
+    assert answer_lines(result) == [
+        f"judged on 3 of 4 variants: 1 has no answer, the first is {rows[-1].file_name}",
+        f"judged on 1 of 3 controls: 2 have no answer, the first is {rows[2].file_name}; effects compare the sources "
+        "that have both answers",
+    ]
+    strange = replace(result, unanswered=(), strange=(StrangeAnswer("Bus", 1, "bus"), StrangeAnswer("x" * 99, 2, None)))
+    assert answer_lines(strange) == [
+        "warning: answers that are no label and no known class count as wrong: 'Bus' (1 time, nearest label 'bus'), "
+        f"'{'x' * 40}' (2 times, no label is near)"
+    ]
+    assert not any("Bus" in line for line in note_lines(strange)), "said once"
 
 
 def test_further_measures_have_effects_and_means_of_their_own() -> None:

@@ -60,7 +60,7 @@ def test_a_picture_that_cannot_be_used_is_replaced_and_the_record_says_what_was_
     assert read(root, selection=Selection(sample=30)).notes == ["30 sources were asked for, and 22 can be used"]
     record = read(root, selection=Selection(classes=("ant",), per_class=2, seed=5)).record()
     chosen = {"classes": ("ant",), "per_class": 2, "sample": None, "seed": 5}
-    assert record == {"layout": "folders", "selection": chosen, "classes": {}}
+    assert record == {"layout": "folders", "selection": chosen, "classes": {}, "labels": ["ant", "bee", "cat", "dog"]}
 
 
 def test_pictures_that_are_not_drawn_are_not_opened(tmp_path: Path) -> None:

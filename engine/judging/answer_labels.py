@@ -1,0 +1,191 @@
+"""Reconciles a model's answers with a suite's labels, before one of them is counted.
+
+An answer in another spelling than its label's counts as wrong, and a perfect model seems to fail. So answers that are
+neither a label nor known to be a class of the model are counted and named with the nearest label, and many of them are
+refused. Known are the classes in the suite's record, and those of a list of the model's own classes, which may also say
+what its numbers stand for.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ..english.label_names import short_name, synset_of
+from ..english.nouns import load_nouns
+from ..errors import CounterfactoryError, list_some
+from ..files.reading import read_text
+from ..sources.class_map import SYNSET, label_names
+from ..sources.labels import fold_label, label_text, whole_number
+from ..suite import PictureRow
+from ..suite.recorded import recorded_classes, recorded_labels
+from .evaluation import StrangeAnswer
+from .predictions import Prediction
+
+# Numbers as torchvision's ImageFolder gives them: by the sorted names of class folders.
+IMAGE_FOLDER = "imagefolder"
+# One answer in so many may be unknown: more say nothing of the model.
+_MOST = 10
+# Answers, and labels, that an error shows, and those that are recorded.
+_SHOWN, _RECORDED = 4, 20
+_SIMILAR = 0.5
+_DIGITS = 10
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """`labels` are those of the suite's pictures, sorted; answers in `known` may be counted. `renamed` are other ways
+    to say a label: a class's number, its synset. `folders` are the labels in ImageFolder's order, `file` the list of
+    the model's classes, None without one.
+    """
+
+    labels: tuple[str, ...]
+    known: frozenset[str]
+    folders: tuple[str, ...]
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    file: Path | None = None
+
+    def settle(self, answer: Prediction) -> Prediction:
+        """The answer in the labels' words."""
+        label, likeliest = self._settled(answer.label), answer.likeliest
+        if likeliest is None:
+            return answer if label == answer.label else replace(answer, label=label)
+        return replace(answer, label=label, likeliest=tuple(map(self._settled, likeliest)))
+
+    def _settled(self, text: str) -> str:
+        for form in (text, whole_number(text)):
+            if form in self.renamed:
+                return self.renamed[form]
+            if form in self.known:
+                return form
+        return text
+
+    def require_known(self, answers: Sequence[str]) -> tuple[StrangeAnswer, ...]:
+        """The answers that are no known class, the commonest first. Raises CounterfactoryError where these are a tenth
+        or more of all.
+        """
+        counts = {answer: count for answer, count in Counter(answers).items() if not self._knows(answer)}
+        strange = sum(counts.values())
+        commonest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        if self.labels and strange and strange * _MOST >= len(answers):
+            raise CounterfactoryError(self._refusal(commonest, strange, len(answers)))
+        return tuple(self._strange(*item) for item in commonest[:_RECORDED])
+
+    def missing(self) -> tuple[str, ...]:
+        """The suite's labels that the model's own list of classes lacks."""
+        return () if self.file is None else tuple(label for label in self.labels if label not in self.renamed.values())
+
+    def _knows(self, answer: str) -> bool:
+        """Known are also all of ImageNet's synsets where the labels are synsets."""
+        if answer in self.known:
+            return True
+        synsets = SYNSET.fullmatch(answer) and all(map(SYNSET.fullmatch, self.labels))
+        return bool(synsets and answer in load_nouns() and load_nouns()[answer].definition)
+
+    def _strange(self, answer: str, count: int) -> StrangeAnswer:
+        return StrangeAnswer(answer, count, nearest_label(answer, self.labels))
+
+    def _refusal(self, commonest: Sequence[tuple[str, int]], strange: int, of: int) -> str:
+        named = list_some([self._strange(*item).text for item in commonest[:_SHOWN]], _SHOWN)
+        more = f" and {len(commonest) - _SHOWN} others" if len(commonest) > _SHOWN else ""
+        labels = list_some(list(map(repr, self.labels)), _SHOWN)
+        what = "no prediction is a" if strange == of else f"{strange} of {of} predictions are no"
+        place = "of its record" if self.file is None else f"in {self.file}"
+        return (
+            f"{what} label of this suite nor a class {place}: its labels are {labels}, the predictions {named}{more}; "
+            f"{self._advice([answer for answer, _ in commonest])}"
+        )
+
+    def _advice(self, strange: Sequence[str]) -> str:
+        texts = [whole_number(text) for text in strange]
+        if self.file is not None:
+            return "write predictions as the labels or the list have them, or as the list's numbers, from 0"
+        if _are_numbers(texts) != _are_numbers(self.labels):
+            numbers = sorted(map(int, texts)) if _are_numbers(texts) else [len(self.folders)]
+            order = list_some(list(self.folders), _SHOWN)
+            fits = f"the numbers {numbers[0]} to {numbers[-1]} fit ImageFolder's order ({order}): add --classes "
+            return (
+                f"{f'{fits}{IMAGE_FOLDER}, or name' if numbers[-1] < len(self.folders) else 'name'} what numbers stand "
+                "for by --classes FILE (a name on each line, or JSON)"
+            )
+        return (
+            "write predictions as the labels are written; if the model has more classes, name all of them by --classes "
+            "FILE (a name on each line, or JSON)"
+        )
+
+
+def read_vocabulary(suite: Path, rows: Iterable[PictureRow], classes: Path | None) -> Vocabulary:
+    """What the answers to a suite's pictures may be called; `classes` is a file that lists the model's classes by their
+    numbers, or `IMAGE_FOLDER`. Raises CounterfactoryError for a list that cannot be read, or that no label is in.
+    """
+    labels = tuple(sorted({row.label for row in rows if row.label is not None}))
+    try:
+        recorded, names = recorded_labels(suite), recorded_classes(suite) or ()
+    except CounterfactoryError:  # a broken record makes no label unknown
+        recorded, names = (), ()
+    # A number without a name goes by itself there.
+    known = frozenset((*labels, *recorded, *(name for name in names if not name.isdigit())))
+    plain = Vocabulary(labels, known, recorded or labels, _trimmed(labels))
+    if classes is None:
+        return plain
+    if str(classes) == IMAGE_FOLDER:
+        return replace(plain, renamed={str(number): label for number, label in enumerate(plain.folders)})
+    return _listed(plain, classes)
+
+
+def _trimmed(labels: Collection[str]) -> dict[str, str]:
+    """Labels by what a table makes of them: no space around, no ".0" behind."""
+    forms = [(form, label) for label in labels for form in (label.strip(), whole_number(label))]
+    return {form: label for form, label in forms if form not in labels}
+
+
+def _listed(plain: Vocabulary, file: Path) -> Vocabulary:
+    """With the classes of a file: each is the label of its name, else of its synset or of the same spelling."""
+    named = _read_names(file)
+    spelled: dict[str, list[str]] = {}
+    for label in plain.labels:
+        spelled.setdefault(fold_label(short_name(label)), []).append(label)
+    numbered = _are_numbers(plain.labels)
+    names, shorts = set(named.values()), Counter(map(short_name, named.values()))
+    renamed = dict[str, str]()
+    for number, name in named.items():
+        alike = spelled.get(fold_label(short_name(name)), [])
+        one = len(alike) == 1 and alike[0] not in names
+        label = str(number) if numbered else name if name in plain.labels else alike[0] if one else name
+        forms = [name, *([short_name(name)] if shorts[short_name(name)] == 1 else []), str(number)]
+        for form in forms if not numbered else forms[:-1]:
+            renamed.setdefault(form, label)
+        renamed.setdefault(label, label)
+    if not set(plain.labels) & set(renamed.values()):
+        shown = (list_some(list(map(repr, some)), _SHOWN) for some in (plain.labels, list(named.values())))
+        raise CounterfactoryError(
+            "no class in {2} is a label of this suite: its labels are {0}, the classes {1}".format(*shown, file)
+        )
+    return replace(plain, renamed=dict(plain.renamed) | renamed, known=plain.known | set(renamed.values()), file=file)
+
+
+def _read_names(file: Path) -> Mapping[int, str]:
+    if file.suffix.lower() in (".json", ".toml", ".txt"):
+        names = label_names(str(file))[0]
+    else:
+        lines = [line.strip() for line in read_text(file).rstrip().splitlines()]
+        names = {number: (synset_of(line) or line) for number, line in enumerate(lines)}
+    return {number: label_text(name) or name for number, name in names.items()}
+
+
+def nearest_label(answer: str, labels: Sequence[str]) -> str | None:
+    """The label that an answer seems to mean: of the same letters, of the same synset, or of a close spelling."""
+    forms = {fold_label(answer), fold_label(short_name(answer))}
+    spelled = {form: label for label in reversed(labels) for form in (fold_label(short_name(label)), fold_label(label))}
+    same = next((spelled[form] for form in sorted(forms) if form in spelled), None)
+    if same is not None:
+        return same
+    close = difflib.get_close_matches(fold_label(answer), spelled, n=1, cutoff=_SIMILAR)
+    return spelled[close[0]] if close else None
+
+
+def _are_numbers(labels: Iterable[str]) -> bool:
+    return all(label.isascii() and label.isdigit() and len(label) < _DIGITS for label in labels)

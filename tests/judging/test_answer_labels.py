@@ -1,0 +1,187 @@
+"""Answers against labels: which are counted, which are refused, and what the error says of them."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from picture_rows import picture_row
+from session_records import costs, session_facts
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.judging.answer_labels import Vocabulary, nearest_label, read_vocabulary
+from counterfactory.engine.judging.evaluation import StrangeAnswer
+from counterfactory.engine.judging.predictions import Prediction
+from counterfactory.engine.suite.run_record import RunRecord, write_run
+from counterfactory.engine.suite.session_record import SessionRecord
+
+STREET = ("bus", "car", "truck")
+SYNSETS = ("n01440764", "n01443537", "n02099601")
+
+
+def vocabulary(
+    folder: Path, labels: tuple[str, ...] = STREET, listed: str | Path | None = None, **data: Any
+) -> Vocabulary:
+    """That of a suite with these labels, whose record says `data` of its set; `listed` is `--classes`."""
+    facts = session_facts(data={"layout": "folders", **data})
+    write_run(folder, RunRecord((SessionRecord("a", "2026-11-23", True, facts, (), costs()),)))
+    rows = [picture_row(i, label=label) for i, label in enumerate(labels)]
+    return read_vocabulary(folder, rows, None if listed is None else Path(listed))
+
+
+def settled(words: Vocabulary, *answers: str) -> list[str]:
+    return [words.settle(Prediction(answer)).label for answer in answers]
+
+
+@pytest.mark.parametrize(
+    ("answer", "labels", "nearest"),
+    [
+        *(
+            ("Bus", STREET, "bus"),
+            (" bus", STREET, "bus"),
+            ("minibus", STREET, "bus"),
+            ("pickup truck", STREET, "truck"),
+        ),
+        *(("fire truck", ("fire_truck", "car"), "fire_truck"), ("fire-truck", ("car", "Fire Truck"), "Fire Truck")),
+        *(("1", ("01", "02"), "01"), ("03", ("2", "3"), "3"), ("3.0", ("2", "3"), "3"), ("10", ("1", "010"), "010")),
+        (unicodedata.normalize("NFD", "Köfferli"), ("Auto", "Köfferli"), "Köfferli"),
+        *(
+            ("ﬁre", ("car", "fire"), "fire"),
+            ("golden retriever", SYNSETS, "n02099601"),
+            ("goldfish", SYNSETS, SYNSETS[1]),
+        ),
+        *(("n02099601", ("car", "golden retriever"), "golden retriever"), ("n01440764 tench", SYNSETS, SYNSETS[0])),
+        *(("Black footed Albatross", ("002.Laysan", "001.Black_footed_Albatross"), "001.Black_footed_Albatross"),),
+        *(("zebra", STREET, None), ("", STREET, None), ("7", STREET, None)),
+    ],
+)
+def test_the_label_that_an_answer_seems_to_mean(answer: str, labels: tuple[str, ...], nearest: str | None) -> None:
+    assert nearest_label(answer, labels) == nearest
+
+
+def test_a_tenth_of_answers_that_nobody_knows_is_refused_and_less_is_named(tmp_path: Path) -> None:
+    words = vocabulary(tmp_path)
+    assert words.require_known(["bus", "car", "truck"] * 7) == ()
+    assert words.require_known(["Bus", *["bus"] * 10]) == (StrangeAnswer("Bus", 1, "bus"),)
+    with pytest.raises(CounterfactoryError) as refused:
+        words.require_known(["Bus", *["bus"] * 9])
+    assert str(refused.value) == (
+        "1 of 10 predictions are no label of this suite nor a class of its record: its labels are 'bus', 'car', "
+        "'truck', the predictions 'Bus' (1 time, nearest label 'bus'); write predictions as the labels are written; if "
+        "the model has more classes, name all of them by --classes FILE (a name on each line, or JSON)"
+    )
+    many = [*"zxyw" * 2, "v", "Car", "Car", "Car"]
+    told = r"^no prediction is a label .* the predictions 'Car' \(3 times, nearest label 'car'\), 'w' .2 times.* and 2"
+    with pytest.raises(CounterfactoryError, match=told):
+        words.require_known(many)
+    assert words.require_known([]) == ()
+
+
+def test_known_are_the_classes_of_the_record_and_all_synsets_of_imagenet(tmp_path: Path) -> None:
+    words = vocabulary(tmp_path, labels=("bus", "car", "tram"), classes={"0": "sky", "7": "person"})
+    assert words.require_known(["tram", "sky", "person"]) == ()
+    with pytest.raises(CounterfactoryError, match=r"'1' .3 times"):
+        words.require_known(["1"] * 3)  # a number that has no name in the record
+    assert vocabulary(tmp_path, SYNSETS).require_known(["n04467665", SYNSETS[0]]) == ()
+    for wrong in ("n00000000", "n00001740"):  # none, and none of the 1,000
+        with pytest.raises(CounterfactoryError, match=f"the predictions '{wrong}'"):
+            vocabulary(tmp_path, SYNSETS).require_known([wrong])
+    with pytest.raises(CounterfactoryError, match="1 of 2"):
+        vocabulary(tmp_path, ("bus", SYNSETS[0])).require_known(["n04467665", "bus"])
+    (tmp_path / "run.json").write_text("{")
+    assert read_vocabulary(tmp_path, [picture_row()], None).require_known(["bus"]) == ()
+
+
+def test_a_list_of_the_model_s_classes_tells_wrong_answers_from_strange_ones(tmp_path: Path) -> None:
+    listed = tmp_path / "names.txt"
+    listed.write_text("bus\nzebra\ncar\nTruck\n")
+    words = vocabulary(tmp_path, listed=listed)
+    assert settled(words, "bus", "zebra", "Truck", "3", "1", "0.0", "tram") == [
+        *("bus", "zebra", "truck", "truck", "zebra", "bus", "tram")
+    ]
+    assert words.require_known(["zebra"] * 9) == ()
+    with pytest.raises(
+        CounterfactoryError, match=r"nor a class in .*names.txt.*'tram'.*; write predictions as the labels or"
+    ):
+        words.require_known(["tram"])
+    assert words.missing() == ()
+    listed.write_text("minibus\ncar\npickup truck\n")
+    assert vocabulary(tmp_path, listed=listed).missing() == ("bus", "truck")
+    listed.write_text("minibus\nlorry\n")
+    with pytest.raises(
+        CounterfactoryError, match=r"names\.txt is a label.* labels are 'bus'.* the classes 'minibus', 'lorry'"
+    ):
+        vocabulary(tmp_path, listed=listed)
+    listed.write_text("bus\nBus\ncar\n")
+    assert settled(vocabulary(tmp_path, listed=listed), "Bus", "1") == ["Bus", "Bus"], "a model may tell them apart"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("synsets.txt", "n01440764 tench, Tinca tinca\nn01443537 goldfish\nn02099601 golden retriever\n"),
+        ("synsets.lst", "n01440764\nn01443537\nn02099601"),
+        ("names.names", "tench, Tinca tinca\ngoldfish, Carassius auratus\ngolden retriever\n"),
+        (
+            "index.json",
+            json.dumps({"0": ["n01440764", "tench"], "1": ["n01443537", "goldfish"], "2": ["n02099601", "x"]}),
+        ),
+        ("list.json", json.dumps(["tench", "goldfish", "golden_retriever"])),
+    ],
+)
+@pytest.mark.parametrize("labels", [SYNSETS, ("tench", "goldfish", "golden retriever")])
+def test_a_list_by_synsets_or_by_names_says_what_numbers_stand_for(
+    name: str, text: str, labels: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    words = vocabulary(tmp_path, labels, tmp_path / name)
+    assert settled(words, "0", "1", "2", "2.0") == [*labels, labels[2]]
+    assert settled(words, "tench") == [labels[0]]
+    top = words.settle(Prediction("1", 0.5, ("0", "1", "7")))
+    assert top == Prediction(labels[1], 0.5, (labels[0], labels[1], "7"))
+
+
+def test_numbers_are_labels_where_the_labels_are_numbers(tmp_path: Path) -> None:
+    (tmp_path / "names.txt").write_text("tench\ngoldfish\nshark\n")
+    words = vocabulary(tmp_path, ("0", "2"), tmp_path / "names.txt")
+    assert settled(words, "0", "1", "2", "2.0", "shark") == ["0", "1", "2", "2", "2"]
+    assert words.require_known(["1"] * 3) == ()
+    with pytest.raises(CounterfactoryError, match="the predictions '3'"):
+        words.require_known(["3"])
+    floats = vocabulary(tmp_path, ("1.0", "bus "))
+    assert settled(floats, "1", "1.0", "bus") == ["1.0", "1.0", "bus "]
+
+
+def test_numbers_become_names_in_image_folder_s_order_when_asked(tmp_path: Path) -> None:
+    plain = vocabulary(tmp_path)
+    told = r"the numbers 0 to 2 fit ImageFolder's order .bus, car, truck.: add --classes imagefolder, or name what"
+    with pytest.raises(CounterfactoryError, match=told):
+        plain.require_known(["0", "2", "1"])
+    with pytest.raises(
+        CounterfactoryError, match=r"'3' .1 time, no label is near.; name what numbers stand for by --cl"
+    ):
+        plain.require_known(["3"])
+    with pytest.raises(CounterfactoryError, match="the numbers 0 to 2 fit"):
+        plain.require_known(["0.0", "2.0"])
+    assert settled(vocabulary(tmp_path, listed="imagefolder"), "0", "1.0", "2", "3") == ["bus", "car", "truck", "3"]
+    # The set has a class of which the suite has no picture, and folders whose names are in another form.
+    of_set = vocabulary(tmp_path, listed="imagefolder", labels=("bus", "truck"))
+    assert settled(of_set, "0", "1") == ["bus", "truck"]
+    facts = session_facts(data={"labels": ["ambulance", "bus", "truck"]})
+    write_run(tmp_path, RunRecord((SessionRecord("a", "2026-11-23", True, facts, (), costs()),)))
+    words = read_vocabulary(tmp_path, [picture_row(label="truck"), picture_row(label="bus")], Path("imagefolder"))
+    assert settled(words, "0", "1", "2") == ["ambulance", "bus", "truck"]
+    assert words.require_known(["ambulance"]) == ()
+
+
+@given(st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=5, unique=True), st.text(max_size=6))
+def test_a_label_is_its_own_answer_whatever_it_is(labels: list[str], other: str) -> None:
+    words = Vocabulary(tuple(sorted(labels)), frozenset(labels), tuple(labels))
+    assert settled(words, *labels) == labels
+    assert nearest_label(other, labels) in (None, *labels)
+    assert all(nearest_label(label, [label]) == label for label in labels)
