@@ -15,7 +15,9 @@ from ..report.album import Answer, mark_answers
 from ..report.curves import Curve
 from ..report.effects_text import evaluation_tables, headline, note_lines
 from ..report.folder import EdgeDetector, ReportFiles, describe_suite, edge_detector, write_report
-from ..suite import PictureRow
+from ..report.suite_text import coverage_table, hand_note
+from ..suite import PictureRow, RunRecord, read_run
+from ..suite.by_hand import read_by_hand
 from ..suite.recorded import recorded_check, recorded_profile
 from ..suite.verdicts import read_verdicts
 from .answers import Judged, class_names
@@ -53,11 +55,15 @@ def make_report(
             remarks=tuple(note_lines(judged.evaluation)),
             classes=names,
         )
+    cells = (read_run(suite) or RunRecord()).standing
+    covered = () if cells is None or not cells.cells else (coverage_table(cells.cells),)
+    notes = (*text.notes, *hand_note(read_by_hand(suite).pictures))
+    text = replace(text, curves=curves, notes=notes, tables=(*text.tables, *covered))
     return write_report(
         suite / "report" if out is None else Path(out),
         rows,
         suite,
-        replace(text, curves=curves),
+        text,
         edges=_edges(suite, options, warn),
         answers=answers,
         limit=options.get("limit", 200),
