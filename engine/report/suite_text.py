@@ -117,7 +117,7 @@ def uncovered(cells: Sequence[ValueCells], least: float) -> str:
 
 def hand_note(by_hand: Mapping[str, HandVerdict]) -> tuple[str, ...]:
     """A sentence on what people decided; none where they decided nothing."""
-    counts = Counter(one.verdict for one in by_hand.values())
+    counts = Counter[str](one.verdict for one in by_hand.values())
     if not counts:
         return ()
     words = (("exclude", "excluded"), ("accept", "accepted"))

@@ -27,7 +27,8 @@ REJECTED = "its picture was rejected"
 @dataclass(frozen=True)
 class ValueCells:
     """The cells of a value: `possible` are the sources whose caption allows an edit to it; of those `painted` have a
-    picture of it (or are to have one), and `accepted` an accepted one. `empty` has all other sources by why.
+    picture of it (or are to have one), and `accepted` an accepted one. `empty` has all other sources by why. `turns`
+    count the sources whose first set of edits, second and so on brings it, of as many sets as it may take.
     """
 
     type: str
@@ -36,16 +37,12 @@ class ValueCells:
     painted: int
     accepted: int
     empty: Mapping[str, tuple[str, ...]]
+    turns: tuple[int, ...]
 
     @property
     def cell(self) -> Cell:
         """Type and value."""
         return self.type, self.value
-
-    @property
-    def chosen(self) -> int:
-        """Sources that were to have it, whatever became of the caption."""
-        return self.possible - len(self.empty.get(FEWER, ()))
 
     def commonest(self, *, rejected: bool = True) -> str | None:
         """The commonest reason of what has no picture, or where rejections count no accepted one; of equal ones the
@@ -90,6 +87,7 @@ def add_cells(before: Sequence[ValueCells], more: Sequence[ValueCells]) -> tuple
                 reason: (*one.empty.get(reason, ()), *other.empty.get(reason, ()))
                 for reason in (*one.empty, *other.empty)
             },
+            turns=tuple(map(sum, zip(one.turns, other.turns, strict=True))),
         )
         for one, other in zip(before, more, strict=True)
     )

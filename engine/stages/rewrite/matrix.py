@@ -3,13 +3,16 @@ any is repeated.
 
 A cell is a source and a value. Where a source has fewer variants than cells, it takes the values that the sources
 before it took least often, so that each comes about equally often; of equal ones a draw by the source's key decides.
+Turn for turn: what a source takes first depends on what those before it took first, so that asking for more variants
+keeps those that exist.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import NamedTuple
 
 from ...content_keys import choice_key
 from ...edit import Edit
@@ -19,54 +22,69 @@ from ...keys import generator
 from ...request import SuiteRequest
 from ...suite.cells import FEWER, Cell, ValueCells, value_of_edit
 from ...tasks.choose import cover_cells
-from ...tasks.user_task import Interventions
 from ...variant import Variant
 from .caption_edits import CaptionEdits
 
 SAID, KEPT = "the caption says it already", "it names what may not change"
 NO_WORDS, FILTERED = "the caption has no words of its type", "the text filters refuse it"
 NO_PARTNER, UNUSABLE = "no other edit goes with it", "its edited caption could not be used"
-# Whether the caption allows each cell of a source, and why the cell is empty; None where it is not.
-CellReasons = Mapping[Cell, tuple[bool, str | None]]
 
 
-@dataclass
+class CellPlan(NamedTuple):
+    """Whether a caption allows a cell, why the cell is empty (None where it is not), and the number of the set of edits
+    that would be the first to bring it, None for none.
+    """
+
+    allowed: bool
+    reason: str | None
+    turn: int | None = None
+
+
 class Matrix:
-    """The cells of a shard's sources. `taken` counts how many of all sources so far have each."""
+    """The cells of a shard's sources; `before` are those of the sources before them."""
 
-    request: SuiteRequest
-    taken: Counter[Cell] = field(default_factory=Counter)
-    _allowed: dict[CaptionEdits, dict[Cell, str | None]] = field(default_factory=dict)
-    _planned: dict[CaptionEdits, set[Cell]] = field(default_factory=dict)
-
-    @property
-    def cells(self) -> list[Cell]:
-        """All cells of a source, in the order of the user's values."""
-        named = self.request.interventions
-        return [] if named is None else [(type_, value) for type_, values in named.axes for value in values]
+    def __init__(self, request: SuiteRequest, before: Sequence[ValueCells] = ()) -> None:
+        named = request.interventions
+        self.cells = [] if named is None else [(type_, value) for type_, values in named.axes for value in values]
+        self._request = request
+        turns = {one.cell: list(accumulate(one.turns)) for one in before}
+        # How many of the sources so far have each cell by their first set of edits, their second, and so on.
+        self._taken = {cell: turns.get(cell, [0] * len(self.cells)) for cell in self.cells}
+        self._impossible: dict[CaptionEdits, dict[Cell, str | None]] = {}
+        self._turns: dict[CaptionEdits, dict[Cell, int]] = {}
 
     def note(self, draft: CaptionEdits) -> None:
         """Keeps which cells a draft's caption allows, or why not, before filters take edits out."""
-        by_cell = _edits_by_cell(draft, self.request.interventions)
-        self._allowed[draft] = {cell: None if cell in by_cell else _why_impossible(draft, *cell) for cell in self.cells}
+        by_cell = self._edits(draft)
+        impossible = {cell: None if cell in by_cell else _why_impossible(draft, *cell) for cell in self.cells}
+        self._impossible[draft] = impossible
 
     def plan(self, draft: CaptionEdits) -> list[tuple[Edit, ...]]:
         """The sets of edits that a source's variants begin with, each of the least number of edits."""
-        request, by_cell = self.request, _edits_by_cell(draft, self.request.interventions)
-        luck = generator(choice_key(draft.source.key, request.task, request.seed), "matrix").random(len(by_cell))
-        order = sorted(zip(by_cell, luck, strict=True), key=lambda pair: (self.taken[pair[0]], pair[1]))
+        request, by_cell, size = self._request, self._edits(draft), self._request.edits[0]
+        key = choice_key(draft.source.key, request.task, request.seed)
+        luck = dict(zip(by_cell, generator(key, "matrix").random(len(by_cell)), strict=True))
+        order, left = list[Cell](), set(by_cell)
+        while left:
+            turn = len(order) // size
+            order.append(min(left, key=lambda cell: (self._taken[cell][turn], luck[cell])))
+            left.discard(order[-1])
         choices = [choice for choice in draft.choices if choice.alternatives]
-        sets = cover_cells(choices, {cell: by_cell[cell] for cell, _ in order}, request.edits[0])
-        self._planned[draft] = {cell for edits in sets for cell in self._brought(edits)}
-        sets = sets[: request.sets]
-        self.taken.update({cell for edits in sets for cell in self._brought(edits)})
-        return sets
+        sets = cover_cells(choices, {cell: by_cell[cell] for cell in order}, size)
+        turns: dict[Cell, int] = {}
+        for turn, edits in enumerate(sets):
+            for cell in self._brought(edits):
+                turns.setdefault(cell, turn)
+        for cell, first in turns.items():
+            self._taken[cell] = [count + (at >= first) for at, count in enumerate(self._taken[cell])]
+        self._turns[draft] = turns
+        return sets[: request.sets]
 
-    def outcomes(self, draft: CaptionEdits, variants: Sequence[Variant]) -> CellReasons:
+    def outcomes(self, draft: CaptionEdits, variants: Sequence[Variant]) -> dict[Cell, CellPlan]:
         """What each cell of a source comes to, by its variants, those that are dropped among them."""
         filled = {cell for one in variants if one.dropped is None for cell in self._brought(one.edits)}
         tried = {cell for one in variants for cell in self._brought(one.edits)}
-        left = _edits_by_cell(draft, self.request.interventions)
+        left, turns = self._edits(draft), self._turns[draft]
 
         def why(cell: Cell) -> str | None:
             if cell in filled:
@@ -75,45 +93,52 @@ class Matrix:
                 return UNUSABLE
             if cell not in left:
                 return FILTERED
-            return FEWER if cell in self._planned.get(draft, ()) else NO_PARTNER
+            return FEWER if cell in turns else NO_PARTNER
 
         return {
-            cell: (impossible is None, impossible or why(cell)) for cell, impossible in self._allowed[draft].items()
+            cell: CellPlan(impossible is None, impossible or why(cell), turns.get(cell))
+            for cell, impossible in self._impossible[draft].items()
         }
 
+    def _edits(self, draft: CaptionEdits) -> dict[Cell, list[Edit]]:
+        """The edits of a draft's choices that bring each value."""
+        by_cell: dict[Cell, list[Edit]] = {}
+        for choice in draft.choices if self.cells else ():
+            for alternative in choice.alternatives:
+                edit = Edit(choice.type, choice.keyword, alternative)
+                for cell in self._brought([edit]):
+                    by_cell.setdefault(cell, []).append(edit)
+        return by_cell
+
     def _brought(self, edits: Sequence[Edit]) -> list[Cell]:
-        return [cell for edit in edits if (cell := _cell_of(edit, self.request.interventions)) is not None]
+        named = self._request.interventions
+        if named is None:
+            return []
+        values = [(edit.type, value_of_edit(edit, named.values(edit.type))) for edit in edits]
+        return [(type_, value) for type_, value in values if value is not None]
 
 
-def count_cells(cells: Sequence[Cell], outcomes: Mapping[str, CellReasons]) -> tuple[ValueCells, ...]:
+def count_cells(cells: Sequence[Cell], plans: Mapping[str, Mapping[Cell, CellPlan]]) -> tuple[ValueCells, ...]:
     """The cells of sources, by their names, value by value; none is accepted yet."""
     counted = []
     for cell in cells:
         empty: dict[str, list[str]] = {}
-        for source, of_source in outcomes.items():
-            if (reason := of_source[cell][1]) is not None:
-                empty.setdefault(reason, []).append(source)
-        possible = sum(of_source[cell][0] for of_source in outcomes.values())
-        painted = len(outcomes) - sum(map(len, empty.values()))
-        named = {reason: tuple(sources) for reason, sources in empty.items()}
-        counted.append(ValueCells(*cell, possible, painted, 0, named))
+        of_cell = {source: plan[cell] for source, plan in plans.items()}
+        for source, plan in of_cell.items():
+            if plan.reason is not None:
+                empty.setdefault(plan.reason, []).append(source)
+        turns = Counter(plan.turn for plan in of_cell.values())
+        counted.append(
+            ValueCells(
+                *cell,
+                possible=sum(plan.allowed for plan in of_cell.values()),
+                painted=sum(plan.reason is None for plan in of_cell.values()),
+                accepted=0,
+                empty={reason: tuple(sources) for reason, sources in empty.items()},
+                turns=tuple(turns[turn] for turn in range(len(cells))),
+            )
+        )
     return tuple(counted)
-
-
-def _edits_by_cell(draft: CaptionEdits, named: Interventions | None) -> dict[Cell, list[Edit]]:
-    """The edits of a draft's choices that bring each value."""
-    by_cell: dict[Cell, list[Edit]] = {}
-    for choice in draft.choices:
-        for alternative in choice.alternatives:
-            edit = Edit(choice.type, choice.keyword, alternative)
-            if (cell := _cell_of(edit, named)) is not None:
-                by_cell.setdefault(cell, []).append(edit)
-    return by_cell
-
-
-def _cell_of(edit: Edit, named: Interventions | None) -> Cell | None:
-    value = None if named is None else value_of_edit(edit, named.values(edit.type))
-    return None if value is None else (edit.type, value)
 
 
 def _why_impossible(draft: CaptionEdits, type_: str, value: str) -> str:

@@ -34,7 +34,7 @@ from ...variant import Variant
 from ..run import Run
 from . import keywords, label_grounding, proposals, random_words
 from .caption_edits import CaptionEdits, Questions, draft_of
-from .matrix import CellReasons, Matrix, count_cells
+from .matrix import CellPlan, Matrix, count_cells
 from .text_filters import TextFilter, perplexities, similarities
 
 REWRITE = "rewrite"
@@ -69,7 +69,7 @@ class SourceVariants:
 
     variants: tuple[Variant, ...]
     shortfall: str | None
-    cells: CellReasons = field(default_factory=dict)
+    cells: Mapping[Cell, CellPlan] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,15 @@ class Limits:
     """What limits edits and captions in addition to the task. `pointed` are words of captions that name their source's
     label although no table knows it; `text_limit` says how many characters of a caption the painter reads; `filters`
     take out edits whose words fail, and drop captions that fail. `find` gives drafts their choices in place of the
-    language model, and captions are then written by rule. `taken` counts the user's values of the sources before.
+    language model, and captions are then written by rule. `before` are the cells
+    of the sources before these.
     """
 
     pointed: Mapping[Source, str] = field(default_factory=dict)
     text_limit: TextLimit = len
     filters: TextFilter | None = None
     find: Find | None = None
-    taken: Mapping[Cell, int] = field(default_factory=dict)
+    before: Sequence[ValueCells] = ()
 
 
 _NO_LIMITS = Limits()
@@ -111,8 +112,7 @@ def rewrite_captions(run: Run, captions: Mapping[Source, str], before: Sequence[
         if (settings := run.profile.random_words) is not None:
             fill = partial(random_words.fill_blanks, run)
             find = partial(random_words.find_choices, questions=questions, settings=settings, fill=fill)
-        taken = {one.cell: one.chosen for one in before}
-        limits = Limits(pointed, run.models.caption_room(), filters, find, taken)
+        limits = Limits(pointed, run.models.caption_room(), filters, find, before)
         results = rewrite(list(captions), list(captions.values()), questions, limits)
         scores = filters.scores(variant for result in results for variant in result.variants)
         run.advance("rewrite", len(captions), computed=len(captions))
@@ -173,7 +173,7 @@ def rewrite(
         proposals.find_choices(drafts, questions)
     else:
         keywords.find_choices(drafts, questions)
-    matrix = Matrix(request, Counter(limits.taken))
+    matrix = Matrix(request, limits.before)
     for draft in drafts:
         matrix.note(draft)
     if limits.filters is not None:
