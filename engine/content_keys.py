@@ -16,8 +16,8 @@ so this page decides what a changed setting costs.
                     bytes of the source's variants before                                      CLIP
     recaption       picture bytes, the words that are asked for with their texts               captioner
     referee         picture bytes, source, [image], [[referees]]                               a referee
-    outcome         profile and its world, settings, all of the above; all sources where the
-                    user names values                                                          everything
+    outcome         profile and its world, settings, all of the above; all sources where a
+                    user names more values than fit                                            everything
 
 "By" is a stage's maker: the bytes of its networks, the arithmetic they run in, the releases of the libraries that
 compute it, and the number in `CODE`. Thresholds are in no key but the outcome's: a new one paints nothing. The caption

@@ -279,8 +279,10 @@ def _outcome_key(run: Run, sources: Sequence[Source]) -> str:
     palettes = [palette.key for palette in palettes_of(run.profile.hints)]
     referees = [referee.digest() for referee in run.profile.referees or ()]
     decided_by: tuple[object, ...] = (run.profile.decisive, world_of(run.profile), *palettes, *referees)
-    if run.request.interventions is not None:  # which values a source has depends on the sources before it
-        decided_by += ("matrix", MATRIX, [source.key for source in sources])
+    if run.request.interventions is not None:
+        decided_by += ("matrix", MATRIX)
+    if not run.request.has_room:  # which values a source has depends on the sources before it
+        decided_by += ([source.key for source in sources],)
     return outcome_key(decided_by, run.request, run.classes.names, run.keys.makers)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...english.additions import phrase_of, said_of, speaking
+from ...english.difference import words_of
 from ...english.words import allowed_alternatives, allowed_values, drop_overlapping, spans
 from ...language.chat import ChatPrompts
 from ...language.grammar import alternatives_grammar, keywords_grammar
@@ -54,24 +55,26 @@ def _find_keywords(drafts: Sequence[CaptionEdits], questions: Questions, prompts
 def _place_values(draft: CaptionEdits, interventions: Interventions) -> None:
     """Gives a draft every one of the user's values that its caption allows, whatever the model says of its words.
 
-    Where a rule knows the caption's words of a type, the model's count if they are of that type, and the rule's stand
-    in where it has none.
+    Where a rule knows the caption's words of a type, the model's count if they are of that type, and the rule's are
+    added where the model has none for them.
     """
     free = spans(draft.caption, 1, draft.keep)
     by_rule = {type_: said_of(draft.caption, type_, free) for type_ in interventions.types}
     by_model = {type_: [keyword for one, keyword in draft.keywords if one == type_] for type_ in interventions.types}
 
-    def keywords(model_first: bool) -> list[tuple[str, str]]:
-        words = {
-            type_: (model_first and speaking(by_model[type_], type_)) or by_rule[type_] or by_model[type_]
-            for type_ in interventions.types
-        }
-        rules_first = sorted(words, key=lambda type_: not by_rule[type_])
-        return drop_overlapping(draft.caption, [(type_, one) for type_ in rules_first for one in words[type_]])
+    def keywords(trusted: bool) -> list[tuple[str, str]]:
+        pairs: list[tuple[str, str]] = []
+        for type_ in sorted(interventions.types, key=lambda type_: not by_rule[type_]):
+            own = by_model[type_] if trusted or not by_rule[type_] else []
+            own = speaking(own, type_) if by_rule[type_] else own
+            held = {word.same for keyword in own for word in words_of(keyword)}
+            own += [phrase for phrase in by_rule[type_] if held.isdisjoint(word.same for word in words_of(phrase))]
+            pairs += [(type_, keyword) for keyword in own]
+        return drop_overlapping(draft.caption, pairs)
 
-    draft.keywords = keywords(model_first=True)
+    draft.keywords = keywords(trusted=True)
     if not {type_ for type_ in by_rule if by_rule[type_]} <= {type_ for type_, _ in draft.keywords}:
-        draft.keywords = keywords(model_first=False)  # the model's words of one type took another's
+        draft.keywords = keywords(trusted=False)  # the model's words of one type took another's
     spoken = {type_ for type_, _ in draft.keywords}
     for type_ in _ADDED_BY_RULE:
         allowed = allowed_values(interventions.values(type_), "", draft.keep)

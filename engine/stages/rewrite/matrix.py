@@ -4,7 +4,7 @@ any is repeated.
 A cell is a source and a value. Where a source has fewer variants than cells, it takes the values that the sources
 before it took least often, so that each comes about equally often; of equal ones a draw by the source's key decides.
 Turn for turn: what a source takes first depends on what those before it took first, so that asking for more variants
-keeps those that exist.
+keeps those that exist. Where all cells fit, no source depends on another.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class Matrix:
         order, left = list[Cell](), set(by_cell)
         while left:
             turn = len(order) // size
-            order.append(min(left, key=lambda cell: (self._taken[cell][turn], luck[cell])))
+            rest = ((0 if request.has_room else self._taken[cell][turn], luck[cell], cell) for cell in left)
+            order.append(min(rest)[2])
             left.discard(order[-1])
         choices = [choice for choice in draft.choices if choice.alternatives]
         sets = cover_cells(choices, {cell: by_cell[cell] for cell in order}, size)
