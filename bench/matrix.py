@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from measure import bench_parser, finish, keep_figures
 
@@ -57,7 +58,7 @@ def main() -> None:
         }
         counts[name] = round(len(filled & possible) / len(possible), 4)
     Terminal().show(coverage_table(cells))
-    figures = {"matrix_cells": counts["painted"], "matrix_cells_accepted": counts["accepted"]}
+    figures: dict[str, Any] = {"matrix_cells": counts["painted"], "matrix_cells_accepted": counts["accepted"]}
     if asked.write:
         keep_figures(_FIGURES, figures)
     finish("all possible cells are painted", possible=len(possible), sources=len(captions), **figures)

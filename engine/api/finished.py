@@ -81,14 +81,12 @@ class FinishedSuite:
 
     @property
     def cells(self) -> tuple[ValueCells, ...]:
-        """What became of each value that the user named; none where no values were named."""
+        """What became of each value that the user named."""
         standing = (read_run(self.path) or RunRecord()).standing
         return () if standing is None else standing.cells or ()
 
     def covers(self, least: float) -> bool:
-        """Whether at least this share of the cells that captions allow has an accepted picture. Raises
-        CounterfactoryError for a suite that was made without values.
-        """
+        """Whether so large a share of possible cells has an accepted picture. Raises CounterfactoryError without values."""
         if not (cells := self.cells):
             raise CounterfactoryError(
                 f"{self.path} was made without values of yours, so that nothing says what to cover"

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 from conftest import MadeSuite
-from test_recheck import STRICT
 
 from counterfactory.engine.api import finished
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.recheck import recheck
+from counterfactory.engine.profile.check import CheckSettings
 from counterfactory.engine.report.suite_text import hand_note, reason_table
 from counterfactory.engine.suite import by_hand, read_metadata
 from counterfactory.engine.suite.by_hand import read_by_hand, read_rulings
 
+STRICT = CheckSettings(8, "a {label}", 10.0).having(min_image_text=0.65)
 LENIENT = STRICT.having(min_image_text=-1.0)
 
 
