@@ -86,7 +86,7 @@ class FinishedSuite:
         return () if standing is None else standing.cells or ()
 
     def covers(self, least: float) -> bool:
-        """Whether so large a share of possible cells has an accepted picture. Raises CounterfactoryError without values."""
+        """Whether so large a share of possible cells has an accepted picture; it has to have cells."""
         if not (cells := self.cells):
             raise CounterfactoryError(
                 f"{self.path} was made without values of yours, so that nothing says what to cover"

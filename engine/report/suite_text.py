@@ -20,7 +20,8 @@ from .table import Table
 
 # Characters of the values that a row names, so that the table fits 80 columns; and of one of them.
 _WIDTH, _LONGEST = 42, 24
-_REASON = 34
+# The same of a named value, and of why its cells are empty.
+_VALUE, _REASON = 20, 22
 _NAMED = 10
 
 
@@ -95,7 +96,13 @@ def coverage_table(cells: Sequence[ValueCells], planned: bool = False) -> Table:
     for one in cells:
         counts = (one.possible, one.painted, *(() if planned else (one.accepted,)), sum(map(len, one.empty.values())))
         reason = one.commonest(rejected=not planned)
-        rows.append((f"{one.type}: {one.value}", *(f"{count:,}" for count in counts), _cut(reason or "-", _REASON)))
+        rows.append(
+            (
+                _cut(f"{one.type}: {one.value}", _VALUE),
+                *(f"{count:,}" for count in counts),
+                _cut(reason or "-", _REASON),
+            )
+        )
     possible, painted = sum(one.possible for one in cells), sum(one.painted for one in cells)
     filled = painted if planned else sum(one.accepted for one in cells)
     kind = "are planned" if planned else "have an accepted picture"

@@ -20,8 +20,8 @@ from .verdicts import ScoredRow
 # A type of edit and a value that the user names for it.
 Cell = tuple[str, str]
 # Why a cell is empty although its source could have had it: a source has room for so many variants only.
-FEWER = "fewer variants than values"
-REJECTED = "its picture was rejected"
+FEWER = "fewer variants wanted"
+REJECTED = "picture was rejected"
 
 
 @dataclass(frozen=True)

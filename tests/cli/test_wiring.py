@@ -385,6 +385,7 @@ def _(house: House, command: str) -> None:
         ran = house.ask(command, *asked, *limit) if command == "generate" else house.run(command, made.suite, *limit)
         assert (ran.status, ran.data["coverage"]) == (status, made.data["coverage"])
         assert ("95 % are required" in ran.err) == (status == 3)
+    assert "possible cells have an accepted picture" in page(house, made.suite, "--out", house.new("report"))
     bare = house.ask("generate").suite
     ran = house.ask(command, "--require-coverage", 1) if command == "generate" else house.run(command, bare, *limit)
     assert ran.status == 2

@@ -336,8 +336,8 @@ def test_a_user_s_values_are_not_asked_about() -> None:
     (found,) = rewrite_told([own], [caption], SETTINGS, wanted, ask, Told())
     assert found.variants == (variant_of(own, caption, Edit("colour", "red", "red and blue"), edited, 7),)
     assert found.cells == {
-        ("time", "night"): (False, "the caption says it already", None),
-        ("colour", "red"): (False, "the caption says it already", None),
+        ("time", "night"): (False, "in the caption already", None),
+        ("colour", "red"): (False, "in the caption already", None),
         ("colour", "red and blue"): (True, None, 0),
     }
     types, told, keep = ("time", "colour"), Told(), ("bus",)
@@ -373,7 +373,7 @@ def test_a_caption_without_any_edit_says_so() -> None:
     ask = Scripted(keywords=['[["time","at night"]]'])
     caption = "a bus at night"
     (found,) = rewrite([source("bus/1")], [caption], SETTINGS, wanted_of(2, (1, 1), interventions=values), ask)
-    said = {("time", "night"): (False, "the caption says it already", None)}
+    said = {("time", "night"): (False, "in the caption already", None)}
     assert found == SourceVariants((), f"its caption allows no set of 1 to 1 edits: {caption!r}", said)
     silent = Scripted(keywords=['[["time","at night"]]'], alternatives=["[]"])
     (found,) = rewrite([source("bus/1")], [caption], SETTINGS, wanted_of(2, (1, 1)), silent)

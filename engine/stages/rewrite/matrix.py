@@ -25,9 +25,9 @@ from ...tasks.choose import cover_cells
 from ...variant import Variant
 from .caption_edits import CaptionEdits
 
-SAID, KEPT = "the caption says it already", "it names what may not change"
-NO_WORDS, FILTERED = "the caption has no words of its type", "the text filters refuse it"
-NO_PARTNER, UNUSABLE = "no other edit goes with it", "its edited caption could not be used"
+SAID, KEPT = "in the caption already", "names a protected word"
+NO_WORDS, FILTERED = "no words of its type", "fails the text filters"
+NO_PARTNER, DROPPED = "no second edit with it", "caption was dropped"
 
 
 class CellPlan(NamedTuple):
@@ -91,7 +91,7 @@ class Matrix:
             if cell in filled:
                 return None
             if cell in tried:
-                return UNUSABLE
+                return DROPPED
             if cell not in left:
                 return FILTERED
             return FEWER if cell in turns else NO_PARTNER
