@@ -170,8 +170,9 @@ def check(args: Namespace, terminal: Terminal) -> int:
     broken = least is not None and not suite.covers(least)
     if broken:
         terminal.warn(uncovered(suite.cells, least))
+    counts = {name: value for name, value in asdict(result).items() if value or name not in ("cells", "by_hand")}
     cells = coverage_data(result.cells)
-    terminal.finish({**asdict(result), **cells, "turned": result.turned, "thresholds": settings.thresholds})
+    terminal.finish({**counts, **cells, "turned": result.turned, "thresholds": settings.thresholds})
     return EXIT_BROKEN if broken else 0
 
 

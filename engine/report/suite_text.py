@@ -110,8 +110,10 @@ def coverage_table(cells: Sequence[ValueCells], planned: bool = False) -> Table:
 
 
 def coverage_data(cells: Sequence[ValueCells] | None) -> dict[str, Any]:
-    """The cells as plain data, every empty one by its source, with the share of the possible ones that count."""
-    return {"coverage": coverage(cells) if cells else None, "cells": [asdict(one) for one in cells or ()]}
+    """The cells as plain data, every empty one by its source, with the share of the possible ones that count; nothing
+    where no values were named.
+    """
+    return {"coverage": coverage(cells), "cells": [asdict(one) for one in cells]} if cells else {}
 
 
 def uncovered(cells: Sequence[ValueCells], least: float) -> str:

@@ -67,7 +67,7 @@ def test_a_row_per_value_says_how_many_cells_there_are_and_why_others_are_empty(
     assert planned.rows[1] == ("background: a marke…", "24", "24", "0", "-")
     assert coverage_data(CELLS)["coverage"] == 12_024 / 12_044
     assert coverage_data(CELLS)["cells"][0]["empty"]["odd"] == ("y", "z")
-    assert coverage_data(None) == {"coverage": None, "cells": []}
+    assert coverage_data(None) == {}
 
 
 def test_the_spread_as_data() -> None:
