@@ -108,24 +108,27 @@ def cover_cells(choices: Sequence[Choice], cells: Mapping[T, Sequence[Edit]], si
     def place(edit: Edit) -> int:
         return places[edit.type, edit.keyword]
 
-    def next_edit(taken: Mapping[T, Edit]) -> tuple[T, Edit] | None:
+    def fill(taken: dict[T, Edit]) -> dict[T, Edit]:
+        """The set that begins so, with one more edit after another while there are any that go with it."""
         held, types = {slots[place(edit)] for edit in taken.values()}, {edit.type for edit in taken.values()}
         free = [
             ((cell not in left, edit.type in types, at, used[place(edit)]), cell, edit)
-            for at, cell in enumerate([*left, *(cell for cell in cells if cell not in left)] if taken else left[:1])
+            for at, cell in enumerate([*left, *(cell for cell in cells if cell not in left)])
             for edit in cells[cell]
             if cell not in taken and slots[place(edit)] not in held
         ]
-        return min(free, key=lambda option: option[0])[1:] if free else None
+        if len(taken) == size or not free:
+            return taken
+        _, cell, edit = min(free, key=lambda option: option[0])
+        return fill({**taken, cell: edit})
 
     while left:
-        taken: dict[T, Edit] = {}
-        while len(taken) < size and (another := next_edit(taken)) is not None:
-            taken[another[0]] = another[1]
-        if len(taken) == size:
+        firsts = sorted(cells[left[0]], key=lambda edit: used[place(edit)])
+        taken = next((taken for edit in firsts if len(taken := fill({left[0]: edit})) == size), {})
+        if taken:
             sets.append(tuple(sorted(taken.values(), key=place)))
             used.update(map(place, taken.values()))
-        left = [cell for cell in left[1:] if len(taken) < size or cell not in taken]
+        left = [cell for cell in left[1:] if cell not in taken]
     return sets
 
 
