@@ -12,10 +12,12 @@ from conftest import MadeSuite
 from counterfactory.engine.api import finished
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.recheck import recheck
+from counterfactory.engine.judging.threshold_curve import threshold_curve
 from counterfactory.engine.profile.check import CheckSettings
 from counterfactory.engine.report.suite_text import hand_note, reason_table
 from counterfactory.engine.suite import by_hand, read_metadata
 from counterfactory.engine.suite.by_hand import read_by_hand, read_rulings
+from counterfactory.engine.suite.verdicts import read_verdicts
 
 STRICT = CheckSettings(8, "a {label}", 10.0).having(min_image_text=0.65)
 LENIENT = STRICT.having(min_image_text=-1.0)
@@ -45,6 +47,8 @@ def test_a_verdict_by_hand_stands_whatever_the_thresholds(made_suite: MadeSuite)
     }
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", one.date) for one in kept.values())
     assert hand_note(kept) == ("by hand: 1 excluded, 1 accepted, whatever the scores say",)
+    curve = threshold_curve(read_verdicts(made_suite.path).rows, LENIENT, "min_image_text")
+    assert max(point.accepted for point in curve.points) == 5, "no threshold lets the excluded one pass"
     table = reason_table(read_metadata(made_suite.path))
     assert table is not None
     assert ("excluded by hand", "excluded by hand", "1", "16.7 %") in table.rows
