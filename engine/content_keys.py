@@ -16,7 +16,8 @@ so this page decides what a changed setting costs.
                     bytes of the source's variants before                                      CLIP
     recaption       picture bytes, the words that are asked for with their texts               captioner
     referee         picture bytes, source, [image], [[referees]]                               a referee
-    outcome         profile and its world, settings, all of the above                          everything
+    outcome         profile and its world, settings, all of the above; all sources where a
+                    user names more values than fit                                            everything
 
 "By" is a stage's maker: the bytes of its networks, the arithmetic they run in, the releases of the libraries that
 compute it, and the number in `CODE`. Thresholds are in no key but the outcome's: a new one paints nothing. The caption
@@ -35,6 +36,8 @@ Stage = Literal["caption", "rewrite", "edges", "paint", "check"]
 
 # The form of a shard's rows on record; another one is raised when rows say more, and rows are then derived anew.
 ROW_FORM = 6
+# The rules that spread a user's own values over sources: raised by hand when they choose otherwise, as `code_of`.
+MATRIX = 1
 
 STAGES: tuple[Stage, ...] = ("caption", "rewrite", "edges", "paint", "check")
 # Stages whose work is counted in sources; the others' is in pictures.

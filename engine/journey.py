@@ -12,13 +12,14 @@ time; finished rows wait in the ledger, so that memory does not grow with the su
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from .content_keys import OF_SOURCES, STAGES, outcome_key
+from .content_keys import MATRIX, OF_SOURCES, STAGES, outcome_key
 from .estimate.estimate import residency_of
 from .estimate.measured import measured_rates, save_rates
 from .files.fill import plain
@@ -48,6 +49,8 @@ from .stages.recording import ShardResults, content_keys_of, picture_rows, sessi
 from .stages.rewrite.rewrite_captions import ShardVariants, rewrite_captions
 from .stages.run import Classes, Run
 from .suite import PaintedRow, PictureRow, Suite
+from .suite.by_hand import ByHand, read_by_hand
+from .suite.cells import AcceptedCells, ValueCells, add_cells
 from .suite.outcome import Outcome, Outcomes
 from .suite.picture_row import DroppedVariant
 from .suite.run_record import RunSummary, Standing, count_verdicts
@@ -77,6 +80,7 @@ class Tally:
     dropped: list[DroppedVariant] = field(default_factory=list)
     shortfalls: list[Problem] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    cells: tuple[ValueCells, ...] = ()
 
     def add(self, outcome: Outcome, problems: Sequence[Problem]) -> None:
         """One more shard, and the sources of it that could not be read."""
@@ -87,6 +91,18 @@ class Tally:
         self.dropped += outcome.dropped
         self.shortfalls += outcome.shortfalls
         self.problems += problems
+        self.cells = add_cells(self.cells, outcome.cells or ())
+
+    def judged(self, rows: Iterable[PictureRow], by_hand: ByHand) -> Iterator[PictureRow]:
+        """The suite's rows with the verdicts that people gave; afterwards those are what is counted."""
+        counts, gathered = Counter[tuple[str, bool]](), AcceptedCells(self.cells)
+        for row in map(by_hand.judge, rows):
+            counts[row.kind, row.accepted] += 1
+            gathered.add(row)
+            yield row
+        self.accepted, self.rejected = counts["variant", True], counts["variant", False]
+        self.controls, self.rejected_controls = counts["control", True], counts["control", False]
+        self.cells = gathered.counted()
 
     def standing(self, profile: Profile) -> Standing:
         """What the suite has come to, by the profile's thresholds."""
@@ -100,6 +116,7 @@ class Tally:
             shortfalls=tuple(self.shortfalls),
             check=plain(profile.check),
             outside_world=self.inputs.out_of_domain,
+            cells=self.cells or None,
         )
 
 
@@ -165,12 +182,13 @@ class Journey:
 
     def _travel(self, run: Run, inputs: Inputs, shards: Sequence[Sequence[Source]]) -> Tally:
         """Take every shard to its outcome, and the suite to its table."""
-        tally, outcomes = Tally(inputs), Outcomes(run.suite, _outcome_key(run))
+        by_hand = read_by_hand(run.suite.path)  # before anything is spent
+        tally, outcomes = Tally(inputs), Outcomes(run.suite, _outcome_key(run, inputs.sources))
         for shard in _read(run.meter, prefetch(shards, partial(look, run, outcomes), depth=1)):
-            outcome = _pass(run, shard) or step(run, outcomes, shard)
+            outcome = _pass(run, shard) or step(run, outcomes, shard, tally.cells)
             run.meter.verdicts(outcome.accepted, outcome.rejected)
             tally.add(outcome, shard.pictures.problems)
-        run.suite.write_metadata(outcomes.rows(shards))
+        run.suite.write_metadata(tally.judged(outcomes.rows(shards), by_hand))
         return tally
 
     def _open(self, suite: Suite, library: Library, meter: Meter, sources: Sequence[Source]) -> Run:
@@ -207,12 +225,12 @@ def look(run: Run, outcomes: Outcomes, sources: Sequence[Source]) -> Shard:
     return Shard(sources, pictures, outcome)
 
 
-def step(run: Run, outcomes: Outcomes, shard: Shard) -> Outcome:
-    """Take a shard through every stage."""
+def step(run: Run, outcomes: Outcomes, shard: Shard, before: Sequence[ValueCells] = ()) -> Outcome:
+    """Take a shard through every stage; `before` are the cells of the shards before it."""
     pictures = shard.pictures
     captions = caption_sources(run, shard.sources, pictures)
     originals = keep_originals(run, captions, pictures)
-    rewritten = rewrite_captions(run, captions)
+    rewritten = rewrite_captions(run, captions, before)
     needed = unpainted_sources(run, rewritten.variants) if run.profile.follows_maps else []
     maps = draw_maps(run, captions, needed, pictures)
     paint = paint_variants if run.profile.invert is None else edit_variants
@@ -250,16 +268,21 @@ def _settle(
             DroppedVariant(v.source.name, v.index, v.edited_caption, v.dropped or "") for v in rewritten.dropped
         ),
         shortfalls=tuple(rewritten.shortfalls),
+        cells=rewritten.cells or None,
     )
     # A picture that could not be read may be there the next time.
     outcomes.keep(shard.sources, outcome, table, finished=not shard.pictures.problems)
     return outcome
 
 
-def _outcome_key(run: Run) -> str:
+def _outcome_key(run: Run, sources: Sequence[Source]) -> str:
     palettes = [palette.key for palette in palettes_of(run.profile.hints)]
     referees = [referee.digest() for referee in run.profile.referees or ()]
-    decided_by = (run.profile.decisive, world_of(run.profile), *palettes, *referees)
+    decided_by: tuple[object, ...] = (run.profile.decisive, world_of(run.profile), *palettes, *referees)
+    if run.request.interventions is not None:
+        decided_by += ("matrix", MATRIX)
+    if not run.request.has_room:  # which values a source has depends on the sources before it
+        decided_by += ([source.key for source in sources],)
     return outcome_key(decided_by, run.request, run.classes.names, run.keys.makers)
 
 

@@ -64,3 +64,9 @@ class SuiteRequest:
     def sets(self) -> int:
         """Different sets of edits that a source's variants take, each painted at all levels."""
         return -(-self.variants // self.levels)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a source's variants are enough for all values that the user names."""
+        named = self.interventions
+        return named is None or self.sets >= sum(len(values) for _, values in named.axes)

@@ -380,12 +380,12 @@ def _put_in(stack: ExitStack, watch: Watch, library: Library, llm: SizedLlm, kee
 
     rewrite = journey.rewrite_captions
 
-    def rewritten(run: Run, captions: Mapping[Source, str]) -> ShardVariants:
+    def rewritten(run: Run, captions: Mapping[Source, str], *before: Any) -> ShardVariants:
         """The pocket model cannot converse and points at nothing; the encoder has a batch of texts all the same."""
         grounding = run.profile.grounding
         assert grounding is not None, "the box's profile points at labels"
         check = replace(run.profile.check, least={}, most={})
-        variants = rewrite(replace(run, profile=replace(run.profile, grounding=None, check=check)), captions)
+        variants = rewrite(replace(run, profile=replace(run.profile, grounding=None, check=check)), captions, *before)
         with run.meter.stage("rewrite"):
             run.models.sentence().encode(["a bus"] * grounding.batch)
         return variants

@@ -10,6 +10,7 @@ from types import MappingProxyType
 import cv2
 import numpy as np
 import pytest
+from rewriting import source, wanted_of
 
 from counterfactory.engine import content_keys
 from counterfactory.engine.content_keys import STAGES, ContentKeys, code_of, maker_key
@@ -28,7 +29,10 @@ from counterfactory.engine.stages.check.quality import (
     thumbnail,
 )
 from counterfactory.engine.stages.maps.draw_maps import edge_maps
+from counterfactory.engine.stages.rewrite.caption_edits import draft_of
+from counterfactory.engine.stages.rewrite.matrix import Matrix
 from counterfactory.engine.tasks.choose import Choice, choose_edits
+from counterfactory.engine.tasks.user_task import Interventions
 from counterfactory.kernels.guided_step import guide
 
 MAKERS = MappingProxyType({stage: f"maker of {stage}" for stage in STAGES})
@@ -164,6 +168,17 @@ def test_the_number_of_a_stage_s_code_is_in_the_keys(monkeypatch: pytest.MonkeyP
     before = named()
     monkeypatch.setattr(content_keys, "code_of", lambda stage: 1000)
     assert not set(before) & set(named())
+
+
+def test_values_that_are_spread_otherwise_have_another_number() -> None:
+    sources, values = [source(str(i)) for i in range(5)], Interventions((("colour", ("blue", "green", "white")),))
+    request = wanted_of(2, (1, 1), interventions=values)
+    matrix, sets = Matrix(request), []
+    for one in sources:
+        draft = draft_of(one, "a red bus", request.task, None)
+        draft.choices = [Choice("colour", "red", ("blue", "green", "white"))]
+        sets.append(matrix.plan(draft))
+    assert (content_keys.MATRIX, content_key(sets)[:16]) == (1, "ee919686d37d2080")
 
 
 def test_another_release_of_a_library_is_another_maker() -> None:

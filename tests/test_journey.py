@@ -262,6 +262,41 @@ def test_interventions_bound_the_edits(streets: Path, quick: Profile, tmp_path: 
     }
 
 
+@pytest.mark.parametrize("variants", [2, 3])
+def test_every_value_is_painted_once_and_a_verdict_by_hand_outlives_runs(
+    streets: Path, quick: Profile, tmp_path: Path, variants: int
+) -> None:
+    """Whether all values fit or not: in one go, shard by shard, and resumed."""
+    wanted, sources = parse_interventions("weather: rainy, snowy\ntime: night", "test"), find_sources(streets)[0]
+    settings = replace(SETTINGS, interventions=wanted, edits=(1, 1), variants=variants, controls=0)
+    travel(quick, settings, sources, tmp_path / "s")
+    whole = contents(tmp_path / "s")
+    travel(replace(quick, shard_sources=2), settings, sources, tmp_path / "by two")
+    assert contents(tmp_path / "by two") == whole
+    record = read_run(tmp_path / "s")
+    assert record is not None
+    assert record.standing is not None
+    cells, rows = record.standing.cells or (), read_metadata(tmp_path / "s")
+    assert [one.cell for one in cells] == [("weather", "rainy"), ("weather", "snowy"), ("time", "night")]
+    brought = [(row.source, edit.type) for row in rows if row.repeat == 0 for edit in row.edits]
+    assert sum(one.painted for one in cells) == len(brought)
+    for one in cells:
+        assert one.painted + sum(map(len, one.empty.values())) == len(sources)
+        assert one.accepted <= one.painted <= one.possible
+        assert variants < 3 or one.painted == one.possible >= 4
+    (counted, *_) = [one for one in cells if one.accepted]
+    victims = [row.file_name for row in rows if row.accepted and row.edits and row.edits[0].type == counted.type]
+    recheck(tmp_path / "s", quick.check, [(name, "exclude", "") for name in victims])
+    again = travel(quick, settings, sources, tmp_path / "s")
+    excluded = {row.file_name for row in read_metadata(tmp_path / "s") if row.reason == "excluded by hand"}
+    assert excluded == set(victims)
+    assert again.painted == 0
+    assert [one.accepted for one in again.cells or () if one.type == counted.type] == [0] * len(
+        wanted.values(counted.type)
+    )
+    assert again.accepted == sum(row.accepted for row in read_metadata(tmp_path / "s") if row.kind == "variant")
+
+
 def test_a_source_that_changes_under_way_fails_alone(streets: Path, quick: Profile, tmp_path: Path) -> None:
     sources = find_sources(streets)[0][:2]
     gone = replace(sources[0], path=tmp_path / "gone.png")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import fspath
 from pathlib import Path
@@ -19,9 +19,11 @@ from ..profile.check import CheckSettings
 from ..profile.profile import load_profile
 from ..report.effects_text import answer_lines, note_lines
 from ..report.folder import ReportFiles
-from ..report.suite_text import suite_notes
+from ..report.suite_text import hand_note, suite_notes
 from ..sources.source import Problem
 from ..suite import PictureRow, RunRecord, accepted_edits, read_metadata, read_run, require_finished
+from ..suite.by_hand import HandVerdict, Ruling, read_by_hand
+from ..suite.cells import ValueCells, coverage
 from ..suite.metadata import open_table
 from ..suite.recorded import recorded_check
 from ..suite.run_record import RunSummary, SuiteCosts
@@ -78,6 +80,25 @@ class FinishedSuite:
         return (read_run(self.path) or RunRecord()).costs
 
     @property
+    def cells(self) -> tuple[ValueCells, ...]:
+        """What became of each value that the user named."""
+        standing = (read_run(self.path) or RunRecord()).standing
+        return () if standing is None else standing.cells or ()
+
+    def covers(self, least: float) -> bool:
+        """Whether so large a share of possible cells has an accepted picture; it has to have cells."""
+        if not (cells := self.cells):
+            raise CounterfactoryError(
+                f"{self.path} was made without values of yours, so that nothing says what to cover"
+            )
+        return coverage(cells) >= least
+
+    @property
+    def by_hand(self) -> Mapping[str, HandVerdict]:
+        """What people decided of single pictures, by file name."""
+        return read_by_hand(self.path).pictures
+
+    @property
     def spread(self) -> list[TypeSpread]:
         """How the edits of accepted variants are spread over types, and over what each brings."""
         return spread_of(accepted_edits(self.path))
@@ -121,9 +142,12 @@ class FinishedSuite:
         settings = recorded_check(self.path) if profile is None else load_profile(fspath(profile)).check
         return set_thresholds(settings, thresholds or {})
 
-    def check(self, settings: CheckSettings) -> Recheck:
-        """Derive the verdicts anew from the stored scores by these settings; generates nothing."""
-        return recheck(self.path, settings)
+    def check(self, settings: CheckSettings | None = None, rulings: Sequence[tuple[str, Ruling, str]] = ()) -> Recheck:
+        """Derive the verdicts anew from the stored scores by these settings (the suite's own); generates nothing.
+
+        `rulings` are (picture, "exclude", "accept" or "undo", reason): verdicts by hand, which stand from now on.
+        """
+        return recheck(self.path, self.settings() if settings is None else settings, rulings)
 
 
 @dataclass(frozen=True)
@@ -152,7 +176,9 @@ class Result:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader has to know of the figures, in sentences."""
-        return (*answer_lines(self.evaluation), *suite_notes(self.judged.rows), *note_lines(self.evaluation))
+        by_hand = hand_note(read_by_hand(self.suite).pictures)
+        notes = (*answer_lines(self.evaluation), *suite_notes(self.judged.rows), *by_hand)
+        return (*notes, *note_lines(self.evaluation))
 
     def effects(self, by: Literal["type", "value", "class"] = "type") -> DataFrame:
         """A row per type of edit, per value, or per class: what it does to the model in points, between `low` and

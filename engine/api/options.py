@@ -92,12 +92,14 @@ class GenerateOptions(EditOptions, total=False):
     """What `generate` takes: options of sources, of edits, and its own.
 
     `protect` are classes of the masks of which every variant keeps the pixels, `shard` is how many sources travel
-    together (the profile's), `metrics` a file that is kept up to date with what the run costs.
+    together (the profile's), `metrics` a file that is kept up to date with what the run costs. `require_coverage` is
+    the least share of the possible cells of your values to have an accepted picture, from 0 to 1.
     """
 
     protect: Sequence[str] | None
     shard: int | None
     metrics: AnyPath | None
+    require_coverage: float | None
 
 
 class PlanOptions(EditOptions, total=False):
@@ -190,6 +192,13 @@ def require_known(verb: str, options: Mapping[str, Any], known: Any) -> None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value < _SEEDS:
             raise CounterfactoryError(f"{verb}: {name} is a whole number from {least}, got {value!r}")
+
+
+def share_or_none(name: str, value: float | None) -> float | None:
+    """A share from 0 to 1 that an option names."""
+    if value is not None and not 0 <= value <= 1:
+        raise CounterfactoryError(f"{name} is a share from 0 to 1, got {value:g}")
+    return value
 
 
 def path_or_none(value: AnyPath | None) -> Path | None:

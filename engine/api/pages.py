@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from os import fspath
 from pathlib import Path
@@ -15,7 +16,10 @@ from ..report.album import Answer, mark_answers
 from ..report.curves import Curve
 from ..report.effects_text import answer_lines, evaluation_tables, headline, note_lines
 from ..report.folder import EdgeDetector, ReportFiles, describe_suite, edge_detector, write_report
-from ..suite import PictureRow
+from ..report.suite_text import coverage_table, hand_note
+from ..report.table import Table
+from ..suite import PictureRow, RunRecord, read_run
+from ..suite.by_hand import read_by_hand
 from ..suite.recorded import recorded_check, recorded_profile
 from ..suite.verdicts import read_verdicts
 from .answers import Judged, class_names
@@ -54,11 +58,13 @@ def make_report(
             remarks=(*answer_lines(judged.evaluation), *note_lines(judged.evaluation)),
             classes=names,
         )
+    notes = (*text.notes, *hand_note(read_by_hand(suite).pictures))
+    text = replace(text, curves=curves, notes=notes, tables=(*text.tables, *_coverage(suite)))
     return write_report(
         suite / "report" if out is None else Path(out),
         rows,
         suite,
-        replace(text, curves=curves),
+        text,
         edges=_edges(suite, options, warn),
         answers=answers,
         limit=options.get("limit", 200),
@@ -88,6 +94,15 @@ def _curves(suite: Path, judgements: Path | None) -> tuple[Curve, ...]:
     there = {score for row in scored for score in row.scores}
     names = [name for name in settings.strict if name.partition("_")[2] in there]
     return tuple(Curve(threshold_curve(scored, settings, name, valid)) for name in names)
+
+
+def _coverage(suite: Path) -> tuple[Table, ...]:
+    """What became of the user's values; none where none were named, or the record does not say."""
+    with suppress(CounterfactoryError):
+        standing = (read_run(suite) or RunRecord()).standing
+        if standing is not None and standing.cells:
+            return (coverage_table(standing.cells),)
+    return ()
 
 
 def _legend(suite: Path, rows: Sequence[PictureRow], classes: AnyPath | None, warn: Warn) -> list[str]:

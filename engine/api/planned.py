@@ -10,6 +10,7 @@ from ..journey import Plan
 from ..packages import pandas
 from ..report.suite_text import describe
 from ..sources.source import Problem
+from ..suite.cells import ValueCells
 from ..tasks.spread import TypeSpread, spread_of
 from ..variant import Variant
 
@@ -30,6 +31,11 @@ class EditPlan:
     def spread(self) -> list[TypeSpread]:
         """How the edits are spread over types, and over what each brings."""
         return spread_of(edit for variant in self.plan.rewritten.variants for edit in variant.edits)
+
+    @property
+    def cells(self) -> tuple[ValueCells, ...]:
+        """What becomes of each value that the user names; pictures that are to be painted count as painted."""
+        return self.plan.rewritten.cells
 
     @property
     def variants(self) -> list[Variant]:

@@ -19,7 +19,7 @@ from ..inputs import lost_lines, usable_inputs
 from ..journey import Journey
 from ..judging.edit_labels import planned_edits, require_new, write_edits
 from ..profile.paint import protect_classes
-from ..report.suite_text import skew_notes
+from ..report.suite_text import skew_notes, uncovered
 from ..sources.data_set import refuse_suite_among_sources
 from ..suite import Suite, caution
 from ..tasks.spread import TypeSpread
@@ -37,6 +37,7 @@ from .options import (
     names_in,
     path_or_none,
     require_known,
+    share_or_none,
 )
 from .planned import EditPlan, Forecast
 from .read_inputs import profile_of, read_data, read_request
@@ -65,7 +66,10 @@ def generate(
         classes, short_side = names_in(protected), profile.image.short_side
         profile = replace(profile, protect=protect_classes(classes, profile.protect, short_side))
     refuse_suite_among_sources(Path(sources), suite_path)
+    least = share_or_none("require_coverage", options.get("require_coverage"))
     asked = read_request(sources, profile, options, caller)
+    if least is not None and asked.request.interventions is None:
+        raise CounterfactoryError("--require-coverage counts the values that you name: give --interventions as well")
     if options.get("depth") is not None and not profile.reads_depth:
         caller.warn(f"--depth: profile {profile.name} has no hint of kind depth from files, so nothing follows them")
     for line in lost_lines(asked.inputs.sources, profile.image):
@@ -82,6 +86,8 @@ def generate(
         caller.warn(unwritten)
     _warn_outside(summary.outside_world, summary.sources, caller)
     finished = FinishedSuite(suite_path, summary, (*asked.data.problems, *summary.problems))
+    if least is not None and not finished.covers(least):
+        caller.warn(uncovered(finished.cells, least))
     for note in one_sided(finished.spread, asked.request.interventions):
         caller.warn(note)
     return finished

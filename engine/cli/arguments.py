@@ -17,7 +17,7 @@ from ..errors import CounterfactoryError
 from ..packages import missing_package, release
 from .parser import Parser
 from .statuses import EXIT_ERROR, EXIT_STOPPED
-from .values import count, drop, gigabytes, names, percent, positive, seed, setting, span, words
+from .values import count, drop, gigabytes, names, percent, positive, seed, setting, share, span, words
 
 if TYPE_CHECKING:
     from .terminal import Terminal
@@ -173,6 +173,7 @@ def _add_generate(commands: _Commands[Parser]) -> None:
         metavar="FILE",
         help="what it costs so far: JSON lines, one a second; Prometheus text if FILE ends in .prom",
     )
+    _add_coverage(output)
     parser.set_defaults(run=_late("generate"))
 
 
@@ -317,6 +318,15 @@ def _add_suite(parser: Parser) -> None:
     parser.add_argument("suite", type=Path, metavar="SUITE", help="folder of a finished suite")
 
 
+def _add_coverage(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--require-coverage",
+        type=share,
+        metavar="SHARE",
+        help="the least share, such as 0.8, of your values' possible cells to have an accepted picture; else status 3",
+    )
+
+
 def _add_check(commands: _Commands[Parser]) -> None:
     text = "derive the verdicts anew from the stored scores; generates nothing"
     parser = _add(commands, "check", text, "SUITE [options]", "suite --sweep check.min_edit")
@@ -329,6 +339,18 @@ def _add_check(commands: _Commands[Parser]) -> None:
         default=[],
         metavar="KEY=X",
         help="another threshold by the profile's key, such as check.edit=0.5; may be given several times",
+    )
+    _add_coverage(parser.add_argument_group("limits"))
+    hand = parser.add_argument_group("verdicts by hand, which stand whatever the scores say (by_hand.json)")
+    for ruling, text in (
+        ("exclude", "pictures, by file_name, that are not to count"),
+        ("accept", "pictures that count although they were rejected"),
+        ("undo", "pictures whose verdict is to follow from their scores again"),
+    ):
+        hand.add_argument(f"--{ruling}", action="extend", nargs="+", default=[], metavar="PICTURE", help=text)
+    hand.add_argument("--reason", metavar="TEXT", help="why, for the record")
+    hand.add_argument(
+        "--verdicts", type=Path, metavar="FILE", help="many at once: CSV or JSONL with image, verdict and reason"
     )
     looking = parser.add_argument_group("thresholds, looked at (the suite stays as it is)")
     looking.add_argument(

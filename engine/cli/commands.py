@@ -19,9 +19,10 @@ from ..judging.threshold_curve import load_valid, threshold_curve
 from ..profile.check import CheckSettings
 from ..profile.profile import load_profile
 from ..report.effects_text import evaluation_tables, finding_line
-from ..report.suite_text import spread_data
+from ..report.suite_text import coverage_data, coverage_table, hand_note, spread_data, uncovered
 from ..report.table import Table
 from ..suite import count_outside
+from ..suite.by_hand import RULINGS, Ruling, read_rulings
 from ..suite.verdicts import read_verdicts
 from .check_text import changes_table, fit_table, recheck_lines, sweep_lines, sweep_table
 from .plan_text import show_spread
@@ -57,6 +58,8 @@ def generate(args: Namespace, terminal: Terminal) -> int:
         terminal.say(line)
     spread = suite.spread
     show_spread(spread, terminal)
+    if summary.cells:
+        terminal.show(coverage_table(summary.cells))
     terminal.say(f"suite      {args.out}")
     if suite.summary.variants:
         look = shlex.join(["counterfactory", "report", str(args.out)])
@@ -65,10 +68,13 @@ def generate(args: Namespace, terminal: Terminal) -> int:
         {
             "suite": str(args.out),
             **as_data(suite.summary),
+            **coverage_data(summary.cells),
             "edits": spread_data(spread),
             "problems": [asdict(problem) for problem in suite.problems],
         }
     )
+    if args.require_coverage is not None and not suite.covers(args.require_coverage):
+        return EXIT_BROKEN
     return EXIT_SKIPPED if suite.problems or not suite.summary.variants else 0
 
 
@@ -82,7 +88,10 @@ def plan(args: Namespace, terminal: Terminal) -> int:
     for line in text.lines(planned.plan):
         terminal.say(line)
     show_spread(planned.spread, terminal)
-    terminal.finish({**text.as_data(planned.plan), "edits": spread_data(planned.spread)})
+    if planned.cells:
+        terminal.show(coverage_table(planned.cells, planned=True))
+    cells = [asdict(one) for one in planned.cells]
+    terminal.finish({**text.as_data(planned.plan), "cells": cells, "edits": spread_data(planned.spread)})
     return EXIT_SKIPPED if planned.problems else 0
 
 
@@ -139,7 +148,7 @@ def demo(args: Namespace, terminal: Terminal) -> int:
 
 def check(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory check`."""
-    suite = finished.open(args.suite)
+    suite, rulings = finished.open(args.suite), _rulings(args)
     if args.fit is not None:
         return _fit(args, suite, terminal)
     settings = suite.settings(args.profile, dict(args.set))
@@ -147,14 +156,38 @@ def check(args: Namespace, terminal: Terminal) -> int:
         return _sweep(args, settings, terminal)
     if args.valid is not None:
         raise CounterfactoryError("--valid says which variants are valid, for --sweep: give that as well")
-    result = suite.check(settings)
-    for line in recheck_lines(result, settings):
+    least = args.require_coverage
+    if least is not None:
+        suite.covers(least)  # refuses a suite without values before anything is written
+    result = suite.check(settings, rulings)
+    for line in (*recheck_lines(result, settings), *hand_note(result.by_hand)):
         terminal.say(line)
     changes = changes_table(result)
     if changes is not None:
         terminal.show(changes)
-    terminal.finish({**asdict(result), "turned": result.turned, "thresholds": settings.thresholds})
-    return 0
+    if result.cells:
+        terminal.show(coverage_table(result.cells))
+    broken = least is not None and not suite.covers(least)
+    if broken:
+        terminal.warn(uncovered(suite.cells, least))
+    counts = {name: value for name, value in asdict(result).items() if value or name not in ("cells", "by_hand")}
+    cells = coverage_data(result.cells)
+    terminal.finish({**counts, **cells, "turned": result.turned, "thresholds": settings.thresholds})
+    return EXIT_BROKEN if broken else 0
+
+
+def _rulings(args: Namespace) -> list[tuple[str, Ruling, str]]:
+    """What is to become of single pictures by hand."""
+    rulings = [(picture, one, args.reason or "") for one in RULINGS for picture in getattr(args, one)]
+    if args.reason is not None and not rulings:
+        raise CounterfactoryError(
+            "--reason says why pictures are excluded or accepted: name them by --exclude or --accept"
+        )
+    if args.verdicts is not None:
+        rulings += read_rulings(args.verdicts)
+    if rulings and (args.fit is not None or args.sweep is not None):
+        raise CounterfactoryError("--sweep and --fit write nothing: give verdicts by hand without them")
+    return rulings
 
 
 def _fit(args: Namespace, suite: finished.FinishedSuite, terminal: Terminal) -> int:

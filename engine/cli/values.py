@@ -55,6 +55,13 @@ def percent(text: str) -> float:
     return value / 100
 
 
+def share(text: str) -> float:
+    value = percent(text) if text.endswith("%") else _number(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"a share from 0 to 1, or a percentage such as 80%, is needed, got {text!r}")
+    return value
+
+
 def drop(text: str) -> tuple[str, float]:
     name, equals, points = text.rpartition("=")
     if not equals or not name:

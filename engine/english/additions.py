@@ -55,6 +55,11 @@ _SENTENCES = tuple(
 _NO_SUBJECT = frozenset(("a", "an", "the", "of", "or", "its", "his", "her", "their", "with"))
 
 
+def count_links(text: str) -> int:
+    """How many words of a text say where or when something is, such as "in" and "during"."""
+    return sum(word.same in ("at", "in", "on", "during", "by") for word in words_of(text))
+
+
 def has_known_words(type_: str) -> bool:
     """Whether `speaking` can tell what speaks of a type."""
     return type_ in _SAYS
@@ -64,6 +69,23 @@ def speaking(spans: Sequence[str], type_: str) -> list[str]:
     """Those of the spans that hold a known word of a type; all of a type without known words."""
     spoken = _SAYS.get(type_)
     return [span for span in spans if spoken is None or not spoken.isdisjoint(word.same for word in words_of(span))]
+
+
+def said_of(caption: str, type_: str, free: Sequence[str]) -> list[str]:
+    """The words of a caption that speak of the weather, the time or colours, with the small word before a noun ("at
+    night", "rainy"), each once; those alone that are `free` to change.
+    """
+    if type_ not in ("weather", "time", "colour"):
+        return []
+    adjectives = _SAYS["colour"].union(_WEATHERS[""])
+    phrases = list[str]()
+    for word in words_of(caption):
+        if word.same in _SAYS[type_] and word.text in free:
+            mention = find_mentions(caption, [word.text])[0][0]
+            phrase = caption[mention.start : mention.end]
+            whole = word.same not in adjectives and phrase_class(phrase) == "place"
+            phrases.append(phrase if whole else word.text)
+    return list(dict.fromkeys(phrases))
 
 
 def medium_of(caption: str) -> str | None:

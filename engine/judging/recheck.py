@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..errors import CounterfactoryError
@@ -12,6 +12,8 @@ from ..files.fill import nearest, plain
 from ..profile.check import CheckSettings, threshold_names
 from ..stages.check.verdict import failed_check, with_valid
 from ..suite import Suite
+from ..suite.by_hand import HandVerdict, Ruling, read_by_hand, settle_rulings
+from ..suite.cells import ValueCells
 from ..suite.run_record import count_verdicts
 from ..suite.verdicts import ScoredRow, read_verdicts
 from .threshold_curve import rejection
@@ -33,7 +35,8 @@ class CheckCounts:
 @dataclass(frozen=True)
 class Recheck:
     """How many of the suite's variants are accepted, and how many were; the same of its controls; and the counts of
-    each check that rejects or rejected a variant, those that change most verdicts first.
+    each check that rejects or rejected a variant, those that change most verdicts first. `cells` say what became of the
+    values that the user named, `by_hand` what people decided of single pictures.
     """
 
     variants: int
@@ -43,6 +46,8 @@ class Recheck:
     controls_accepted: int = 0
     controls_accepted_before: int = 0
     checks: tuple[CheckCounts, ...] = ()
+    cells: tuple[ValueCells, ...] | None = None
+    by_hand: Mapping[str, HandVerdict] = field(default_factory=dict)
 
     @property
     def turned(self) -> int:
@@ -77,19 +82,27 @@ def set_thresholds(settings: CheckSettings, changes_by_key: Mapping[str, float])
         raise CounterfactoryError(str(error)) from error
 
 
-def recheck(suite: Path, settings: CheckSettings) -> Recheck:
-    """Bring the suite's table and record to the verdicts that follow from its scores by the thresholds in `settings`.
+def recheck(suite: Path, settings: CheckSettings, rulings: Sequence[tuple[str, Ruling, str]] = ()) -> Recheck:
+    """Bring the suite's table and record to the verdicts that follow from its scores by the thresholds in `settings`,
+    and to those that people gave of single pictures, now by `rulings` (pictures, what becomes of them, and why) or
+    before.
 
-    Raises CounterfactoryError when the suite is in use, cannot be written, or lacks scores.
+    Raises CounterfactoryError when the suite is in use, cannot be written, or lacks scores, and for rulings of pictures
+    that it does not have or that contradict.
     """
     with Suite.open(suite) as opened:
         table = read_verdicts(suite)  # under the lock: a run may have ended just before
         scored = [replace(row, scores=with_valid(row.kind, row.scores, settings)) for row in table.rows]
-        judged = [replace(row, reason=rejection(row, settings)) for row in scored]
+        by_hand = read_by_hand(suite)
+        by_hand = by_hand.ruled(settle_rulings(rulings, suite, table.rows, by_hand))
+        judged = [by_hand.judge(replace(row, reason=rejection(row, settings))) for row in scored]
         record = opened.read_run()  # before anything is changed: one that is broken stops here
+        if rulings:
+            by_hand.write(suite)
         table.write(suite, judged)
         if record.sessions:
-            opened.write_run(record.with_verdicts(judged, plain(settings)))
+            record = record.with_verdicts(judged, plain(settings))
+            opened.write_run(record)
     now, before = count_verdicts(judged), count_verdicts(table.rows)
     return Recheck(
         now["accepted"] + now["rejected"],
@@ -99,6 +112,8 @@ def recheck(suite: Path, settings: CheckSettings) -> Recheck:
         now["controls"],
         before["controls"],
         _count_checks(table.rows, judged),
+        None if record.standing is None else record.standing.cells,
+        by_hand.pictures,
     )
 
 

@@ -17,6 +17,7 @@ from ..files.tables import read_table
 from ..profile.check import CheckSettings
 from ..stages.check.verdict import verdict, with_valid
 from ..suite import PictureRow
+from ..suite.by_hand import EXCLUDED
 from ..suite.verdicts import ScoredRow
 
 # Thresholds between the lowest and the highest score: each accepts about a twelfth less than the one before it.
@@ -73,7 +74,7 @@ def threshold_curve(
     labels = [(valid or {}).get(row.file_name) for row in variants]
     # Another threshold of this check decides only what passes all others.
     rest, current = settings.having(**{threshold: None}), settings.thresholds.get(threshold)
-    passed = np.array([rejection(row, rest) is None for row in variants])
+    passed = np.array([rejection(row, rest) is None and not _is_excluded(row) for row in variants])
     own = np.array([row.scores.get(score, np.nan) for row in variants])  # no limit rejects NaN
     judged = np.array([label is not None for label in labels])
     true = np.array([label is True for label in labels])
@@ -94,6 +95,10 @@ def rejection(row: ScoredRow, settings: CheckSettings) -> str | None:
         raise CounterfactoryError(
             f"{row.file_name} was not scored for {error}, which its verdict needs; run `counterfactory generate` again"
         ) from error
+
+
+def _is_excluded(row: ScoredRow) -> bool:
+    return row.reason is not None and row.reason.startswith(EXCLUDED)
 
 
 def _limits(scores: Sequence[float], current: float | None) -> list[float]:

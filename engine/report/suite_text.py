@@ -6,18 +6,22 @@ Sentences are the first lines of the page, of the sheet and of `evaluate`; table
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from ..edit import Edit
 from ..stages.check.verdict import check_meaning, failed_check
 from ..suite import PictureRow, caution, count_outside
+from ..suite.by_hand import HandVerdict
+from ..suite.cells import ValueCells, coverage
 from ..tasks.spread import TypeSpread, skewed
 from .table import Table
 
 # Characters of the values that a row names, so that the table fits 80 columns; and of one of them.
 _WIDTH, _LONGEST = 42, 24
+# The same of a named value, and of why its cells are empty.
+_VALUE, _REASON = 20, 22
 _NAMED = 10
 
 
@@ -75,13 +79,63 @@ def edit_table(spreads: Sequence[TypeSpread]) -> Table:
 def _most_frequent(spread: TypeSpread) -> str:
     shown = ""
     for value, count in spread.values:
-        short = value if len(value) <= _LONGEST else f"{value[: _LONGEST - 1].rstrip()}…"
-        named = f"{short} {100 * count / spread.edits:.0f} %"
+        named = f"{_cut(value, _LONGEST)} {100 * count / spread.edits:.0f} %"
         longer = f"{shown}, {named}" if shown else named
         if len(longer) > _WIDTH:
             break
         shown = longer
     return shown
+
+
+def coverage_table(cells: Sequence[ValueCells], planned: bool = False) -> Table:
+    """What became of each value that the user names: sources whose caption allows it, with a picture of it, with an
+    accepted one; those without a picture, and why most of what is missing is. Before painting, pictures are `planned`.
+    """
+    columns = ("value", "possible", *(("planned",) if planned else ("painted", "accepted")), "empty", "mostly as")
+    rows = []
+    for one in cells:
+        counts = (one.possible, one.painted, *(() if planned else (one.accepted,)), sum(map(len, one.empty.values())))
+        reason = one.commonest(rejected=not planned)
+        rows.append(
+            (
+                _cut(f"{one.type}: {one.value}", _VALUE),
+                *(f"{count:,}" for count in counts),
+                _cut(reason or "-", _REASON),
+            )
+        )
+    possible, painted = sum(one.possible for one in cells), sum(one.painted for one in cells)
+    filled = painted if planned else sum(one.accepted for one in cells)
+    kind = "are planned" if planned else "have an accepted picture"
+    return Table(f"Coverage: {filled:,} of {possible:,} possible cells {kind}", columns, tuple(rows))
+
+
+def coverage_data(cells: Sequence[ValueCells] | None) -> dict[str, Any]:
+    """The cells as plain data, every empty one by its source, with the share of the possible ones that count; nothing
+    where no values were named.
+    """
+    return {"coverage": coverage(cells), "cells": [asdict(one) for one in cells]} if cells else {}
+
+
+def uncovered(cells: Sequence[ValueCells], least: float) -> str:
+    """The sentence for a suite that covers less than it has to."""
+    return (
+        f"{100 * coverage(cells):.1f} % of the possible cells have an accepted picture, and {100 * least:g} % are "
+        "required"
+    )
+
+
+def hand_note(by_hand: Mapping[str, HandVerdict]) -> tuple[str, ...]:
+    """A sentence on what people decided; none where they decided nothing."""
+    counts = Counter[str](one.verdict for one in by_hand.values())
+    if not counts:
+        return ()
+    words = (("exclude", "excluded"), ("accept", "accepted"))
+    parts = [f"{counts[verdict]} {word}" for verdict, word in words if counts[verdict]]
+    return (f"by hand: {', '.join(parts)}, whatever the scores say",)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1].rstrip()}…"
 
 
 def spread_data(spreads: Iterable[TypeSpread]) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from ..content_keys import shard_key
 from ..files.fill import fill_record, plain
 from ..sources.source import Problem, Source
+from .cells import ValueCells
 from .paths import checked_name
 from .picture_row import DroppedVariant, PictureRow
 from .suite import Suite
@@ -25,7 +26,8 @@ _STAGE, _ROWS = "shard", "shard/rows"
 @dataclass(frozen=True)
 class Outcome:
     """How many variants and controls were accepted and rejected, the size in bytes of each of their files by path, the
-    dropped variants, and the sources with fewer variants than asked for.
+    dropped variants, and the sources with fewer variants than asked for. `cells` say what becomes of the user's values,
+    where there are any.
     """
 
     accepted: int
@@ -35,6 +37,7 @@ class Outcome:
     files: Mapping[str, int]
     dropped: tuple[DroppedVariant, ...]
     shortfalls: tuple[Problem, ...]
+    cells: tuple[ValueCells, ...] | None = None
 
     @property
     def painted(self) -> int:
@@ -72,6 +75,8 @@ class Outcomes:
     def keep(self, sources: Sequence[Source], outcome: Outcome, rows: Sequence[PictureRow], *, finished: bool) -> None:
         """Keeps what these sources came to, in place of what was kept before; not to be found unless `finished`."""
         value = {"made_by": self._maker if finished else None, **plain(outcome)}
+        if outcome.cells is None:  # rows of suites without values stay what they were
+            del value["cells"]
         key = shard_key([source.key for source in sources])
         self._suite.ledger.put_stages({_STAGE: {key: value}, _ROWS: {key: [row.to_json() for row in rows]}})
 

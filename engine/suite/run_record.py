@@ -19,6 +19,7 @@ from ..files.reading import read_text
 from ..files.writing import write_whole
 from ..meter.meter import PlanUse, StageCost, device_hours_per_1k
 from ..sources.source import Problem
+from .cells import ValueCells, count_accepted
 from .paths import Folder
 from .picture_row import DroppedVariant, PictureRow
 from .session_record import Costs, SessionRecord
@@ -37,7 +38,7 @@ class Standing:
     """Where a suite stands after its last finished session: its variants and controls by verdict (`controls` are the
     accepted ones), the variants `dropped` for their text, and the sources that have fewer variants than asked for.
     `check` is the settings that the verdicts follow. `outside_world` sources are outside of what the models know, and
-    --allow-out-of-domain took them all the same.
+    --allow-out-of-domain took them all the same. `cells` say what became of the values that the user named, if any.
     """
 
     sources: int
@@ -49,6 +50,7 @@ class Standing:
     shortfalls: tuple[Problem, ...]
     check: Mapping[str, Any]
     outside_world: int = 0
+    cells: tuple[ValueCells, ...] | None = None
 
 
 class VerdictCounts(TypedDict):
@@ -157,11 +159,12 @@ class RunRecord:
             return self
         return RunRecord((*self.sessions, session), standing or self.standing)
 
-    def with_verdicts(self, rows: Iterable[ScoredRow], check: Mapping[str, Any]) -> RunRecord:
+    def with_verdicts(self, rows: Sequence[ScoredRow], check: Mapping[str, Any]) -> RunRecord:
         """The record after the verdicts of all rows were derived anew by the settings `check`; costs stay."""
         if self.standing is None:
             return self
-        return replace(self, standing=replace(self.standing, **count_verdicts(rows), check=check))
+        cells = count_accepted(self.standing.cells or (), rows) or None
+        return replace(self, standing=replace(self.standing, **count_verdicts(rows), check=check, cells=cells))
 
     def to_json(self) -> dict[str, Any]:
         """The record as JSON holds it, with the sums, which follow from the rest."""
@@ -220,7 +223,8 @@ class RunSummary:
     were skipped. `stages` and `plans` say what the time went to, `metrics_problem` why a metrics file fell behind,
     `cache_problem` why compiled networks are not kept for the next run.
     `devices` of the kind `device` (core, GPU) were held. `suite` is what all sessions took together, this one included.
-    `outside_world` sources are outside of what the models know.
+    `outside_world` sources are outside of what the models know. `cells` say what became of the values that the user
+    named, if any.
     """
 
     sources: int
@@ -245,6 +249,7 @@ class RunSummary:
     metrics_problem: str | None = None
     outside_world: int = 0
     cache_problem: str | None = None
+    cells: tuple[ValueCells, ...] | None = None
 
     @classmethod
     def of(cls, record: RunRecord, metrics_problem: str | None = None, cache_problem: str | None = None) -> RunSummary:
@@ -253,10 +258,10 @@ class RunSummary:
         if standing is None:
             raise ValueError("a report is of a finished session, and none finished")
         costs, variants = session.costs, standing.accepted + standing.rejected
-        stands = ("sources", "accepted", "rejected", "controls", "rejected_controls", "shortfalls", "outside_world")
+        stands = ("sources", "accepted", "rejected", "controls", "rejected_controls", "shortfalls")
         spent = ("painted", "stages", "plans", "wall_s", "devices", "device", "peak_memory_bytes", "energy_j")
         return cls(
-            **{name: getattr(standing, name) for name in stands},
+            **{name: getattr(standing, name) for name in (*stands, "outside_world", "cells")},
             **{name: getattr(costs, name) for name in spent},
             variants=variants,
             dropped=len(standing.dropped),

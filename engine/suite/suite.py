@@ -1,7 +1,7 @@
 """A suite: a folder of images made from sources, with the record of how.
 
     images/<source>/<16 hex>.png   masks/<source>/<the same>.png   originals/<source>/<16 hex>.png
-    metadata.parquet   run.json   superseded/images/… and so on   ledger.sqlite   suite.lock
+    metadata.parquet   run.json   by_hand.json   superseded/images/… and so on   ledger.sqlite   suite.lock
 
 Variants and controls lie in images/, the sources as the painter saw them in originals/. Pictures are written in
 batches, metadata at the end; both are whole on the disk or absent. Which variants there should be is decided by the
@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..files.writing import make_folder, open_whole
+from .by_hand import FILE as HAND_FILE
 from .folder_names import safe_name
 from .images import NewPicture, Top, encode_mask, encode_picture, read_png
 from .ledger import Ledger
@@ -43,7 +44,7 @@ from .session_record import Costs, SessionFacts, SessionRecord
 
 _LEDGER, _LOCK = "ledger.sqlite", "suite.lock"
 # Files and folders that are opened before any name is read from them.
-_OWN = (_LOCK, _LEDGER, f"{_LEDGER}-wal", f"{_LEDGER}-shm", FILE, RUN_FILE, *TOPS, "superseded")
+_OWN = (_LOCK, _LEDGER, f"{_LEDGER}-wal", f"{_LEDGER}-shm", FILE, RUN_FILE, HAND_FILE, *TOPS, "superseded")
 
 
 def image_path(key: str, source: str, top: Top = "images") -> str:

@@ -20,7 +20,7 @@ from ..variant import KINDS, Kind
 from .metadata import FILE, open_table, schema, write_parts
 from .paths import checked_name
 
-_READ = ("file_name", "kind", "label", "edits", "scores", "verdict", "reason")
+_READ = ("file_name", "kind", "source", "label", "edits", "scores", "verdict", "reason")
 _FILES = ("file_name", "mask_file_name", "original_file_name", "control_file_name")
 
 
@@ -35,6 +35,7 @@ class ScoredRow:
     scores: Mapping[str, float]
     edit_scores: tuple[float, ...]
     reason: str | None
+    source: str = ""
 
     @property
     def accepted(self) -> bool:
@@ -114,4 +115,5 @@ def _row(line: Mapping[str, Any], where: str) -> ScoredRow:
         scores={name: value for name, value in scores.items() if value is not None},
         edit_scores=tuple(edit_scores),
         reason=line["reason"],
+        source=line["source"],
     )

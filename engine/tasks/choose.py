@@ -4,21 +4,23 @@ From a caption's keywords with their alternatives it makes one set of edits per 
 variant i depends on the key and on the variants before it, never on how many are requested, so that asking for more
 variants keeps those that exist. Every second one has as few edits as may be, so that an edit is seen alone as well; the
 others have more where more are allowed. The least used types come first, then the least used keywords, then
-alternatives.
+alternatives. Where a user names values, sets that bring each of them once come before all others.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from ..edit import Edit
 from ..keys import generator
 
+T = TypeVar("T")
 # Random draws before all sets are enumerated; most sources have far more sets than variants.
 _DRAWS = 8
 
@@ -54,18 +56,25 @@ def _slots(choices: Sequence[Choice]) -> list[int]:
     return list(edits.values())
 
 
-def choose_edits(choices: Sequence[Choice], variants: int, edits: tuple[int, int], key: str) -> list[tuple[Edit, ...]]:
+def choose_edits(
+    choices: Sequence[Choice],
+    variants: int,
+    edits: tuple[int, int],
+    key: str,
+    first: Sequence[tuple[Edit, ...]] = (),
+) -> list[tuple[Edit, ...]]:
     """`variants` different sets of edits, or all that exist if there are fewer; edits are in the order of `choices`.
-    `edits` is the least and the largest size of a set. Raises ValueError unless 1 <= least <= largest.
+    `edits` is the least and the largest size of a set; the sets of `first` come first. Raises ValueError unless
+    1 <= least <= largest.
     """
     low, high = edits
     if not 1 <= low <= high:
         raise ValueError(f"edits must run from at least 1 upward, got {low} to {high}")
     choices = [choice for choice in choices if choice.alternatives]
     wanted = min(variants, combinations(choices, low, high))
-    chosen: list[tuple[Edit, ...]] = []
-    used: Counter[object] = Counter()
-    for index in range(wanted):
+    chosen = list(first[:wanted])
+    used = Counter(part for edits in chosen for edit in edits for part in _parts(edit))
+    for index in range(len(chosen), wanted):
         rng = generator(key, f"edits of variant {index}")
         taken = set(chosen)
         most = low if index % 2 == 0 else min(high, len(_slots(choices)))
@@ -75,8 +84,52 @@ def choose_edits(choices: Sequence[Choice], variants: int, edits: tuple[int, int
             fresh = next(edits for edits in _all_sets(choices, low, high) if edits not in taken)
         chosen.append(fresh)
         for edit in fresh:
-            used.update((edit.type, (edit.type, edit.keyword), edit))
+            used.update(_parts(edit))
     return chosen
+
+
+def _parts(edit: Edit) -> tuple[object, ...]:
+    """What is counted of an edit that was used."""
+    return edit.type, (edit.type, edit.keyword), edit
+
+
+def cover_cells(choices: Sequence[Choice], cells: Mapping[T, Sequence[Edit]], size: int) -> list[tuple[Edit, ...]]:
+    """Sets of `size` edits that bring each of the cells, in their order, as few as may be; a cell that goes into no
+    such set is left out. `cells` have the edits that bring them, of `choices`.
+
+    Of several edits that bring a cell, that of the least used keyword is taken. A set has edits of different types
+    where it can.
+    """
+    places = {(choice.type, choice.keyword): at for at, choice in enumerate(choices)}
+    slots = [("own", at) if choice.slot is None else choice.slot for at, choice in enumerate(choices)]
+    used: Counter[int] = Counter()
+    sets, left = list[tuple[Edit, ...]](), list(cells)
+
+    def place(edit: Edit) -> int:
+        return places[edit.type, edit.keyword]
+
+    def fill(taken: dict[T, Edit]) -> dict[T, Edit]:
+        """The set that begins so, with one more edit after another while there are any that go with it."""
+        held, types = {slots[place(edit)] for edit in taken.values()}, {edit.type for edit in taken.values()}
+        free = [
+            ((cell not in left, edit.type in types, at, used[place(edit)]), cell, edit)
+            for at, cell in enumerate([*left, *(cell for cell in cells if cell not in left)])
+            for edit in cells[cell]
+            if cell not in taken and slots[place(edit)] not in held
+        ]
+        if len(taken) == size or not free:
+            return taken
+        _, cell, edit = min(free, key=lambda option: option[0])
+        return fill({**taken, cell: edit})
+
+    while left:
+        firsts = sorted(cells[left[0]], key=lambda edit: used[place(edit)])
+        taken = next((taken for edit in firsts if len(taken := fill({left[0]: edit})) == size), {})
+        if taken:
+            sets.append(tuple(sorted(taken.values(), key=place)))
+            used.update(map(place, taken.values()))
+        left = [cell for cell in left[1:] if cell not in taken]
+    return sets
 
 
 def _draw(

@@ -375,6 +375,65 @@ def _(house: House, command: str) -> None:
     assert {edit["alternative"] for edit in ran.edits} <= {"snowy", "foggy"}
 
 
+@shows("--require-coverage", "generate", "check")
+def _(house: House, command: str) -> None:
+    values = house.file("axes.txt", "weather: snowy, foggy, rainy\n")
+    asked = ("--interventions", values, "--edits", 1)
+    made = house.ask("generate", *asked)
+    for least, status in ((0, 0), ("95%", 3)):
+        limit = ("--require-coverage", least)
+        ran = house.ask(command, *asked, *limit) if command == "generate" else house.run(command, made.suite, *limit)
+        assert (ran.status, ran.data["coverage"]) == (status, made.data["coverage"])
+        assert ("95 % are required" in ran.err) == (status == 3)
+    assert "possible cells have an accepted picture" in page(house, made.suite, "--out", house.new("report"))
+    bare = house.ask("generate").suite
+    ran = house.ask(command, "--require-coverage", 1) if command == "generate" else house.run(command, bare, *limit)
+    assert ran.status == 2
+    assert "values" in ran.err
+
+
+def ruled(house: House, *more: str | Path) -> dict[str, tuple[str, str]]:
+    """What is on record of a suite's first variant after a check with these options."""
+    suite = house.suite()
+    (first, *_) = [row.file_name for row in read_metadata(suite) if row.kind == "variant"]
+    for asked in (more, ()):
+        ran = house.run("check", suite, *(str(word).replace("FIRST", first) for word in asked))
+        assert ran.status == 0, ran.err
+        house.ran.clear()
+    return {one["verdict"]: (one["reason"], name) for name, one in ran.data["by_hand"].items()} | {
+        "row": next((row.reason or "", row.file_name) for row in read_metadata(suite) if row.file_name == first)
+    }
+
+
+@shows("--exclude", "check")
+@shows("--reason", "check")
+def _(house: House, command: str) -> None:
+    found = ruled(house, "--exclude", "FIRST", "--reason", "a face")
+    assert found["exclude"][0] == "a face"
+    assert found["row"][0] == "excluded by hand: a face"
+
+
+@shows("--accept", "check")
+def _(house: House, command: str) -> None:
+    found = ruled(house, "--accept", "FIRST", *STRICT)
+    assert found["accept"][0] == found["row"][0] == ""
+
+
+@shows("--undo", "check")
+def _(house: House, command: str) -> None:
+    ran = house.run(command, house.suite(), "--undo", "images/none.png")
+    assert ran.status == 2
+    assert "no picture 'images/none.png'" in ran.err
+
+
+@shows("--verdicts", "check")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    (first, *_) = [row.file_name for row in read_metadata(suite) if row.kind == "variant"]
+    table = house.file("verdicts.csv", f"image,verdict,reason\n{first},exclude,odd\n")
+    assert house.run(command, suite, "--verdicts", table).data["by_hand"][first]["reason"] == "odd"
+
+
 @shows("--allow-ungrounded", *EDITS)
 def _(house: House, command: str) -> None:
     trams = house.new("trams")

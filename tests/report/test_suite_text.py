@@ -9,7 +9,16 @@ from picture_rows import control_row, original_row, picture_row
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.judging.threshold_curve import Point, ThresholdCurve
 from counterfactory.engine.report.curves import Curve
-from counterfactory.engine.report.suite_text import edit_table, reason_table, skew_notes, spread_data, suite_notes
+from counterfactory.engine.report.suite_text import (
+    coverage_data,
+    coverage_table,
+    edit_table,
+    reason_table,
+    skew_notes,
+    spread_data,
+    suite_notes,
+)
+from counterfactory.engine.suite.cells import ValueCells
 from counterfactory.engine.tasks.spread import TypeSpread
 
 COLOURS = TypeSpread("colour", 1_500, 0.75, (("red", 1_200), ("a very very long value of colour", 200), ("blue", 100)))
@@ -32,6 +41,33 @@ def test_a_row_per_type_names_as_many_of_its_most_frequent_values_as_fit() -> No
     assert len(edit_table([exact]).rows[0][-1]) == 42
     over = TypeSpread("x", 2, 1.0, (("a" * 14, 1), ("b" * 17, 1)))
     assert edit_table([over]).rows[0][-1] == "a" * 14 + " 50 %"
+
+
+CELLS = (
+    ValueCells("weather", "rainy", 20, 18, 18, {"in the caption already": ("x",) * 4, "odd": ("y", "z")}, ()),
+    ValueCells("background", "a market place in the rain", 24, 24, 6, {}, ()),
+    ValueCells("time", "night", 12_000, 12_000, 12_000, {}, ()),
+)
+
+
+def test_a_row_per_value_says_how_many_cells_there_are_and_why_others_are_empty() -> None:
+    table = coverage_table(CELLS)
+    assert table.title == "Coverage: 12,024 of 12,044 possible cells have an accepted picture"
+    assert table.columns == ("value", "possible", "painted", "accepted", "empty", "mostly as")
+    assert table.rows == (
+        ("weather: rainy", "20", "18", "18", "6", "in the caption already"),
+        ("background: a marke…", "24", "24", "6", "0", "picture was rejected"),
+        ("time: night", "12,000", "12,000", "12,000", "0", "-"),
+    )
+    long = replace(CELLS[0], value="v" * 60, empty={"why " * 20: ("x",)})
+    widths = [max(map(len, column)) for column in zip(table.columns, *coverage_table([*CELLS, long]).rows, strict=True)]
+    assert sum(widths) + 2 * (len(widths) - 1) <= 80
+    planned = coverage_table(CELLS, planned=True)
+    assert planned.title == "Coverage: 12,042 of 12,044 possible cells are planned"
+    assert planned.rows[1] == ("background: a marke…", "24", "24", "0", "-")
+    assert coverage_data(CELLS)["coverage"] == 12_024 / 12_044
+    assert coverage_data(CELLS)["cells"][0]["empty"]["odd"] == ("y", "z")
+    assert coverage_data(None) == {}
 
 
 def test_the_spread_as_data() -> None:

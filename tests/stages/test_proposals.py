@@ -257,6 +257,18 @@ def test_a_user_s_colour_stands_before_the_labelled_thing(type_: str, edits: dic
     assert edits_of(found) == edits
 
 
+def test_a_value_that_one_thing_has_goes_to_another() -> None:
+    values = Interventions((("colour", ("red", "blue")), ("weather", ("rain", "snow"))))
+    caption = "a red car in the rain by a dog and a black van"
+    (found,) = rewritten(Scripted(colour='"red"', weather='"in the rain"'), EDIT_TYPES, caption, interventions=values)
+    assert set(edits_of(found)) == {
+        Edit("colour", "red", "blue"),
+        Edit("colour", "black", "red"),
+        Edit("weather", "in the rain", "in the snow"),
+    }
+    assert found.cells["weather", "rain"].reason == "in the caption already"
+
+
 def test_a_user_s_colour_has_no_place_where_the_label_is_not_named() -> None:
     values = Interventions((("colour", ("red",)), ("time", ("night",))))
     (found,) = rewritten(Scripted(), ("colour", "time"), "a cat", interventions=values, allow_ungrounded=True)

@@ -24,7 +24,6 @@ from counterfactory.engine.language.grammar import (
     edited_grammar,
     keywords_grammar,
     text_grammar,
-    values_grammar,
 )
 from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.language.questions import (
@@ -294,7 +293,7 @@ def test_every_question_says_all_that_it_is_about_and_a_bad_answer_costs_no_othe
         ],
         "alternatives": [
             LlmRequest(
-                told.alternatives(TASK.sentence, keep, caption, type_, keyword, ()),
+                told.alternatives(TASK.sentence, keep, caption, type_, keyword),
                 alternatives_grammar(keyword, bounds.max_alternatives),
             )
             for type_, keyword in (("colour", "red"), ("background", "café"))
@@ -328,18 +327,19 @@ def test_every_question_says_all_that_it_is_about_and_a_bad_answer_costs_no_othe
     ]
 
 
-def test_a_user_s_values_are_asked_about_as_they_are() -> None:
+def test_a_user_s_values_are_not_asked_about() -> None:
     caption, own = "at night a red car stands by a bus", source("bus/1")
     values = Interventions((("time", ("night",)), ("colour", ("red", "red and blue"))))
     edited = "at night a red and blue car stands by a bus"
-    ask = Scripted(
-        keywords=['[["time","at night"],["colour","red"]]'],
-        alternatives=['["red and blue"]'],  # the others are said by the caption
-        rewrite=[f'"{edited}"'],
-    )
+    ask = Scripted(keywords=['[["time","at night"],["colour","red"]]'], rewrite=[f'"{edited}"'])
     wanted = wanted_of(1, (1, 1), seed=7, interventions=values)
     (found,) = rewrite_told([own], [caption], SETTINGS, wanted, ask, Told())
-    assert found == SourceVariants((variant_of(own, caption, Edit("colour", "red", "red and blue"), edited, 7),), None)
+    assert found.variants == (variant_of(own, caption, Edit("colour", "red", "red and blue"), edited, 7),)
+    assert found.cells == {
+        ("time", "night"): (False, "in the caption already", None),
+        ("colour", "red"): (False, "in the caption already", None),
+        ("colour", "red and blue"): (True, None, 0),
+    }
     types, told, keep = ("time", "colour"), Told(), ("bus",)
     free = spans(caption, SETTINGS.max_words_keyword, keep)
     assert ask.asked["keywords"] == [
@@ -347,26 +347,25 @@ def test_a_user_s_values_are_asked_about_as_they_are() -> None:
             told.keywords(TASK.sentence, types, keep, caption), keywords_grammar(types, free, SETTINGS.max_keywords)
         )
     ]
-    usable = ("red and blue",)
-    assert ask.asked["alternatives"] == [
-        LlmRequest(told.alternatives(TASK.sentence, keep, caption, "colour", "red", usable), values_grammar(usable))
-    ]
 
 
 def test_weather_and_time_are_added_where_a_caption_is_silent_of_them() -> None:
     values = Interventions((("time", ("night", "bus time")), ("colour", ("blue",)), ("weather", ("rain",))))
     ask = Scripted(keywords=['[["none","none"]]'])
     wanted = wanted_of(2, (1, 1), interventions=values)
-    (found,) = rewrite([source("bus/1")], ["a bus by a wall. it is red."], SETTINGS, wanted, ask)
+    (found,) = rewrite([source("bus/1")], ["a bus by a wall. it is old."], SETTINGS, wanted, ask)
     assert found.shortfall is None
     assert {(v.edits, v.edited_caption, v.dropped) for v in found.variants} == {
-        ((Edit("time", "", "at night"),), "a bus by a wall at night. it is red.", None),
-        ((Edit("weather", "", "in the rain"),), "a bus by a wall in the rain. it is red.", None),
+        ((Edit("time", "", "at night"),), "a bus by a wall at night. it is old.", None),
+        ((Edit("weather", "", "in the rain"),), "a bus by a wall in the rain. it is old.", None),
     }
-    # What the caption says of them, found by the model or not, is never said twice.
-    ask = Scripted(keywords=['[["weather","wet"]]'], alternatives=['["rain"]'], rewrite=['"a rain bus at noon"'])
-    (found,) = rewrite([source("bus/1")], ["a wet bus at noon"], SETTINGS, wanted, ask)
-    assert {v.edits for v in found.variants} == {(Edit("weather", "wet", "rain"),)}
+    # What the caption says of them, found by the model or by a rule, is replaced, and never said twice.
+    ask = Scripted(keywords=['[["weather","wet"]]'], rewrite=['"a rain bus at noon"', '"a wet bus at night"'])
+    (found,) = rewrite([source("bus/1")], ["a wet bus at noon"], SETTINGS, replace(wanted, seed=1), ask)
+    assert {(v.edits, v.edited_caption) for v in found.variants} == {
+        ((Edit("weather", "wet", "rain"),), "a rain bus at noon"),
+        ((Edit("time", "at noon", "night"),), "a wet bus at night"),
+    }
 
 
 def test_a_caption_without_any_edit_says_so() -> None:
@@ -374,7 +373,8 @@ def test_a_caption_without_any_edit_says_so() -> None:
     ask = Scripted(keywords=['[["time","at night"]]'])
     caption = "a bus at night"
     (found,) = rewrite([source("bus/1")], [caption], SETTINGS, wanted_of(2, (1, 1), interventions=values), ask)
-    assert found == SourceVariants((), f"its caption allows no set of 1 to 1 edits: {caption!r}")
+    said = {("time", "night"): (False, "in the caption already", None)}
+    assert found == SourceVariants((), f"its caption allows no set of 1 to 1 edits: {caption!r}", said)
     silent = Scripted(keywords=['[["time","at night"]]'], alternatives=["[]"])
     (found,) = rewrite([source("bus/1")], [caption], SETTINGS, wanted_of(2, (1, 1)), silent)
     assert found.shortfall == f"its caption allows no set of 1 to 1 edits: {caption!r}"
@@ -405,7 +405,7 @@ def test_a_model_that_only_replaces_is_not_asked_for_additions() -> None:
     assert {v.edits for v in found.variants} == {(Edit("colour", "red", "blue"),)}
     assert len(ask.asked["alternatives"]) == 1
     # Nor is it given phrases: it was taught to find the small words itself.
-    ask = Scripted(keywords=['[["time","at night"]]'], alternatives=['["sunset"]'], rewrite=['"a bus at sunset"'])
+    ask = Scripted(keywords=['[["time","at night"]]'], rewrite=['"a bus at sunset"'])
     wanted = wanted_of(1, (1, 1), interventions=Interventions((("time", ("sunset",)),)))
-    rewrite([source("bus/1")], ["a bus at night"], SETTINGS, wanted, ask)
-    assert [request.grammar for request in ask.asked["alternatives"]] == [values_grammar(("sunset",))]
+    (found,) = rewrite([source("bus/1")], ["a bus at night"], SETTINGS, wanted, ask)
+    assert [v.edits for v in found.variants] == [(Edit("time", "at night", "sunset"),)]

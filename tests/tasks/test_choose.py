@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import accumulate
+from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.tasks.choose import Choice, choose_edits, combinations
+from counterfactory.engine.tasks.choose import Choice, choose_edits, combinations, cover_cells
 from counterfactory.engine.tasks.spread import TypeSpread, skewed, spread_of, value_of
 
 choice_lists = st.lists(st.tuples(st.sampled_from(["weather", "time", "colour"]), st.integers(0, 3)), max_size=5).map(
@@ -34,6 +35,36 @@ def test_choices_are_distinct_stable_and_as_many_as_there_are(
     assert len(chosen) == len(set(chosen)) == min(variants, len(possible))
     assert set(chosen) <= possible
     assert choose_edits(choices, max(1, variants - 2), (low, low + more), key) == chosen[: max(1, variants - 2)]
+
+
+@settings(max_examples=80)
+@given(choice_lists, st.integers(1, 3), st.randoms(use_true_random=False))
+def test_sets_cover_each_cell_once_and_come_before_all_others(choices: list[Choice], size: int, luck: Random) -> None:
+    """A cell is what an edit brings, whatever keyword it stands for."""
+    cells: dict[tuple[str, str], list[Edit]] = {}
+    for choice in choices:
+        for alternative in choice.alternatives:
+            edit = Edit(choice.type, choice.keyword, alternative)
+            cells.setdefault((edit.type, edit.alternative), []).append(edit)
+    order = luck.sample(sorted(cells), len(cells))
+    usable = [choice for choice in choices if choice.alternatives]
+    sets = cover_cells(usable, {cell: cells[cell] for cell in order}, size)
+    brought = [{(edit.type, edit.alternative) for edit in edits} for edits in sets]
+    assert all(len(edits) == len({(edit.type, edit.keyword) for edit in edits}) == size for edits in sets)
+    for at, of_set in enumerate(brought):
+        assert not of_set <= set().union(*brought[:at]), "a set brings nothing that is new"
+    covered = set[tuple[str, str]]().union(*brought)
+    if size == 1:
+        assert [cell for (cell,) in brought] == order
+    elif size == 2:  # all that have another cell with another keyword
+        pairs = [(one, two) for one in cells for two in cells if one != two]
+        assert covered == {
+            one for one, two in pairs if any(a.keyword != b.keyword for a in cells[one] for b in cells[two])
+        }
+    if sets:
+        chosen = choose_edits(choices, len(sets) + 2, (size, size + 1), "key", sets)
+        assert chosen[: len(sets)] == sets
+        assert len(chosen) == len(set(chosen))
 
 
 @settings(max_examples=30)

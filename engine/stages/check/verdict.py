@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 
 from ...profile.check import SCORES, CheckSettings, Failure, ValidPart, score_named
 from ...suite import PictureRow
+from ...suite.by_hand import EXCLUDED
 from ...suite.verdicts import ScoredRow
 from ...variant import Kind
 from .colours import colour_change
@@ -69,7 +70,9 @@ def failing(scores: Mapping[str, float], settings: CheckSettings, kind: Kind) ->
 
 
 def failed_check(reason: str) -> str:
-    """The name of the score that a `verdict`'s reason is about."""
+    """The name of the score that a `verdict`'s reason is about; what people excluded is all of one name."""
+    if reason.startswith(EXCLUDED):
+        return EXCLUDED
     match = _REASON.fullmatch(reason)
     return match.group(1) if match else reason
 

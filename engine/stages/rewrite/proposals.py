@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from ...english.additions import has_known_words, medium_of, phrase_of, speaking
+from ...english.additions import has_known_words, medium_of, phrase_of, said_of, speaking
 from ...english.difference import words_of
 from ...english.label_names import named_alike, names_of
 from ...english.menus import has_menu, kept_phrases, menu, offer
-from ...english.words import allowed_proposals, allowed_values, in_order, phrases, removable, says_again
+from ...english.words import allowed_proposals, allowed_values, in_order, phrases, removable, says_again, spans
 from ...keys import content_key
 from ...language.chat import ChatPrompts
 from ...language.edit_types import EditType, edit_types
@@ -124,6 +124,7 @@ def _place_values(
         except AnswerError:
             continue  # an answer that was cut off names no words
         named = allowed_values(values.values(type_.name), old, draft.keep)
+        pairs[draft] += _elsewhere(draft, type_, old, [v for v in values.values(type_.name) if v not in named])
         if not old and type_.place == "word":
             old = next(iter(kept_phrases(draft.caption, draft.keep)), "") if type_.name in _BEFORE_LABEL else ""
             phrases_put = [f"{value} {old}" for value in named if old]
@@ -132,6 +133,24 @@ def _place_values(
             phrases_put = [phrase_of(type_.name, value) if phrase else value for value in named]
         pairs[draft] += _allowed(type_, [(old, new) for new in phrases_put], draft, ())
     return pairs
+
+
+def _elsewhere(draft: CaptionEdits, type_: EditType, old: str, values: Sequence[str]) -> list[_Pair]:
+    """Edits to the values that the words `old` say already, of other words that speak of their type: the other car."""
+    free, taken = spans(draft.caption, 1, draft.keep), {word.same for word in words_of(old)}
+    others = said_of(draft.caption, type_.name, free) if old else []
+    pairs = [
+        (other, value)
+        for other in others
+        if taken.isdisjoint(word.same for word in words_of(other))
+        for value in allowed_values(values, other, draft.keep)
+    ]
+    return _allowed(
+        type_,
+        [(other, phrase_of(type_.name, value) if phrase_class(other) == "place" else value) for other, value in pairs],
+        draft,
+        (),
+    )
 
 
 def _spans(draft: CaptionEdits, type_: EditType, settings: RewriteSettings) -> list[str]:

@@ -18,20 +18,23 @@ from functools import partial
 
 from ...content_keys import choice_key, variant_key
 from ...edit import Edit
-from ...english.additions import apply_by_rule
+from ...english.additions import apply_by_rule, count_links, phrase_of
 from ...english.edit_scope import TextLimit, check_edited_caption, cut_edit, fit_caption
 from ...english.replacing import write_by_rule
 from ...language.chat import ChatPrompts, prompts_of
 from ...language.grammar import edited_grammar, text_grammar
 from ...language.llm_request import LlmRequest
+from ...language.phrases import phrase_class
 from ...language.questions import AnswerError, clean_text, read_caption, write_answer
 from ...request import SuiteRequest
 from ...sources.source import Problem, Source
+from ...suite.cells import Cell, ValueCells
 from ...tasks.choose import choose_edits
 from ...variant import Variant
 from ..run import Run
 from . import keywords, label_grounding, proposals, random_words
 from .caption_edits import CaptionEdits, Questions, draft_of
+from .matrix import CellPlan, Matrix, count_cells
 from .text_filters import TextFilter, perplexities, similarities
 
 REWRITE = "rewrite"
@@ -45,24 +48,28 @@ EditSets = Sequence[tuple[Edit, ...]]
 class ShardVariants:
     """The variants of a shard: those to paint, a source's controls before its variants, and those to drop since their
     text breaks the task's rules or fails the filters; why sources have fewer variants than wanted; and what was
-    measured of edited captions as texts, those of dropped variants included.
+    measured of edited captions as texts, those of dropped variants included. `cells` say what becomes of the user's
+    values, where there are any.
     """
 
     variants: tuple[Variant, ...]
     dropped: tuple[Variant, ...]
     shortfalls: tuple[Problem, ...]
     scores: Mapping[Variant, Mapping[str, float]] = field(default_factory=dict)
+    cells: tuple[ValueCells, ...] = ()
 
 
 @dataclass(frozen=True)
 class SourceVariants:
     """A source's controls and variants, fewer than wanted when its caption allows no more: `shortfall` then says why.
 
-    Controls are there to be compared with variants: a source without any to paint has none.
+    Controls are there to be compared with variants: a source without any to paint has none. `cells` say what becomes of
+    the user's values.
     """
 
     variants: tuple[Variant, ...]
     shortfall: str | None
+    cells: Mapping[Cell, CellPlan] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,20 +77,23 @@ class Limits:
     """What limits edits and captions in addition to the task. `pointed` are words of captions that name their source's
     label although no table knows it; `text_limit` says how many characters of a caption the painter reads; `filters`
     take out edits whose words fail, and drop captions that fail. `find` gives drafts their choices in place of the
-    language model, and captions are then written by rule.
+    language model, and captions are then written by rule. `before` are the cells
+    of the sources before these.
     """
 
     pointed: Mapping[Source, str] = field(default_factory=dict)
     text_limit: TextLimit = len
     filters: TextFilter | None = None
     find: Find | None = None
+    before: Sequence[ValueCells] = ()
 
 
 _NO_LIMITS = Limits()
 
 
-def rewrite_captions(run: Run, captions: Mapping[Source, str]) -> ShardVariants:
-    """The variants that captioned sources are to have; questions that are on record are not put again.
+def rewrite_captions(run: Run, captions: Mapping[Source, str], before: Sequence[ValueCells] = ()) -> ShardVariants:
+    """The variants that captioned sources are to have; questions that are on record are not put again. `before` are the
+    cells of the sources before these.
 
     With [grounding] the model is asked which words name a label that no known word names, and what it writes freely has
     to keep the caption's meaning. Edited captions are scored as texts, and those that fail are dropped. With
@@ -102,7 +112,7 @@ def rewrite_captions(run: Run, captions: Mapping[Source, str]) -> ShardVariants:
         if (settings := run.profile.random_words) is not None:
             fill = partial(random_words.fill_blanks, run)
             find = partial(random_words.find_choices, questions=questions, settings=settings, fill=fill)
-        limits = Limits(pointed, run.models.caption_room(), filters, find)
+        limits = Limits(pointed, run.models.caption_room(), filters, find, before)
         results = rewrite(list(captions), list(captions.values()), questions, limits)
         scores = filters.scores(variant for result in results for variant in result.variants)
         run.advance("rewrite", len(captions), computed=len(captions))
@@ -116,6 +126,10 @@ def rewrite_captions(run: Run, captions: Mapping[Source, str]) -> ShardVariants:
             if result.shortfall
         ),
         scores=scores,
+        cells=count_cells(
+            Matrix(run.request).cells,
+            {source.name: result.cells for source, result in zip(captions, results, strict=True)},
+        ),
     )
 
 
@@ -159,14 +173,22 @@ def rewrite(
         proposals.find_choices(drafts, questions)
     else:
         keywords.find_choices(drafts, questions)
+    matrix = Matrix(request, limits.before)
+    for draft in drafts:
+        matrix.note(draft)
     if limits.filters is not None:
         limits.filters.keep_passing(drafts)
-    return _write_variants(drafts, [_choose(draft, request) for draft in drafts], questions, limits)
+    chosen = [_choose(draft, request, matrix.plan(draft)) for draft in drafts]
+    results = _write_variants(drafts, chosen, questions, limits)
+    return [
+        replace(result, cells=matrix.outcomes(draft, result.variants))
+        for draft, result in zip(drafts, results, strict=True)
+    ]
 
 
-def _choose(draft: CaptionEdits, wanted: SuiteRequest) -> EditSets:
+def _choose(draft: CaptionEdits, wanted: SuiteRequest, first: EditSets) -> EditSets:
     key = choice_key(draft.source.key, wanted.task, wanted.seed)
-    chosen = choose_edits(draft.choices, wanted.sets, wanted.edits, key)
+    chosen = choose_edits(draft.choices, wanted.sets, wanted.edits, key, first)
     if not chosen and not draft.problem:
         low, high = wanted.edits
         draft.problem = draft.unread or f"its caption allows no set of {low} to {high} edits: {draft.caption!r}"
@@ -180,13 +202,30 @@ def _write_variants(
     by_rule = limits.find is not None or questions.settings.menus
     texts = _edited_texts(drafts, chosen, questions, by_rule=by_rule)
 
-    def variant(draft: CaptionEdits, index: int, edits: tuple[Edit, ...], answer: str) -> Variant:
+    def usable(draft: CaptionEdits, edits: tuple[Edit, ...], answer: str) -> tuple[str, str | None]:
         try:
             edited = apply_by_rule(read_caption(answer), edits)
             dropped = check_edited_caption(draft.caption, edited, edits, draft.keep)
-            dropped = dropped or cut_edit(draft.caption, edited, limits.text_limit)
+            return edited, dropped or cut_edit(draft.caption, edited, limits.text_limit)
         except AnswerError as error:
-            edited, dropped = "", str(error)
+            return "", str(error)
+
+    def spoilt(draft: CaptionEdits, edits: tuple[Edit, ...], answer: str) -> bool:
+        edited, dropped = usable(draft, edits, answer)
+        room = sum(max(0, count_links(edit.alternative) - count_links(edit.keyword)) for edit in edits)
+        return dropped is not None or count_links(edited) > count_links(draft.caption) + room  # "are on forest houses"
+
+    if request.interventions is not None and not by_rule:  # a cell is not lost for a caption that the model spoils
+        texts = [
+            [
+                rule if spoilt(draft, edits, text) and (rule := _by_rule(draft.caption, edits)) else text
+                for edits, text in zip(sets, answers, strict=True)
+            ]
+            for draft, sets, answers in zip(drafts, chosen, texts, strict=True)
+        ]
+
+    def variant(draft: CaptionEdits, index: int, edits: tuple[Edit, ...], answer: str) -> Variant:
+        edited, dropped = usable(draft, edits, answer)
         source, caption, seed = draft.source, draft.caption, request.seed
         key = variant_key(source.key, caption, edits, edited, seed)
         return Variant(key, source, index, caption, edits, edited, seed, dropped, protected=draft.protection.named)
@@ -234,6 +273,25 @@ def _edited_texts(
         ]
         for draft, sets, row in zip(drafts, chosen, requests, strict=True)
     ]
+
+
+def _by_rule(caption: str, edits: Sequence[Edit]) -> str | None:
+    """The answer that a rule writes in the model's place: with the small word that an alternative needs, and the noun
+    that a keyword of several words keeps; None where edits share words.
+    """
+    changes = []
+    for edit in edits:
+        old, new = edit.keyword, edit.alternative
+        if edit.kind == "replace" and phrase_class(old) == "place":
+            new = phrase_of(edit.type, new)
+        elif edit.kind == "replace" and " " in old and phrase_class(old) == phrase_class(new) == "bare":
+            noun = old.rpartition(" ")[2]
+            new = new if noun.casefold() in new.casefold().split() else f"{new} {noun}"
+        changes += [(old, new)] * (edit.kind == "replace")
+    try:
+        return write_answer(write_by_rule(caption, changes))
+    except ValueError:
+        return None
 
 
 def _repeats(variants: Sequence[Variant], wanted: int) -> list[Variant]:
