@@ -67,6 +67,7 @@ def generate(args: Namespace, terminal: Terminal) -> int:
             **as_data(suite.summary),
             "edits": spread_data(spread),
             "problems": [asdict(problem) for problem in suite.problems],
+            "notes": list(suite.notes),
         }
     )
     return EXIT_SKIPPED if suite.problems or not suite.summary.variants else 0
@@ -82,7 +83,7 @@ def plan(args: Namespace, terminal: Terminal) -> int:
     for line in text.lines(planned.plan):
         terminal.say(line)
     show_spread(planned.spread, terminal)
-    terminal.finish({**text.as_data(planned.plan), "edits": spread_data(planned.spread)})
+    terminal.finish({**text.as_data(planned.plan), "edits": spread_data(planned.spread), "notes": list(planned.notes)})
     return EXIT_SKIPPED if planned.problems else 0
 
 
@@ -112,7 +113,8 @@ def estimate(args: Namespace, terminal: Terminal) -> int:
         shown = table
     for note in predicted.assumptions:
         terminal.say(f"assumed    {note}")
-    terminal.finish({**text.as_data(predicted), "outside_world": forecast.outside_world})
+    described = {"outside_world": forecast.outside_world, "notes": list(forecast.notes)}
+    terminal.finish({**text.as_data(predicted), **described})
     return EXIT_SKIPPED if forecast.problems else 0
 
 

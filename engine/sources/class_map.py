@@ -46,8 +46,8 @@ Colour = tuple[int, int, int]
 @dataclass(frozen=True)
 class ClassMap:
     """`names` by class number. A mask's number becomes `numbers[number]`, or its colour `colours[colour]`: a class
-    number or `VOID`; one of the two is empty. `red` says that masks have the number in their red channel.
-    `where` is what to call the map in errors.
+    number or `VOID`; one of the two is empty. `red` says that masks have the number in their red channel,
+    `void_given` that the map itself says what 255 is. `where` is what to call the map in errors.
     """
 
     where: str
@@ -55,6 +55,7 @@ class ClassMap:
     numbers: Mapping[int, int]
     colours: Mapping[Colour, int]
     red: bool = False
+    void_given: bool = False
 
     @cached_property
     def key(self) -> str:
@@ -91,6 +92,8 @@ class ClassMap:
         return np.asarray(table[mask])
 
     def _by_colour(self, mask: NDArray[Any]) -> NDArray[Any]:
+        if mask.ndim == 2 and all(red == green == blue for red, green, blue in self.colours):
+            mask = np.repeat(mask[..., None], 3, axis=2)
         if mask.ndim == 2:
             raise UnreadableError(f"has no colours, and {self.where} names colours; write the map by numbers")
         packed = _pack(*(mask[..., i].astype(np.int32) for i in range(3)))
@@ -230,14 +233,18 @@ def _parse(table: Any, where: str) -> ClassMap:
 
 
 def _by_numbers(where: str, meanings: Mapping[int, str | None], red: bool = False) -> ClassMap:
-    """The map of numbers and their names, None for what counts for nothing; of a name the first number counts."""
-    if meanings.get(VOID) is not None:
-        raise CounterfactoryError(f"{where}: {VOID} marks pixels that count for nothing; give the class another number")
+    """The map of numbers and their names, None for what counts for nothing; of a name the first number counts. A class
+    255 becomes the first number that is no other's.
+    """
     number_of: dict[str | None, int] = {None: VOID}
     for number, name in meanings.items():
-        number_of.setdefault(name, number)
-    numbers = {number: number_of[name] for number, name in meanings.items()} | {VOID: VOID}
-    return ClassMap(where, {number: name for name, number in number_of.items() if name is not None}, numbers, {}, red)
+        if number != VOID:
+            number_of.setdefault(name, number)
+    white = meanings.get(VOID)
+    number_of.setdefault(white, next(free for free in range(_MOST) if free not in number_of.values()))
+    numbers = {number: number_of[name] for number, name in meanings.items()}
+    names = {number: name for name, number in number_of.items() if name is not None}
+    return ClassMap(where, names, {VOID: VOID} | numbers, {}, red, VOID in meanings)
 
 
 def _value(key: object, where: str) -> int | Colour:
