@@ -66,7 +66,7 @@ def read_picture(data: bytes) -> NDArray[np.uint8]:
 def read_mask(data: bytes, colours: bool = False, greyscale: bool = False) -> NDArray[Any]:
     """Decode a mask with its numbers unchanged: uint8 or uint16, [H, W] or, if colour-coded, [H, W, 3 or 4].
 
-    A palette's indices are the numbers, unless `colours` are asked for: then its colours, [H, W, 3], and black and white.
+    A palette's indices are the numbers, unless `colours` are asked for: then its colours, [H, W, 3].
 
     Raises `UnreadableError` as `read_picture` does, for JPEG, which changes numbers, and for colours and palettes where
     the picture has to be `greyscale`.
