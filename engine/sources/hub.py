@@ -1,8 +1,8 @@
 """Hugging Face's `datasets`: a data set of the hub, or a folder that `save_to_disk` wrote. An optional library.
 
-The first column of pictures is the image, another is the mask where its name says so; ClassLabels are labels by their
-names; `objects` with
-`bbox` (x, y, width, height) and `category` are boxes. Pictures are decoded when they are used, not by `datasets`.
+The first column of pictures is the image, another the mask if its name says so; ClassLabels are labels by their names;
+`objects` with `bbox` (x, y, width, height) and `category` are boxes. Pictures are decoded when they are used, not by
+`datasets`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ PREFIX = "hf:"
 _LABELS = ("label", "labels", "class", "fine_label")
 _NUMBERED = 8
 _MASK_WORDS = frozenset(
-    ("mask", "label", "labelmap", "annotation", "segmentation", "segment", "seg", "semantic", "gt", "groundtruth")
-    + ("truth", "trimap", "target", "panoptic", "annot", "labelid")
+    "mask label labelmap labelid annotation annot segmentation segment seg semantic panoptic gt groundtruth truth "
+    "trimap".split()
 )
 
 
