@@ -21,9 +21,8 @@ from .shapes import Box
 PREFIX = "hf:"
 _LABELS = ("label", "labels", "class", "fine_label")
 _NUMBERED = 8
-_MASK_WORDS = frozenset(
-    "mask label labelmap labelid annotation annot segmentation segment seg semantic panoptic gt groundtruth truth "
-    "trimap".split()
+_MASK_WORD = re.compile(
+    r".*masks?|(label(map|id)?|annot(ation)?|.*seg|segment(ation)?|semantic|panoptic|gt|(ground)?truth|trimap)s?"
 )
 
 
@@ -83,7 +82,7 @@ def _list_rows(where: str, advice: str, of_hub: tuple[str, str | None] | None) -
 def _names_mask(column: str) -> bool:
     """Whether the name of a column of pictures is that of masks: "mask", "labelImage", "gt_semantic_seg"."""
     words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", column).lower())
-    return any(word.rstrip("s") in _MASK_WORDS or word.endswith(("mask", "masks", "seg")) for word in words)
+    return any(map(_MASK_WORD.fullmatch, words))
 
 
 def _texts(values: Any, feature: Any) -> list[str | None]:
