@@ -129,8 +129,8 @@ class AnswerTally:
         if len(shown) < 2:
             only = f"{' and '.join(shown) or 'nothing'}{' alone' * len(shown)}"
             raise CounterfactoryError(
-                f"the masks of {self.suite} show {only}, so that a model that sees nothing could be right; make the suite "
-                "of masks with two classes or more, and say by --class-map what their numbers are"
+                f"the masks of {self.suite} show {only}, so that a model that sees nothing could be right; make the "
+                "suite of masks with two classes or more, and say by --class-map what their numbers are"
             )
         if self._white:
             warn(f"{self._white} masks in {self.folder} are black and white: white is read as {self._name(1)}")
@@ -145,11 +145,8 @@ class AnswerTally:
         listed = f"{have}: {self._shares(strange)}" if strange else f"{self.folder} has other numbers than the suite"
         if cause is not None or share >= _TOO_MANY:
             classes = list_some([f"{number} ({name})" for number, name in sorted(self.names.items())], _SHOWN)
-            looks = f"; they look like {cause}" if cause else ""
-            raise CounterfactoryError(
-                f"{listed}{looks}; write the numbers of the suite's masks, {classes}, or name yours by --classes if they "
-                "are classes too"
-            )
+            looks = f"; they look like {cause}" if cause else "; where they are classes, name all by --classes"
+            raise CounterfactoryError(f"{listed}{looks}; write the numbers of the suite's masks, {classes}")
         warn(f"{listed}; they count as wrong")
 
     def _cause(self) -> str | None:
