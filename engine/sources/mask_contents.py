@@ -19,8 +19,10 @@ from ..errors import CounterfactoryError, list_some
 from .class_map import BACKGROUND, VOID, ClassMap, load_class_map
 
 OBJECT = "object"
+_UNNAMED = "masks of black and white"
 # What editors write for white, in 8 and in 16 bits.
 WHITE = frozenset((VOID, 65_535))
+_KINDS = {frozenset({1}): "ones", **dict.fromkeys((frozenset({white}) for white in WHITE), "whites")}
 _SHOWN = 5
 _MOST_COLOURS = 4096
 # An edge that was smoothed has strays, pixels that differ from all four neighbours or lie between two of them. Of the
@@ -29,7 +31,7 @@ _MOST_COLOURS = 4096
 _STRAYS, _STRAY_NUMBERS, _LEAST_EDGE, _LEAST_NUMBERS = 0.2, 3, 40, 5
 # More numbers than a set of classes without names is likely to have, most of them in less than a thousandth.
 _MANY, _RARE = 64, 1e-3
-_NEARLY_ALL = 0.5
+_MOSTLY_VOID, _NEARLY_ALL, _GREY = 0.5, 0.9, range(64, VOID)
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def white_as_object(class_map: ClassMap | None) -> ClassMap | None:
     and does not say what 255 is; None for another map.
     """
     if class_map is None:
-        where, names = "masks of black and white", {0: BACKGROUND, 1: OBJECT}
+        where, names = _UNNAMED, {0: BACKGROUND, 1: OBJECT}
     elif set(class_map.names) == {0, 1} and set(class_map.numbers) == {0, 1, VOID} and not class_map.void_given:
         where, names = class_map.where, dict(class_map.names)
     else:
@@ -90,6 +92,7 @@ class MaskTally:
     coloured: int = 0
     in_channels: int = 0
     drawn: bool = False
+    _kinds: set[str] = field(default_factory=set)
     _smoothed: list[str] = field(default_factory=list)
     _palette: dict[int, tuple[int, str]] = field(default_factory=dict)
     _number_of: dict[int, int] = field(default_factory=dict)
@@ -106,6 +109,8 @@ class MaskTally:
         self.in_channels += facts.channels > 1
         if len(self.counts) < _MOST_COLOURS or not facts.colours:
             self.counts.update(facts.counts)
+        if shown := frozenset(facts.counts) - {0}:
+            self._kinds.add(_KINDS.get(shown, "others"))
         if facts.smoothed:
             self._smoothed.append(name)
         self._add_palette(name, facts.palette)
@@ -138,7 +143,16 @@ class MaskTally:
                 f"the palettes of the masks differ: {self._clash}, so that one number is several classes; say which "
                 "class each colour is by --class-map with a map by colours, or save all masks with one palette"
             )
-        if self.class_map is None and 2 * len(self._smoothed) > self.masks:
+        if self.class_map is not None or self.drawn:
+            return
+        total, ends = self.counts.total(), sum(self.counts[number] for number in (0, *WHITE))
+        between = set(self.counts) - {0, *WHITE}
+        if not self.coloured and total > ends > _NEARLY_ALL * total and len(between) > 1 and between & set(_GREY):
+            raise CounterfactoryError(
+                f"masks are black and white with {len(between)} numbers between in {100 - 100 * ends / total:.1f} % of "
+                "their pixels, as smoothing leaves them; save them without, or say by --class-map what each number is"
+            )
+        if 2 * len(self._smoothed) > self.masks:
             what = "colours" if self.coloured else "numbers"
             raise CounterfactoryError(
                 f"{_smoothed(self._smoothed)} of {self.masks}: they hold {len(self.counts)} {what}, most of them at "
@@ -161,14 +175,13 @@ class MaskTally:
         total = sum(classes.values()) + void
         nothing = f"{100 * void / total:.1f} % of the pixels count for nothing" if void else "every pixel counts"
         white = VOID if self.class_map is None else self.class_map.numbers.get(VOID, VOID)
-        as_class = "" if white == VOID else f"; white is class {white}, unless a --class-map says otherwise"
+        as_class = "" if white == VOID else f"; white is class {white}"
+        if self.class_map is not None and self.class_map.where == _UNNAMED:
+            as_class += " (--class-map names it, or says that it counts for nothing)"
         yield f"masks hold {_listed(classes, 'classes', total) if classes else 'no class'}; {nothing}{as_class}"
         if len(classes) < 2:
             only = f"{next(iter(classes))} alone" if classes else "nothing"
-            yield (
-                f"the masks show {only}, so no model can be judged by them: if {VOID} or an ignored number is a class, "
-                "name it by --class-map"
-            )
+            yield f"masks show {only}, so no model can be judged by them; --class-map says which numbers are classes"
 
     def notes(self) -> Iterator[str]:
         """Sentences on what looks wrong."""
@@ -188,8 +201,13 @@ class MaskTally:
                 f"masks hold {len(self.counts)} numbers, {rare} of them in less than 0.1 % of the pixels: numbers of "
                 "single things, depth or smoothed edges are no classes; --class-map says what each number is"
             )
-        void, trained = self._classes()[1], self._train_ids()
-        if void > _NEARLY_ALL * total or trained:
+        if self._kinds == {"ones", "whites"}:
+            yield (
+                "some masks hold 0 and 1, others 0 and 255, which counts for nothing; save all alike, or only those of "
+                "255, which is a class then"
+            )
+        (classes, void), trained = self._classes(), self._train_ids()
+        if (len(classes) > 1 and void > _MOSTLY_VOID * total) or trained:
             where = "255" if self.class_map is None else self.class_map.where
             cause = (
                 "the numbers look like trainIds: --class-map cityscapes-trainids"
