@@ -124,8 +124,14 @@ class AnswerTally:
         """Warns of numbers that are no class. Raises CounterfactoryError where these are a tenth or more, where the
         answers are right in other numbers, and where there is nothing to tell apart.
         """
-        truths = self._by(0)
-        shown = [self._name(number) for number in truths if number in self.names]
+        truths, answers, unnamed = Counter[int](), Counter[int](), Counter[int]()
+        for (truth, answer), count in self._joint.items():
+            if truth in self.names:
+                truths[truth] += count
+                answers[answer] += count
+            else:
+                unnamed[truth] += count
+        shown = [self._name(number) for number in truths]
         if len(shown) < 2:
             only = f"{' and '.join(shown) or 'nothing'}{' alone' * len(shown)}"
             raise CounterfactoryError(
@@ -134,44 +140,35 @@ class AnswerTally:
             )
         if self._white:
             warn(f"{self._white} masks in {self.folder} are black and white: white is read as {self._name(1)}")
-        if unnamed := {number: count for number, count in truths.items() if number not in self.names}:
+        if unnamed:
             warn(f"numbers in the suite's masks that have no name are not counted: {self._shares(unnamed)}")
-        strange = {number: count for number, count in self._by(1).items() if number not in self.names}
-        share = sum(strange.values()) / max(1, sum(truths.values()))
-        cause = self._cause()
+        strange = {number: count for number, count in answers.items() if number not in self.names}
+        share, cause = sum(strange.values()) / truths.total(), self._cause(truths)
         if cause is None and not strange:
             return
         have = f"{self.folder} has numbers that are no class of the suite in {100 * share:.1f} % of the pixels"
         listed = f"{have}: {self._shares(strange)}" if strange else f"{self.folder} has other numbers than the suite"
         if cause is not None or share >= _TOO_MANY:
-            classes = list_some([f"{number} ({name})" for number, name in sorted(self.names.items())], _SHOWN)
+            classes = list_some([self._name(number) for number in sorted(self.names)], _SHOWN)
             looks = f"; they look like {cause}" if cause else "; where they are classes, name all by --classes"
             raise CounterfactoryError(f"{listed}{looks}; write the numbers of the suite's masks, {classes}")
         warn(f"{listed}; they count as wrong")
 
-    def _cause(self) -> str | None:
+    def _cause(self, truths: Counter[int]) -> str | None:
         """What the answers' numbers are, if by other numbers they are mostly right, and by their own they are not."""
-        totals = self._by(0)
 
         def agree(number_of: Mapping[int, int]) -> tuple[int, int]:
             right: Counter[int] = Counter()
             for (truth, answer), count in self._joint.items():
                 right[truth] += count * (number_of.get(answer) == truth)
-            return sum(2 * count > totals[truth] for truth, count in right.items()), right.total()
+            return sum(2 * count > truths[truth] for truth, count in right.items()), right.total()
 
-        own = agree({number: number for number in self.names})
+        own, best, found = agree({number: number for number in self.names}), truths.total() / 2, None
         for cause, number_of in _renumberings(self.names):
             classes, pixels = agree(number_of)
-            if classes >= 2 and classes > own[0] and 2 * pixels > sum(totals.values()) and pixels > own[1]:
-                return cause
-        return None
-
-    def _by(self, side: int) -> Counter[int]:
-        """Pixels by the number of the truth (0) or of the answer (1)."""
-        counts: Counter[int] = Counter()
-        for pair, count in self._joint.items():
-            counts[pair[side]] += count
-        return counts
+            if classes >= 2 and classes > own[0] and pixels > max(best, own[1]):
+                best, found = pixels, cause
+        return found
 
     def _name(self, number: int) -> str:
         name = self.names.get(number, str(number))

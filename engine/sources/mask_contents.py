@@ -25,10 +25,10 @@ WHITE = frozenset((VOID, 65_535))
 _KINDS = {frozenset({1}): "ones", **dict.fromkeys((frozenset({white}) for white in WHITE), "whites")}
 _SHOWN = 5
 _MOST_COLOURS = 4096
-# An edge that was smoothed has strays, pixels that differ from all four neighbours or lie between two of them. Of the
-# pixels at the edges of drawn, rendered and enlarged masks at most 8 % are strays, of those that were resized by
-# interpolation, blurred or saved as JPEG 20 % and more. A class for the borders of things has as many, but is one.
-_STRAYS, _STRAY_NUMBERS, _LEAST_EDGE, _LEAST_NUMBERS = 0.2, 3, 40, 5
+# An edge that was smoothed has strays: pixels whose number lies between those of opposite neighbours. Of the pixels at
+# the edges of drawn, rendered and enlarged masks at most 2 % are strays, of those that were resized by interpolation,
+# blurred or saved as JPEG 15 to 90 %. A class for the borders of things has as many, but is one.
+_STRAYS, _STRAY_NUMBERS, _LEAST_EDGE, _LEAST_NUMBERS = 0.15, 3, 40, 5
 # More numbers than a set of classes without names is likely to have, most of them in less than a thousandth.
 _MANY, _RARE = 64, 1e-3
 _MOSTLY_VOID, _NEARLY_ALL, _GREY = 0.5, 0.9, range(64, VOID)
@@ -147,7 +147,14 @@ class MaskTally:
             return
         total, ends = self.counts.total(), sum(self.counts[number] for number in (0, *WHITE))
         between = set(self.counts) - {0, *WHITE}
-        if not self.coloured and total > ends > _NEARLY_ALL * total and len(between) > 1 and between & set(_GREY):
+        white = ends - self.counts[0]
+        if (
+            white
+            and self.counts[0]
+            and total > ends > _NEARLY_ALL * total
+            and len(between) > 1
+            and between & set(_GREY)
+        ):
             raise CounterfactoryError(
                 f"masks are black and white with {len(between)} numbers between in {100 - 100 * ends / total:.1f} % of "
                 "their pixels, as smoothing leaves them; save them without, or say by --class-map what each number is"
@@ -156,7 +163,8 @@ class MaskTally:
             what = "colours" if self.coloured else "numbers"
             raise CounterfactoryError(
                 f"{_smoothed(self._smoothed)} of {self.masks}: they hold {len(self.counts)} {what}, most of them at "
-                "edges alone; save masks as they were drawn, and resize them by nearest neighbour"
+                "edges alone; save masks as they were drawn and resize them by nearest neighbour, or say by "
+                "--class-map what each is"
             )
 
     def contents(self) -> Iterator[str]:
@@ -258,11 +266,10 @@ def _count_runs(packed: NDArray[np.int32]) -> dict[int, int]:
 def _is_smoothed(mask: NDArray[Any]) -> bool:
     """Whether a mask [H, W] of numbers below 65,536 has many strays at its edges, and of several numbers."""
     middle, left, right, up, down = mask[1:-1, 1:-1], mask[1:-1, :-2], mask[1:-1, 2:], mask[:-2, 1:-1], mask[2:, 1:-1]
-    differs = [middle != other for other in (left, right, up, down)]
-    edge = np.logical_or.reduce(differs)
-    if (edges := int(edge.sum())) < _LEAST_EDGE:
+    edges = int(((middle != left) | (middle != right) | (middle != up) | (middle != down)).sum())
+    if edges < _LEAST_EDGE:
         return False
-    strays = np.logical_and.reduce(differs)
+    strays = np.zeros(middle.shape, bool)
     for before, after in ((left, right), (up, down)):
         strays |= ((before < middle) & (middle < after)) | ((before > middle) & (middle > after))
     of_strays, of_all = np.bincount(middle[strays]), np.bincount(mask.ravel())
