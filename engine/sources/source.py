@@ -71,6 +71,8 @@ class Mask:
         mask, numbers, digest = self._decode(data)
         if self.class_map is not None and self.class_map.colours:
             return numbers, digest, count_classes(numbers, digest)
+        if self.class_map is not None and mask.ndim == 3:
+            mask = mask[..., 0]
         return numbers, digest, examine_mask(mask, mask_palette(data), digest)
 
     def _decode(self, data: bytes) -> tuple[NDArray[Any], NDArray[Any], str]:
