@@ -15,7 +15,7 @@ from .class_map import BACKGROUND, SYNSET, label_names, load_class_map
 from .depth import with_depth
 from .layouts import ACCEPTED, SetOptions, list_set
 from .listing import Entry, Listing, Problem
-from .mask_contents import MaskTally, white_as_object
+from .mask_contents import UNNAMED, MaskTally, white_as_object
 from .sampling import Selection, draw, groups, require_known
 from .shapes import DrawnMask
 from .source import Examine, Reader, Source
@@ -47,7 +47,8 @@ class DataSet:
     def classes(self) -> list[str]:
         """The names, sorted, of what the set's masks and boxes may show, but for the background."""
         shown = {name for source in self.sources for name in source.classes}
-        return sorted(shown.union(self.class_names.values()) - {BACKGROUND})
+        named = () if self.class_names == UNNAMED else self.class_names.values()
+        return sorted(shown.union(named) - {BACKGROUND})
 
     def record(self) -> dict[str, Any]:
         """The data set as a suite's record has it."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,9 @@ from numpy.typing import NDArray
 from ..errors import CounterfactoryError, list_some
 from .class_map import BACKGROUND, VOID, ClassMap, load_class_map
 
-OBJECT = "object"
-_UNNAMED = "masks of black and white"
+# Black and white, which nobody named; no caption can be asked to speak of an "object".
+UNNAMED: Mapping[int, str] = MappingProxyType({0: BACKGROUND, 1: "object"})
+_BLACK_WHITE = "masks of black and white"
 # What editors write for white, in 8 and in 16 bits.
 WHITE = frozenset((VOID, 65_535))
 _KINDS = {frozenset({1}): "ones", **dict.fromkeys((frozenset({white}) for white in WHITE), "whites")}
@@ -74,7 +76,7 @@ def white_as_object(class_map: ClassMap | None) -> ClassMap | None:
     and does not say what 255 is; None for another map.
     """
     if class_map is None:
-        where, names = _UNNAMED, {0: BACKGROUND, 1: OBJECT}
+        where, names = _BLACK_WHITE, dict(UNNAMED)
     elif set(class_map.names) == {0, 1} and set(class_map.numbers) == {0, 1, VOID} and not class_map.void_given:
         where, names = class_map.where, dict(class_map.names)
     else:
@@ -184,7 +186,7 @@ class MaskTally:
         nothing = f"{100 * void / total:.1f} % of the pixels count for nothing" if void else "every pixel counts"
         white = VOID if self.class_map is None else self.class_map.numbers.get(VOID, VOID)
         as_class = "" if white == VOID else f"; white is class {white}"
-        if self.class_map is not None and self.class_map.where == _UNNAMED:
+        if self.class_map is not None and self.class_map.where == _BLACK_WHITE:
             as_class += " (--class-map names it, or says that it counts for nothing)"
         yield f"masks hold {_listed(classes, 'classes', total) if classes else 'no class'}; {nothing}{as_class}"
         if len(classes) < 2:

@@ -28,7 +28,7 @@ from .blobs import Blob, path_of, read_blob
 from .class_map import ClassMap
 from .depth import Depth, DepthValues, fit_depth, open_depth
 from .listing import Entry, Problem
-from .mask_contents import MaskFacts, count_classes, examine_mask
+from .mask_contents import UNNAMED, MaskFacts, count_classes, examine_mask
 from .pixels import UnreadableError, fit, fit_mask, mask_palette, read_mask, read_picture
 from .shapes import Box, DrawnMask
 
@@ -224,7 +224,8 @@ class Reader:
         except UnreadableError as error:
             raise CounterfactoryError(f"{source.mask_path}: {error}") from error
         key = source_key(source.name, source.digest, source.label, _truth_key(digest, source.boxes, source.depth))
-        shown = {*self.class_map.shown(numbers), *(box.label for box in source.boxes)}
+        named = self.class_map.shown(numbers) if self.class_map.names != UNNAMED else ()
+        shown = {*named, *(box.label for box in source.boxes)}
         return replace(source, mask=mask, key=key, classes=tuple(sorted(shown)))
 
     def _verify_entry(self, entry: Entry) -> tuple[Source | Problem, MaskFacts | None]:
