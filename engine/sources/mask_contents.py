@@ -30,7 +30,7 @@ _MOST_COLOURS = 4096
 # An edge that was smoothed has strays: pixels whose number lies between those of opposite neighbours. Of the pixels at
 # the edges of drawn, rendered and enlarged masks at most 2 % are strays, of those that were resized by interpolation,
 # blurred or saved as JPEG 15 to 90 %. A class for the borders of things has as many, but is one.
-_STRAYS, _STRAY_NUMBERS, _LEAST_EDGE, _LEAST_NUMBERS = 0.15, 3, 40, 5
+_STRAYS, _STRAY_NUMBERS, _LEAST_EDGE, _LEAST_NUMBERS, _MIDDLE = 0.15, 3, 40, 5, 1024
 # More numbers than a set of classes without names is likely to have, most of them in less than a thousandth.
 _MANY, _RARE = 64, 1e-3
 _MOSTLY_VOID, _NEARLY_ALL, _GREY = 0.5, 0.9, range(64, VOID)
@@ -61,9 +61,10 @@ def examine_mask(mask: NDArray[Any], palette: NDArray[np.uint8] | None, digest: 
         counts, digest = _count(mask), digest if (mask != mask[:1]).any() and (mask != mask[:, :1]).any() else ""
         used = {number: _pack(palette[number]) for number in counts if palette is not None and number < len(palette)}
         return MaskFacts(counts, channels, False, used, _is_smoothed(mask), digest)
-    packed = (mask[..., :3].astype(np.int32) << (16, 8, 0)).sum(2)
-    # Sums that keep the order along a mixture of two colours.
-    return MaskFacts(_count_runs(packed), channels, True, {}, _is_smoothed(mask[..., :3] @ np.array((3, 5, 7))), digest)
+    red, green, blue = (mask[..., channel].astype(np.int32) for channel in range(3))
+    # A weighted sum keeps the order along a mixture of two colours.
+    smoothed = _is_smoothed(3 * red + 5 * green + 7 * blue)
+    return MaskFacts(_count_runs(red << 16 | green << 8 | blue), channels, True, {}, smoothed, digest)
 
 
 def count_classes(numbers: NDArray[Any], digest: str = "") -> MaskFacts:
@@ -259,14 +260,18 @@ def _count_runs(packed: NDArray[np.int32]) -> dict[int, int]:
     """As `_count` for large values: regions have few runs, and sorting every pixel takes ten times as long."""
     flat = packed.ravel()
     starts = np.concatenate(([0], np.flatnonzero(flat[1:] != flat[:-1]) + 1))
-    values, at = np.unique(flat[starts], return_inverse=True)
-    lengths = np.diff(np.append(starts, flat.size))
-    counts = np.bincount(at.ravel(), weights=lengths).astype(np.int64)
+    if 4 * starts.size > flat.size:
+        values, counts = np.unique(flat, return_counts=True)
+    else:
+        values, at = np.unique(flat[starts], return_inverse=True)
+        counts = np.bincount(at, weights=np.diff(np.append(starts, flat.size))).astype(np.int64)
     return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
 
 def _is_smoothed(mask: NDArray[Any]) -> bool:
-    """Whether a mask [H, W] of numbers below 65,536 has many strays at its edges, and of several numbers."""
+    """Whether the middle of a mask [H, W] of numbers below 65,536 has many strays at its edges, of several numbers."""
+    top, left_edge = (max(0, (side - _MIDDLE) // 2) for side in mask.shape)
+    mask = mask[top : top + _MIDDLE, left_edge : left_edge + _MIDDLE]
     middle, left, right, up, down = mask[1:-1, 1:-1], mask[1:-1, :-2], mask[1:-1, 2:], mask[:-2, 1:-1], mask[2:, 1:-1]
     edges = int(((middle != left) | (middle != right) | (middle != up) | (middle != down)).sum())
     if edges < _LEAST_EDGE:

@@ -36,11 +36,15 @@ def is_yolo(root: Path) -> bool:
         return root.suffix.lower() in _SUFFIXES
     labels = _labels_of(root.absolute())
     folders = [path for path in (root, *sorted(root.iterdir())) if path.is_dir()]
-    pair = any((folder / "labels").is_dir() and (folder / "images").is_dir() for folder in folders)
-    if not (pair or (labels is not None and labels.is_dir())):
+    places = [folder / "labels" for folder in folders if (folder / "images").is_dir()] + [labels or root / "labels"]
+    if not any(place.is_dir() for place in places):
         return False
     own = _own_folders(root)
-    return bool(_yaml_files(own) or _lists(own) or _yaml_files(_above(root)))
+    if any("names" in read_text(path) for path in _yaml_files(own)):
+        return True
+    # Other sets have such lists too, beside labels/ of masks, and other projects such files above.
+    texts = (path for place in places for path in place.rglob("*.txt"))
+    return bool(_yaml_files([*own, *_above(root)]) or _lists(own)) and any(path.name not in _LISTS for path in texts)
 
 
 def list_yolo(root: Path) -> Listing:

@@ -10,7 +10,7 @@ import datasets
 import numpy as np
 import pytest
 from PIL import Image
-from small_sets import noise, read, reasons, refuse, save, write
+from small_sets import noise, read, reasons, refuse, save, save_mask, write
 
 from counterfactory.engine.sources.class_map import load_class_map
 from counterfactory.engine.sources.source import load_mask
@@ -164,6 +164,16 @@ def test_names_of_a_yolo_set(files: dict[str, str], file: str, tmp_path: Path) -
 )
 def test_names_that_cannot_be_told_are_refused(files: dict[str, str], said: str, tmp_path: Path) -> None:
     refuse(said, yolo(tmp_path, files, "set"))
+
+
+def test_masks_in_labels_beside_a_list_of_names_are_no_yolo(tmp_path: Path) -> None:
+    save(tmp_path / "images" / "a.png")
+    save_mask(tmp_path / "labels" / "a.png", (1, 2))
+    write(tmp_path / "classes.txt", "bus\ncar\n")
+    write(tmp_path.parent / "other.yaml", OWN)
+    assert read(tmp_path).layout == "folders"
+    write(tmp_path / "labels" / "a.txt", "1 0.5 0.5 0.5 0.5\n")
+    assert read(tmp_path).layout == "yolo"
 
 
 def test_a_yaml_can_be_named_where_several_differ(tmp_path: Path) -> None:
