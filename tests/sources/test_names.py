@@ -167,13 +167,14 @@ def test_names_that_cannot_be_told_are_refused(files: dict[str, str], said: str,
 
 
 def test_masks_in_labels_beside_a_list_of_names_are_no_yolo(tmp_path: Path) -> None:
-    save(tmp_path / "images" / "a.png")
-    save_mask(tmp_path / "labels" / "a.png", (1, 2))
-    write(tmp_path / "classes.txt", "bus\ncar\n")
-    write(tmp_path.parent / "other.yaml", OWN)
-    assert read(tmp_path).layout == "folders"
-    write(tmp_path / "labels" / "a.txt", "1 0.5 0.5 0.5 0.5\n")
-    assert read(tmp_path).layout == "yolo"
+    root = tmp_path / "set"
+    save(root / "images" / "a.png")
+    save_mask(root / "labels" / "a.png", (1, 2))
+    write(root / "classes.txt", "bus\ncar\n")
+    write(tmp_path / "other.yaml", OWN)
+    assert read(root).layout == "folders"
+    write(root / "labels" / "a.txt", "1 0.5 0.5 0.5 0.5\n")
+    assert read(root).layout == "yolo"
 
 
 def test_a_yaml_can_be_named_where_several_differ(tmp_path: Path) -> None:
