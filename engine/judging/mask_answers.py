@@ -163,12 +163,12 @@ class AnswerTally:
                 right[truth] += count * (number_of.get(answer) == truth)
             return sum(2 * count > truths[truth] for truth, count in right.items()), right.total()
 
-        own, best, found = agree({number: number for number in self.names}), truths.total() / 2, None
+        own, most, likeliest = agree({number: number for number in self.names}), truths.total() / 2, None
         for cause, number_of in _renumberings(self.names):
             classes, pixels = agree(number_of)
-            if classes >= 2 and classes > own[0] and pixels > max(best, own[1]):
-                best, found = pixels, cause
-        return found
+            if classes >= 2 and classes > own[0] and pixels > max(most, own[1]):
+                most, likeliest = pixels, cause
+        return likeliest
 
     def _name(self, number: int) -> str:
         name = self.names.get(number, str(number))

@@ -108,21 +108,21 @@ def _find_names(root: Path) -> tuple[Path, _Names]:
     where there is none, and for several that differ.
     """
     own = _own_folders(root)
-    found = [(path, _read_names(path)) for path in _yaml_files(own) if "names" in _load(path)]
-    found += [(path, (dict(enumerate(_list_of(path))), (0, 0))) for path in _lists(own)]
-    above = [] if found else _yaml_files(_above(root))
-    found += [(path, _read_names(path)) for path in above if _leads(path, own[-1])]
-    if not found:
+    named = [(path, _read_names(path)) for path in _yaml_files(own) if "names" in _load(path)]
+    named += [(path, (dict(enumerate(_list_of(path))), (0, 0))) for path in _lists(own)]
+    above = [] if named else _yaml_files(_above(root))
+    named += [(path, _read_names(path)) for path in above if _leads(path, own[-1])]
+    if not named:
         elsewhere = f"; {above[0]} is another set's, since its path, train and val do not lead here" if above else ""
         raise CounterfactoryError(
             f"{root} has no YAML file with the classes' names, such as data.yaml, or classes.txt: add one{elsewhere}"
         )
-    if others := [path for path, (names, _) in found if names != found[0][1][0]]:
-        shown = ", ".join(f"{path} ({list_some(list(names.values()), 3)})" for path, (names, _) in found)
+    if others := [path for path, (names, _) in named if names != named[0][1][0]]:
+        shown = ", ".join(f"{path} ({list_some(list(names.values()), 3)})" for path, (names, _) in named)
         raise CounterfactoryError(
             f"{len(others) + 1} files name other classes: {shown}; remove the wrong ones, or name the YAML as SOURCES"
         )
-    return found[0]
+    return named[0]
 
 
 def _leads(file: Path, here: Path) -> bool:
