@@ -276,8 +276,9 @@ def _by_numbers(where: str, meanings: Mapping[int, str | None], red: bool = Fals
     for number, name in meanings.items():
         if number != VOID:
             number_of.setdefault(name, number)
-    white = meanings.get(VOID)
-    number_of.setdefault(white, next(free for free in range(_MOST) if free not in number_of.values()))
+    if (white := meanings.get(VOID)) is not None:
+        taken = set(number_of.values())
+        number_of.setdefault(white, next(free for free in range(_MOST) if free not in taken))
     numbers = {number: number_of[name] for number, name in meanings.items()}
     names = {number: name for name, number in number_of.items() if name is not None}
     return ClassMap(where, names, {VOID: VOID} | numbers, {}, red, VOID in meanings)

@@ -137,10 +137,10 @@ def _leads(file: Path, here: Path) -> bool:
     ends = [end for value in listed for end in (value if isinstance(value, list) else [value]) if isinstance(end, str)]
     bases = [file.parent]
     if isinstance(path, str) and path.strip():
-        bases += [file.parent / path, file.parent / Path(path).name]
+        bases += [file.parent / path, here if Path(path).name == here.absolute().name else file.parent]
         ends = ends or [""]
     ends += [end.removeprefix("../") for end in ends]
-    led = [(base / end).resolve() for base in bases for end in ends if (base / end) != file.parent]
+    led = [(base / end).resolve() for base in bases for end in ends]
     return "names" in content and any(end.is_relative_to(here.resolve()) for end in led)
 
 

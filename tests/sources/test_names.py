@@ -131,6 +131,7 @@ FOREIGN = "path: ../datasets/coco8\ntrain: images/train\nnames: [person, bicycle
         ({"mine.yaml": f"train: [other/images, set/images]\n{OWN}"}, "mine.yaml"),
         ({"mine.yaml": f"val: ../set/images\n{OWN}"}, "mine.yaml"),
         ({"mine.yaml": f"path: /content/set\ntrain: images\n{OWN}"}, "mine.yaml"),
+        ({"mine.yaml": f"path: ../datasets/set\n{OWN}"}, "mine.yaml"),
         ({"mine.yaml": f"path: set\n{OWN}", "broken.yaml": "names: [{{ a }}\n"}, "mine.yaml"),
     ],
 )
