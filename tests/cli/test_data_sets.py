@@ -163,11 +163,11 @@ def test_a_model_that_sees_nothing_in_black_and_white_masks(tmp_path: Path, caps
     options = ("--task", "segmentation", "--variants", "1")
     assert main(["generate", str(tmp_path / "set"), "--out", str(suite), *options]) == 0
     scores = {}
-    for model, answer in {"blind": lambda mask: 0 * mask, "numbers": np.copy, "white": lambda mask: 255 * mask}.items():
+    for model, factor in {"blind": 0, "numbers": 1, "white": 255}.items():
         for row in read_metadata(suite):
             file = tmp_path / model / row.file_name
             file.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(answer(mask_of(suite, row)).astype(np.uint8)).save(file)
+            Image.fromarray((factor * mask_of(suite, row)).astype(np.uint8)).save(file)
         capsys.readouterr()
         assert main(["evaluate", str(suite), "--predictions", str(tmp_path / model), "--json"]) == 0
         scores[model] = json.loads(capsys.readouterr().out)["originals"]["score"]["value"]
