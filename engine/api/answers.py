@@ -18,7 +18,7 @@ from ..judging.answer_labels import IMAGE_FOLDER, read_vocabulary
 from ..judging.evaluate import evaluate_labels, evaluate_masks
 from ..judging.evaluation import Evaluation
 from ..judging.failures import label_failures, mask_failures
-from ..judging.mask_answers import compare_masks
+from ..judging.mask_answers import AnswerTally, compare_masks
 from ..judging.predictions import (
     COLUMNS,
     Prediction,
@@ -29,7 +29,7 @@ from ..judging.predictions import (
 )
 from ..report.album import add_scores
 from ..suite import PictureRow
-from ..suite.recorded import recorded_classes
+from ..suite.recorded import recorded_classes, recorded_numbers
 from .asking import Model, ask_model
 from .options import AnyPath, Warn
 
@@ -74,8 +74,11 @@ def judge(predictions: Any, classes: Path | None, suite: Path, rows: Sequence[Pi
     """
     path = Path(predictions) if isinstance(predictions, (str, PathLike)) else None
     if path is not None and path.is_dir():
-        names = class_names(classes, suite)
-        return Judged(rows, evaluate_masks(rows, *compare_masks(path, suite, rows, names)), None)
+        tally, lines = AnswerTally(path, suite), class_names(classes, suite)
+        names = recorded_numbers(suite) if classes is None else dict(enumerate(lines or ()))
+        evaluation = evaluate_masks(rows, *compare_masks(path, suite, rows, names, tally))
+        tally.settle(warn)
+        return Judged(rows, evaluation, None)
     table = load_predictions(path) if path is not None else _given(predictions, suite, rows)
     if path is not None and table.ignored:
         warn(f"{path}: columns that are not read: {_some(table.ignored)}")

@@ -53,12 +53,13 @@ class FinishedSuite:
     """The suite in the folder `path`.
 
     `summary` is what the run that made it just now took and came to, None of a suite that was opened; `problems` are
-    the sources that the run left out, and why.
+    the sources that the run left out, and why, `notes` sentences on its data set.
     """
 
     path: Path
     summary: RunSummary | None = None
     problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def rows(self) -> list[PictureRow]:

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class EditPlan:
     """What would become of the first sources: `plan` has captions and variants, `problems` are the sources that cannot
-    be used, and why.
+    be used, and why, `notes` sentences on the data set, such as what its masks hold.
     """
 
     plan: Plan
     problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def spread(self) -> list[TypeSpread]:
@@ -62,8 +63,11 @@ class EditPlan:
 
 @dataclass(frozen=True)
 class Forecast:
-    """An estimate with the sources that cannot be used, and how many of the others the models do not know."""
+    """An estimate with the sources that cannot be used, how many of the others the models do not know, and sentences on
+    the data set.
+    """
 
     estimate: Estimate
     problems: tuple[Problem, ...] = ()
     outside_world: int = 0
+    notes: tuple[str, ...] = ()

@@ -48,7 +48,7 @@ def profile_of(options: SourceOptions) -> Profile:
 
 def read_data(sources: AnyPath, profile: Profile, options: SourceOptions, caller: Caller) -> DataSet:
     """The sources that the options name, each examined, of which there is at least one; warns of each that cannot be
-    used.
+    used, and says what masks hold.
     """
     class_map, layout = options.get("class_map"), options.get("layout")
     depth_values = options.get("depth_values", "distance")
@@ -73,7 +73,7 @@ def read_data(sources: AnyPath, profile: Profile, options: SourceOptions, caller
     )
     for problem in data.problems:
         caller.warn(f"skipped {problem.name}: {problem.reason}")
-    for note in data.notes:
+    for note in data.all_notes:
         caller.warn(note)
     if not data.sources:
         raise CounterfactoryError(f"none of the {len(data.problems)} images in {fspath(sources)} can be used")

@@ -85,7 +85,8 @@ def generate(
     for unwritten in filter(None, (summary.metrics_problem, summary.cache_problem)):
         caller.warn(unwritten)
     _warn_outside(summary.outside_world, summary.sources, caller)
-    finished = FinishedSuite(suite_path, summary, (*asked.data.problems, *summary.problems))
+    problems = (*asked.data.problems, *summary.problems)
+    finished = FinishedSuite(suite_path, summary, problems, asked.data.all_notes)
     if least is not None and not finished.covers(least):
         caller.warn(uncovered(finished.cells, least))
     for note in one_sided(finished.spread, asked.request.interventions):
@@ -119,7 +120,8 @@ def plan(
         caller.warn(planned.cache_problem)
     for problem in planned.problems:
         caller.warn(f"skipped {problem.name}: {problem.reason}")
-    plan = EditPlan(planned, (*asked.data.problems, *asked.inputs.left_out, *planned.problems))
+    problems = (*asked.data.problems, *asked.inputs.left_out, *planned.problems)
+    plan = EditPlan(planned, problems, asked.data.all_notes)
     for note in one_sided(plan.spread, asked.request.interventions):
         caller.warn(note)
     return plan
@@ -161,7 +163,7 @@ def forecast(
         caller.warn(f"skipped {problem.name}: {problem.reason}")
     predicted = predict(profile, inputs.sources, variants, memory_bytes, controls=controls)
     _warn_outside(inputs.out_of_domain, predicted.sources, caller)
-    return Forecast(predicted, (*data.problems, *inputs.left_out), inputs.out_of_domain)
+    return Forecast(predicted, (*data.problems, *inputs.left_out), inputs.out_of_domain, data.all_notes)
 
 
 def one_sided(spread: Iterable[TypeSpread], allowed: Interventions | None) -> list[str]:

@@ -71,6 +71,7 @@ def generate(args: Namespace, terminal: Terminal) -> int:
             **coverage_data(summary.cells),
             "edits": spread_data(spread),
             "problems": [asdict(problem) for problem in suite.problems],
+            "notes": list(suite.notes),
         }
     )
     if args.require_coverage is not None and not suite.covers(args.require_coverage):
@@ -90,8 +91,14 @@ def plan(args: Namespace, terminal: Terminal) -> int:
     show_spread(planned.spread, terminal)
     if planned.cells:
         terminal.show(coverage_table(planned.cells, planned=True))
-    cells = [asdict(one) for one in planned.cells]
-    terminal.finish({**text.as_data(planned.plan), "cells": cells, "edits": spread_data(planned.spread)})
+    terminal.finish(
+        {
+            **text.as_data(planned.plan),
+            "cells": [asdict(one) for one in planned.cells],
+            "edits": spread_data(planned.spread),
+            "notes": list(planned.notes),
+        }
+    )
     return EXIT_SKIPPED if planned.problems else 0
 
 
@@ -121,7 +128,8 @@ def estimate(args: Namespace, terminal: Terminal) -> int:
         shown = table
     for note in predicted.assumptions:
         terminal.say(f"assumed    {note}")
-    terminal.finish({**text.as_data(predicted), "outside_world": forecast.outside_world})
+    described = {"outside_world": forecast.outside_world, "notes": list(forecast.notes)}
+    terminal.finish({**text.as_data(predicted), **described})
     return EXIT_SKIPPED if forecast.problems else 0
 
 

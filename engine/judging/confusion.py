@@ -61,9 +61,11 @@ def recall(counts: Counts) -> NDArray[np.float64]:
 
 
 def iou(counts: Counts) -> NDArray[np.float64]:
-    """Intersection over union of each class, float64 [C]; NaN for classes in neither truth nor prediction."""
+    """Intersection over union of each class, float64 [C]; NaN for classes in neither truth nor prediction. Counts may
+    have another column, of answers that are no class.
+    """
     both = np.diagonal(counts)
-    return _shares(both, counts.sum(0) + counts.sum(1) - both)
+    return _shares(both, counts.sum(0)[: both.size] + counts.sum(1) - both)
 
 
 def mean_iou(counts: Counts) -> float | None:

@@ -91,21 +91,21 @@ def evaluate_masks(
     """Judge a segmenter.
 
     `confusions` has for each row the `confusion_matrix` of its carried-over mask (truth) and the model's mask, int64
-    [C, C], or None, which leaves the row out; one is held at a time. An mIoU over pictures comes from summed
-    confusions; an effect compares pictures by their own mean IoU over the classes that truth or answer has, and a
-    class's effect by its own IoU there. Rejected pictures are left out. Raises CounterfactoryError when lengths or
-    shapes do not fit.
+    [C, C], or [C, C + 1] with answers that are no class; None leaves the row out, and one is held at a time. An mIoU
+    over pictures comes from summed confusions; an effect compares pictures by their own mean IoU over the classes that
+    truth or answer has, and a class's effect by its own IoU there. Rejected pictures are left out. Raises
+    CounterfactoryError when lengths or shapes do not fit.
     """
     size = len(classes)
-    totals: dict[Kind, Counts] = {kind: np.zeros((size, size), np.int64) for kind in KINDS}
+    totals: dict[Kind, Counts] = {kind: np.zeros((size, size + 1), np.int64) for kind in KINDS}
     shown = dict.fromkeys(KINDS, 0)
     used: list[tuple[PictureRow, float | None, NDArray[np.float64]]] = []
     for row, counts in _pair_answers(rows, confusions):
-        if counts.shape != (size, size):
+        if counts.shape not in ((size, size), (size, size + 1)):
             raise CounterfactoryError(
                 f"{size} classes need confusion matrices of {size} x {size}, got {' x '.join(map(str, counts.shape))}"
             )
-        totals[row.kind] += counts
+        totals[row.kind][:, : counts.shape[1]] += counts
         shown[row.kind] += 1
         used.append((row, mean_iou(counts), iou(counts)))
 
@@ -221,4 +221,4 @@ def _by_class(classes: Sequence[str], values: NDArray[np.float64]) -> dict[str, 
 
 
 def _confusion_shares(counts: Counts) -> tuple[tuple[float | None, ...], ...]:
-    return tuple(tuple(_none_for_nan(value) for value in row) for row in row_normalised(counts).tolist())
+    return tuple(tuple(_none_for_nan(value) for value in row[: len(counts)]) for row in row_normalised(counts).tolist())

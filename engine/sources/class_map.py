@@ -3,8 +3,9 @@ for labels that are numbers (class folders 0 to 999, a table's numbers, the outp
 
 A map comes from a TOML or JSON file, from `class_maps/`, or from a set that names its own classes. The suite's masks
 hold the map's numbers, one channel, and `VOID` where a pixel counts for nothing. A file of names may also be a text
-file with a name on each line, numbered from 0, or JSON: a list, {"0": "tench"}, or {"0": ["n01440764", "tench"]}. Where
-a synset stands before the name it is the label, since names of ImageNet's classes occur twice ("crane", "maillot").
+file with a name on each line, numbered from 0, CVAT's labelmap.txt (name:r,g,b:parts:actions), or JSON: a list,
+{"0": "tench"}, or {"0": ["n01440764", "tench"]}. Where a synset stands before the name it is the label, since names of
+ImageNet's classes occur twice ("crane", "maillot").
 """
 
 from __future__ import annotations
@@ -37,6 +38,11 @@ _MOST = 65_535
 _KEYS = ("classes", "ignore", "channel")
 _SHAPE = 'a table `classes` of numbers or colours and their names: 7 = "road", or "128 64 128" = "road"'
 _NAMES = 'a list of names, or {"0": "tench", "1": "goldfish"}'
+# How labelme and CVAT call what is no class.
+_LABELLERS = {
+    **dict.fromkeys(("_background_", "__background__", "background"), BACKGROUND),
+    **dict.fromkeys(("__ignore__", "_ignore_", "ignore", "ignored", "void"), None),
+}
 _HEXADECIMAL = re.compile(r"#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})", re.IGNORECASE)
 _DECIMAL = re.compile(r"([0-9]{1,5})[\s,]+([0-9]{1,5})[\s,]+([0-9]{1,5})")
 
@@ -46,8 +52,8 @@ Colour = tuple[int, int, int]
 @dataclass(frozen=True)
 class ClassMap:
     """`names` by class number. A mask's number becomes `numbers[number]`, or its colour `colours[colour]`: a class
-    number or `VOID`; one of the two is empty. `red` says that masks have the number in their red channel.
-    `where` is what to call the map in errors.
+    number or `VOID`; one of the two is empty. `red` says that masks have the number in their red channel,
+    `void_given` that the map itself says what 255 is. `where` is what to call the map in errors.
     """
 
     where: str
@@ -55,6 +61,7 @@ class ClassMap:
     numbers: Mapping[int, int]
     colours: Mapping[Colour, int]
     red: bool = False
+    void_given: bool = False
 
     @cached_property
     def key(self) -> str:
@@ -91,6 +98,8 @@ class ClassMap:
         return np.asarray(table[mask])
 
     def _by_colour(self, mask: NDArray[Any]) -> NDArray[Any]:
+        if mask.ndim == 2 and all(red == green == blue for red, green, blue in self.colours):
+            mask = np.repeat(mask[..., None], 3, axis=2)
         if mask.ndim == 2:
             raise UnreadableError(f"has no colours, and {self.where} names colours; write the map by numbers")
         packed = _pack(*(mask[..., i].astype(np.int32) for i in range(3)))
@@ -133,6 +142,8 @@ def load_class_map(named: str) -> ClassMap:
                 f"no class map {named!r}: name a .toml, .json or .txt file, or one of {', '.join(maps)}"
             )
         return _parse(read_toml(maps[named]), f"the class map {named}")
+    if path.suffix.lower() == ".txt" and (colours := label_lines(path)[1]) is not None:
+        return colours
     if (names := _plain_names(path)) is not None:
         return _by_numbers(str(path), names)
     return _parse(read_toml(path) if path.suffix.lower() == ".toml" else read_json(path), str(path))
@@ -149,6 +160,29 @@ def label_names(named: str) -> tuple[Mapping[int, str], str]:
         raise CounterfactoryError(f"{class_map.where} names colours, and labels are numbers; write the map by numbers")
     numbers = class_map.numbers.items()
     return {number: class_map.names[at] for number, at in numbers if at in class_map.names}, class_map.where
+
+
+def label_lines(path: Path) -> tuple[ClassMap, ClassMap | None]:
+    """The maps by numbers and, where each line has a colour, by colours of a file with a line for each class, as
+    labelme (class_names.txt, labels.txt) and CVAT (labelmap.txt) write them. What they call the background is
+    `BACKGROUND`, and labels to ignore count for nothing; one in the first line has no number.
+    """
+    lines = [line.strip() for line in read_text(path).splitlines() if line.strip() and not line.startswith("#")]
+    if not lines:
+        raise CounterfactoryError(f"{path} has no names; it needs {_NAMES}, or a text file with a name on each line")
+    named: list[tuple[str | None, Colour | None]] = []
+    for line in lines:
+        colour = parse_colour("".join(line.split(":")[1:2]))
+        name = line if colour is None else line.split(":")[0].strip()
+        named.append((_LABELLERS.get(name, name), colour))
+    numbered = named[1:] if named[0][0] is None else named
+    numbers = _by_numbers(str(path), {number: name for number, (name, _) in enumerate(numbered)})
+    colours = {colour: name for name, colour in named if colour is not None}
+    if len(colours) < len(named):
+        if any(colour is None for _, colour in named):
+            return numbers, None
+        raise CounterfactoryError(f"{path} gives two classes one colour")
+    return numbers, _by_colours(str(path), colours)
 
 
 def read_json(path: Path) -> Any:
@@ -222,6 +256,11 @@ def _parse(table: Any, where: str) -> ClassMap:
         raise CounterfactoryError(f"{where}: classes and ignore are all numbers or all colours, found both")
     if numbers:
         return _by_numbers(where, numbers, red="channel" in table)
+    return _by_colours(where, colours)
+
+
+def _by_colours(where: str, colours: Mapping[Colour, str | None]) -> ClassMap:
+    """The map of colours and their names, None for what counts for nothing; names are numbered in their order."""
     names = list(dict.fromkeys(name for name in colours.values() if name is not None))
     if len(names) >= VOID:
         raise CounterfactoryError(f"{where} has {len(names)} colour-coded classes; at most {VOID - 1} are read")
@@ -230,14 +269,19 @@ def _parse(table: Any, where: str) -> ClassMap:
 
 
 def _by_numbers(where: str, meanings: Mapping[int, str | None], red: bool = False) -> ClassMap:
-    """The map of numbers and their names, None for what counts for nothing; of a name the first number counts."""
-    if meanings.get(VOID) is not None:
-        raise CounterfactoryError(f"{where}: {VOID} marks pixels that count for nothing; give the class another number")
+    """The map of numbers and their names, None for what counts for nothing; of a name the first number counts. A class
+    255 becomes the first number that is no other's.
+    """
     number_of: dict[str | None, int] = {None: VOID}
     for number, name in meanings.items():
-        number_of.setdefault(name, number)
-    numbers = {number: number_of[name] for number, name in meanings.items()} | {VOID: VOID}
-    return ClassMap(where, {number: name for name, number in number_of.items() if name is not None}, numbers, {}, red)
+        if number != VOID:
+            number_of.setdefault(name, number)
+    if (white := meanings.get(VOID)) is not None:
+        taken = set(number_of.values())
+        number_of.setdefault(white, next(free for free in range(_MOST) if free not in taken))
+    numbers = {number: number_of[name] for number, name in meanings.items()}
+    names = {number: name for name, number in number_of.items() if name is not None}
+    return ClassMap(where, names, {VOID: VOID} | numbers, {}, red, VOID in meanings)
 
 
 def _value(key: object, where: str) -> int | Colour:

@@ -16,6 +16,7 @@ from .depth import with_depth
 from .labels import whole_number
 from .layouts import ACCEPTED, SetOptions, list_set
 from .listing import Entry, Listing, Problem
+from .mask_contents import UNNAMED, MaskTally, white_as_object
 from .sampling import Selection, draw, groups, require_known
 from .shapes import DrawnMask
 from .source import Examine, Reader, Source
@@ -25,9 +26,9 @@ __all__ = ["DataSet", "Selection", "SetOptions", "find_sources", "read_set", "re
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set as it was read: its usable sources and the problems of the others, each sorted by name, sentences on
-    what was left out, the names of its masks' class numbers, and the labels of all its images, drawn or not, in the
-    order of their folders.
+    """A data set as it was read: its usable sources and the problems of the others, each sorted by name, the names of
+    its masks' class numbers, `notes` on what was left out or looks wrong, the labels of all its images, drawn or not,
+    in the order of their folders, and `contents`: what its masks hold, and which file names classes.
     """
 
     layout: str
@@ -37,12 +38,19 @@ class DataSet:
     class_names: Mapping[int, str]
     selection: Selection
     labels: tuple[str, ...] = ()
+    contents: Sequence[str] = ()
+
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """What the masks hold, and then the notes."""
+        return (*self.contents, *self.notes)
 
     @property
     def classes(self) -> list[str]:
         """The names, sorted, of what the set's masks and boxes may show, but for the background."""
         shown = {name for source in self.sources for name in source.classes}
-        return sorted(shown.union(self.class_names.values()) - {BACKGROUND})
+        named = () if self.class_names == UNNAMED else self.class_names.values()
+        return sorted(shown.union(named) - {BACKGROUND})
 
     def record(self) -> dict[str, Any]:
         """The data set as a suite's record has it."""
@@ -88,19 +96,34 @@ def read_set(
     shown = chosen.classes if all(entry.label is None for entry in listing.entries) else None
     require_known(shown or (), listing.class_names or tuple(names.values()))
     reader = Reader(listing.class_map, names or None, options.depth_values, on_progress, examine)
+    tally = MaskTally(listing.class_map, drawn=any(isinstance(entry.mask, DrawnMask) for entry in listing.entries))
 
     def check(entries: Sequence[Entry]) -> Iterator[Source | None]:
         for result in reader.verify(entries):
+            facts = reader.facts.pop(result.name, None)
             if isinstance(result, Problem):
                 problems.append(result)
                 yield None
+            elif shown is not None and set(shown).isdisjoint(result.classes):
+                yield None
             else:
-                yield None if shown is not None and set(shown).isdisjoint(result.classes) else result
+                if facts is not None and result.mask is not None:
+                    file = result.mask.of if isinstance(result.mask.of, str) else None
+                    tally.add(result.name, result.digest, file, facts)
+                yield result
 
-    sources = sorted(draw(of_group, check), key=lambda source: source.name)
+    sources = draw(of_group, check)
+    tally.refuse()
+    if tally.black_and_white and (by_white := white_as_object(listing.class_map)) is not None:
+        tally.class_map, names = by_white, dict(by_white.names)
+        sources = reader.read_as(sources, by_white)
+    sources = sorted(sources, key=lambda source: source.name)
     problems = sorted(problems, key=lambda p: (p.name, p.reason))
-    notes = [*listing.notes, *_notes(listing, sources, chosen)]
-    return DataSet(listing.layout, sources, problems, notes, names, chosen, listing.labels)
+    notes = [*listing.notes, *_notes(listing, sources, chosen), *tally.notes()]
+    contents = list(tally.contents())
+    if listing.class_map is not None:
+        contents.append(f"names of classes: {listing.class_map.where}")
+    return DataSet(listing.layout, sources, problems, notes, names, chosen, listing.labels, contents)
 
 
 def _name_labels(listing: Listing, named: str) -> dict[int, str]:

@@ -1,11 +1,13 @@
 """Hugging Face's `datasets`: a data set of the hub, or a folder that `save_to_disk` wrote. An optional library.
 
-The first column of pictures is the image, a second one the mask; ClassLabels are labels by their names; `objects` with
-`bbox` (x, y, width, height) and `category` are boxes. Pictures are decoded when they are used, not by `datasets`.
+The first column of pictures is the image, another the mask if its name says so; ClassLabels are labels by their names;
+`objects` with `bbox` (x, y, width, height) and `category` are boxes. Pictures are decoded when they are used, not by
+`datasets`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,9 @@ from .shapes import Box
 PREFIX = "hf:"
 _LABELS = ("label", "labels", "class", "fine_label")
 _NUMBERED = 8
+_MASK_WORD = re.compile(
+    r".*masks?|(label(map|id)?|annot(ation)?|.*seg|segment(ation)?|semantic|panoptic|gt|(ground)?truth|trimap)s?"
+)
 
 
 def list_saved(root: Path) -> Listing:
@@ -56,7 +61,11 @@ def _list_rows(where: str, advice: str, of_hub: tuple[str, str | None] | None) -
     if not pictures:
         raise CounterfactoryError(f"{where} has no column of pictures, but {', '.join(features)}")
     encoded = datasets.Image(decode=False)
-    columns = {name: data_set.select_columns([name]).cast_column(name, encoded) for name in pictures[:2]}
+    # Of before and after, or of a picture and its depth, neither is a mask.
+    images = [name for name in pictures if not _names_mask(name)] or pictures
+    masks = [name for name in pictures if name != images[0] and _names_mask(name)]
+    used = [images[0], *masks[:1]]
+    columns = {name: data_set.select_columns([name]).cast_column(name, encoded) for name in used}
     column = next((name for name in _LABELS if name in features and name not in pictures), None)
     labels = [None] * len(data_set) if column is None else _texts(data_set[column], features[column])
     boxes = _boxes(data_set, features["objects"]) if "objects" in features else [()] * len(data_set)
@@ -69,6 +78,12 @@ def _list_rows(where: str, advice: str, of_hub: tuple[str, str | None] | None) -
     if unused := [name for name in features if name not in (*columns, column, "objects")]:
         listing.notes.append(f"columns that are not used: {', '.join(map(repr, unused))}")
     return finish(listing)
+
+
+def _names_mask(column: str) -> bool:
+    """Whether the name of a column of pictures is that of masks: "mask", "labelImage", "gt_semantic_seg"."""
+    words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", column).lower())
+    return any(map(_MASK_WORD.fullmatch, words))
 
 
 def _texts(values: Any, feature: Any) -> list[str | None]:

@@ -85,9 +85,16 @@ def read_mask(data: bytes, colours: bool = False, greyscale: bool = False) -> ND
         raise UnreadableError(f"a mask of mode {image.mode} is not read; save it as an 8 or 16 bit greyscale PNG")
     if image.mode in _DEEP_MODES:
         return _as_uint16(image)
-    if colours and image.mode == "P":
+    if colours and image.mode in ("P", "1"):
         image = image.convert("RGB")
     return np.array(image, dtype=np.uint8)
+
+
+def mask_palette(data: bytes) -> NDArray[np.uint8] | None:
+    """The colours [N, 3] of the numbers in a mask that `read_mask` has read; None where it has no palette."""
+    image = Image.open(io.BytesIO(data), formats=FORMATS)
+    palette = image.getpalette("RGB") if image.mode == "P" else None
+    return None if palette is None else np.array(palette, np.uint8).reshape(-1, 3)
 
 
 def fit(pixels: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -28,7 +28,8 @@ from .blobs import Blob, path_of, read_blob
 from .class_map import ClassMap
 from .depth import Depth, DepthValues, fit_depth, open_depth
 from .listing import Entry, Problem
-from .pixels import UnreadableError, fit, fit_mask, read_mask, read_picture
+from .mask_contents import UNNAMED, MaskFacts, count_classes, examine_mask
+from .pixels import UnreadableError, fit, fit_mask, mask_palette, read_mask, read_picture
 from .shapes import Box, DrawnMask
 
 __all__ = ["Examine", "Image", "ImageSettings", "Mask", "Pictures", "Problem", "Reader", "Source"]
@@ -59,12 +60,28 @@ class Mask:
                 return self.of.draw(*size), self.of.digest()
             except ValueError as error:
                 raise UnreadableError(str(error)) from error
+        return self._decode(read_blob(self.of))[1:]
+
+    def examine(self, size: tuple[int, int]) -> tuple[NDArray[Any], str, MaskFacts]:
+        """As `read`, with what the mask holds: in its file, or by a class map of colours."""
+        if isinstance(self.of, DrawnMask):
+            numbers, digest = self.read(size)
+            return numbers, digest, count_classes(numbers)
         data = read_blob(self.of)
-        digest = hashlib.sha256(data).hexdigest()
-        if self.class_map is None:
-            return read_mask(data), digest
-        mask = read_mask(data, colours=bool(self.class_map.colours))
-        return self.class_map.apply(mask), content_key(digest, self.class_map.key)
+        mask, numbers, digest = self._decode(data)
+        if self.class_map is not None and self.class_map.colours:
+            return numbers, digest, count_classes(numbers, digest)
+        if self.class_map is not None and mask.ndim == 3:
+            mask = mask[..., 0]
+        return numbers, digest, examine_mask(mask, mask_palette(data), digest)
+
+    def _decode(self, data: bytes) -> tuple[NDArray[Any], NDArray[Any], str]:
+        """The mask as it is in a file, its class numbers, and what names it."""
+        digest, class_map = hashlib.sha256(data).hexdigest(), self.class_map
+        mask = read_mask(data, colours=class_map is not None and bool(class_map.colours))
+        if class_map is None:
+            return mask, mask, digest
+        return mask, class_map.apply(mask), content_key(digest, class_map.key)
 
 
 @dataclass(frozen=True)
@@ -168,22 +185,51 @@ class Reader:
     depth_values: DepthValues
     on_progress: Callable[[int, int], None] | None
     examine: Examine | None
+    facts: dict[str, MaskFacts] = field(default_factory=dict)
     done: int = 0
     total: int = 0
 
     def verify(self, entries: Sequence[Entry]) -> Iterator[Source | Problem]:
-        """Each entry as a source, or why it is none, in their order."""
+        """Each entry as a source, or why it is none, in their order. What its mask holds is in `facts`, by its name,
+        until somebody takes it out.
+        """
         self.total += len(entries)
-        for _, result in prefetch(entries, self._verify_entry, depth=8 * _READERS, workers=_READERS):
-            if isinstance(result, Exception):
-                raise result
+        for _, verified in prefetch(entries, self._verify_entry, depth=8 * _READERS, workers=_READERS):
+            if isinstance(verified, Exception):
+                raise verified
+            result, facts = verified
+            if facts is not None:
+                self.facts[result.name] = facts
             self.done += 1
             if self.on_progress is not None and (self.done % 64 == 0 or self.done == self.total):
                 self.on_progress(self.done, self.total)
             yield result
 
-    def _verify_entry(self, entry: Entry) -> Source | Problem:
-        what = ""
+    def read_as(self, sources: Sequence[Source], class_map: ClassMap) -> list[Source]:
+        """The sources with their masks by another class map."""
+        self.class_map, self.names = class_map, class_map.names
+        read = []
+        for _, source in prefetch(sources, self._read_mask, depth=8 * _READERS, workers=_READERS):
+            if isinstance(source, Exception):
+                raise source
+            read.append(source)
+        return read
+
+    def _read_mask(self, source: Source) -> Source:
+        if source.mask is None or self.class_map is None:
+            return source
+        mask = replace(source.mask, class_map=self.class_map, names=self.names)
+        try:
+            numbers, digest = mask.read(source.size)
+        except UnreadableError as error:
+            raise CounterfactoryError(f"{source.mask_path}: {error}") from error
+        key = source_key(source.name, source.digest, source.label, _truth_key(digest, source.boxes, source.depth))
+        named = self.class_map.shown(numbers) if self.class_map.names != UNNAMED else ()
+        shown = {*named, *(box.label for box in source.boxes)}
+        return replace(source, mask=mask, key=key, classes=tuple(sorted(shown)))
+
+    def _verify_entry(self, entry: Entry) -> tuple[Source | Problem, MaskFacts | None]:
+        what, facts = "", None
         try:
             data = read_blob(entry.blob)
             picture = read_picture(data)
@@ -198,7 +244,7 @@ class Reader:
             if entry.mask is not None:
                 mask = Mask(entry.mask, None if isinstance(entry.mask, DrawnMask) else self.class_map, self.names)
                 what = "mask: " if isinstance(entry.mask, DrawnMask) else f"mask {path_of(entry.mask).name}: "
-                numbers, mask_digest = mask.read(size)
+                numbers, mask_digest, facts = mask.examine(size)
                 if numbers.shape[:2] != size:
                     raise UnreadableError(f"is {_by(numbers.shape)}, the image {_by(size)}; save both at one size")
                 if self.class_map is not None:
@@ -211,9 +257,9 @@ class Reader:
                     raise UnreadableError(f"is {_by(numbers.shape)}, the image {_by(size)}; save both at one size")
                 fit_depth(numbers, depth.values, size)
         except UnreadableError as error:
-            return Problem(entry.file, f"{what}{error}")
+            return Problem(entry.file, f"{what}{error}"), None
         truth = _truth_key(mask_digest, boxes, depth)
-        return Source(
+        source = Source(
             name=entry.name,
             file=entry.file,
             path=path_of(entry.blob),
@@ -229,6 +275,7 @@ class Reader:
             known_world=known_world,
             depth=depth,
         )
+        return source, facts
 
 
 def _inside(box: Box, size: tuple[int, int]) -> Box:

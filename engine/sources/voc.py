@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
+
 from ..errors import CounterfactoryError, list_some
 from ..files.reading import read_text
 from .blobs import printable, unprintable
-from .class_map import BACKGROUND, load_class_map
+from .class_map import BACKGROUND, VOID, ClassMap, label_lines, load_class_map
 from .listing import Entry, Listing, entry_of, finish, image_files
+from .pixels import UnreadableError, mask_palette, read_mask
 from .shapes import Box
 
 _IMAGES, _BOXES, _MASKS, _SETS = "JPEGImages", "Annotations", "SegmentationClass", "ImageSets"
+# What names classes in the folder: CVAT's and labelme's files, and a plain list.
+_NAMES = ("labelmap.txt", "class_names.txt", "labels.txt", "classes.txt")
+_LOOKED_AT = 20
+_LAST = 20
 
 
 def is_voc(root: Path) -> bool:
@@ -32,7 +40,7 @@ def list_voc(root: Path, split: str | None = None) -> Listing:
     wanted = None if split is None else _split_names(root, split)
     if wanted is not None:
         files = [name for name in files if name.rpartition(".")[0] in wanted]
-    listing = Listing("voc", problems, load_class_map("voc") if (root / _MASKS).is_dir() else None)
+    listing = Listing("voc", problems)
     missing = (wanted or set()) - {name.rpartition(".")[0] for name in files}
     listing.note_first(sorted(missing), f"of the images in {split} are not in {_IMAGES}/")
     for relative in files:
@@ -47,10 +55,79 @@ def list_voc(root: Path, split: str | None = None) -> Listing:
         except (ValueError, OSError, ElementTree.ParseError) as error:
             listing.skip(relative, f"{xml.name}: {error}")
     names = [box.label for entry in listing.entries for box in entry.boxes]
+    masks = [Path(str(entry.mask)) for entry in listing.entries if entry.mask is not None]
+    if masks or (root / _MASKS).is_dir():
+        listing.class_map = _class_map(root, masks[:_LOOKED_AT], names, listing)
     if listing.class_map is not None:
         names += [name for name in listing.class_map.names.values() if name != BACKGROUND]
     listing.class_names = tuple(dict.fromkeys(names))
     return finish(listing)
+
+
+def _class_map(root: Path, masks: Sequence[Path], boxes: Sequence[str], listing: Listing) -> ClassMap | None:
+    """The map of a file in the folder that names classes, else VOC's own, where neither boxes nor masks say that it is
+    another set's.
+    """
+    files = [root / name for name in _NAMES if (root / name).is_file()]
+    if files:
+        (numbers, colours), *others = [label_lines(file) for file in files]
+        differ = [file.name for file, (its, _) in zip(files[1:], others, strict=True) if its.names != numbers.names]
+        if differ:
+            listing.notes.append(f"{files[0].name} names other classes than {' and '.join(differ)}, and it counts")
+        return colours if colours is not None and _fits(colours, masks) else numbers
+    voc = load_class_map("voc")
+    strange = sorted({name for name in boxes if name not in voc.names.values()})
+    reason = f"boxes name {list_some(strange, 3)}" if strange else next(filter(None, map(_contradiction, masks)), None)
+    if reason is None:
+        return voc
+    listing.notes.append(
+        f"masks go by their numbers, since {reason}, and VOC's names are other: name them in {root / _NAMES[1]} or by "
+        "--class-map"
+    )
+    return None
+
+
+def _fits(colours: ClassMap, masks: Sequence[Path]) -> bool:
+    """Whether the first mask that can be read has these colours."""
+    for mask in masks:
+        try:
+            numbers = read_mask(mask.read_bytes(), colours=True)
+        except (OSError, UnreadableError):
+            continue
+        try:
+            colours.apply(numbers)
+        except UnreadableError:
+            return False
+        return True
+    return True
+
+
+def _contradiction(mask: Path) -> str | None:
+    """Why a mask is not one of VOC's, if it is not: a number, or the colour of one."""
+    try:
+        data = mask.read_bytes()
+        numbers, palette = read_mask(data), mask_palette(data)
+    except (OSError, UnreadableError):
+        return None
+    for number in [] if numbers.ndim == 3 else np.flatnonzero(np.bincount(numbers.ravel())).tolist():
+        if number > _LAST and number != VOID:
+            return f"{mask.name} holds {number}"
+        if (
+            number <= _LAST
+            and palette is not None
+            and number < len(palette)
+            and tuple(palette[number].tolist()) != _voc_colour(number)
+        ):
+            return f"the palette of {mask.name} is another one"
+    return None
+
+
+def _voc_colour(number: int) -> tuple[int, int, int]:
+    """The development kit's VOClabelcolormap.m: three bits of a number at a time, from the highest of each channel."""
+    red, green, blue = (
+        sum((number >> 3 * step + channel & 1) << 7 - step for step in range(8)) for channel in range(3)
+    )
+    return red, green, blue
 
 
 def _split_names(root: Path, split: str) -> set[str]:

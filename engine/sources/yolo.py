@@ -1,4 +1,5 @@
-"""YOLO: images/ beside labels/, a text file for each image, and the classes' names in a YAML file (Ultralytics).
+"""YOLO: images/ beside labels/, a text file for each image, and the classes' names in a YAML file (Ultralytics) or in
+classes.txt (Label Studio).
 
 A line is a class and a box, a class and a polygon, or a class, a box and keypoints, all in shares of the picture. An
 image without a text file shows nothing of the classes.
@@ -7,20 +8,26 @@ image without a text file shows nothing of the classes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from ..errors import CounterfactoryError
+from ..errors import CounterfactoryError, list_some
 from ..files.reading import read_text
 from .class_map import BACKGROUND, VOID, named_classes
 from .listing import Entry, Listing, entry_of, finish, image_files
 from .shapes import Box, DrawnMask, Keypoint, Shape, outline
 
 _SUFFIXES = (".yaml", ".yml")
+_LISTS = ("classes.txt", "obj.names")
 # Labels may lie a fraction of a pixel beyond the edge, where their writer rounded.
 _SLACK = 1e-3
+_ABOUT_CLASSES = re.compile(r"\b(names|nc)\b[\"']?\s*:")
+# Names by number, and how many keypoints of how many numbers a line has.
+_Names = tuple[dict[int, str], tuple[int, int]]
 
 
 def is_yolo(root: Path) -> bool:
@@ -29,8 +36,15 @@ def is_yolo(root: Path) -> bool:
         return root.suffix.lower() in _SUFFIXES
     labels = _labels_of(root.absolute())
     folders = [path for path in (root, *sorted(root.iterdir())) if path.is_dir()]
-    pair = any((folder / "labels").is_dir() and (folder / "images").is_dir() for folder in folders)
-    return (pair or (labels is not None and labels.is_dir())) and _names_file(root) is not None
+    places = [folder / "labels" for folder in folders if (folder / "images").is_dir()] + [labels or root / "labels"]
+    if not any(place.is_dir() for place in places):
+        return False
+    own = _own_folders(root)
+    if any("names" in read_text(path) for path in _yaml_files(own)):
+        return True
+    # Other sets have such lists too, beside labels/ of masks, and other projects such files above.
+    texts = (path for place in places for path in place.rglob("*.txt"))
+    return bool(_yaml_files([*own, *_above(root)]) or _lists(own)) and any(path.name not in _LISTS for path in texts)
 
 
 def list_yolo(root: Path) -> Listing:
@@ -38,10 +52,7 @@ def list_yolo(root: Path) -> Listing:
     CounterfactoryError without names of classes.
     """
     folder = root.parent if root.is_file() else root
-    file = root if root.is_file() else _names_file(root)
-    if file is None:
-        raise CounterfactoryError(f"{root} has no YAML file with the classes' names, such as data.yaml: add one")
-    names, keypoints = _read_names(file)
+    file, (names, keypoints) = (root, _read_names(root)) if root.is_file() else _find_names(root)
     files, problems = image_files(folder)
     class_map = named_classes(str(file), names)
     background = next(number for number, name in class_map.names.items() if name == BACKGROUND)
@@ -68,22 +79,88 @@ def _labels_of(path: Path) -> Path | None:
     return None if at is None else Path(*path.parts[:at], "labels")
 
 
-def _names_file(root: Path) -> Path | None:
-    """The YAML file in the folder, or in one of the three above it, that names classes."""
-    for folder in (root, *list(root.absolute().parents)[:3]):
-        for path in sorted(folder.iterdir()):
-            if path.suffix.lower() in _SUFFIXES and path.is_file() and "names:" in read_text(path):
-                return path
-    return None
+def _own_folders(root: Path) -> list[Path]:
+    """The folder of the set, from below images/ up to the one that holds it."""
+    labels = _labels_of(root.absolute())
+    above = [] if labels is None else [path for path in root.absolute().parents if path.is_relative_to(labels.parent)]
+    return [root, *above]
 
 
-def _read_names(path: Path) -> tuple[dict[int, str], tuple[int, int]]:
-    """The classes' names by number, and how many keypoints of how many numbers a line has, 0 where it has none."""
+def _yaml_files(folders: Iterable[Path]) -> list[Path]:
+    """The YAML files in the folders that say something of classes."""
+    files = [path for folder in folders for path in sorted(folder.iterdir()) if path.suffix.lower() in _SUFFIXES]
+    return [path for path in files if path.is_file() and _ABOUT_CLASSES.search(read_text(path))]
+
+
+def _lists(folders: Iterable[Path]) -> list[Path]:
+    """The lists of names, a line each, that Label Studio and labelImg write into a set or among its labels."""
+    places = [place for folder in folders for place in (folder, folder / "labels", *sorted(folder.glob("labels/*/")))]
+    return [place / name for place in dict.fromkeys(places) for name in _LISTS if (place / name).is_file()]
+
+
+def _above(root: Path) -> list[Path]:
+    """The three folders above the set."""
+    return list(_own_folders(root)[-1].absolute().parents)[:3]
+
+
+def _find_names(root: Path) -> tuple[Path, _Names]:
+    """The file that names the classes of a folder, in it or above it, and what it says. Raises CounterfactoryError
+    where there is none, and for several that differ.
+    """
+    own = _own_folders(root)
+    named = [(path, _read_names(path)) for path in _yaml_files(own) if "names" in _load(path)]
+    named += [(path, (dict(enumerate(_list_of(path))), (0, 0))) for path in _lists(own)]
+    above = [] if named else _yaml_files(_above(root))
+    named += [(path, _read_names(path)) for path in above if _leads(path, own[-1])]
+    if not named:
+        elsewhere = f"; {above[0]} is another set's, since its path, train and val do not lead here" if above else ""
+        raise CounterfactoryError(
+            f"{root} has no YAML file with the classes' names, such as data.yaml, or classes.txt: add one{elsewhere}"
+        )
+    if others := [path for path, (names, _) in named if names != named[0][1][0]]:
+        shown = ", ".join(f"{path} ({list_some(list(names.values()), 3)})" for path, (names, _) in named)
+        raise CounterfactoryError(
+            f"{len(others) + 1} files name other classes: {shown}; remove the wrong ones, or name the YAML as SOURCES"
+        )
+    return named[0]
+
+
+def _leads(file: Path, here: Path) -> bool:
+    """Whether a YAML file has names, and its pictures are in the folder `here`: from its own folder or from its `path`,
+    also where the set has moved; Roboflow's "../train/images" is beside the file.
+    """
+    try:
+        content = _load(file)
+    except CounterfactoryError:  # another project's, such as a template
+        return False
+    path, listed = content.get("path"), [content.get(split) for split in ("train", "val", "test")]
+    ends = [end for value in listed for end in (value if isinstance(value, list) else [value]) if isinstance(end, str)]
+    bases = [file.parent]
+    if isinstance(path, str) and path.strip():
+        bases += [file.parent / path, here if Path(path).name == here.absolute().name else file.parent]
+        ends = ends or [""]
+    ends += [end.removeprefix("../") for end in ends]
+    led = [(base / end).resolve() for base in bases for end in ends]
+    return "names" in content and any(end.is_relative_to(here.resolve()) for end in led)
+
+
+def _load(path: Path) -> Mapping[str, Any]:
+    """What a YAML file holds. Raises CounterfactoryError where it is none."""
     try:
         content = yaml.safe_load(read_text(path))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise CounterfactoryError(f"{path} is not valid YAML: {str(error).splitlines()[0]}") from error
-    names = content.get("names") if isinstance(content, dict) else None
+    return content if isinstance(content, dict) else {}
+
+
+def _list_of(path: Path) -> list[str]:
+    return [line.strip() for line in read_text(path).splitlines() if line.strip()]
+
+
+def _read_names(path: Path) -> _Names:
+    """The classes' names by number, and how many keypoints of how many numbers a line has, 0 where it has none."""
+    content = _load(path)
+    names = content.get("names")
     if isinstance(names, list):
         names = dict(enumerate(names))
     if not isinstance(names, dict) or not names or not all(type(n) is int and 0 <= n < VOID for n in names):

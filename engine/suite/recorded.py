@@ -36,8 +36,14 @@ def recorded_check(suite: Path) -> CheckSettings:
 
 
 def recorded_classes(suite: Path) -> list[str] | None:
-    """The names of classes 0, 1, ... in a suite's masks, by its last session's data set; a number without a name is its
-    own. None where the record has no names, or there is none. Raises CounterfactoryError for one that is broken.
+    """The names of classes 0, 1, ... in a suite's masks, by `recorded_numbers`; a number without a name is its own."""
+    names = recorded_numbers(suite)
+    return None if names is None else [names.get(number, str(number)) for number in range(max(names) + 1)]
+
+
+def recorded_numbers(suite: Path) -> dict[int, str] | None:
+    """The names of the class numbers in a suite's masks, by its last session's data set. None where the record has no
+    names, or there is none. Raises CounterfactoryError for one that is broken.
     """
     classes = _recorded_data(suite).get("classes")
     if not isinstance(classes, Mapping) or not classes:
@@ -47,8 +53,7 @@ def recorded_classes(suite: Path) -> list[str] | None:
             raise CounterfactoryError(
                 f"{suite / FILE}: 'classes': {number!r} should be text, found {name!r}; name the classes by --classes"
             )
-    names = {int(number): name for number, name in classes.items() if number.isascii() and number.isdigit()}
-    return [names.get(number, str(number)) for number in range(max(names, default=-1) + 1)] or None
+    return {int(number): name for number, name in classes.items() if number.isascii() and number.isdigit()} or None
 
 
 def recorded_labels(suite: Path) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.estimate import estimate
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.sources.shapes import Box
 from counterfactory.engine.suite import PictureRow, read_metadata, read_run
@@ -97,7 +98,12 @@ def test_generate_carries_truths_over(
     pack(tmp_path / "set")
     suite = tmp_path / "suite"
     status = main(["generate", str(tmp_path / "set"), "--out", str(suite), "--variants", "1", *options, "--json"])
-    assert status == 0, capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert status == 0, err
+    if pack is not imagenet:
+        notes = json.loads(out)["notes"]
+        assert (notes[0].startswith("masks hold "), notes[1].startswith("names of classes: ")) == (True, True)
+        assert "".join(f"{note}\n" for note in notes[:2]) in err
     rows, record = read_metadata(suite), read_run(suite)
     assert record is not None
     data = record.sessions[-1].facts.data
@@ -117,6 +123,55 @@ def test_generate_carries_truths_over(
         else:
             shown = {data["classes"][str(number)] for number in np.unique(found).tolist()}
             assert (data["layout"], shown) == (pack.__name__, {"sky", "road"})
+
+
+def white_car(root: Path) -> None:
+    street(root / "images" / "0.png", 0)
+    (root / "masks").mkdir()
+    mask = np.zeros((SIDE, SIDE), np.uint8)
+    mask[32:96, 16:80] = 255
+    Image.fromarray(mask).save(root / "masks" / "0.png")
+
+
+SAID = (
+    "masks hold background 75.0 %, object 25.0 %; every pixel counts; white is class 1 (--class-map names it, or says "
+)
+
+
+@pytest.mark.usefixtures("shared_plans")
+@pytest.mark.parametrize("command", ["plan", "estimate"])
+def test_what_masks_hold_is_said_before_anything_is_painted(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(estimate, "measure_peak", lambda *_: 1e11)
+    white_car(tmp_path / "set")
+    args = [command, str(tmp_path / "set"), *(("--task", "segmentation") if command == "plan" else ())]
+    assert main([*args, "--json"]) == 0
+    out, err = capsys.readouterr()
+    (said,) = json.loads(out)["notes"]
+    assert said.startswith(SAID)
+    assert said in err
+    assert main(args) == 0
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("shared_plans")
+def test_a_model_that_sees_nothing_in_black_and_white_masks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    white_car(tmp_path / "set")
+    suite = tmp_path / "suite"
+    options = ("--task", "segmentation", "--variants", "1")
+    assert main(["generate", str(tmp_path / "set"), "--out", str(suite), *options]) == 0
+    scores = {}
+    for model, factor in {"blind": 0, "numbers": 1, "white": 255}.items():
+        for row in read_metadata(suite):
+            file = tmp_path / model / row.file_name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray((factor * mask_of(suite, row)).astype(np.uint8)).save(file)
+        capsys.readouterr()
+        assert main(["evaluate", str(suite), "--predictions", str(tmp_path / model), "--json"]) == 0
+        scores[model] = json.loads(capsys.readouterr().out)["originals"]["score"]["value"]
+    assert scores == {"blind": 0.375, "numbers": 1, "white": 1}
 
 
 @pytest.mark.usefixtures("shared_plans")

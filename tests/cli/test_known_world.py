@@ -45,7 +45,7 @@ def test_photographs_are_refused_before_anything_is_made(
     assert status == 2
     assert out == ""
     *progress, said = err.splitlines()
-    assert [line.split()[0] for line in progress] == ["read"]
+    assert [line.split()[0] for line in progress] == ["read", "masks", "masks"]
     assert said.startswith("error: the models of profile pocket know rendered streets and nothing else, and 10 of 10")
     assert (
         "nothing was painted; use --profile a10g or a10g-fast or lance for photographs, or --allow-out-of-domain" in err

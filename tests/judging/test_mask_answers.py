@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from conftest import MadeSuite
+from numpy.typing import NDArray
 from picture_rows import picture_row
 from PIL import Image
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.confusion import confusion_matrix
 from counterfactory.engine.judging.evaluate import evaluate_masks
-from counterfactory.engine.judging.evaluation import Unanswered
-from counterfactory.engine.judging.mask_answers import compare_masks
+from counterfactory.engine.judging.evaluation import Evaluation, Unanswered
+from counterfactory.engine.judging.mask_answers import AnswerTally, compare_masks
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.suite import PictureRow
 
@@ -95,9 +97,19 @@ def test_masks_that_are_missing_are_said_and_none_at_all_is_refused(made_suite: 
         compare_masks(answers, made_suite.path, rows)
 
 
+def settled(
+    answers: Path, suite: Path, rows: list[PictureRow], names: Mapping[int, str] | Sequence[str] | None = None
+) -> tuple[Evaluation, list[str]]:
+    """The evaluation, and what was warned of."""
+    tally, told = AnswerTally(answers, suite), list[str]()
+    evaluation = evaluate_masks(rows, *compare_masks(answers, suite, rows, names, tally))
+    tally.settle(told.append)
+    return evaluation, told
+
+
 def test_more_classes_than_names_are_refused(made_suite: MadeSuite, answers: Path) -> None:
-    with pytest.raises(CounterfactoryError, match="there are 2 classes, 0 to 1"):
-        list(compare_masks(answers, made_suite.path, made_suite.rows, ("sky", "road"))[0])
+    with pytest.raises(CounterfactoryError, match=r"has numbers that are no class of the suite in \d+\.\d % of the"):
+        settled(answers, made_suite.path, made_suite.rows, ("sky", "road"))
 
 
 def one_pair(folder: Path, truth: Image.Image, answer: Image.Image) -> tuple[Path, Path, list[PictureRow]]:
@@ -118,6 +130,138 @@ def test_the_highest_class_may_be_the_truths_alone_and_void_is_none_however_many
     ((counts,), _) = compare_masks(*pair, [f"class {i}" for i in range(300)])
     assert counts is not None
     assert counts.sum() == 0
+
+
+# Eight rows of each class, as Cityscapes' labelIds have them; and a suite of two classes.
+STREET = np.repeat(np.array([7, 8, 11, 23, 26, 255], np.uint8), 8)[:, None].repeat(40, 1)
+STREET_NAMES = {7: "road", 8: "sidewalk", 11: "building", 23: "sky", 26: "car", 33: "bicycle"}
+CRACK = np.repeat(np.array([0, 1], np.uint8), [30, 10])[:, None].repeat(40, 1)
+
+
+def renumbered(mask: NDArray[Any], **numbers: int) -> NDArray[Any]:
+    """The mask with other numbers, n7=0 for 0 in the place of 7."""
+    answer = mask.copy()
+    for old, new in numbers.items():
+        answer[mask == int(old[1:])] = new
+    return answer
+
+
+def judged(
+    folder: Path, truth: NDArray[Any], answer: NDArray[Any], names: Mapping[int, str] | None
+) -> tuple[Evaluation, list[str]]:
+    return settled(*one_pair(folder, Image.fromarray(truth), Image.fromarray(answer)), names)
+
+
+@pytest.mark.parametrize(
+    ("truth", "names", "answer", "cause"),
+    [
+        (STREET, STREET_NAMES, renumbered(STREET, n7=0, n8=1, n11=2, n23=10, n26=13, n255=0), "Cityscapes' trainIds"),
+        (
+            STREET,
+            STREET_NAMES,
+            renumbered(STREET, n7=0, n8=1, n11=2, n23=3, n26=4),
+            "the classes' places, counted from 0",
+        ),
+        (
+            STREET,
+            STREET_NAMES,
+            renumbered(STREET, n7=1, n8=2, n11=3, n23=4, n26=5),
+            "the classes' places, counted from 1",
+        ),
+        (
+            STREET,
+            STREET_NAMES,
+            renumbered(STREET, n7=8, n8=9, n11=12, n23=24, n26=27),
+            "numbers from 1, where the suite",
+        ),
+        (
+            STREET,
+            STREET_NAMES,
+            renumbered(STREET, n7=6, n8=7, n11=10, n23=22, n26=25),
+            "numbers from 0, where the suite",
+        ),
+        (STREET, None, STREET + 1, "numbers from 1, where the suite's are from 0"),
+        (CRACK, {0: "ground", 1: "crack"}, CRACK + 1, "the classes' places, counted from 1"),
+        (CRACK, None, CRACK + 1, "the classes' places, counted from 1"),
+        (
+            renumbered(STREET, n7=0, n8=1, n11=2, n23=10, n26=13),
+            {0: "road", 1: "sidewalk", 2: "building", 10: "sky", 13: "car"},
+            STREET,
+            "Cityscapes' labelIds",
+        ),
+    ],
+)
+def test_right_answers_in_other_numbers_are_refused_with_their_cause(
+    truth: NDArray[Any], names: dict[int, str] | None, answer: NDArray[Any], cause: str, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        CounterfactoryError, match=rf"; they look like {cause}.*; write the numbers of the suite's masks, "
+    ):
+        judged(tmp_path, truth, answer, names)
+
+
+def test_numbers_of_the_record_are_the_rows_by_name_and_a_right_model_is_right(tmp_path: Path) -> None:
+    evaluation, told = judged(tmp_path, STREET, STREET, STREET_NAMES)
+    assert evaluation.classes == ("road", "sidewalk", "building", "sky", "car", "bicycle")
+    assert (evaluation.variants.score.value, told) == (1, [])
+    assert evaluation.variants.by_class == {name: None if name == "bicycle" else 1 for name in evaluation.classes}
+
+
+@pytest.mark.parametrize(("rows", "refused"), [(3, False), (4, True), (30, True)])
+def test_from_a_tenth_on_numbers_that_are_no_class_are_refused(rows: int, refused: bool, tmp_path: Path) -> None:
+    """Of 40 rows that count, `rows` are answered 90 or 91; below a tenth they are wrong, and no class of their own."""
+    answer = STREET.copy()
+    answer[:rows] = 90
+    answer[0] = 91
+    if refused:
+        with pytest.raises(CounterfactoryError, match=rf"in {2.5 * rows:.1f} % of the pixels: 90 .*, 91 \(2\.5 %\)"):
+            judged(tmp_path, STREET, answer, STREET_NAMES)
+        return
+    evaluation, (told,) = judged(tmp_path, STREET, answer, STREET_NAMES)
+    assert told.endswith("in 7.5 % of the pixels: 90 (5.0 %), 91 (2.5 %); they count as wrong")
+    assert evaluation.variants.by_class["road"] == 5 / 8
+    assert evaluation.variants.score.value == (4 + 5 / 8) / 5
+    assert len(evaluation.variants.confusion) == len(evaluation.variants.confusion[0]) == 6
+
+
+def test_void_truth_is_asked_for_nothing(tmp_path: Path) -> None:
+    evaluation, told = judged(tmp_path, STREET, renumbered(STREET, n255=200), STREET_NAMES)
+    assert (evaluation.variants.score.value, told) == (1, [])
+
+
+@pytest.mark.parametrize("names", [{0: "ground", 1: "crack"}, None])
+@pytest.mark.parametrize("white", [255, 65_535])
+def test_black_and_white_answer_two_classes(white: int, names: dict[int, str] | None, tmp_path: Path) -> None:
+    answer = CRACK.astype(np.uint16) * white
+    crack = "1 (crack)" if names else "1"
+    evaluation, (told,) = judged(tmp_path, CRACK, answer, names)
+    assert told == f"1 masks in {tmp_path / 'answers'} are black and white: white is read as {crack}"
+    assert (evaluation.variants.score.value, len(evaluation.classes)) == (1, 2)
+    evaluation, told_of_blind = judged(tmp_path / "blind", CRACK, 0 * CRACK, names)
+    assert (evaluation.variants.score.value, told_of_blind) == (0.75 / 2, [])
+    with pytest.raises(CounterfactoryError, match=r"numbers that are no class of the suite in 12.5 %"):
+        judged(tmp_path / "both", np.hstack([CRACK, CRACK]), np.hstack([CRACK, answer]), {0: "ground", 1: "crack"})
+
+
+def test_a_bad_model_is_judged(tmp_path: Path) -> None:
+    """One that swaps two classes, or answers one alone, is wrong in the suite's own numbers."""
+    for i, answer in enumerate((1 - CRACK, 0 * CRACK + 1)):
+        evaluation, told = judged(tmp_path / str(i), CRACK, answer, {0: "ground", 1: "crack"})
+        assert (evaluation.variants.score.value or 0) < 0.2
+        assert told == []
+
+
+@pytest.mark.parametrize("truth", [np.full((16, 16), 255, np.uint8), np.repeat([[1], [255]], 8, 0).repeat(16, 1)])
+def test_masks_of_one_class_judge_nobody(truth: NDArray[Any], tmp_path: Path) -> None:
+    with pytest.raises(
+        CounterfactoryError, match=r"show (nothing|1 \(crack\) alone), so that a model that sees nothing"
+    ):
+        judged(tmp_path, truth.astype(np.uint8), np.ones((16, 16), np.uint8), {0: "ground", 1: "crack"})
+
+
+def test_truths_without_a_name_are_said(tmp_path: Path) -> None:
+    _, (told,) = judged(tmp_path, STREET, STREET, {7: "road", 8: "sidewalk", 11: "building", 23: "sky"})
+    assert told == "numbers in the suite's masks that have no name are not counted: 26 (20.0 %)"
 
 
 def test_a_mask_that_cannot_be_read_is_named(made_suite: MadeSuite, answers: Path) -> None:

@@ -81,7 +81,6 @@ def test_what_a_map_misses_is_named(tmp_path: Path) -> None:
         ('ignore = 3\n[classes]\n7 = "a"\n', "ignore is a list"),
         ('ignore = [true]\n[classes]\n7 = "a"\n', "True is neither a number"),
         ('channel = "blue"\n[classes]\n7 = "a"\n', "channel can be 'red'"),
-        ('[classes]\n255 = "a"\n', "255 marks pixels that count for nothing"),
         ("a = " + "[" * 5000, "is not valid TOML"),
         ("a = " + "9" * 5000, "is not valid TOML"),
     ],
@@ -103,9 +102,9 @@ def test_json_means_the_same_and_a_list_names_numbers_too(tmp_path: Path) -> Non
 
 
 def test_published_maps() -> None:
-    assert tuple(published("class_maps")) == ("camvid", "camvid11", "cityscapes", "shift", "voc")
+    assert tuple(published("class_maps")) == ("camvid", "camvid11", "cityscapes-trainids", "cityscapes", "shift", "voc")
     counts = {name: len(load_class_map(name).names) for name in tuple(published("class_maps"))}
-    assert counts == {"camvid": 31, "camvid11": 11, "cityscapes": 19, "shift": 14, "voc": 21}
+    assert counts == {"camvid": 31, "camvid11": 11, "cityscapes": 19, "cityscapes-trainids": 19, "shift": 14, "voc": 21}
     assert len(load_class_map("cityscapes").numbers) == 19 + 16
     with pytest.raises(CounterfactoryError, match="no class map 'kitti': name a"):
         load_class_map("kitti")

@@ -286,7 +286,7 @@ def test_voc_s_boxes_and_masks(tmp_path: Path) -> None:
     write(tmp_path / "Annotations" / "2007_000033.xml", voc_xml("dog", (5, "x", 12, 10)))
     write(tmp_path / "Annotations" / "2007_000042.xml", "<annotation>")
     mask = Image.fromarray(np.repeat(np.array([[0], [12], [255]], np.uint8), 32, 1).repeat(8, 0))
-    mask.putpalette([*range(256)] * 3)
+    mask.putpalette([0] * 36 + [64, 0, 128] + [0] * 726 + [224, 224, 192])
     (tmp_path / "SegmentationClass").mkdir()
     mask.save(tmp_path / "SegmentationClass" / "2007_000027.png")
     found = read(tmp_path)
