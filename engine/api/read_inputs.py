@@ -18,6 +18,7 @@ from ..meter.meter import Progress
 from ..pocket.tasks import street_task
 from ..profile.profile import Profile, load_profile
 from ..request import SUBJECTIVE, SuiteRequest
+from ..sources.boxes import FORMS
 from ..sources.data_set import DataSet, SetOptions, read_set
 from ..sources.depth import DEPTH_VALUES
 from ..sources.domain import examiner
@@ -50,8 +51,9 @@ def read_data(sources: AnyPath, profile: Profile, options: SourceOptions, caller
     used.
     """
     class_map, layout = options.get("class_map"), options.get("layout")
-    depth_values = options.get("depth_values", "distance")
-    for name, value, choices in (("layout", layout, LAYOUTS), ("depth_values", depth_values, DEPTH_VALUES)):
+    depth_values, boxes = options.get("depth_values", "distance"), options.get("boxes")
+    chosen = (("layout", layout, LAYOUTS), ("depth_values", depth_values, DEPTH_VALUES), ("boxes", boxes, FORMS))
+    for name, value, choices in chosen:
         if value is not None and value not in choices:
             raise CounterfactoryError(f"no {name} {value!r}; {nearest(value, choices)}")
     data = read_set(
@@ -66,6 +68,7 @@ def read_data(sources: AnyPath, profile: Profile, options: SourceOptions, caller
             selection=_selection(options),
             depth=path_or_none(options.get("depth")),
             depth_values=depth_values,
+            boxes=boxes,
         ),
         lambda done, total: caller.on_progress(Progress("read", done, total)),
         examiner(profile),

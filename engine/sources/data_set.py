@@ -83,7 +83,7 @@ def read_set(
     # In a set without labels an image is of the classes that it shows.
     shown = chosen.classes if all(entry.label is None for entry in listing.entries) else None
     require_known(shown or (), listing.class_names or tuple(names.values()))
-    reader = Reader(listing.class_map, names or None, options.depth_values, on_progress, examine)
+    reader = Reader(listing.class_map, names or None, options.depth_values, on_progress, examine, listing.boxes)
 
     def check(entries: Sequence[Entry]) -> Iterator[Source | None]:
         for result in reader.verify(entries):
@@ -95,6 +95,9 @@ def read_set(
 
     sources = sorted(draw(of_group, check), key=lambda source: source.name)
     problems = sorted(problems, key=lambda p: (p.name, p.reason))
+    if listing.boxes is not None:
+        listing.boxes.refuse()
+        listing.notes += listing.boxes.notes()
     notes = [*listing.notes, *_notes(listing, sources, chosen)]
     return DataSet(listing.layout, sources, problems, notes, names, chosen)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from ..errors import CounterfactoryError
 from ..files.tables import Row, read_table
 from .blobs import Blob, printable, unprintable
+from .boxes import BoxCensus
 from .class_map import ClassMap
 from .shapes import Box, DrawnMask
 
@@ -62,7 +63,8 @@ class Entry:
 @dataclass
 class Listing:
     """The entries of a data set of a `layout`, unsorted. `class_map` is that of its masks, `class_names` the classes of
-    its boxes and masks, and `notes` are sentences about what was left out.
+    its boxes and masks, and `notes` are sentences about what was left out. `boxes` judges boxes whose numbers may mean
+    something else than the layout says.
     """
 
     layout: str
@@ -71,6 +73,7 @@ class Listing:
     class_names: tuple[str, ...] = ()
     entries: list[Entry] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    boxes: BoxCensus | None = None
 
     def skip(self, name: str, reason: str) -> None:
         """Notes why an image, or a row, cannot be used."""

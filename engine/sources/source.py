@@ -25,6 +25,7 @@ from ..keys import content_key
 from ..profile.image import ImageSettings
 from ..schedule.overlap import prefetch
 from .blobs import Blob, path_of, read_blob
+from .boxes import BoxCensus
 from .class_map import ClassMap
 from .depth import Depth, DepthValues, fit_depth, open_depth
 from .listing import Entry, Problem
@@ -160,7 +161,8 @@ _READERS = min(4, os.cpu_count() or 1)
 @dataclass
 class Reader:
     """Reads entries' files and decodes them completely, a few at a time. `names` are those of the set's class numbers,
-    `depth_values` the meaning of its depth maps' numbers; `on_progress` is called with (images verified, images).
+    `depth_values` the meaning of its depth maps' numbers; `on_progress` is called with (images verified, images), and
+    `boxes` counts boxes before they are clipped.
     """
 
     class_map: ClassMap | None
@@ -168,6 +170,7 @@ class Reader:
     depth_values: DepthValues
     on_progress: Callable[[int, int], None] | None
     examine: Examine | None
+    boxes: BoxCensus | None = None
     done: int = 0
     total: int = 0
 
@@ -191,7 +194,10 @@ class Reader:
             if entry.size not in (None, size):
                 raise UnreadableError(f"is {_by(size)}, its annotations are for {_by(entry.size or size)}")
             across, down = (size[1], size[0]) if entry.relative else (1, 1)
-            boxes = tuple(_inside(box.scaled(across, down), size) for box in entry.boxes)
+            boxes = tuple(box.scaled(across, down) for box in entry.boxes)
+            if self.boxes is not None:
+                self.boxes.add(entry.name, boxes, size)
+            boxes = tuple(_inside(box, size) for box in boxes)
             known_world = None if self.examine is None else self.examine(picture)
             del picture  # before the mask is read: pictures can be large
             digest, shown, mask_digest, mask = hashlib.sha256(data).hexdigest(), set[str](), None, None

@@ -109,7 +109,11 @@ def test_coco_s_boxes_masks_and_keypoints(tmp_path: Path) -> None:
     coco(tmp_path)
     found = read(tmp_path)
     first, second, third = found.sources
-    assert (found.layout, found.problems, found.notes) == ("coco", [], [])
+    assert (found.layout, found.problems) == ("coco", [])
+    assert found.notes == [
+        "instances_val2017.json: 1 of 3 boxes are marked as crowds (iscrowd 1) and are left out; where they are single "
+        "things, as CVAT's brush draws them, set iscrowd to 0"
+    ]
     assert found.class_names == {0: "background", 1: "person", 18: "dog"}
     assert found.classes == ["dog", "person"]
     assert first.boxes == (
@@ -220,7 +224,10 @@ def test_yolo_s_boxes_and_polygons(tmp_path: Path) -> None:
     assert found.class_names == {0: "person", 1: "car", 2: "background"}
     assert (load_mask(b, (24, 32)) == wanted).all()
     assert (a.mask_path, a.classes, b.classes, empty.boxes) == (None, ("car", "person"), ("car",), ())
-    assert found.notes == ["1 images lie in no folder images/ and are left out"]
+    assert found.notes == [
+        "1 of 3 lines are outlines among boxes: the box around each is taken, and a picture with both has no mask",
+        "1 images lie in no folder images/ and are left out",
+    ]
     inner = read(tmp_path / "images" / "train")
     assert [s.boxes for s in inner.sources] == [a.boxes, b.boxes, ()]
 
