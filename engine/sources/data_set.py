@@ -14,7 +14,7 @@ from ..errors import CounterfactoryError, list_some
 from .class_map import BACKGROUND, SYNSET, label_names, load_class_map
 from .depth import with_depth
 from .layouts import ACCEPTED, SetOptions, list_set
-from .listing import Entry, Listing, Problem
+from .listing import SPLIT, Entry, Listing, Problem
 from .sampling import Selection, draw, groups, require_known
 from .shapes import DrawnMask
 from .source import Examine, Reader, Source
@@ -132,6 +132,10 @@ def _notes(listing: Listing, sources: Sequence[Source], selection: Selection) ->
     odd = sorted(label for label in labels if not SYNSET.fullmatch(label))
     if odd and len(odd) * 10 <= len(labels):
         yield f"labels that are no synsets, as the {len(labels) - len(odd)} others are: {', '.join(odd[:5])}"
+    parts = [next(filter(SPLIT.fullmatch, entry.file.split("/")[:-1]), None) for entry in listing.entries]
+    if None not in parts and len(splits := Counter(parts)) > 1:
+        counts = ", ".join(f"{count} in {name}" for name, count in sorted(splits.items(), key=str))
+        yield f"pictures of several splits are taken, {counts}: training pictures tell little of a model"
     if selection.sample is not None and len(sources) < selection.sample:
         yield f"{selection.sample} sources were asked for, and {len(sources)} can be used"
     elif selection.per_class is not None:

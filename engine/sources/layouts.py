@@ -135,7 +135,7 @@ def _list_path(root: Path, options: SetOptions) -> Listing:
                 return _listing(name, root, options)
     if root.is_dir():
         metadata = next((root / name for name in _METADATA if (root / name).is_file()), None)
-        return list_folder(root, masks, labels or metadata, options.depth)
+        return list_folder(root, masks, labels or metadata, options.depth, every=layout is not None)
     if root.suffix.lower() not in TABLES:
         raise CounterfactoryError(f"{root} is not a set of images; {ACCEPTED}")
     if labels is not None:

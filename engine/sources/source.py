@@ -28,6 +28,7 @@ from .blobs import Blob, path_of, read_blob
 from .boxes import BoxCensus
 from .class_map import ClassMap
 from .depth import Depth, DepthValues, fit_depth, open_depth
+from .jpeg import damage
 from .listing import Entry, Problem
 from .pixels import UnreadableError, fit, fit_mask, read_mask, read_picture
 from .shapes import Box, DrawnMask
@@ -190,6 +191,8 @@ class Reader:
         try:
             data = read_blob(entry.blob)
             picture = read_picture(data)
+            if (wrong := damage(data, picture, read_picture)) is not None:
+                raise UnreadableError(f"a broken JPEG: {wrong}; take the original, or save it again as it is")
             size = picture.shape[:2]
             if entry.size not in (None, size):
                 raise UnreadableError(f"is {_by(size)}, its annotations are for {_by(entry.size or size)}")

@@ -39,7 +39,10 @@ def test_splits_are_no_classes(tmp_path: Path) -> None:
     save(tmp_path / "val2017" / "3.png", 2)
     found = read(tmp_path)
     assert labels(found) == [("train/cat/1", "cat"), ("val2017/3", None), ("val2017/dog/deep/2", "dog")]
-    assert found.notes == ["train, val2017: taken for splits of the set, not for classes"]
+    assert found.notes == [
+        "train, val2017: taken for splits of the set, not for classes",
+        "pictures of several splits are taken, 1 in train, 2 in val2017: training pictures tell little of a model",
+    ]
     save(tmp_path / "trains" / "4.png", 3)
     assert [s.label for s in read(tmp_path).sources] == ["train", "trains", "val2017", "val2017"]
 
@@ -316,7 +319,10 @@ def test_cityscapes_pairs_and_class_numbers(tmp_path: Path) -> None:
             if i < 2:
                 save_mask(tmp_path / "gtFine" / f"{stem}_gtFine_{kind}.png", (7, 26 if i else 4))
     found = read(tmp_path)
-    assert (found.layout, found.notes) == ("cityscapes", [])
+    assert found.layout == "cityscapes"
+    assert [note.partition(":")[0] for note in found.notes] == [
+        "pictures of several splits are taken, 1 in train, 1 in val"
+    ]
     assert [(s.name, s.classes) for s in found.sources] == [
         ("leftImg8bit/train/aachen/aachen_000000_000019_leftImg8bit", ("road",)),
         ("leftImg8bit/val/ulm/ulm_000001_000019_leftImg8bit", ("car", "road")),
