@@ -103,13 +103,20 @@ def read_request(sources: AnyPath, profile: Profile, options: EditOptions, calle
     request = _request_of(profile, data, options)
     judged_by = None if options.get("task_file") is not None else _task_name(options)
     inputs = usable_inputs(profile, data.sources, allow_out_of_domain=request.allow_out_of_domain, judged_by=judged_by)
+    warn_of(inputs, caller)
+    if options.get("depth") is not None and not profile.reads_depth:
+        caller.warn(f"--depth: profile {profile.name} has no hint of kind depth from files, so nothing follows them")
+    for warning in label_warnings(request.task, [source.label for source in data.sources]):
+        caller.warn(warning)
+    return Asked(request, replace(inputs, record=data.record()), data)
+
+
+def warn_of(inputs: Inputs, caller: Caller) -> None:
+    """Say what has to be known of the sources before anything is made of them."""
     for note in inputs.notes:
         caller.warn(note)
     for problem in inputs.left_out:
         caller.warn(f"skipped {problem.name}: {problem.reason}")
-    for warning in label_warnings(request.task, [source.label for source in data.sources]):
-        caller.warn(warning)
-    return Asked(request, replace(inputs, record=data.record()), data)
 
 
 def _request_of(profile: Profile, data: DataSet, options: EditOptions) -> SuiteRequest:

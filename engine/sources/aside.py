@@ -81,9 +81,9 @@ def _partners(files: Iterable[str], words: str) -> Iterator[tuple[str, tuple[str
             places += [((place, of), f"{name}/") for of in stems for place in folders]
         if path != by_stem[folder, stem] and path.lower().endswith(_DRAWN):
             places.append(((folder, stem), path.rpartition(".")[2]))
-        found = next(((by_stem[place], kind) for place, kind in places if place in by_stem), None)
-        if found is not None:
-            yield path, found
+        partner = next(((by_stem[place], kind) for place, kind in places if place in by_stem), None)
+        if partner is not None:
+            yield path, partner
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -72,7 +72,7 @@ class BoxCensus:
 
     where: str
     form: BoxForm
-    said: bool = False
+    of_user: bool = False
     relative: bool = False
     count: int = 0
     _shares: int = 0
@@ -84,9 +84,9 @@ class BoxCensus:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def of(cls, where: object, layouts: BoxForm, said: BoxForm | None, *, relative: bool = False) -> BoxCensus:
+    def of(cls, where: object, layouts: BoxForm, named: BoxForm | None, *, relative: bool = False) -> BoxCensus:
         """An empty census of a layout's form, or the one that the user says."""
-        return cls(str(where), said or layouts, said is not None, relative)
+        return cls(str(where), named or layouts, named is not None, relative)
 
     def read(self, numbers: Sequence[float], label: str, area: object = None) -> Box:
         """The box of four numbers, whose `area` the set may give."""
@@ -122,7 +122,7 @@ class BoxCensus:
                 f"{self.where}: the numbers of {self._shares} of {self.count} boxes lie between 0 and 1, as shares of "
                 "a picture do, and this layout has pixels: multiply them by the pictures' widths and heights"
             )
-        if self.said:
+        if self.of_user:
             return
         if (by_area := self._areas["corners"]) >= _SHARES * max(1, self._with_area) and not self._areas[self.form]:
             raise self._other(["corners"], f"the area of {by_area} of {self._with_area} boxes is another")

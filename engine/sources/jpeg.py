@@ -30,9 +30,9 @@ def damage(data: bytes, picture: NDArray[np.uint8], decode: Decode) -> str | Non
     """What is wrong with the data of a JPEG whose picture `decode` gives, None where nothing is seen. Data of several
     scans may be cut off within the later ones without being seen.
     """
-    if not data.startswith(b"\xff\xd8") or (found := _scans(data)) is None:
+    if not data.startswith(b"\xff\xd8") or (scans := _scans(data)) is None:
         return None
-    baseline, start, end = found
+    baseline, start, end = scans
     corners = picture[[0, 0, -1, -1], [0, -1, 0, -1]].astype(int)
     grey = ((corners >= _GREY[0]) & (corners <= _GREY[1])).all(1).any()
     if grey and not np.array_equal(decode(data[:end] + _MORE + _END), picture):

@@ -90,29 +90,29 @@ class _Reader:
 def read_objects(feature: Any, values: Iterable[Any], census: BoxCensus) -> Objects:
     """The boxes of a column `objects` of `feature`, of whose rows `values` are the content."""
     rows = list(values)
-    found, fields = Objects([()] * len(rows)), _fields(feature)
+    objects, fields = Objects([()] * len(rows)), _fields(feature)
     reader = _reader(fields, census)
     if reader is None:
         there = f"has the keys {', '.join(map(repr, fields))}" if fields else f"holds {feature!r:.80}"
         known = f"a box needs a key such as {', '.join(_BOXES[:4])}, its class one such as {', '.join(_CLASSES[:6])}"
-        found.notes.append(f"the column {COLUMN!r} {there}, and gives no boxes: {known}")
-        return found
+        objects.notes.append(f"the column {COLUMN!r} {there}, and gives no boxes: {known}")
+        return objects
     read: list[list[tuple[Box, bool]]] = [[] for _ in rows]
     for number, row in enumerate(rows):
         try:
             read[number] = [reader.read(thing) for thing in _things(row, reader)]
         except ValueError as error:
-            found.problems[number] = f"{COLUMN}: {error}"
+            objects.problems[number] = f"{COLUMN}: {error}"
     crowds, count = sum(crowd for row in read for _, crowd in row), sum(map(len, read))
     keep = crowds_are_things(crowds, count)
     wanted = [[box for box, crowd in row if keep or not crowd] for row in read]
-    found.boxes = [tuple(box for box in row if box.x0 != box.x1 and box.y0 != box.y1) for row in wanted]
-    found.notes += crowd_note(COLUMN, crowds, count)
-    if flat := sum(map(len, wanted)) - sum(map(len, found.boxes)):
-        found.notes.append(f"{COLUMN}: {flat} boxes without width or height are left out")
+    objects.boxes = [tuple(box for box in row if box.x0 != box.x1 and box.y0 != box.y1) for row in wanted]
+    objects.notes += crowd_note(COLUMN, crowds, count)
+    if flat := sum(map(len, wanted)) - sum(map(len, objects.boxes)):
+        objects.notes.append(f"{COLUMN}: {flat} boxes without width or height are left out")
     if reader.numbered and reader.names is None:
-        found.notes.append(f"{COLUMN}: {reader.kind} holds numbers, and the set has no names for them")
-    return found
+        objects.notes.append(f"{COLUMN}: {reader.kind} holds numbers, and the set has no names for them")
+    return objects
 
 
 def _fields(feature: Any) -> Mapping[str, Any]:

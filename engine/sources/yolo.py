@@ -41,7 +41,7 @@ def is_yolo(root: Path) -> bool:
 
 
 @dataclass
-class _Lines:
+class _LabelLines:
     """What the lines of a set are, counted: `posed` are those that are read as outlines and could be boxes with
     keypoints, of `posed_points` points in all; `lengths` are the counts of numbers of outlines.
     """
@@ -90,7 +90,7 @@ def list_yolo(root: Path, form: BoxForm | None = None) -> Listing:
     background = next(number for number, name in class_map.names.items() if name == BACKGROUND)
     census = BoxCensus.of(folder, "centres", form, relative=True)
     listing, others = Listing("yolo", problems, class_map, tuple(names.values()), boxes=census), 0
-    lines = _Lines(census)
+    lines = _LabelLines(census)
     for relative in files:
         image = folder.absolute() / relative
         labels = _labels_of(image.parent)
@@ -148,7 +148,7 @@ def _entry(
     names: Mapping[int, str],
     keypoints: tuple[int, int],
     background: int,
-    lines: _Lines,
+    lines: _LabelLines,
 ) -> Entry:
     """The entry of an image by its text file. Raises ValueError for a line that cannot be used."""
     entry = entry_of(folder, relative)
