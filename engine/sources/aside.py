@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .blobs import printable, read_blob
-from .pixels import UnreadableError, read_picture
+from .pixels import UnreadableError, fit, read_picture
 
 _MASK = "mask|masks|seg|segm|segmentation|semseg|semantic|label|labels|labelids|gt|groundtruth|annotation|matte|trimap"
 _THUMBNAIL = r"thumb|thumbs|thumbnail|thumbnails|tn|small|preview|previews|\d{2,4}x\d{2,4}"
@@ -22,9 +22,10 @@ _IMAGES = re.compile("images?|imgs?|photos?|pictures?|jpe?gs?|frames?|rgb|inputs
 # Formats that masks are drawn in, beside photographs in others.
 _DRAWN = (".png", ".bmp", ".gif", ".tif", ".tiff")
 _OPENED = 8
-_MOST = 0.8
-_COLOURS = 8
-_SMALLER = 0.6
+# So much of a mask is in so few colours.
+_MOST, _COLOURS = 0.8, 8
+# Both of a thumbnail's sides are smaller than this, and its picture is the same as far as 16 x 16 pixels show.
+_SMALLER, _SIDE, _ALIKE = 0.6, 16, 0.7
 
 _Picture = NDArray[np.uint8]
 
@@ -59,6 +60,11 @@ def leave_aside(root: Path, files: Sequence[str]) -> tuple[list[str], list[str]]
 
 def _partners(files: Iterable[str], words: str) -> Iterator[tuple[str, tuple[str, str]]]:
     """Each file that is named as one beside another, with the other and what tells their names apart."""
+    files = list(files)
+    drawn = sum(path.lower().endswith(_DRAWN) for path in files)
+    named = re.compile(rf"(?:\b|_)(?:{words})", re.IGNORECASE)
+    if drawn in (0, len(files)) and not any(map(named.search, files)):
+        return  # a million names are not held for nothing
     # Photographs come first, so that of "a.jpg" and "a.png" the latter is the other.
     ordered = sorted(files, key=lambda path: (path.lower().endswith(_DRAWN), path))
     by_stem: dict[tuple[str, str], str] = {}
@@ -68,7 +74,7 @@ def _partners(files: Iterable[str], words: str) -> Iterator[tuple[str, tuple[str
     for folder, _ in by_stem:
         if _IMAGES.fullmatch(folder.rpartition("/")[2]):
             siblings.setdefault(folder.rpartition("/")[0], set()).add(folder)
-    after = re.compile(rf"(?P<stem>.*?)[ ._-]+\(?(?P<word>{words})(?:[ ._-]?\(?\d{{1,3}}\)?)?\)?", re.IGNORECASE)
+    after = re.compile(rf"(?P<stem>.*?)(?:[ ._-]+\(?|\()(?P<word>{words})(?:[ ._-]?\(?\d{{1,3}}\)?)?\)?", re.IGNORECASE)
     before = re.compile(rf"(?P<word>{words})[ ._-]+(?P<stem>.+)", re.IGNORECASE)
     for path in ordered:
         folder, stem = _split(path)
@@ -112,7 +118,10 @@ def _few_colours(picture: _Picture) -> float:
 
 
 def _is_thumbnail(picture: _Picture, partner: _Picture) -> bool:
-    return all(side <= _SMALLER * other for side, other in zip(picture.shape[:2], partner.shape[:2], strict=True))
+    if any(side > _SMALLER * other for side, other in zip(picture.shape[:2], partner.shape[:2], strict=True)):
+        return False
+    small, large = (fit(one, (_SIDE, _SIDE)).mean(2).ravel() for one in (picture, partner))
+    return bool(np.ptp(small) and np.ptp(large) and np.corrcoef(small, large)[0, 1] > _ALIKE)
 
 
 def _advice(root: Path, mask: str, partner: str) -> str:

@@ -57,7 +57,9 @@ def _list_rows(where: str, advice: str, of_hub: tuple[str, str | None] | None, f
         raise CounterfactoryError(f"{where} has no column of pictures, but {', '.join(features)}")
     encoded = datasets.Image(decode=False)
     columns = {name: data_set.select_columns([name]).cast_column(name, encoded) for name in pictures[:2]}
-    column = next((name for name in _LABELS if name in features and name not in pictures), None)
+    # A list is of several things, not of the picture.
+    single = {name for name, feature in features.items() if not isinstance(feature, list | dict | datasets.Sequence)}
+    column = next((name for name in _LABELS if name in single and name not in pictures), None)
     labels = [None] * len(data_set) if column is None else _texts(data_set[column], features[column])
     census, objects = BoxCensus.of(where, "sizes", form), Objects([()] * len(data_set))
     if COLUMN in features:

@@ -214,7 +214,7 @@ def _require_range(values: NDArray[np.uint32]) -> None:
 def _require_light(brightest: int, low: int) -> None:
     if brightest < _DIM * 65535:
         raise UnreadableError(
-            f"its 16-bit values are about {low} to {brightest} of 65535: it would be black; {_STRETCH}"
+            f"its 16-bit values are about {low} to {brightest} of 65535: it would be dark or black; {_STRETCH}"
         )
 
 

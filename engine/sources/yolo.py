@@ -25,7 +25,7 @@ _SUFFIXES = (".yaml", ".yml")
 # Labels may lie a fraction of a pixel beyond the edge, where their writer rounded.
 _SLACK = 1e-3
 # So many points that lie in boxes by chance are none that outlines have.
-_POINTS, _POSED = 6, 0.9
+_POINTS, _POSED, _FAR = 6, 0.9, 0.3
 _REACH = 0.6
 _POSE = "; keypoints are read where the YAML file says kpt_shape"
 
@@ -43,24 +43,26 @@ def is_yolo(root: Path) -> bool:
 @dataclass
 class _LabelLines:
     """What the lines of a set are, counted: `posed` are those that are read as outlines and could be boxes with
-    keypoints, of `posed_points` points in all; `lengths` are the counts of numbers of outlines.
+    keypoints, of `posed_points` points in all, and `far` those that would be odd outlines; `lengths` are the counts of
+    numbers of outlines.
     """
 
     census: BoxCensus
     boxes: int = 0
     posed: int = 0
     posed_points: int = 0
+    far: int = 0
     lengths: Counter[int] = field(default_factory=Counter)
 
     def refuse_poses(self, file: Path) -> None:
         """Raises CounterfactoryError where all outlines are as long as each other and look like keypoints."""
-        most = self.posed >= _POSED * self.lengths.total()
-        if len(self.lengths) == 1 and most and self.posed_points >= _POINTS:
+        posed = self.posed >= _POSED * self.lengths.total() and self.far >= _FAR * self.lengths.total()
+        if len(self.lengths) == 1 and posed and self.posed_points >= _POINTS:
             (length,) = self.lengths
             shapes = " or ".join(f"[{(length - 4) // n}, {n}]" for n in (2, 3) if (length - 4) % n == 0)
             raise CounterfactoryError(
-                f"{file}: {self.posed} lines have {length} numbers after the class, and look like a box and keypoints "
-                f"rather than an outline: add kpt_shape: {shapes} to the file"
+                f"{file}: lines with {length} numbers after the class look like a box and keypoints rather than an "
+                f"outline: add kpt_shape: {shapes} to the file"
             )
 
     def notes(self) -> Iterator[str]:
@@ -180,9 +182,10 @@ def _entry(
             boxes.append(replace(lines.census.read(rest[:4], names[kind]), keypoints=labelled))
         elif len(rest) >= 6 and len(rest) % 2 == 0:
             lines.lengths[len(rest)] += 1
-            if points := _keypoints_in(rest):
-                lines.posed += 1
-                lines.posed_points += points
+            points, far = _pose(rest)
+            lines.posed += points > 0
+            lines.posed_points += points
+            lines.far += far
             if not all(-_SLACK <= value <= 1 + _SLACK for value in rest):
                 raise ValueError(f"{where}: an outline's points are shares of the picture, from 0 to 1{_POSE}")
             xs, ys = rest[::2], rest[1::2]
@@ -194,14 +197,16 @@ def _entry(
     return Entry(entry.name, entry.file, entry.blob, None, mask, tuple(boxes), relative=True)
 
 
-def _keypoints_in(numbers: Sequence[float]) -> int:
+def _pose(numbers: Sequence[float]) -> tuple[int, bool]:
     """How many points numbers have that could be those of a box, x, y, width, height, before them: about within it, or
-    0, 0 for none; and 0 where one lies elsewhere.
+    0, 0 for none; 0 where one lies elsewhere. And whether an outline would have its second point far from the others.
     """
     x, y, width, height = numbers[:4]
     rest = numbers[4:]
-    triples = not len(rest) % 3 and all(value in (0, 1, 2) for value in rest[2::3])
-    points = list(zip(rest[:: 3 if triples else 2], rest[1 :: 3 if triples else 2], strict=True))
+    step = 3 if not len(rest) % 3 and all(value in (0, 1, 2) for value in rest[2::3]) else 2
+    points = list(zip(rest[::step], rest[1::step], strict=True))
     inside = [abs(px - x) <= _REACH * width and abs(py - y) <= _REACH * height for px, py in points]
     held = [at or point == (0, 0) for at, point in zip(inside, points, strict=True)]
-    return len(points) if all(held) and any(inside) else 0
+    (x0, x1), (y0, y1) = ((min(values), max(values)) for values in zip((x, y), *points, strict=True))
+    far = abs(2 * width - x0 - x1) > 2 * (x1 - x0) or abs(2 * height - y0 - y1) > 2 * (y1 - y0)
+    return len(points) if all(held) and any(inside) else 0, far
