@@ -66,10 +66,6 @@ def usable_inputs(
     reasons |= without_masks(profile.protect, [source for source in known if source not in reasons])
     left_out = [*strange, *(Problem(source.name, reason) for source, reason in reasons.items())]
     used = [source for source in known if source not in reasons]
-    if not used:
-        raise CounterfactoryError(
-            f"none of the {len(sources)} sources can be used, the first because: {left_out[0].reason}"
-        )
     return Inputs(used, tuple(left_out), notes=(*notes, *lost_lines(used, profile.image)))
 
 

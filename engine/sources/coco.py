@@ -126,8 +126,8 @@ class _Annotations:
         names it is the one whose pictures have the sizes, then that of the split, and the listing says so.
         """
         here, split = self._path.parent, self._path.stem.rpartition("_")[2]
-        places = [here / split, here.parent / split, here / "images" / split, here.parent / "images" / split]
-        places += [here, here / "images", here.parent, here.parent / "images"]
+        places = [here, here / split, here.parent / split, here / "images" / split, here.parent / "images" / split]
+        places += [here / "images", here.parent, here.parent / "images"]
         named = [image for image in self._images[:_LOOKED_AT] if isinstance(image.get("file_name"), str)]
         held = {place: [image for image in named if (place / image["file_name"]).is_file()] for place in places}
         held = {place: images for place, images in held.items() if images}

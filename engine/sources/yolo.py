@@ -187,6 +187,7 @@ def _entry(
             lines.posed_points += points
             lines.far += far
             if not all(-_SLACK <= value <= 1 + _SLACK for value in rest):
+                lines.posed_points += _POINTS * (points > 0)  # a visibility of 2 is no share
                 raise ValueError(f"{where}: an outline's points are shares of the picture, from 0 to 1{_POSE}")
             xs, ys = rest[::2], rest[1::2]
             boxes.append(Box(min(xs), min(ys), max(xs), max(ys), names[kind]))
