@@ -133,9 +133,10 @@ def _notes(listing: Listing, sources: Sequence[Source], selection: Selection) ->
     if odd and len(odd) * 10 <= len(labels):
         yield f"labels that are no synsets, as the {len(labels) - len(odd)} others are: {', '.join(odd[:5])}"
     parts = [next(filter(SPLIT.fullmatch, entry.file.split("/")[:-1]), None) for entry in listing.entries]
-    if None not in parts and len(splits := Counter(parts)) > 1:
-        counts = ", ".join(f"{count} in {name}" for name, count in sorted(splits.items(), key=str))
-        yield f"pictures of several splits are taken, {counts}: training pictures tell little of a model"
+    splits = Counter(parts)
+    if None not in splits and len(splits) > 1:
+        shares = ", ".join(f"{splits[part]} in {part}" for part in sorted(splits, key=str))
+        yield f"pictures of several splits are taken, {shares}: training pictures tell little of a model"
     if selection.sample is not None and len(sources) < selection.sample:
         yield f"{selection.sample} sources were asked for, and {len(sources)} can be used"
     elif selection.per_class is not None:

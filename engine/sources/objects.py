@@ -123,8 +123,8 @@ def _fields(feature: Any) -> Mapping[str, Any]:
 
 def _reader(fields: Mapping[str, Any], census: BoxCensus) -> _Reader | None:
     """What reads things with these fields, None where they have no box or no class."""
-    box = next(((key,) for key in _BOXES if key in fields), None)
-    box = box or next((sides for sides in _SIDES if set(sides) <= fields.keys()), None)
+    ways: list[tuple[str, ...]] = [*((key,) for key in _BOXES), *_SIDES]
+    box = next((way for way in ways if set(way) <= fields.keys()), None)
     kinds = [key for key in _CLASSES if key in fields]
     if box is None or not kinds:
         return None

@@ -198,7 +198,7 @@ def _is_deep(image: Image.Image, data: bytes) -> bool:
     if image.format == "PNG":
         return data[24:25] == b"\x10"
     bits = getattr(image, "tag_v2", {}).get(_BITS_TAG, 8)
-    return max(bits if isinstance(bits, tuple) else (bits,)) > 8
+    return bool(max(bits if isinstance(bits, tuple) else (bits,)) > 8)
 
 
 def _require_range(values: NDArray[np.uint32]) -> None:

@@ -182,12 +182,12 @@ def _entry(
             boxes.append(replace(lines.census.read(rest[:4], names[kind]), keypoints=labelled))
         elif len(rest) >= 6 and len(rest) % 2 == 0:
             lines.lengths[len(rest)] += 1
-            points, far = _pose(rest)
-            lines.posed += points > 0
-            lines.posed_points += points
+            pose, far = _pose(rest)
+            lines.posed += pose > 0
+            lines.posed_points += pose
             lines.far += far
             if not all(-_SLACK <= value <= 1 + _SLACK for value in rest):
-                lines.posed_points += _POINTS * (points > 0)  # a visibility of 2 is no share
+                lines.posed_points += _POINTS * (pose > 0)  # a visibility of 2 is no share
                 raise ValueError(f"{where}: an outline's points are shares of the picture, from 0 to 1{_POSE}")
             xs, ys = rest[::2], rest[1::2]
             boxes.append(Box(min(xs), min(ys), max(xs), max(ys), names[kind]))
