@@ -98,6 +98,7 @@ def read_set(
     if listing.boxes is not None:
         listing.boxes.refuse()
         listing.notes += listing.boxes.notes()
+    listing.note_first(sorted(reader.grey), "pictures end in plain grey, as broken files do that were saved again")
     notes = [*listing.notes, *_notes(listing, sources, chosen)]
     return DataSet(listing.layout, sources, problems, notes, names, chosen)
 

@@ -28,7 +28,7 @@ from .blobs import Blob, path_of, read_blob
 from .boxes import BoxCensus
 from .class_map import ClassMap
 from .depth import Depth, DepthValues, fit_depth, open_depth
-from .jpeg import damage
+from .jpeg import damage, ends_grey
 from .listing import Entry, Problem
 from .pixels import UnreadableError, fit, fit_mask, read_mask, read_picture
 from .shapes import Box, DrawnMask
@@ -163,7 +163,7 @@ _READERS = min(4, os.cpu_count() or 1)
 class Reader:
     """Reads entries' files and decodes them completely, a few at a time. `names` are those of the set's class numbers,
     `depth_values` the meaning of its depth maps' numbers; `on_progress` is called with (images verified, images), and
-    `boxes` counts boxes before they are clipped.
+    `boxes` counts boxes before they are clipped. `grey` are the names of pictures that may have been broken once.
     """
 
     class_map: ClassMap | None
@@ -172,6 +172,7 @@ class Reader:
     on_progress: Callable[[int, int], None] | None
     examine: Examine | None
     boxes: BoxCensus | None = None
+    grey: list[str] = field(default_factory=list)
     done: int = 0
     total: int = 0
 
@@ -191,8 +192,10 @@ class Reader:
         try:
             data = read_blob(entry.blob)
             picture = read_picture(data)
-            if (wrong := damage(data, picture, read_picture)) is not None:
+            if (wrong := damage(data, picture)) is not None:
                 raise UnreadableError(f"a broken JPEG: {wrong}; take the original, or save it again as it is")
+            if ends_grey(picture):
+                self.grey.append(entry.name)
             size = picture.shape[:2]
             if entry.size not in (None, size):
                 raise UnreadableError(f"is {_by(size)}, its annotations are for {_by(entry.size or size)}")
