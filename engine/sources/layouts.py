@@ -98,7 +98,7 @@ def list_set(root: str, options: SetOptions) -> Listing:
         raise CounterfactoryError(f"cannot read {error.filename or path}: {error.strerror}") from error
     if options.boxes is not None and listing.boxes is None:
         raise CounterfactoryError(
-            f"--boxes is about boxes of {', '.join(_BOXED)}; the layout {listing.layout} has none: leave it out"
+            f"--boxes is about boxes of {', '.join(_BOXED)}; the layout {listing.layout} has no such: leave it out"
         )
     return listing
 

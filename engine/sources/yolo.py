@@ -24,6 +24,8 @@ from .shapes import Box, DrawnMask, Keypoint, Shape, outline
 _SUFFIXES = (".yaml", ".yml")
 # Labels may lie a fraction of a pixel beyond the edge, where their writer rounded.
 _SLACK = 1e-3
+# Outlines may go on beyond the edge; a keypoint's visibility of 2 lies farther.
+_BEYOND = 0.5
 # So many points that lie in boxes by chance are none that outlines have.
 _POINTS, _POSED, _FAR = 6, 0.9, 0.3
 _REACH = 0.6
@@ -186,7 +188,7 @@ def _entry(
             lines.posed += pose > 0
             lines.posed_points += pose
             lines.far += far
-            if not all(-_SLACK <= value <= 1 + _SLACK for value in rest):
+            if not all(-_BEYOND <= value <= 1 + _BEYOND for value in rest):
                 lines.posed_points += _POINTS * (pose > 0)  # a visibility of 2 is no share
                 raise ValueError(f"{where}: an outline's points are shares of the picture, from 0 to 1{_POSE}")
             xs, ys = rest[::2], rest[1::2]

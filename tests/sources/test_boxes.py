@@ -145,7 +145,7 @@ def test_an_area_tells_corners_where_no_box_leaves_its_picture(tmp_path: Path) -
 def test_the_form_is_said_of_boxes_only(tmp_path: Path) -> None:
     save(tmp_path / "bus" / "a.png")
     refuse(
-        "--boxes is about boxes of datasets, coco, yolo, voc; the layout folders has none", tmp_path, boxes="corners"
+        "--boxes is about boxes of datasets, coco, yolo, voc; the layout folders has no such", tmp_path, boxes="corners"
     )
 
 
@@ -249,5 +249,7 @@ def test_lines_of_another_kind_are_said(tmp_path: Path) -> None:
     ]
     odd = lines(tmp_path / "c", [[0.5] * 55, [0.5] * 4])
     assert reasons(read(odd))["images/a.png"].endswith("keypoints are read where the YAML file says kpt_shape")
-    far = lines(tmp_path / "d", [[0.2, 0.3, 0.5, 0.2, 0.6, 1.5]])
+    far = lines(tmp_path / "d", [[0.2, 0.3, 0.5, 0.2, 0.6, 2]])
     assert "an outline's points are shares of the picture" in reasons(read(far))["images/a.png"]
+    beyond = lines(tmp_path / "e", [[0.2, 0.3, 0.5, 0.2, 0.6, 1.01]])
+    assert read(beyond).sources[0].boxes[0].y1 == HEIGHT, "as far as the picture goes"
