@@ -18,6 +18,8 @@ from .stages.paint.protect import without_masks
 
 # Of a picture's area: what a photograph's edges can do without.
 _MUCH = 0.1
+# Beyond this a photograph is mostly made of what lies between its pixels.
+_ENLARGED = 4
 # What a built-in task's model is judged by: what it is called, and whether a source lacks it.
 _TRUTHS: Mapping[str, tuple[str, Callable[[Source], bool]]] = MappingProxyType(
     {
@@ -63,7 +65,8 @@ def usable_inputs(
     reasons = without_maps(profile, known)
     reasons |= without_masks(profile.protect, [source for source in known if source not in reasons])
     left_out = [*strange, *(Problem(source.name, reason) for source, reason in reasons.items())]
-    return Inputs([source for source in known if source not in reasons], tuple(left_out), notes=tuple(notes))
+    used = [source for source in known if source not in reasons]
+    return Inputs(used, tuple(left_out), notes=(*notes, *lost_lines(used, profile.image)))
 
 
 def _require_truths(task: str, sources: Sequence[Source]) -> list[str]:
@@ -77,14 +80,16 @@ def _require_truths(task: str, sources: Sequence[Source]) -> list[str]:
         )
     if not without:
         return []
-    return [
-        f"{len(without)} of {len(sources)} sources lack {missing}, the first is {without[0].name}: no model can be "
-        "judged by their variants"
-    ]
+    lacking = f"{len(without)} of {len(sources)} sources lack {missing}, the first is {without[0].name}"
+    if task == "detection":
+        return [f"{lacking}: their variants tell of false alarms and nothing else"]
+    return [f"{lacking}: no model can be judged by their variants"]
 
 
 def lost_lines(sources: Sequence[Source], image: ImageSettings) -> list[str]:
-    """What cropping to the sizes to paint at takes from sources: boxes, and more than a little of a picture."""
+    """What cropping to the sizes to paint at takes from sources, boxes and more than a little of a picture, and which
+    are enlarged to much more than they show.
+    """
     lines = []
     sizes = [(source, source.size, image.size_for(*source.size)) for source in sources]
     dropped = [(source, box) for source, size, target in sizes for box in fit_boxes(source.boxes, *size, target)[1]]
@@ -101,5 +106,13 @@ def lost_lines(sources: Sequence[Source], image: ImageSettings) -> list[str]:
         lines.append(
             f"{len(much)} of {len(sources)} sources lose more than {100 * _MUCH:.0f} % of their area to the crop, "
             f"{name} most ({100 * most:.0f} %): [image] of the profile says which sizes there are"
+        )
+    scales = [(max(target[0] / size[0], target[1] / size[1]), source) for source, size, target in sizes]
+    tiny = [pair for pair in scales if pair[0] > _ENLARGED]
+    if tiny:
+        scale, source = max(tiny, key=lambda pair: pair[0])
+        lines.append(
+            f"{len(tiny)} of {len(sources)} sources are enlarged more than {_ENLARGED} times, {source.name} most "
+            f"({source.size[1]} x {source.size[0]}, {scale:.0f} times): such pictures show little of a photograph"
         )
     return lines

@@ -29,3 +29,13 @@ def test_boxes_and_areas_that_the_crop_takes() -> None:
     ]
     wide = ImageSettings(32, 16, 64, ((32, 32), (32, 64)))
     assert len(lost_lines([source("b", 40, 80, *boxes)], wide)) == 0
+
+
+def test_tiny_pictures_are_named() -> None:
+    """Exactly four times as large is nothing to say, as 32 x 32 for the pocket's 128."""
+    assert lost_lines([source("a", 8, 8), source("b", 16, 16)], SQUARE) == []
+    large = ImageSettings(512, 64, 512)
+    assert lost_lines([source("a", 32, 32), source("b", 127, 127), source("c", 128, 128)], large) == [
+        "2 of 3 sources are enlarged more than 4 times, a most (32 x 32, 16 times): such pictures show little of a "
+        "photograph"
+    ]

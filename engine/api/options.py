@@ -44,7 +44,8 @@ class SourceOptions(TypedDict, total=False):
     `labels` is a file of labels (and masks) of a folder's images; `masks` and `depth` are folders of masks and depth
     maps with the images' names, and `depth_values` says whether the latter hold a "distance" (the default) or its
     "inverse". `layout` is the data set's (recognised), `pairs` says which masks belong to which images, `class_map`
-    what their numbers mean, `split` is a list of Pascal VOC's. `classes` are the only ones to use: names, or a file;
+    what their numbers mean, `split` is a list of Pascal VOC's, `boxes` what the four numbers of a box are (the
+    layout's). `classes` are the only ones to use: names, or a file;
     `per_class` or `sample` draws so many sources of each class, or in all, by `seed` (0). `allow_out_of_domain` takes
     sources that the models do not know. `profile` is a name or a .toml file ("pocket"), `variants` (5) and `controls`
     (1) are pictures per source.
@@ -58,6 +59,7 @@ class SourceOptions(TypedDict, total=False):
     pairs: str | None
     class_map: AnyPath | None
     split: str | None
+    boxes: Literal["sizes", "corners", "centres"] | None
     classes: AnyPath | Sequence[str] | None
     per_class: int | None
     sample: int | None

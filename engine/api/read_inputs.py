@@ -19,6 +19,7 @@ from ..meter.meter import Progress
 from ..pocket.tasks import street_task
 from ..profile.profile import Profile, load_profile
 from ..request import SUBJECTIVE, SuiteRequest
+from ..sources.boxes import FORMS
 from ..sources.data_set import DataSet, SetOptions, read_set
 from ..sources.depth import DEPTH_VALUES
 from ..sources.domain import examiner
@@ -51,8 +52,9 @@ def read_data(sources: AnyPath, profile: Profile, options: SourceOptions, caller
     used, and says what masks hold.
     """
     class_map, layout = options.get("class_map"), options.get("layout")
-    depth_values = options.get("depth_values", "distance")
-    for name, value, choices in (("layout", layout, LAYOUTS), ("depth_values", depth_values, DEPTH_VALUES)):
+    depth_values, boxes = options.get("depth_values", "distance"), options.get("boxes")
+    chosen = (("layout", layout, LAYOUTS), ("depth_values", depth_values, DEPTH_VALUES), ("boxes", boxes, FORMS))
+    for name, value, choices in chosen:
         if value is not None and value not in choices:
             raise CounterfactoryError(f"no {name} {value!r}; {nearest(value, choices)}")
     data = read_set(
@@ -67,6 +69,7 @@ def read_data(sources: AnyPath, profile: Profile, options: SourceOptions, caller
             selection=_selection(options),
             depth=path_or_none(options.get("depth")),
             depth_values=depth_values,
+            boxes=boxes,
         ),
         lambda done, total: caller.on_progress(Progress("read", done, total)),
         examiner(profile),
@@ -103,13 +106,20 @@ def read_request(sources: AnyPath, profile: Profile, options: EditOptions, calle
     request = _request_of(profile, data, options)
     judged_by = None if options.get("task_file") is not None else _task_name(options)
     inputs = usable_inputs(profile, data.sources, allow_out_of_domain=request.allow_out_of_domain, judged_by=judged_by)
+    warn_of(inputs, caller)
+    if options.get("depth") is not None and not profile.reads_depth:
+        caller.warn(f"--depth: profile {profile.name} has no hint of kind depth from files, so nothing follows them")
+    for warning in label_warnings(request.task, [source.label for source in data.sources]):
+        caller.warn(warning)
+    return Asked(request, replace(inputs, record=data.record()), data)
+
+
+def warn_of(inputs: Inputs, caller: Caller) -> None:
+    """Say what has to be known of the sources before anything is made of them."""
     for note in inputs.notes:
         caller.warn(note)
     for problem in inputs.left_out:
         caller.warn(f"skipped {problem.name}: {problem.reason}")
-    for warning in label_warnings(request.task, [source.label for source in data.sources]):
-        caller.warn(warning)
-    return Asked(request, replace(inputs, record=data.record()), data)
 
 
 def _request_of(profile: Profile, data: DataSet, options: EditOptions) -> SuiteRequest:

@@ -15,7 +15,7 @@ from typing import Unpack
 from ..errors import CounterfactoryError
 from ..estimate.estimate import Estimate
 from ..estimate.estimate import estimate as predict
-from ..inputs import lost_lines, usable_inputs
+from ..inputs import usable_inputs
 from ..journey import Journey
 from ..judging.edit_labels import planned_edits, require_new, write_edits
 from ..profile.paint import protect_classes
@@ -40,7 +40,7 @@ from .options import (
     share_or_none,
 )
 from .planned import EditPlan, Forecast
-from .read_inputs import profile_of, read_data, read_request
+from .read_inputs import profile_of, read_data, read_request, warn_of
 
 
 def generate(
@@ -70,10 +70,6 @@ def generate(
     asked = read_request(sources, profile, options, caller)
     if least is not None and asked.request.interventions is None:
         raise CounterfactoryError("--require-coverage counts the values that you name: give --interventions as well")
-    if options.get("depth") is not None and not profile.reads_depth:
-        caller.warn(f"--depth: profile {profile.name} has no hint of kind depth from files, so nothing follows them")
-    for line in lost_lines(asked.inputs.sources, profile.image):
-        caller.warn(line)
     with Suite.open(suite_path) as suite:
         metrics = path_or_none(options.get("metrics"))
         summary = Journey(profile, asked.request).run(asked.inputs, suite, caller.on_progress, metrics)
@@ -159,8 +155,7 @@ def forecast(
         return Forecast(predict(profile, sources, variants, memory_bytes, controls=controls))
     data = read_data(sources, profile, options, caller)
     inputs = usable_inputs(profile, data.sources, allow_out_of_domain=options.get("allow_out_of_domain", False))
-    for problem in inputs.left_out:
-        caller.warn(f"skipped {problem.name}: {problem.reason}")
+    warn_of(inputs, caller)
     predicted = predict(profile, inputs.sources, variants, memory_bytes, controls=controls)
     _warn_outside(inputs.out_of_domain, predicted.sources, caller)
     return Forecast(predicted, (*data.problems, *inputs.left_out), inputs.out_of_domain, data.all_notes)

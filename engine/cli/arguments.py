@@ -22,10 +22,11 @@ from .values import count, drop, gigabytes, names, percent, positive, seed, sett
 if TYPE_CHECKING:
     from .terminal import Terminal
 
-# Those of tasks/task.py, sources/depth.py and sources/layouts.py, which import more than help should wait for;
-# a test holds them to those.
+# Those of tasks/task.py, sources/depth.py, sources/boxes.py and sources/layouts.py, which import more than help should
+# wait for; a test holds them to those.
 TASKS = ("classification", "segmentation", "detection")
 DEPTH_VALUES = ("distance", "inverse")
+FORMS = ("sizes", "corners", "centres")
 LAYOUTS = (
     *("folders", "datasets", "coco", "yolo", "voc", "cityscapes", "shift", "camvid", "imagenet-val", "webdataset"),
 )
@@ -286,6 +287,11 @@ def _add_sources(parser: Parser, optional: bool = False) -> argparse._ArgumentGr
         help="what numbers of masks and labels, or colours, mean: .toml, .json, .txt or a published map's name",
     )
     data.add_argument("--split", metavar="NAME", help="a list of Pascal VOC's ImageSets/, such as Segmentation/val")
+    data.add_argument(
+        "--boxes",
+        choices=FORMS,
+        help="what a box's numbers are: x, y, width, height; x0, y0, x1, y1; or a middle and a size (the layout's)",
+    )
     data.add_argument("--classes", metavar="FILE|A,B", help="use the sources of these classes only")
     drawn = data.add_mutually_exclusive_group()
     drawn.add_argument("--per-class", type=positive, metavar="N", help="use N sources of each class, drawn by --seed")

@@ -1,18 +1,23 @@
 """COCO: one JSON file with images, annotations and categories (cocodataset.org/#format-data), as Roboflow, CVAT and
-Label Studio write it too: boxes, keypoints, and a mask drawn from polygons or run lengths. A crowd has no box.
+Label Studio write it too: boxes, keypoints, and a mask drawn from polygons or run lengths. A crowd has no box, unless
+nearly everything is marked as one.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import CounterfactoryError
-from .blobs import printable, unprintable
+from .blobs import printable, read_blob, unprintable
+from .boxes import BoxCensus, BoxForm, crowd_note, crowds_are_things
 from .class_map import BACKGROUND, VOID, named_classes, read_json
 from .listing import Entry, Listing, finish
+from .pixels import UnreadableError, read_picture
 from .shapes import Box, DrawnMask, Keypoint, Shape, decode_runs, outline, pack_runs
 
 _PATTERNS = (
@@ -20,6 +25,8 @@ _PATTERNS = (
     *("_annotations.coco.json", "*/_annotations.coco.json"),
 )
 _LOOKED_AT = 20
+# Pictures that are opened where two folders hold the names of an annotation file.
+_OPENED = 5
 _MOST = 60_000
 
 
@@ -32,21 +39,22 @@ def _candidates(root: Path) -> list[Path]:
     return sorted({path for pattern in _PATTERNS for path in root.glob(pattern)})
 
 
-def list_coco(root: Path) -> Listing:
-    """The images of an annotation file, or of the only one in a folder. Raises CounterfactoryError for several files or
-    none, one that is not COCO's, and images that are nowhere.
+def list_coco(root: Path, form: BoxForm | None = None) -> Listing:
+    """The images of an annotation file, or of the only one in a folder; `form` is what its boxes are, where they are
+    not COCO's. Raises CounterfactoryError for several files or none, one that is not COCO's, and images that are
+    nowhere.
     """
     files = _candidates(root) if root.is_dir() else [root]
     if len(files) != 1:
         several = f"{len(files)} files of annotations: name one of them as SOURCES, such as {files[0]}" if files else ""
         raise CounterfactoryError(f"{root} has {several or 'no file of annotations, annotations/instances_*.json'}")
-    return _Annotations(files[0]).listing()
+    return _Annotations(files[0], form).listing()
 
 
 class _Annotations:
     """The content of a file of annotations."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, form: BoxForm | None) -> None:
         self._path, content = path, read_json(path)
         lists = [content.get(key) if isinstance(content, dict) else None for key in ("images", "categories")]
         if not all(isinstance(values, list) and all(isinstance(item, dict) for item in values) for values in lists):
@@ -64,6 +72,9 @@ class _Annotations:
             image = annotation.get("image_id") if isinstance(annotation, dict) else None
             self._of_image.setdefault(image if isinstance(image, int | str) else None, []).append(annotation)
         self._names, self._degenerate = self._categories(content["categories"]), 0
+        self._boxes = BoxCensus.of(path, "sizes", form)
+        crowds = [bool(one.get("iscrowd")) for one in annotations if isinstance(one, dict) and one.get("bbox")]
+        self._boxed, self._boxless, self._crowds = len(crowds), len(annotations) - len(crowds), sum(crowds)
         named = {_number(number, self._names): name for number, name in self._names.items()}
         self._class_map = named_classes(str(path), named)
         self._background = next(n for n, name in self._class_map.names.items() if name == BACKGROUND)
@@ -82,9 +93,9 @@ class _Annotations:
 
     def listing(self) -> Listing:
         """The images as entries."""
-        folder = self._folder()
         class_names = tuple(name for name in self._class_map.names.values() if name != BACKGROUND)
-        listing = Listing("coco", class_map=self._class_map, class_names=class_names)
+        listing = Listing("coco", class_map=self._class_map, class_names=class_names, boxes=self._boxes)
+        folder = self._folder(listing)
         names, numbers = set[str](), set[Any]()
         for image in self._images:
             name, number = image.get("file_name"), image.get("id")
@@ -105,19 +116,34 @@ class _Annotations:
             listing.notes.append(f"{self._path.name}: {strangers} annotations are of images that it does not list")
         if self._degenerate:
             listing.notes.append(f"{self._path.name}: {self._degenerate} boxes without width or height are left out")
+        if self._boxless:
+            listing.notes.append(f"{self._path.name}: {self._boxless} annotations have no bbox, and give no box")
+        listing.notes += crowd_note(self._path.name, self._crowds, self._boxed)
         return finish(listing)
 
-    def _folder(self) -> Path:
-        """Where the images lie: COCO's own places, beside the annotations or above them."""
+    def _folder(self, listing: Listing) -> Path:
+        """Where the images lie: COCO's own places, beside the annotations or above them. Of several that hold the
+        names it is the one whose pictures have the sizes, then that of the split, and the listing says so.
+        """
         here, split = self._path.parent, self._path.stem.rpartition("_")[2]
-        places = [here, here / "images", here / split, here.parent, here.parent / "images"]
-        places += [here.parent / split, here.parent / "images" / split]
-        names = [name for image in self._images[:_LOOKED_AT] if isinstance(name := image.get("file_name"), str)]
-        folder = next((place for place in places if any((place / name).is_file() for name in names)), None)
-        if folder is None and names:
-            looked = ", ".join(dict.fromkeys(map(str, places)))
-            raise CounterfactoryError(f"{self._path} names {printable(names[0])}, which is in none of {looked}")
-        return folder or here
+        places = [here, here / split, here.parent / split, here / "images" / split, here.parent / "images" / split]
+        places += [here / "images", here.parent, here.parent / "images"]
+        named = [image for image in self._images[:_LOOKED_AT] if isinstance(image.get("file_name"), str)]
+        held = {place: [image for image in named if (place / image["file_name"]).is_file()] for place in places}
+        held = {place: images for place, images in held.items() if images}
+        if not held:
+            if not named:
+                return here
+            name, looked = printable(named[0]["file_name"]), ", ".join(map(str, dict.fromkeys(places)))
+            raise CounterfactoryError(f"{self._path} names {name}, which is in none of {looked}")
+        if len(held) == 1:
+            return next(iter(held))
+        folder = max(held, key=lambda place: (_of_size(place, held[place][:_OPENED]), len(held[place])))
+        others = ", ".join(str(place) for place in held if place != folder)
+        listing.notes.append(
+            f"{self._path.name}: its images are taken from {folder}; {others} has files of these names too"
+        )
+        return folder
 
     def _entry(self, folder: Path, name: str, number: Any, image: Mapping[str, Any]) -> Entry:
         """Raises ValueError for an annotation that cannot be used."""
@@ -141,10 +167,12 @@ class _Annotations:
         if type(number) is not int or number not in self._names:
             raise ValueError(f"category {number!r} is not among the categories of {self._path.name}")
         shape = _shape(_number(number, self._names), annotation.get("segmentation"), size)
-        if annotation.get("iscrowd") or annotation.get("bbox") is None:
+        left_out = annotation.get("iscrowd") and not crowds_are_things(self._crowds, self._boxed)
+        if left_out or not annotation.get("bbox"):
             return None, shape
-        x, y, width, height = _numbers(annotation["bbox"], "bbox", 4)
-        if width == 0 or height == 0:
+        numbers = _numbers(annotation["bbox"], "bbox", 4)
+        box = self._boxes.read(numbers, self._names[number], annotation.get("area"))
+        if box.x0 == box.x1 or box.y0 == box.y1:
             self._degenerate += 1
             return None, shape
         points = _numbers(annotation.get("keypoints") or [], "keypoints")
@@ -152,7 +180,19 @@ class _Annotations:
             raise ValueError("keypoints are not x, y, visibility")
         triples = zip(points[::3], points[1::3], points[2::3], strict=True)
         keypoints = tuple(Keypoint(px, py, int(visibility)) for px, py, visibility in triples)
-        return Box(x, y, x + width, y + height, self._names[number], keypoints), shape
+        return replace(box, keypoints=keypoints), shape
+
+
+def _of_size(folder: Path, images: Sequence[Mapping[str, Any]]) -> int:
+    """How many pictures of a folder have the size that the annotations say."""
+    count = 0
+    for image in images:
+        with suppress(UnreadableError):
+            count += read_picture(read_blob(f"{folder}/{image['file_name']}")).shape[:2] == (
+                image.get("height"),
+                image.get("width"),
+            )
+    return count
 
 
 def _number(category: int, names: Mapping[int, str]) -> int:

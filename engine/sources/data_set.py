@@ -15,7 +15,7 @@ from .class_map import BACKGROUND, SYNSET, label_names, load_class_map
 from .depth import with_depth
 from .labels import whole_number
 from .layouts import ACCEPTED, SetOptions, list_set
-from .listing import Entry, Listing, Problem
+from .listing import SPLIT, Entry, Listing, Problem
 from .mask_contents import UNNAMED, MaskTally, white_as_object
 from .sampling import Selection, draw, groups, require_known
 from .shapes import DrawnMask
@@ -95,7 +95,7 @@ def read_set(
     # In a set without labels an image is of the classes that it shows.
     shown = chosen.classes if all(entry.label is None for entry in listing.entries) else None
     require_known(shown or (), listing.class_names or tuple(names.values()))
-    reader = Reader(listing.class_map, names or None, options.depth_values, on_progress, examine)
+    reader = Reader(listing.class_map, names or None, options.depth_values, on_progress, examine, listing.boxes)
     tally = MaskTally(listing.class_map, drawn=any(isinstance(entry.mask, DrawnMask) for entry in listing.entries))
 
     def check(entries: Sequence[Entry]) -> Iterator[Source | None]:
@@ -119,6 +119,10 @@ def read_set(
         sources = reader.read_as(sources, by_white)
     sources = sorted(sources, key=lambda source: source.name)
     problems = sorted(problems, key=lambda p: (p.name, p.reason))
+    if listing.boxes is not None:
+        listing.boxes.refuse()
+        listing.notes += listing.boxes.notes()
+    listing.note_first(sorted(reader.grey), "pictures end in plain grey, as broken files do that were saved again")
     notes = [*listing.notes, *_notes(listing, sources, chosen), *tally.notes()]
     contents = list(tally.contents())
     if listing.class_map is not None:
@@ -158,6 +162,11 @@ def _notes(listing: Listing, sources: Sequence[Source], selection: Selection) ->
     odd = sorted(label for label in labels if not SYNSET.fullmatch(label))
     if odd and len(odd) * 10 <= len(labels):
         yield f"labels that are no synsets, as the {len(labels) - len(odd)} others are: {', '.join(odd[:5])}"
+    parts = [next(filter(SPLIT.fullmatch, entry.file.split("/")[:-1]), None) for entry in listing.entries]
+    splits = Counter(parts)
+    if None not in splits and len(splits) > 1:
+        shares = ", ".join(f"{splits[part]} in {part}" for part in sorted(splits, key=str))
+        yield f"pictures of several splits are taken, {shares}: training pictures tell little of a model"
     if selection.sample is not None and len(sources) < selection.sample:
         yield f"{selection.sample} sources were asked for, and {len(sources)} can be used"
     elif selection.per_class is not None:

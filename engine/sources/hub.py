@@ -1,8 +1,7 @@
 """Hugging Face's `datasets`: a data set of the hub, or a folder that `save_to_disk` wrote. An optional library.
 
 The first column of pictures is the image, another the mask if its name says so; ClassLabels are labels by their names;
-`objects` with `bbox` (x, y, width, height) and `category` are boxes. Pictures are decoded when they are used, not by
-`datasets`.
+`objects` are boxes, x, y, width, height. Pictures are decoded when they are used, not by `datasets`.
 """
 
 from __future__ import annotations
@@ -15,9 +14,10 @@ from typing import Any
 from ..errors import CounterfactoryError
 from ..runtime.installing import DATASETS, pip_install
 from .blobs import Cell
+from .boxes import BoxCensus, BoxForm
 from .labels import label_text, whole_numbers
 from .listing import Entry, Listing, finish
-from .shapes import Box
+from .objects import COLUMN, Objects, read_objects
 
 PREFIX = "hf:"
 _LABELS = ("label", "labels", "class", "fine_label")
@@ -27,18 +27,18 @@ _MASK_WORD = re.compile(
 )
 
 
-def list_saved(root: Path) -> Listing:
-    """The rows of a folder that `save_to_disk` wrote."""
-    return _list_rows(str(root), "name the folder of one of them as SOURCES", None)
+def list_saved(root: Path, form: BoxForm | None = None) -> Listing:
+    """The rows of a folder that `save_to_disk` wrote; `form` is what boxes are where they are no sizes."""
+    return _list_rows(str(root), "name the folder of one of them as SOURCES", None, form)
 
 
-def list_hub(text: str) -> Listing:
-    """The rows of "hf:ID" or "hf:ID:SPLIT"."""
+def list_hub(text: str, form: BoxForm | None = None) -> Listing:
+    """The rows of "hf:ID" or "hf:ID:SPLIT"; `form` as for `list_saved`."""
     name, _, split = text.removeprefix(PREFIX).partition(":")
-    return _list_rows(text, f"name one of them, such as {PREFIX}{name}:train", (name, split or None))
+    return _list_rows(text, f"name one of them, such as {PREFIX}{name}:train", (name, split or None), form)
 
 
-def _list_rows(where: str, advice: str, of_hub: tuple[str, str | None] | None) -> Listing:
+def _list_rows(where: str, advice: str, of_hub: tuple[str, str | None] | None, form: BoxForm | None) -> Listing:
     """The rows of a data set: a name and a split of the hub, or else the folder `where`."""
     try:
         import datasets
@@ -66,16 +66,23 @@ def _list_rows(where: str, advice: str, of_hub: tuple[str, str | None] | None) -
     masks = [name for name in pictures if name != images[0] and _names_mask(name)]
     used = [images[0], *masks[:1]]
     columns = {name: data_set.select_columns([name]).cast_column(name, encoded) for name in used}
-    column = next((name for name in _LABELS if name in features and name not in pictures), None)
+    # A list is of several things, not of the picture.
+    single = {name for name, feature in features.items() if not isinstance(feature, list | dict | datasets.Sequence)}
+    column = next((name for name in _LABELS if name in single and name not in pictures), None)
     labels = [None] * len(data_set) if column is None else _texts(data_set[column], features[column])
-    boxes = _boxes(data_set, features["objects"]) if "objects" in features else [()] * len(data_set)
-    classes = {box.label for of_row in boxes for box in of_row}
-    listing = Listing("datasets", class_names=tuple(sorted(classes)))
-    for row, (label, of_row) in enumerate(zip(labels, boxes, strict=True)):
+    census, objects = BoxCensus.of(where, "sizes", form), Objects([()] * len(data_set))
+    if COLUMN in features:
+        objects = read_objects(features[COLUMN], data_set.with_format(None)[COLUMN], census)
+    classes = {box.label for of_row in objects.boxes for box in of_row}
+    listing = Listing("datasets", class_names=tuple(sorted(classes)), notes=objects.notes, boxes=census)
+    for row, (label, of_row) in enumerate(zip(labels, objects.boxes, strict=True)):
+        if row in objects.problems:
+            listing.skip(f"row {row}", objects.problems[row])
+            continue
         cells = [Cell(where, table, row, name) for name, table in columns.items()]
         mask = cells[1] if len(cells) > 1 else None
         listing.entries.append(Entry(f"{row:0{_NUMBERED}d}", f"row {row}", cells[0], label, mask, of_row))
-    if unused := [name for name in features if name not in (*columns, column, "objects")]:
+    if unused := [name for name in features if name not in (*columns, column, COLUMN)]:
         listing.notes.append(f"columns that are not used: {', '.join(map(repr, unused))}")
     return finish(listing)
 
@@ -92,19 +99,3 @@ def _texts(values: Any, feature: Any) -> list[str | None]:
     if names is not None:
         return [None if value is None or value < 0 else str(names[value]) for value in values]
     return whole_numbers([label_text(value) for value in values])
-
-
-def _boxes(data_set: Any, feature: Any) -> list[tuple[Box, ...]]:
-    """The boxes of each row."""
-    inner = getattr(feature, "feature", feature)
-    category = inner.get("category") if isinstance(inner, dict) else None
-    names = getattr(getattr(category, "feature", category), "names", None)
-    rows = []
-    for value in data_set["objects"]:
-        # A Sequence of a struct comes as a dict of lists, a List of one as a list of dicts.
-        kinds = value["category"] if isinstance(value, dict) else [thing["category"] for thing in value]
-        sides = value["bbox"] if isinstance(value, dict) else [thing["bbox"] for thing in value]
-        labels = [names[kind] if names is not None and isinstance(kind, int) else str(kind) for kind in kinds]
-        places = zip(labels, sides, strict=True)
-        rows.append(tuple(Box(float(x), float(y), float(x + w), float(y + h), label) for label, (x, y, w, h) in places))
-    return rows

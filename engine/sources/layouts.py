@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from ..errors import CounterfactoryError
 from ..files.tables import SUFFIXES as TABLES
 from . import coco, hub, imagenet, pairs, shards, voc, yolo
+from .boxes import BoxForm
 from .depth import DepthValues
 from .listing import Listing, list_folder, list_table
 from .sampling import Selection
@@ -32,7 +34,7 @@ def _holds(*groups: Sequence[str]) -> Callable[[Path], bool]:
 
 
 # What recognises a folder or a file, and what lists it; the order is that of recognition.
-_LAYOUTS: Mapping[str, tuple[Callable[[Path], bool], Callable[[Path], Listing]]] = {
+_LAYOUTS: Mapping[str, tuple[Callable[[Path], bool], Callable[..., Listing]]] = {
     "datasets": (_holds(("dataset_dict.json",), ("dataset_info.json", "state.json")), hub.list_saved),
     "coco": (coco.is_coco, coco.list_coco),
     "yolo": (yolo.is_yolo, yolo.list_yolo),
@@ -44,6 +46,8 @@ _LAYOUTS: Mapping[str, tuple[Callable[[Path], bool], Callable[[Path], Listing]]]
     "webdataset": (shards.is_sharded, shards.list_shards),
 }
 LAYOUTS = ("folders", *_LAYOUTS)
+# Those whose boxes are four numbers, which may be others than the layout's.
+_BOXED = ("datasets", "coco", "yolo", "voc")
 # The tables in Hugging Face's image folders.
 _METADATA = ("metadata.csv", "metadata.jsonl")
 
@@ -54,7 +58,7 @@ class SetOptions:
     `masks` a folder of masks with the images' stems; `layout` one of `LAYOUTS`, None to recognise it; `pairs` a pattern
     such as "{stem}_img.jpg={stem}_seg.png"; `class_map` a file or a published map's name; `split` a list of Pascal
     VOC's ImageSets/; `depth` a folder of depth maps with the images' stems, and `depth_values` the meaning of their
-    numbers.
+    numbers; `boxes` what the four numbers of a box are, None where they are the layout's.
     """
 
     labels: Path | None = None
@@ -66,6 +70,7 @@ class SetOptions:
     selection: Selection = field(default_factory=Selection)
     depth: Path | None = None
     depth_values: DepthValues = "distance"
+    boxes: BoxForm | None = None
 
     def refuse(self, what: str, *names: str) -> None:
         """Raises CounterfactoryError where one of the options `names` is given although `what` decides it."""
@@ -83,14 +88,19 @@ def list_set(root: str, options: SetOptions) -> Listing:
         if options.split is not None:
             named = f"{root.rstrip(':')}:{options.split}"
             raise CounterfactoryError(f"name the split behind the data set: {named}, without --split")
-        return hub.list_hub(root)
+        return hub.list_hub(root, options.boxes)
     path = Path(root)
     try:
         if not path.exists():
             raise CounterfactoryError(f"there is no {path}; {ACCEPTED}")
-        return _list_path(path, options)
+        listing = _list_path(path, options)
     except OSError as error:
         raise CounterfactoryError(f"cannot read {error.filename or path}: {error.strerror}") from error
+    if options.boxes is not None and listing.boxes is None:
+        raise CounterfactoryError(
+            f"--boxes is about boxes of {', '.join(_BOXED)}; the layout {listing.layout} has no such: leave it out"
+        )
+    return listing
 
 
 def _list_path(root: Path, options: SetOptions) -> Listing:
@@ -102,7 +112,7 @@ def _list_path(root: Path, options: SetOptions) -> Listing:
                 f"--split names a list of Pascal VOC's ImageSets/, and {root} is no such set; name the folder of a "
                 "split as SOURCES, or for the hub hf:ID:SPLIT"
             )
-        return voc.list_voc(root, options.split)
+        return voc.list_voc(root, options.split, options.boxes)
     if options.pairs is not None:
         options.refuse("--pairs", "labels", "masks", "layout")
         if not root.is_dir():
@@ -118,16 +128,22 @@ def _list_path(root: Path, options: SetOptions) -> Listing:
         return imagenet.list_flat(root, labels)
     if layout not in (None, "folders"):
         options.refuse(f"--layout {layout}", "labels", "masks")
-        return _LAYOUTS[layout][1](root)
+        return _listing(layout, root, options)
     if layout is None and labels is None and masks is None:
-        for recognises, lists in _LAYOUTS.values():
+        for name, (recognises, _) in _LAYOUTS.items():
             if recognises(root):
-                return lists(root)
+                return _listing(name, root, options)
     if root.is_dir():
         metadata = next((root / name for name in _METADATA if (root / name).is_file()), None)
-        return list_folder(root, masks, labels or metadata, options.depth)
+        return list_folder(root, masks, labels or metadata, options.depth, every=layout is not None)
     if root.suffix.lower() not in TABLES:
         raise CounterfactoryError(f"{root} is not a set of images; {ACCEPTED}")
     if labels is not None:
         raise CounterfactoryError(f"{root} has a label column of its own; leave {labels} out")
     return list_table(root, masks)
+
+
+def _listing(layout: str, root: Path, options: SetOptions) -> Listing:
+    """What a set in a layout lists."""
+    lists = _LAYOUTS[layout][1]
+    return (partial(lists, form=options.boxes) if layout in _BOXED else lists)(root)

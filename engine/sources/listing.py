@@ -1,5 +1,5 @@
-"""Lists the images of a data set, a folder or a table, without opening a single one; whether the files are images at
-all is checked by `source`. A set may have millions of images, so an entry is small: paths are plain text.
+"""Lists the images of a data set, a folder or a table, opening none but a few that may be masks; whether the files are
+images at all is checked by `source`. A set may have millions of images, so an entry is small: paths are plain text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from pathlib import Path
 
 from ..errors import CounterfactoryError, list_some
 from ..files.tables import Row, read_table
+from .aside import leave_aside
 from .blobs import Blob, printable, unprintable
+from .boxes import BoxCensus
 from .class_map import ClassMap
 from .labels import alike, label_text, whole_numbers
 from .shapes import Box, DrawnMask
@@ -31,7 +33,7 @@ _COLUMNS = {
     "label": ("label", "class"),
     "mask": ("mask", "mask_file_name"),
 }
-_SPLIT = re.compile(r"(train|training|val|valid|validation|dev|test|testing)(\d{4})?", re.IGNORECASE)
+SPLIT = re.compile(r"(train|training|val|valid|validation|dev|test|testing)(\d{4})?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ class Entry:
 class Listing:
     """The entries of a data set of a `layout`, unsorted. `class_map` is that of its masks, `class_names` the classes of
     its boxes and masks, `notes` are sentences about what was left out, and `labels` the images' labels, one for each of
-    their folders in the order of the folders' names.
+    their folders in the order of the folders' names. `boxes` judges boxes whose numbers may mean something else than
+    the layout says.
     """
 
     layout: str
@@ -75,6 +78,7 @@ class Listing:
     entries: list[Entry] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     labels: tuple[str, ...] = ()
+    boxes: BoxCensus | None = None
 
     def skip(self, name: str, reason: str) -> None:
         """Notes why an image, or a row, cannot be used."""
@@ -93,17 +97,23 @@ class Listing:
             self.notes.append(f"{len(paths)} {what}, the first is {printable(paths[0])}")
 
 
-def list_folder(root: Path, masks: Path | None, labels: Path | None, depth: Path | None = None) -> Listing:
+def list_folder(
+    root: Path, masks: Path | None, labels: Path | None, depth: Path | None = None, *, every: bool = False
+) -> Listing:
     """The images under a folder. `masks` is a folder of masks, `labels` a table about the images, and `depth` a folder
-    of depth maps, which are no images.
+    of depth maps, which are no images. Without `every`, or a table that says it, masks and thumbnails beside images are
+    none.
     """
     root, masks = _image_root(root, masks, depth)
     files, problems = image_files(root, skip=[folder for folder in (masks, depth) if folder is not None])
+    notes: list[str] = []
+    if labels is None and not every:
+        files, notes = leave_aside(root, files)
     # The first folders where all of them are called as splits are; then the second ones are the classes.
     splits = {path.partition("/")[0] if "/" in path else "" for path in files}
-    if not all(_SPLIT.fullmatch(folder) for folder in splits):
+    if not all(SPLIT.fullmatch(folder) for folder in splits):
         splits = set()
-    listing = Listing("folders", problems)
+    listing = Listing("folders", problems, notes=notes)
     for path in files:
         label, slash, rest = path.partition("/")
         if slash and label in splits:

@@ -38,6 +38,9 @@ def list_pairs(root: Path, pattern: str) -> Listing:
         raise CounterfactoryError(f"{pattern!r} is no pattern of pairs; {_EXAMPLE}")
     files, problems = image_files(root)
     images, masks = _stems(files, image_side), _stems(files, mask_side)
+    # Where an image's side matches masks too, such as "{stem}.png" beside "{stem}_mask.png".
+    paired = {masks[stem] for stem in images if stem in masks}
+    images = {stem: path for stem, path in images.items() if path not in paired}
     if not images:
         first = f"; the first file there is {printable(files[0])}" if files else ""
         raise CounterfactoryError(f"no image in {root} matches {image_side!r} of --pairs{first}; {_EXAMPLE}")

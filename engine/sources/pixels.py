@@ -21,7 +21,13 @@ MAX_PIXELS = 80_000_000  # below the 89 million where Pillow itself warns of dec
 # it has, so that a small file of many scans would be decoded for hours.
 MAX_SCANS = 100
 
-_ORIENTATION_TAG = 0x0112
+# Of the range of 16-bit values: sensors of 14 bits and less use less than the first, thermal ones less than the second.
+_DIM, _NARROW = 0.25, 0.125
+# Percentiles: dead pixels are fewer.
+_DARK, _BRIGHTEST = 0.1, 99.99
+_STRETCH = "stretch them to the whole range, and save it with 8 or 16 bits"
+
+_ORIENTATION_TAG, _BITS_TAG = 0x0112, 258
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -46,21 +52,28 @@ def read_picture(data: bytes) -> NDArray[np.uint8]:
     """Decode a photograph as viewers show it: uint8 [H, W, 3] RGB, upright, over white where it is transparent.
 
     Of an animation the first frame is taken. 16-bit values are scaled by 1/257 and rounded. Raises `UnreadableError`
-    for bytes that are empty, truncated or no image, and for sizes below `MIN_SIDE` or above `MAX_PIXELS`.
+    for bytes that are empty, truncated or no image, for sizes below `MIN_SIDE` or above `MAX_PIXELS`, and for 16-bit
+    values of so small a range that the picture would be black or flat.
     """
-    image = _turn_upright(_open_image(data))
+    image = _open_image(data)
+    deep = _is_deep(image, data)
+    image = _turn_upright(image)
     if image.mode == "F":
         raise UnreadableError("32-bit float pixels have no agreed white; save it with 8 or 16 bits a channel")
     if image.mode.startswith("I"):
         grey = _as_uint16(image).astype(np.uint32)
+        _require_range(grey)
         return np.repeat(((grey + 128) // 257).astype(np.uint8)[:, :, None], 3, axis=2)
     try:
         if image.has_transparency_data:
             image = image.convert("RGBA")
             image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-        return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
+        pixels = np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
     except Exception as error:  # see _open_image
         raise UnreadableError(f"pixels of mode {image.mode} cannot be turned into RGB") from error
+    if deep:  # of which Pillow keeps the upper byte
+        _require_light(int(np.percentile(pixels, _BRIGHTEST)) * 257, 0)
+    return pixels
 
 
 def read_mask(data: bytes, colours: bool = False, greyscale: bool = False) -> NDArray[Any]:
@@ -185,6 +198,31 @@ def _as_uint16(image: Image.Image) -> NDArray[np.uint16]:
     if values.size and (int(values.min()) < 0 or int(values.max()) > 65535):
         raise UnreadableError("32-bit values beyond 0..65535; save it with 8 or 16 bits")
     return values.astype(np.uint16)
+
+
+def _is_deep(image: Image.Image, data: bytes) -> bool:
+    """Whether a file has 16 bits a channel, although Pillow decodes it to 8."""
+    if image.format == "PNG":
+        return data[24:25] == b"\x10"
+    bits = getattr(image, "tag_v2", {}).get(_BITS_TAG, 8)
+    return bool(max(bits if isinstance(bits, tuple) else (bits,)) > 8)
+
+
+def _require_range(values: NDArray[np.uint32]) -> None:
+    """Raises UnreadableError for 16-bit values of a part of their range: a sensor's, which are no picture yet."""
+    if not (values % 257).any() or not (values % 256).any():
+        return  # a picture of 8 bits, scaled to white or shifted
+    low, high, brightest = (int(value) for value in np.percentile(values, (_DARK, 100 - _DARK, _BRIGHTEST)))
+    _require_light(brightest, low)
+    if high - low < _NARROW * 65535:
+        raise UnreadableError(f"its 16-bit values are about {low} to {high} of 65535: it would be flat; {_STRETCH}")
+
+
+def _require_light(brightest: int, low: int) -> None:
+    if brightest < _DIM * 65535:
+        raise UnreadableError(
+            f"its 16-bit values are about {low} to {brightest} of 65535: it would be dark or black; {_STRETCH}"
+        )
 
 
 def _nearest_indices(start: float, stop: float, count: int, limit: int) -> NDArray[np.intp]:

@@ -25,8 +25,10 @@ from ..keys import content_key
 from ..profile.image import ImageSettings
 from ..schedule.overlap import prefetch
 from .blobs import Blob, path_of, read_blob
+from .boxes import BoxCensus
 from .class_map import ClassMap
 from .depth import Depth, DepthValues, fit_depth, open_depth
+from .jpeg import damage, ends_grey
 from .listing import Entry, Problem
 from .mask_contents import UNNAMED, MaskFacts, count_classes, examine_mask
 from .pixels import UnreadableError, fit, fit_mask, mask_palette, read_mask, read_picture
@@ -177,7 +179,8 @@ _READERS = min(4, os.cpu_count() or 1)
 @dataclass
 class Reader:
     """Reads entries' files and decodes them completely, a few at a time. `names` are those of the set's class numbers,
-    `depth_values` the meaning of its depth maps' numbers; `on_progress` is called with (images verified, images).
+    `depth_values` the meaning of its depth maps' numbers; `on_progress` is called with (images verified, images), and
+    `boxes` counts boxes before they are clipped. `grey` are the names of pictures that may have been broken once.
     """
 
     class_map: ClassMap | None
@@ -185,7 +188,9 @@ class Reader:
     depth_values: DepthValues
     on_progress: Callable[[int, int], None] | None
     examine: Examine | None
+    boxes: BoxCensus | None = None
     facts: dict[str, MaskFacts] = field(default_factory=dict)
+    grey: list[str] = field(default_factory=list)
     done: int = 0
     total: int = 0
 
@@ -233,11 +238,18 @@ class Reader:
         try:
             data = read_blob(entry.blob)
             picture = read_picture(data)
+            if (wrong := damage(data, picture)) is not None:
+                raise UnreadableError(f"a broken JPEG: {wrong}; take the original, or save it again as it is")
+            if ends_grey(picture):
+                self.grey.append(entry.name)
             size = picture.shape[:2]
             if entry.size not in (None, size):
                 raise UnreadableError(f"is {_by(size)}, its annotations are for {_by(entry.size or size)}")
             across, down = (size[1], size[0]) if entry.relative else (1, 1)
-            boxes = tuple(_inside(box.scaled(across, down), size) for box in entry.boxes)
+            boxes = tuple(box.scaled(across, down) for box in entry.boxes)
+            if self.boxes is not None:
+                self.boxes.add(entry.name, boxes, size)
+            boxes = tuple(_inside(box, size) for box in boxes)
             known_world = None if self.examine is None else self.examine(picture)
             del picture  # before the mask is read: pictures can be large
             digest, shown, mask_digest, mask = hashlib.sha256(data).hexdigest(), set[str](), None, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 from ..errors import CounterfactoryError, list_some
 from ..files.reading import read_text
 from .blobs import printable, unprintable
+from .boxes import BoxCensus, BoxForm
 from .class_map import BACKGROUND, VOID, ClassMap, label_lines, load_class_map
 from .listing import Entry, Listing, entry_of, finish, image_files
 from .pixels import UnreadableError, mask_palette, read_mask
@@ -23,6 +25,7 @@ _IMAGES, _BOXES, _MASKS, _SETS = "JPEGImages", "Annotations", "SegmentationClass
 _NAMES = ("labelmap.txt", "class_names.txt", "labels.txt", "classes.txt")
 _LOOKED_AT = 20
 _LAST = 20
+_MARKS = ("difficult", "truncated")
 
 
 def is_voc(root: Path) -> bool:
@@ -30,9 +33,10 @@ def is_voc(root: Path) -> bool:
     return (root / _IMAGES).is_dir() and ((root / _BOXES).is_dir() or (root / _MASKS).is_dir())
 
 
-def list_voc(root: Path, split: str | None = None) -> Listing:
+def list_voc(root: Path, split: str | None = None, form: BoxForm | None = None) -> Listing:
     """The images of JPEGImages/, or those that a list of ImageSets/ names: "Main/val", or "val" where only one of its
-    folders has that. Raises CounterfactoryError where the folders or the list are not there.
+    folders has that; `form` is what the boxes' numbers are, where they are no corners. Raises CounterfactoryError where
+    the folders or the list are not there.
     """
     if not is_voc(root):
         raise CounterfactoryError(f"{root} has no {_IMAGES}/ beside {_BOXES}/ or {_MASKS}/")
@@ -41,6 +45,7 @@ def list_voc(root: Path, split: str | None = None) -> Listing:
     if wanted is not None:
         files = [name for name in files if name.rpartition(".")[0] in wanted]
     listing = Listing("voc", problems)
+    listing.boxes, marks = BoxCensus.of(root, "corners", form), Counter[str]()
     missing = (wanted or set()) - {name.rpartition(".")[0] for name in files}
     listing.note_first(sorted(missing), f"of the images in {split} are not in {_IMAGES}/")
     for relative in files:
@@ -51,9 +56,12 @@ def list_voc(root: Path, split: str | None = None) -> Listing:
             listing.skip(relative, f"has neither {_BOXES}/{stem}.xml nor {_MASKS}/{stem}.png")
             continue
         try:
-            listing.entries.append(_add_boxes(entry, xml) if xml.is_file() else entry)
+            listing.entries.append(_add_boxes(entry, xml, listing.boxes, marks) if xml.is_file() else entry)
         except (ValueError, OSError, ElementTree.ParseError) as error:
             listing.skip(relative, f"{xml.name}: {error}")
+    if marks:
+        marked = " and ".join(f"{count} are marked {mark}" for mark, count in sorted(marks.items()))
+        listing.notes.append(f"{marked}: these boxes are taken as the others are, and the marks are left out")
     names = [box.label for entry in listing.entries for box in entry.boxes]
     masks = [Path(str(entry.mask)) for entry in listing.entries if entry.mask is not None]
     if masks or (root / _MASKS).is_dir():
@@ -144,22 +152,27 @@ def _split_names(root: Path, split: str) -> set[str]:
     return {words[0] for words in lines if words and words[1:2] != ["-1"]}
 
 
-def _add_boxes(entry: Entry, xml: Path) -> Entry:
-    """The entry with the boxes of its annotation. Raises ValueError or ParseError for one that cannot be used."""
+def _add_boxes(entry: Entry, xml: Path, census: BoxCensus, marks: Counter[str]) -> Entry:
+    """The entry with the boxes of its annotation, whose marks are counted. Raises ValueError or ParseError for one that
+    cannot be used.
+    """
     root = ElementTree.fromstring(xml.read_bytes())
     sides = [_number(root, f"size/{side}") for side in ("height", "width")] if root.find("size") is not None else [0, 0]
     # Writers that did not open the image leave a size of 0.
     size = (int(sides[0]), int(sides[1])) if all(sides) else None
-    return replace(entry, boxes=tuple(_box(thing) for thing in root.iterfind("object")), size=size)
+    things = list(root.iterfind("object"))
+    boxes = tuple(_box(thing, census) for thing in things)
+    marks.update(mark for thing in things for mark in _MARKS if (thing.findtext(mark) or "").strip() == "1")
+    return replace(entry, boxes=boxes, size=size)
 
 
-def _box(thing: ElementTree.Element) -> Box:
+def _box(thing: ElementTree.Element, census: BoxCensus) -> Box:
     """VOC counts pixels from 1, and the last one belongs to the box."""
     name = (thing.findtext("name") or "").strip()
     if not name or unprintable(name):
         raise ValueError(f"an object has the name {printable(name)!r}")
     x0, y0, x1, y1 = (_number(thing, f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax"))
-    return Box(x0 - 1, y0 - 1, x1, y1, name)
+    return census.read((x0 - 1, y0 - 1, x1, y1), name)
 
 
 def _number(element: ElementTree.Element, path: str) -> float:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import yaml
 
 from ..errors import CounterfactoryError, list_some
 from ..files.reading import read_text
+from .boxes import BoxCensus, BoxForm
 from .class_map import BACKGROUND, VOID, named_classes
 from .listing import Entry, Listing, entry_of, finish, image_files
 from .shapes import Box, DrawnMask, Keypoint, Shape, outline
@@ -28,6 +31,12 @@ _SLACK = 1e-3
 _ABOUT_CLASSES = re.compile(r"\b(names|nc)\b[\"']?\s*:")
 # Names by number, and how many keypoints of how many numbers a line has.
 _Names = tuple[dict[int, str], tuple[int, int]]
+# Outlines may go on beyond the edge; a keypoint's visibility of 2 lies farther.
+_BEYOND = 0.5
+# So many points that lie in boxes by chance are none that outlines have.
+_POINTS, _POSED, _FAR = 6, 0.9, 0.3
+_REACH = 0.6
+_POSE = "; keypoints are read where the YAML file says kpt_shape"
 
 
 def is_yolo(root: Path) -> bool:
@@ -47,16 +56,56 @@ def is_yolo(root: Path) -> bool:
     return bool(_yaml_files([*own, *_above(root)]) or _lists(own)) and any(path.name not in _LISTS for path in texts)
 
 
-def list_yolo(root: Path) -> Listing:
-    """The images below a folder, or below the folder of a YAML file, that lie in a folder images/. Raises
-    CounterfactoryError without names of classes.
+@dataclass
+class _LabelLines:
+    """What the lines of a set are, counted: `posed` are those that are read as outlines and could be boxes with
+    keypoints, of `posed_points` points in all, and `far` those that would be odd outlines; `lengths` are the counts of
+    numbers of outlines.
+    """
+
+    census: BoxCensus
+    boxes: int = 0
+    posed: int = 0
+    posed_points: int = 0
+    far: int = 0
+    lengths: Counter[int] = field(default_factory=Counter)
+
+    def refuse_poses(self, file: Path) -> None:
+        """Raises CounterfactoryError where all outlines are as long as each other and look like keypoints."""
+        posed = self.posed >= _POSED * self.lengths.total() and self.far >= _FAR * self.lengths.total()
+        if len(self.lengths) == 1 and posed and self.posed_points >= _POINTS:
+            (length,) = self.lengths
+            shapes = " or ".join(f"[{(length - 4) // n}, {n}]" for n in (2, 3) if (length - 4) % n == 0)
+            raise CounterfactoryError(
+                f"{file}: lines with {length} numbers after the class look like a box and keypoints rather than an "
+                f"outline: add kpt_shape: {shapes} to the file"
+            )
+
+    def notes(self) -> Iterator[str]:
+        """Sentences on outlines among boxes, and on those of four points."""
+        outlines = self.lengths.total()
+        if outlines and self.boxes:
+            yield (
+                f"{outlines} of {outlines + self.boxes} lines are outlines among boxes: the box around each is taken, "
+                "and a picture with both has no mask"
+            )
+        elif set(self.lengths) == {8}:
+            yield "all lines have four points, as turned boxes have: upright boxes around them are taken"
+
+
+def list_yolo(root: Path, form: BoxForm | None = None) -> Listing:
+    """The images below a folder, or below the folder of a YAML file, that lie in a folder images/; `form` is what the
+    boxes' numbers are, where they are not YOLO's. Raises CounterfactoryError without names of classes, and for
+    keypoints that the file says nothing of.
     """
     folder = root.parent if root.is_file() else root
     file, (names, keypoints) = (root, _read_names(root)) if root.is_file() else _find_names(root)
     files, problems = image_files(folder)
     class_map = named_classes(str(file), names)
     background = next(number for number, name in class_map.names.items() if name == BACKGROUND)
-    listing, others = Listing("yolo", problems, class_map, tuple(names.values())), 0
+    census = BoxCensus.of(folder, "centres", form, relative=True)
+    listing, others = Listing("yolo", problems, class_map, tuple(names.values()), boxes=census), 0
+    lines = _LabelLines(census)
     for relative in files:
         image = folder.absolute() / relative
         labels = _labels_of(image.parent)
@@ -65,9 +114,11 @@ def list_yolo(root: Path) -> Listing:
             continue
         try:
             path = labels / image.relative_to(labels.with_name("images")).with_suffix(".txt")
-            listing.entries.append(_entry(folder, relative, path, names, keypoints, background))
+            listing.entries.append(_entry(folder, relative, path, names, keypoints, background, lines))
         except (ValueError, CounterfactoryError) as error:
             listing.skip(relative, str(error))
+    lines.refuse_poses(file)
+    listing.notes += lines.notes()
     if others:
         listing.notes.append(f"{others} images lie in no folder images/ and are left out")
     return finish(listing)
@@ -172,7 +223,13 @@ def _read_names(path: Path) -> _Names:
 
 
 def _entry(
-    folder: Path, relative: str, labels: Path, names: Mapping[int, str], keypoints: tuple[int, int], background: int
+    folder: Path,
+    relative: str,
+    labels: Path,
+    names: Mapping[int, str],
+    keypoints: tuple[int, int],
+    background: int,
+    lines: _LabelLines,
 ) -> Entry:
     """The entry of an image by its text file. Raises ValueError for a line that cannot be used."""
     entry = entry_of(folder, relative)
@@ -197,17 +254,39 @@ def _entry(
             )
         kind, rest = int(values[0]), values[1:]
         if len(rest) == 4 or (keypoints[0] and len(rest) == 4 + keypoints[0] * keypoints[1]):
-            x, y, width, height = rest[:4]
             # x, y and, where they have three numbers, visibility.
             points = [rest[i : i + keypoints[1]] for i in range(4, len(rest), keypoints[1] or 1)]
             labelled = tuple(Keypoint(p[0], p[1], int(p[2]) if len(p) > 2 else 2) for p in points)
-            sides = x - width / 2, y - height / 2, x + width / 2, y + height / 2
-            boxes.append(Box(*sides, names[kind], labelled))
+            lines.boxes += 1
+            boxes.append(replace(lines.census.read(rest[:4], names[kind]), keypoints=labelled))
         elif len(rest) >= 6 and len(rest) % 2 == 0:
+            lines.lengths[len(rest)] += 1
+            pose, far = _pose(rest)
+            lines.posed += pose > 0
+            lines.posed_points += pose
+            lines.far += far
+            if not all(-_BEYOND <= value <= 1 + _BEYOND for value in rest):
+                lines.posed_points += _POINTS * (pose > 0)  # a visibility of 2 is no share
+                raise ValueError(f"{where}: an outline's points are shares of the picture, from 0 to 1{_POSE}")
             xs, ys = rest[::2], rest[1::2]
             boxes.append(Box(min(xs), min(ys), max(xs), max(ys), names[kind]))
             shapes.append(Shape(kind, (outline(rest),)))
         else:
-            raise ValueError(f"{where}: {len(rest)} numbers after the class are no box and no polygon")
+            raise ValueError(f"{where}: {len(rest)} numbers after the class are no box and no polygon{_POSE}")
     mask = DrawnMask(tuple(shapes), background, relative=True) if shapes and len(shapes) == len(boxes) else None
     return Entry(entry.name, entry.file, entry.blob, None, mask, tuple(boxes), relative=True)
+
+
+def _pose(numbers: Sequence[float]) -> tuple[int, bool]:
+    """How many points numbers have that could be those of a box, x, y, width, height, before them: about within it, or
+    0, 0 for none; 0 where one lies elsewhere. And whether an outline would have its second point far from the others.
+    """
+    x, y, width, height = numbers[:4]
+    rest = numbers[4:]
+    step = 3 if not len(rest) % 3 and all(value in (0, 1, 2) for value in rest[2::3]) else 2
+    points = list(zip(rest[::step], rest[1::step], strict=True))
+    inside = [abs(px - x) <= _REACH * width and abs(py - y) <= _REACH * height for px, py in points]
+    held = [at or point == (0, 0) for at, point in zip(inside, points, strict=True)]
+    (x0, x1), (y0, y1) = ((min(values), max(values)) for values in zip((x, y), *points, strict=True))
+    far = abs(2 * width - x0 - x1) > 2 * (x1 - x0) or abs(2 * height - y0 - y1) > 2 * (y1 - y0)
+    return len(points) if all(held) and any(inside) else 0, far

@@ -264,6 +264,25 @@ def _(house: House, command: str) -> None:
     house.fails("--split names a list", command, "--split", "Main/val")
 
 
+@shows("--boxes", *SETS)
+def _(house: House, command: str) -> None:
+    """The box leaves its picture as sizes, and lies in it as corners."""
+    house.fails("--boxes is about boxes of", command, "--boxes", "corners")
+    boxed = house.new("boxed")
+    boxed.mkdir()
+    shutil.copy(house.flat / "bus" / "0000.png", boxed / "a.png")
+    thing = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [70, 70, 90, 100]}
+    about = {"images": [{"id": 1, "file_name": "a.png"}], "categories": [{"id": 1, "name": "bus"}]}
+    (boxed / "instances_a.json").write_text(json.dumps({**about, "annotations": [thing]}))
+    house.fails("say --boxes corners", command, of=boxed)
+    task = () if command == "estimate" else ("--task", "detection")
+    ran = house.ask(command, "--boxes", "corners", *task, of=boxed)
+    assert ran.count == 1
+    if ran.suite is not None:
+        assert [(box.x0, box.y0, box.x1, box.y1) for box in ran.rows[0].boxes] == [(70, 70, 90, 100)]
+    assert "1 of 1 boxes (100 %) leave" in house.ask(command, "--boxes", "sizes", *task, of=boxed).err
+
+
 @shows("--classes", *SETS)
 def _(house: House, command: str) -> None:
     assert house.ask(command, "--classes", "bus").count == 2

@@ -39,7 +39,10 @@ def test_splits_are_no_classes(tmp_path: Path) -> None:
     save(tmp_path / "val2017" / "3.png", 2)
     found = read(tmp_path)
     assert labels(found) == [("train/cat/1", "cat"), ("val2017/3", None), ("val2017/dog/deep/2", "dog")]
-    assert found.notes == ["train, val2017: taken for splits of the set, not for classes"]
+    assert found.notes == [
+        "train, val2017: taken for splits of the set, not for classes",
+        "pictures of several splits are taken, 1 in train, 2 in val2017: training pictures tell little of a model",
+    ]
     save(tmp_path / "trains" / "4.png", 3)
     assert [s.label for s in read(tmp_path).sources] == ["train", "trains", "val2017", "val2017"]
 
@@ -109,7 +112,11 @@ def test_coco_s_boxes_masks_and_keypoints(tmp_path: Path) -> None:
     coco(tmp_path)
     found = read(tmp_path)
     first, second, third = found.sources
-    assert (found.layout, found.problems, found.notes) == ("coco", [], [])
+    assert (found.layout, found.problems) == ("coco", [])
+    assert found.notes == [
+        "instances_val2017.json: 1 of 3 boxes are marked as crowds (iscrowd 1) and are left out; where they are single "
+        "things, as CVAT's brush draws them, set iscrowd to 0"
+    ]
     assert found.class_names == {0: "background", 1: "person", 18: "dog"}
     assert found.classes == ["dog", "person"]
     assert first.boxes == (
@@ -220,7 +227,10 @@ def test_yolo_s_boxes_and_polygons(tmp_path: Path) -> None:
     assert found.class_names == {0: "person", 1: "car", 2: "background"}
     assert (load_mask(b, (24, 32)) == wanted).all()
     assert (a.mask_path, a.classes, b.classes, empty.boxes) == (None, ("car", "person"), ("car",), ())
-    assert found.notes == ["1 images lie in no folder images/ and are left out"]
+    assert found.notes == [
+        "1 of 3 lines are outlines among boxes: the box around each is taken, and a picture with both has no mask",
+        "1 images lie in no folder images/ and are left out",
+    ]
     inner = read(tmp_path / "images" / "train")
     assert [s.boxes for s in inner.sources] == [a.boxes, b.boxes, ()]
 
@@ -309,7 +319,10 @@ def test_cityscapes_pairs_and_class_numbers(tmp_path: Path) -> None:
             if i < 2:
                 save_mask(tmp_path / "gtFine" / f"{stem}_gtFine_{kind}.png", (7, 26 if i else 4))
     found = read(tmp_path)
-    assert (found.layout, found.notes) == ("cityscapes", [])
+    assert found.layout == "cityscapes"
+    assert [note.partition(":")[0] for note in found.notes] == [
+        "pictures of several splits are taken, 1 in train, 1 in val"
+    ]
     assert [(s.name, s.classes) for s in found.sources] == [
         ("leftImg8bit/train/aachen/aachen_000000_000019_leftImg8bit", ("road",)),
         ("leftImg8bit/val/ulm/ulm_000001_000019_leftImg8bit", ("car", "road")),

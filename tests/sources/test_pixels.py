@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from small_sets import encoded, noise
 
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.image import ImageSettings, crop_box, lost_share, target_size
 from counterfactory.engine.sources.pixels import UnreadableError, fit, fit_mask, read_mask, read_picture
 
@@ -41,6 +43,52 @@ def test_sixteen_bits_are_scaled_and_rounded() -> None:
     oracle = np.round(values.astype(np.float64) / 257).astype(np.uint8)
     for kind in ("PNG", "TIFF", "PPM"):
         assert (read_picture(encoded(values, kind)) == np.repeat(oracle[:, :, None], 3, 2)).all()
+
+
+def deep(values: NDArray[Any], kind: str) -> bytes:
+    """A file of 16 bits, also in colours, which Pillow does not write."""
+    return cv2.imencode(f".{kind.lower()}", values.astype(np.uint16))[1].tobytes()
+
+
+SCENE = EMBEDDED.draw(EMBEDDED.sample(np.random.default_rng(1))).picture.astype(int)
+GREY = SCENE.mean(2)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        (GREY * 4, "dark or black"),
+        (GREY * 16, "dark or black"),
+        (np.where(np.arange(128) + np.arange(128)[:, None] == 0, 65535, GREY * 16), "dark or black"),
+        (GREY * 64, "dark or black"),
+        (SCENE * 16, "dark or black"),
+        (SCENE * 64, "dark or black"),
+        (20000 + 18 * GREY, "flat"),
+    ],
+    ids=["10 bits", "12 bits", "a dead pixel", "14 bits", "12 bits of colours", "14 bits of colours", "thermal"],
+)
+def test_a_sensor_s_values_are_no_picture_yet(values: NDArray[Any], reason: str, kind: str) -> None:
+    with pytest.raises(
+        UnreadableError, match=rf"its 16-bit values are about \d+ to \d+ of 65535: it would be {reason}"
+    ):
+        read_picture(deep(values, kind))
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        *(GREY * 257, SCENE * 257, np.round(GREY) * 256, GREY * 128),
+        *(np.round(GREY / 9) * 257, (100 + np.round(GREY / 20)) * 257, np.full((20, 20), 65535), np.zeros((20, 20))),
+    ],
+    ids=["full", "colours", "8 bits", "15 bits", "a dark one of 8 bits", "fog of 8 bits", "white", "black"],
+)
+def test_pictures_of_16_bits_are_read(values: NDArray[Any], kind: str) -> None:
+    grey = values if values.ndim == 2 else values[:, :, ::-1]
+    oracle = np.round(grey.astype(np.uint16) / 257)
+    picture = read_picture(deep(values, kind)).astype(int)
+    assert np.abs(picture - (oracle[:, :, None] if oracle.ndim == 2 else oracle)).max() <= 1
 
 
 def test_alpha_lies_over_white() -> None:

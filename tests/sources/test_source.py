@@ -227,6 +227,10 @@ def test_each_broken_image_fails_alone(tmp_path: Path) -> None:
         "float.tif": (encoded(Image.new("F", (16, 16)), "TIFF"), "32-bit float pixels have no agreed white"),
         "phone.HEIC": (b"x", ".HEIC files are not read; convert them"),
     }
+    scan = good.index(b"\xff\xda")
+    files["grey.jpg"] = (good[: scan + 900] + b"\xff\xd9", "a broken JPEG: its data end before the picture does")
+    files["hole.jpg"] = (good[: scan + 200] + good[scan + 900 :], "a broken JPEG: ")
+    files["sensor.png"] = (encoded(np.arange(4096, dtype=np.uint16).reshape(64, 64)), "it would be dark or black")
     for file, (data, _) in files.items():
         (tmp_path / file).write_bytes(data)
     (tmp_path / "good.jpg").write_bytes(good)

@@ -1,0 +1,166 @@
+"""The spellings of `objects` in Hugging Face's `datasets`: what is known is read, what is not is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+from PIL import Image
+from small_sets import labels, noise, read, reasons, refuse
+
+from counterfactory.engine.sources.data_set import DataSet
+from counterfactory.engine.sources.shapes import Box
+
+Value, Names = datasets.Value, datasets.ClassLabel(names=["car", "bus"])
+FOUR = datasets.List(Value("float32"), 4)
+NUMBERS = [[1, 2, 10, 8], [12, 4, 6, 16]]
+CAR, BUS = Box(1, 2, 11, 10, "car"), Box(12, 4, 18, 20, "bus")
+
+
+def saved(root: Path, feature: Any, rows: list[Any], **more: Any) -> Path:
+    """A set of pictures 24 x 32 with these objects, and other columns of (feature, values)."""
+    columns = {
+        "image": (datasets.Image(), [Image.fromarray(noise(i)) for i in range(len(rows))]),
+        "objects": (feature, rows),
+    }
+    columns |= more
+    features = datasets.Features({name: kind for name, (kind, _) in columns.items()})
+    table = datasets.Dataset.from_dict({name: values for name, (_, values) in columns.items()}, features=features)
+    table.save_to_disk(root)
+    return root
+
+
+def boxes(found: DataSet) -> list[tuple[Box, ...]]:
+    return [source.boxes for source in found.sources]
+
+
+@pytest.mark.parametrize("box", ["bbox", "bboxes", "boxes", "box"])
+@pytest.mark.parametrize("as_list", [True, False])
+def test_lists_of_things_and_dicts_of_lists(box: str, as_list: bool, tmp_path: Path) -> None:
+    rows: list[Any] = [{box: NUMBERS, "category": [0, 1]}, {box: [], "category": []}, None]
+    feature: Any = datasets.Sequence({box: FOUR, "category": Names})
+    if as_list:
+        rows[:2] = [[{box: n, "category": i} for i, n in enumerate(NUMBERS)], []]
+        feature = [{box: FOUR, "category": Names}]
+    found = read(saved(tmp_path / "set", feature, rows))
+    assert (boxes(found), found.problems, found.notes) == ([(CAR, BUS), (), ()], [], [])
+    assert found.classes == ["bus", "car"]
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["category", "categories", "label", "labels", "class", "classes", "name", "category_id", "label_id", "class_id"],
+)
+@pytest.mark.parametrize("kind", [Names, Value("string"), Value("int64")])
+def test_classes_by_any_of_their_keys(key: str, kind: Any, tmp_path: Path) -> None:
+    values = ["car", "bus"] if kind == Value("string") else [0, 1]
+    found = read(
+        saved(tmp_path / "set", datasets.Sequence({"bbox": FOUR, key: kind}), [{"bbox": NUMBERS, key: values}])
+    )
+    without = kind == Value("int64")
+    assert [box.label for box in found.sources[0].boxes] == (["0", "1"] if without else ["car", "bus"])
+    assert found.notes == ([f"objects: {key} holds numbers, and the set has no names for them"] if without else [])
+
+
+def test_a_name_is_taken_before_a_number(tmp_path: Path) -> None:
+    feature = datasets.Sequence({"bbox": FOUR, "category": Value("int64"), "category_name": Value("string")})
+    row = {"bbox": NUMBERS, "category": [7, 9], "category_name": ["car", "bus"]}
+    assert boxes(read(saved(tmp_path / "set", feature, [row]))) == [(CAR, BUS)]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        *(("x", "y", "width", "height"), ("x", "y", "w", "h"), ("xmin", "ymin", "xmax", "ymax")),
+        *(("x0", "y0", "x1", "y1"), ("x1", "y1", "x2", "y2"), ("left", "top", "right", "bottom")),
+    ],
+)
+@pytest.mark.parametrize("within", [True, False])
+def test_four_numbers_apart(names: tuple[str, ...], within: bool, tmp_path: Path) -> None:
+    ends = (10, 8) if {"w", "width"} & set(names) else (11, 10)
+    thing: dict[str, Any] = dict(zip(names, (1, 2, *ends), strict=True))
+    kinds: dict[str, Any] = dict.fromkeys(names, Value("int32"))
+    if within:
+        thing, kinds = {"bbox": thing}, {"bbox": kinds}
+    found = read(saved(tmp_path / "set", [{**kinds, "label": Names}], [[{**thing, "label": 0}]]))
+    assert boxes(found) == [(CAR,)]
+
+
+def test_one_thing_a_row_and_arrays(tmp_path: Path) -> None:
+    single = {"bbox": FOUR, "label": Names}
+    assert boxes(read(saved(tmp_path / "a", single, [{"bbox": NUMBERS[0], "label": 0}]))) == [(CAR,)]
+    array = {"bbox": datasets.Array2D((None, 4), "float32"), "label": datasets.List(Names)}
+    path = saved(tmp_path / "b", array, [{"bbox": NUMBERS, "label": [0, 1]}])
+    assert boxes(read(path)) == [(CAR, BUS)]
+    formatted = datasets.load_from_disk(str(path))
+    formatted.set_format("numpy")
+    formatted.save_to_disk(tmp_path / "c")
+    assert boxes(read(tmp_path / "c")) == [(CAR, BUS)]
+
+
+@pytest.mark.parametrize(
+    ("thing", "reason"),
+    [
+        ({"bbox": NUMBERS, "label": ["car"]}, "objects: its lists differ in length: 2 of bbox, 1 of label"),
+        ({"bbox": NUMBERS, "label": ["car", None]}, "objects: label should name a class, found None"),
+        ({"bbox": [None, NUMBERS[0]], "label": ["car", "bus"]}, "objects: bbox should be four numbers, found None"),
+        ({"bbox": [[1, 2, 3]], "label": ["car"]}, "objects: bbox should be four numbers, found [1.0, 2.0, 3.0]"),
+        ({"bbox": [[1, 2, 3, float("nan")]], "label": ["car"]}, "objects: bbox should be four numbers, found [1.0"),
+    ],
+)
+def test_a_bad_thing_costs_its_own_row(thing: Any, reason: str, tmp_path: Path) -> None:
+    feature = {"bbox": datasets.List(datasets.List(Value("float32"))), "label": datasets.List(Value("string"))}
+    found = read(saved(tmp_path / "set", feature, [thing, {"bbox": NUMBERS, "label": ["car", "bus"]}]))
+    assert boxes(found) == [(CAR, BUS)]
+    assert reasons(found)["row 0"].startswith(reason)
+
+
+def test_a_class_number_without_its_name_is_no_other_class(tmp_path: Path) -> None:
+    row = {"bbox": NUMBERS, "label": [0, -1]}
+    found = read(saved(tmp_path / "set", datasets.Sequence({"bbox": FOUR, "label": Names}), [row, None]))
+    assert reasons(found) == {"row 0": "objects: label -1 has no name; there are 2"}
+
+
+@pytest.mark.parametrize(
+    ("feature", "row", "there"),
+    [
+        (datasets.Sequence({"rect": FOUR, "label": Names}), None, "has the keys 'rect', 'label'"),
+        (datasets.Sequence({"bbox": FOUR, "expression": Value("int8")}), None, "has the keys 'bbox', 'expression'"),
+        (Value("string"), "[]", "holds Value('string')"),
+        (datasets.List(Value("string")), ["car"], "holds List(Value('string'))"),
+    ],
+)
+def test_unknown_objects_are_named(feature: Any, row: Any, there: str, tmp_path: Path) -> None:
+    found = read(saved(tmp_path / "set", feature, [row]))
+    assert boxes(found) == [()]
+    assert found.notes == [
+        f"the column 'objects' {there}, and gives no boxes: a box needs a key such as bbox, bboxes, boxes, box, its "
+        "class one such as category, categories, label, labels, class, classes"
+    ]
+
+
+def test_boxes_beside_objects_are_named_and_a_list_is_no_label(tmp_path: Path) -> None:
+    more = {"bbox": (datasets.List(FOUR), [NUMBERS]), "label": (datasets.List(Names), [[0, 1]])}
+    found = read(saved(tmp_path / "set", Value("string"), [""], **more))
+    assert labels(found) == [("00000000", None)]
+    assert found.notes[1] == "columns that are not used: 'bbox', 'label'"
+
+
+def test_crowds_flat_boxes_and_corners(tmp_path: Path) -> None:
+    feature = datasets.Sequence({"bbox": FOUR, "label": Names, "iscrowd": Value("bool"), "area": Value("float32")})
+    row = {
+        "bbox": [*NUMBERS, [1, 1, 0, 4]],
+        "label": [0, 1, 1],
+        "iscrowd": [False, True, False],
+        "area": [80.0, 96.0, 0.0],
+    }
+    found = read(saved(tmp_path / "a", feature, [row]))
+    assert boxes(found) == [(CAR,)]
+    assert "1 of 3 boxes are marked as crowds" in found.notes[0]
+    assert found.notes[1:] == ["objects: 1 boxes without width or height are left out"]
+    by_corners = {"bbox": [[1, 2, 11, 10]], "label": [0], "iscrowd": [False], "area": [80.0]}
+    path = saved(tmp_path / "b", feature, [by_corners])
+    refuse("the area of 1 of 1 boxes is another; .* say --boxes corners", path)
+    assert boxes(read(path, boxes="corners")) == [(CAR,)]
