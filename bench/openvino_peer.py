@@ -49,8 +49,7 @@ class Traced(nn.Module):
 def convert(module: nn.Module, call: Callable[..., Any], example: Sequence[torch.Tensor], **more: Any) -> Any:
     """`call`, which computes with `module` alone, as OpenVINO's graph."""
     with warnings.catch_warnings():
-        # What Python decided for the example stays decided: sizes, that are static, and how to attend.
-        warnings.simplefilter("ignore", torch.jit.TracerWarning)
+        warnings.simplefilter("ignore")  # of what Python decides while it traces: that is by sizes, which are static
         return ov.convert_model(Traced(module, call).eval(), example_input=tuple(example), **more)
 
 
@@ -71,7 +70,7 @@ class Graph:
         return tuple(torch.from_numpy(results[i]) for i in range(len(results)))
 
 
-class Past(Cache):
+class Past(Cache):  # type: ignore[misc]  # transformers has no types here
     """The keys and values of a trace, each [rows, heads, past, D], by layer one after the other."""
 
     def __init__(self, past: Sequence[torch.Tensor]) -> None:

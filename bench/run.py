@@ -3,7 +3,8 @@
 Renders N street scenes, takes them to a suite of K variants each, and prints what that cost: by stage, beside the
 paper's figure, and as shares of what the machine's matrix products allow. `--against reference` runs transformers and
 diffusers one image at a time in the same process on the same weights, prompts and steps, by turns with the engine;
-`--against diffusers-batched` their best configuration, where the claim is 3 times on a CPU. `ratio` is at equal quality
+`--against diffusers-batched` their best configuration, where the claim is 3 times on a CPU; `--against openvino` that
+on the engine's own runtime. `--write` keeps the figures in docs/performance.json. `ratio` is at equal quality
 (of a distilled denoiser the peer takes the teacher's weights and steps), `ratio_equal_work` on the engine's own steps.
 With a GPU box's profile the peer runs on the same device, on the weights that the profile names or the seeded random
 ones of `export a10g --random`. `--size sd15` measures painting at Stable Diffusion's size (sd15.py).
