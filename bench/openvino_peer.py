@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from openvino._offline_transformations import apply_make_stateful_transformation
 from peer_networks import PeerNetworks, TorchLanguage
 from torch import nn
 from transformers import Cache
@@ -149,26 +148,27 @@ class StatefulDecoder:
 def keep_states(graph: Any, others: int) -> None:
     """Turn the inputs behind the first `others` and the outputs behind the first into states, [rows, heads, past, D].
 
-    The new last input says which row each row goes on from, which the CPU's attention in place asks for.
+    They begin empty, with as many rows as are asked for. The new last input says which row each row goes on from, which
+    the CPU's attention in place asks for.
     """
-    pairs: dict[str, str] = {}
     rows = ops.parameter([-1], np.int32)
-    for i, (past, new) in enumerate(zip(graph.inputs[others:], graph.outputs[1:], strict=True)):
-        pairs[f"past_{i}"] = f"new_{i}"
-        past.get_tensor().set_names({f"past_{i}"})
-        new.get_tensor().set_names({f"new_{i}"})
-        readers = past.get_target_inputs()
-        chosen = ops.gather(past, rows, ops.constant(0))
-        for reader in readers:
-            reader.replace_source_output(chosen.output(0))
     graph.add_parameters([rows])
-    apply_make_stateful_transformation(graph, pairs)
     count = ops.gather(ops.shape_of(graph.inputs[0]), ops.constant([0]), ops.constant(0))
-    for node in graph.get_ops():
-        if node.get_type_name() == "ReadValue":  # begins empty, with as many rows as are asked for
-            _, heads, _, size = node.get_output_partial_shape(0)
-            shape = ops.concat([count, ops.constant([heads.get_length(), 0, size.get_length()])], 0)
-            node.set_arguments([ops.broadcast(ops.constant(np.float32(0)), shape)])
+    pairs = list(zip(graph.get_parameters()[others:-1], graph.get_results()[1:], strict=True))
+    for i, (past, new) in enumerate(pairs):
+        _, heads, _, size = past.get_partial_shape()
+        shape = ops.concat([count, ops.constant([heads.get_length(), 0, size.get_length()])], 0)
+        info = ov.op.util.VariableInfo()
+        info.data_shape, info.data_type, info.variable_id = past.get_partial_shape(), ov.Type.f32, f"state {i}"
+        variable = ov.op.util.Variable(info)
+        graph.add_variables([variable])
+        state = ov.op.read_value(ops.broadcast(ops.constant(np.float32(0)), shape), variable)
+        chosen = ops.gather(state, rows, ops.constant(0))
+        for reader in past.output(0).get_target_inputs():
+            reader.replace_source_output(chosen.output(0))
+        graph.add_sinks([ov.op.assign(new.input_value(0).get_node(), variable)])
+        graph.remove_result(new)
+        graph.remove_parameter(past)
     graph.validate_nodes_and_infer_types()
 
 
