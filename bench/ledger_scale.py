@@ -290,7 +290,7 @@ def table(folder: Path, variants: int, masks: bool) -> dict[str, float]:
     return written | {"mb": (folder / "metadata.parquet").stat().st_size / 1e6}
 
 
-def replay(folder: Path, made: Made, rounds: int) -> None:
+def replay(folder: Path, made: Made, rounds: int, write: bool) -> None:
     """Time other thresholds over a finished suite, as a user's command and alone, and print the JSON line."""
     with Suite.open(folder) as suite:
         rows = list(made.replayed())
@@ -313,6 +313,7 @@ def replay(folder: Path, made: Made, rounds: int) -> None:
     print(f"replayed   {verdicts} verdicts; slowest command {slowest:.2f} s, the replay alone {max(alone):.2f} s")
     finish(
         "replaying 10,000 verdicts takes at most 2 s",
+        keep="replay" if write else None,
         verdicts=verdicts,
         rounds=rounds,
         command_s=statistics.median(whole),
@@ -346,6 +347,7 @@ def scale(folder: Path, made: Made, asked: argparse.Namespace) -> None:
     reached = {"resume_s": resume_s, "commit_ms": commit["p99"], "table_mb": parquet["mb"]}
     finish(
         "ledger_scale",
+        keep="ledger_scale" if asked.write else None,
         ceiling_share=ceiling["median"] / commit["median"],
         variants=count,
         masks=asked.masks,
@@ -366,7 +368,7 @@ def scale(folder: Path, made: Made, asked: argparse.Namespace) -> None:
 
 def main() -> None:
     """Run it."""
-    parser = bench_parser(__doc__)
+    parser = bench_parser(__doc__, write="docs/performance.json")
     parser.add_argument("--replay", action="store_true", help="time other thresholds over a finished suite")
     parser.add_argument("--variants", type=int, help="125,000, or of --replay 10,000")
     parser.add_argument("--masks", action="store_true", help="a mask a variant, as in suites for segmentation")
@@ -382,7 +384,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(dir=asked.folder) as temporary:
         if asked.replay:
-            replay(Path(temporary) / "suite", made, asked.rounds)
+            replay(Path(temporary) / "suite", made, asked.rounds, asked.write)
         else:
             scale(Path(temporary) / "suite", made, asked)
 

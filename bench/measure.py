@@ -10,11 +10,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -34,6 +37,7 @@ from counterfactory.export.pocket.packed import gather
 
 T = TypeVar("T")
 Pixels = NDArray[np.uint8]
+PERFORMANCE = Path(__file__).parents[1] / "docs" / "performance.json"
 # How far a round's matrix products may be from the fastest, and their threads from having all cores.
 TOLERANCE = 0.1
 _SIDE, _IN_A_ROW = 1024, 32
@@ -296,14 +300,23 @@ def finish(
     compared: Ratio | None = None,
     ceiling_share: float | None = None,
     file: Path | None = None,
+    keep: str | None = None,
     **more: Any,
 ) -> None:
-    """Print the line that ends every bench, one JSON object; `file` gets it too."""
+    """Print the line that ends every bench, one JSON object; `file` gets it too.
+
+    docs/performance.json keeps it under the name `keep`, lists left out, with the command and the day.
+    """
     row: dict[str, Any] = {"claim": claim} | ({} if compared is None else compared.figures)
     if ceiling_share is not None:
         row["ceiling_share"] = ceiling_share
     row |= {"machine": machine(), **more}
-    line = json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()})
+    row = {k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}
+    line = json.dumps(row)
     print(line)
     if file is not None:
         file.write_text(line + "\n")
+    if keep is not None:
+        command = shlex.join(["python", f"bench/{Path(sys.argv[0]).name}", *sys.argv[1:]])
+        short = {key: value for key, value in row.items() if not isinstance(value, list)}
+        keep_figures(PERFORMANCE, {keep: {**short, "command": command, "date": date.today().isoformat()}})

@@ -3,8 +3,9 @@
 From sources with the engine's captions, prompts and variants it makes captions, answers, PNG files and scores. The way
 through is that of DILLEMA's scripts (arXiv 2502.04378): edge map, caption, the three questions, a pipeline call for
 each variant, then the checks. `REFERENCE` does one thing at a time in float32, as the libraries do unless told
-otherwise; `DIFFUSERS_BATCHED` is their best documented configuration on a CPU, `ON_GPU` on a GPU. Every step is guided,
-as in diffusers' pipelines. Painting takes the engine's edited captions, whatever the language model says here.
+otherwise, and guides every step; `DIFFUSERS_BATCHED` is their best documented configuration on a CPU, `ON_GPU` on a
+GPU, `OPENVINO` with the networks on OpenVINO. Painting takes the engine's edited captions, whatever the language model
+says here.
 
 Networks go to the device for their stage and back, as they do not fit a small GPU together; that counts as loading.
 """
@@ -15,7 +16,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -34,7 +35,7 @@ from PIL import Image as Pictures
 from counterfactory.engine.english.replacing import undo_edits
 from counterfactory.engine.keys import generator
 from counterfactory.engine.models.clip import to_pixel_values
-from counterfactory.engine.profile.paint import SamplerSettings
+from counterfactory.engine.profile.paint import PaintSettings, SamplerSettings
 from counterfactory.engine.profile.profile import Profile
 from counterfactory.engine.sources.source import load_pixels
 from counterfactory.engine.stages.check.clip_scores import edit_scores, score
@@ -49,8 +50,10 @@ T = TypeVar("T")
 class Way:
     """How the libraries are used: precision, memory layout, and how many things go through a call at once.
 
-    `compiled` puts the painter under torch.compile in the mode that it names: minutes of compiling for each new shape,
-    so not unless asked for.
+    `dynamic` guides the steps that the profile guides, by diffusers' callback at the end of a step; else every step is.
+    `openvino` has the networks on OpenVINO (openvino_peer.py), in the precision that is "auto" there. `compiled` puts
+    the painter under torch.compile in the mode that it names: minutes of compiling for each new shape, so not unless
+    asked for.
     """
 
     dtype: torch.dtype
@@ -59,11 +62,14 @@ class Way:
     answers: int
     pictures: int
     checks: int
+    dynamic: bool = True
+    openvino: bool = False
     compiled: Literal["default", "max-autotune"] | None = None
 
 
-REFERENCE = Way(torch.float32, False, captions=1, answers=1, pictures=1, checks=1)
+REFERENCE = Way(torch.float32, False, captions=1, answers=1, pictures=1, checks=1, dynamic=False)
 DIFFUSERS_BATCHED = Way(torch.bfloat16, True, captions=8, answers=16, pictures=8, checks=8)
+OPENVINO = replace(DIFFUSERS_BATCHED, dtype=torch.float32, channels_last=False, openvino=True)
 # Questions go to the engine's own adapter, which forms the batches.
 ON_GPU = Way(torch.float16, True, captions=8, answers=4096, pictures=8, checks=16)
 
@@ -121,8 +127,12 @@ class Peer:
             self.pipeline.unet = torch.compile(networks.unet, mode=way.compiled)
             self.pipeline.controlnet = torch.compile(networks.controlnet, mode=way.compiled)
             networks.vae.decoder = torch.compile(networks.vae.decoder, mode=way.compiled)
-        self.text = modules.ClipTextEncoder(networks.clip).eval()
+        self.text: Any = modules.ClipTextEncoder(networks.clip).eval()
         self.image: Any = modules.ClipImageEncoder(networks.clip).eval()
+        if way.openvino:
+            from openvino_peer import put_on_openvino
+
+            self.text, self.image = put_on_openvino(networks, self.text, self.image)
 
     @torch.no_grad()
     def run(self, works: Sequence[Work], folder: Path) -> Made:
@@ -219,16 +229,20 @@ class Peer:
         noise = np.stack([generator(v.key, "noise").standard_normal(shape, np.float32) for v in variants])
         states = self._texts([v.edited_caption for v in variants])[0]
         negative = self._texts([paint.negative_prompt])[0].expand_as(states)
+        image = torch.from_numpy(hints).to(self.device, self.way.dtype)
+        guiding: dict[str, Any] = {"guidance_scale": paint.guidance.scale}
+        if self.way.dynamic:
+            guiding = guide_some(paint, states, negative, image)
         result = pipeline(
             prompt_embeds=states,
             negative_prompt_embeds=negative,
-            image=torch.from_numpy(hints).to(self.device),
+            image=image,
             latents=torch.from_numpy(noise).to(self.device, self.way.dtype),
             height=height,
             width=width,
             num_inference_steps=paint.sampler.steps,
-            guidance_scale=paint.guidance.scale,
             controlnet_conditioning_scale=float(paint.control_scale),
+            **guiding,
         )
         pictures: list[Pictures.Image] = result.images
         return pictures
@@ -284,6 +298,32 @@ def open_pipeline(unet: Any, controlnet: Any, vae: Any, sampler: SamplerSettings
     )
     pipeline.set_progress_bar_config(disable=True)
     return pipeline
+
+
+def guide_some(paint: PaintSettings, states: Any, negative: Any, image: Any) -> dict[str, Any]:
+    """Arguments of diffusers' pipeline that guide the steps which `paint` guides, after its documentation of dynamic
+    guidance: the callback at the end of a step doubles the next one's rows, or does not.
+    """
+    both, twice = torch.cat([negative, states]), torch.cat([image, image])
+
+    def scale(step: int) -> float:
+        return paint.guidance.scale if paint.guidance.guides(step, paint.sampler.steps) else 1.0
+
+    def end(pipeline: Any, step: int, _timestep: Any, kept: dict[str, Any]) -> dict[str, Any]:
+        pipeline._guidance_scale = scale(step + 1)
+        guided = pipeline.do_classifier_free_guidance
+        return kept | {"prompt_embeds": both if guided else states, "image": twice if guided else image}
+
+    inputs = ["prompt_embeds", "image"]
+    return {"guidance_scale": scale(0), "callback_on_step_end": end, "callback_on_step_end_tensor_inputs": inputs}
+
+
+def rows_of(paint: PaintSettings, dynamic: bool) -> int:
+    """Rows of UNet and ControlNet that a variant takes."""
+    steps = paint.sampler.steps
+    if dynamic:
+        return steps + sum(paint.guidance.guides(i, steps) for i in range(steps))
+    return steps * (2 if paint.guidance.scale > 1 else 1)
 
 
 def scheduler_of(settings: SamplerSettings) -> Any:

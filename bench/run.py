@@ -3,7 +3,8 @@
 Renders N street scenes, takes them to a suite of K variants each, and prints what that cost: by stage, beside the
 paper's figure, and as shares of what the machine's matrix products allow. `--against reference` runs transformers and
 diffusers one image at a time in the same process on the same weights, prompts and steps, by turns with the engine;
-`--against diffusers-batched` their best configuration, where the claim is 3 times on a CPU. `ratio` is at equal quality
+`--against diffusers-batched` their best configuration, where the claim is 3 times on a CPU; `--against openvino` that
+on the engine's own runtime. `--write` keeps the figures in docs/performance.json. `ratio` is at equal quality
 (of a distilled denoiser the peer takes the teacher's weights and steps), `ratio_equal_work` on the engine's own steps.
 With a GPU box's profile the peer runs on the same device, on the weights that the profile names or the seeded random
 ones of `export a10g --random`. `--size sd15` measures painting at Stable Diffusion's size (sd15.py).
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 # DILLEMA, arXiv 2502.04378.
 PAPER = "0.768 GPU-hours per 1,000 images on one A10G (24 GB): ImageNet-1K, 125,000 images in 96 GPU-hours"
-PEERS = ("reference", "diffusers-batched")
+PEERS = ("reference", "diffusers-batched", "openvino")
 
 
 def show(profile: Profile, run: Run) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def show(profile: Profile, run: Run) -> dict[str, Any]:
 def of_equal_work(comparison: Comparison) -> dict[str, Any]:
     """What the JSON line says of the comparison at equal work: `ratio_equal_work` and so on."""
     told = comparison.ratio.figures | comparison.told
-    names = ("ratio", "ratio_min", "ratio_max", "rounds", "rounds_dropped", "peer_steps")
+    names = ("ratio", "ratio_min", "ratio_max", "rounds", "rounds_dropped", "peer_steps", "peer_rows")
     return {f"{name}_equal_work": told[name] for name in names}
 
 
@@ -80,8 +81,9 @@ def box_of(asked: argparse.Namespace, profile: Profile) -> Request | None:
     from counterfactory.export.production.command import sources_of
     from counterfactory.export.production.graph import Request, Sources
 
-    if asked.against == "reference":
-        raise SystemExit("--against reference is for the pocket networks; with others say --against diffusers-batched")
+    if asked.against in ("reference", "openvino"):
+        said = f"--against {asked.against} is for the pocket networks; with others say --against diffusers-batched"
+        raise SystemExit(said)
     if profile.edges.detector == "hed":
         raise SystemExit("peers find edges by the profile's Canny; HED is another network")
     if asked.random:
@@ -96,7 +98,7 @@ def box_of(asked: argparse.Namespace, profile: Profile) -> Request | None:
 
 def parser_of() -> argparse.ArgumentParser:
     """The command line."""
-    parser = bench_parser(__doc__, uneven=True)
+    parser = bench_parser(__doc__, uneven=True, write="docs/performance.json")
     parser.add_argument("--profile", default="pocket", help="a profile's name or file")
     parser.add_argument("--sources", type=int, default=24)
     parser.add_argument("--variants", type=int, default=5, help="of each source")
@@ -117,7 +119,8 @@ def main(arguments: Sequence[str] | None = None, yardstick: Yardstick | None = N
     if asked.size == "sd15":
         from sd15 import main as paint_sd15
 
-        paint_sd15([*(["--against", asked.against] if asked.against else []), "--rounds", str(asked.rounds)])
+        told_on = [*(["--against", asked.against] if asked.against else []), *(["--write"] if asked.write else [])]
+        paint_sd15([*told_on, "--rounds", str(asked.rounds)])
         return
     profile = load_profile(asked.profile)
     # Peers check by CLIP's scores alone: not whose pixels are valid, and without the captioner's second look.
@@ -150,7 +153,11 @@ def main(arguments: Sequence[str] | None = None, yardstick: Yardstick | None = N
     told |= show(profile, run)
     if comparison is not None:
         print(f"{comparison.ratio} as many accepted variants an hour as {asked.against}, loading of neither counted")
-    finish("run", None if comparison is None else comparison.ratio, file=asked.json, **told)
+    names = [asked.against or "alone", *([] if profile.name == "pocket" else [profile.name])]
+    names += ["compiled"] if asked.compile else []
+    keep = " ".join(names) if asked.write else None
+    ratio = None if comparison is None else comparison.ratio
+    finish("run", ratio, file=asked.json, keep=keep, **told)
 
 
 if __name__ == "__main__":

@@ -250,6 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"{asked.guidance[1]:g} in {precision} against {asked.steps} of {asked.against}",
         ratio,
         share,
+        keep=f"sd15 {precision} {settings.sampler.steps} of {asked.steps} steps" if asked.write else None,
         seconds_per_image=taken,
         fill=fill,
         **more,
@@ -258,7 +259,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def parser_of() -> argparse.ArgumentParser:
     """The command line."""
-    parser = bench_parser(__doc__)
+    parser = bench_parser(__doc__, write="docs/performance.json")
     parser.add_argument("--against", choices=_PEERS, help="without it the engine runs alone")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--images", type=int, default=2, help="images of a round on the engine's side")

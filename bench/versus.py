@@ -26,7 +26,7 @@ from ceiling import Device, gpu_yardstick
 from journeys import Bench, Run, Work, fully_guided, in_f32, pictures_of, unquantised, work_of
 from measure import Ratio, Spent, Yardstick, compare, psnr, seconds, spent
 from peer_networks import box_networks, pocket_networks
-from reference import DIFFUSERS_BATCHED, ON_GPU, REFERENCE, Made, Peer
+from reference import DIFFUSERS_BATCHED, ON_GPU, OPENVINO, REFERENCE, Made, Peer, rows_of
 
 from counterfactory.engine.estimate.flops import multiplies_integers
 from counterfactory.engine.models.networks import library_of
@@ -113,9 +113,9 @@ def compare_with_peer(
     accepted = accepted_of(made[0], profile)
     if not accepted:
         raise SystemExit(f"no variant of {name} passes the checks, so there is nothing to count")
-    steps = profile.paint.sampler.steps
+    steps, rows = profile.paint.sampler.steps, rows_of(profile.paint, peer.way.dynamic)
     print(f"peer       {name}: {accepted} accepted of {len(works)} sources' {len(made[0].pictures)} variants")
-    print(f"           {way or 'equal quality'}: {profile.paint.denoiser} in {steps} steps")
+    print(f"           {way or 'equal quality'}: {profile.paint.denoiser} in {steps} steps, {rows} rows a variant")
     print(f"           loaded in {load_s:.1f} s; its first run took {warm_s:.1f} s and is not counted")
     if yardstick is None and peer.device == "cuda":
         yardstick = gpu_yardstick()
@@ -127,6 +127,7 @@ def compare_with_peer(
         "peer": name,
         "peer_device": peer.device,
         "peer_steps": steps,
+        "peer_rows": rows,
         "peer_accepted": accepted,
         "peer_s_per_accepted": ratio.baseline.wall_s,
         "engine_s_per_accepted": ratio.candidate.wall_s,
@@ -150,7 +151,7 @@ def peer_of(profile: Profile, name: str, compiled: bool, box: Request | None) ->
     mode: Literal["default", "max-autotune"] | None = "max-autotune" if device == "cuda" else "default"
     mode = mode if compiled else None
     if box is None:
-        way = REFERENCE if name == "reference" else replace(DIFFUSERS_BATCHED, compiled=mode)
+        way = {"reference": REFERENCE, "openvino": OPENVINO}.get(name, replace(DIFFUSERS_BATCHED, compiled=mode))
         return Peer(profile, way, pocket_networks(profile))
     way = replace(ON_GPU, compiled=mode, dtype=ON_GPU.dtype if device == "cuda" else torch.float32)
     return Peer(profile, way, box_networks(profile, box), device)
@@ -178,7 +179,7 @@ def by_turns(
 
 
 def agreement(bench: Bench, name: str, works: Sequence[Work], made: Made, of_box: bool) -> dict[str, float]:
-    """How far engine and peer agree when both guide every step: the engine as timed, and with no integers in it.
+    """How far engine and peer agree when both guide the same steps: the engine as timed, and with no integers in it.
 
     The latter in f32 for the reference; for another peer only where the engine is timed in int8. Networks of a box have
     no second form, and LCM's pictures on the two sides are of different noise.
@@ -186,7 +187,8 @@ def agreement(bench: Bench, name: str, works: Sequence[Work], made: Made, of_box
     if of_box and bench.profile.paint.sampler.kind == "lcm":
         print("agreement  not compared: diffusers' LCM draws noise of its own")
         return {}
-    few, guided = replace(bench, sources=[work.source for work in works]), fully_guided(bench.profile)
+    few = replace(bench, sources=[work.source for work in works])
+    guided = fully_guided(bench.profile) if name == "reference" else bench.profile
     ways = {"as timed": (guided, ROUNDED, "")}
     if not of_box:
         library = library_of(guided)

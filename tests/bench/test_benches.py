@@ -10,8 +10,8 @@ import pytest
 
 BENCH = Path(__file__).parents[2] / "bench"
 # What benches share; the others are programs.
-SHARED = {"caption_file", "ceiling", "edit_judges", "journeys", "lance_peer", "measure", "peer_networks", "reference"}
-SHARED |= {"versus"}
+SHARED = {"caption_file", "ceiling", "edit_judges", "journeys", "lance_peer", "measure", "openvino_peer"}
+SHARED |= {"peer_networks", "reference", "versus"}
 MODULES = sorted(path.stem for path in BENCH.glob("*.py"))
 
 

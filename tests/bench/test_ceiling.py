@@ -57,8 +57,9 @@ def test_a_gpu_profile_is_refused_before_its_run(
 
 
 def test_a_peer_is_refused_before_the_run(a10g: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SystemExit, match="--against reference is for the pocket networks"):
-        main(["--profile", "a10g", "--against", "reference"])
+    for peer in ("reference", "openvino"):
+        with pytest.raises(SystemExit, match=f"--against {peer} is for the pocket networks"):
+            main(["--profile", "a10g", "--against", peer])
     monkeypatch.setattr("run.load_profile", lambda _: replace(a10g, weights=None))
     with pytest.raises(SystemExit, match=r"profile a10g names, and it has no table \[weights\]"):
         main(["--profile", "a10g", "--against", "diffusers-batched"])

@@ -13,6 +13,7 @@ import run
 import versus
 from journeys import Bench, in_f32, unquantised
 from measure import Ratio, Spent
+from reference import REFERENCE
 
 from counterfactory.engine.profile.profile import Profile, load_profile, painting_as_teacher
 from counterfactory.export.pocket.int8 import master_of
@@ -33,7 +34,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, st
         note("peer", profile)
         assert box == f"box of {profile.paint.denoiser}"
         made = SimpleNamespace(pictures={}, scores={}, seconds={}, tokens=0, event_s={}, load_s=0.0)
-        return SimpleNamespace(run=lambda works, folder: made, device="cpu", profile=profile)
+        return SimpleNamespace(run=lambda works, folder: made, device="cpu", profile=profile, way=REFERENCE)
 
     def agreement(bench: Bench, name: str, works: Any, made: Any, of_box: bool) -> dict[str, float]:
         note("agreement", bench.profile)
@@ -70,6 +71,7 @@ def test_a_student_meets_its_teacher_at_equal_quality_and_itself_at_equal_work(
     ]
     assert (quality.ratio.median, work.ratio.median) == (12.0, 3.0)
     assert (quality.told["peer_steps"], quality.told["psnr_db"]) == (8, 8.0)
+    assert quality.told["peer_rows"] == 16
     assert run.of_equal_work(work) == {
         "ratio_equal_work": 3.0,
         "ratio_min_equal_work": 3.0,
@@ -77,6 +79,7 @@ def test_a_student_meets_its_teacher_at_equal_quality_and_itself_at_equal_work(
         "rounds_equal_work": 1,
         "rounds_dropped_equal_work": 0,
         "peer_steps_equal_work": 2,
+        "peer_rows_equal_work": 2,
     }
 
 
