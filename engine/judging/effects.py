@@ -9,15 +9,13 @@ The estimate is the regression of `within`. With one picture of a name and one b
 difference of the two. Where a name's effect depends on the names beside it, it is an average over the mix of names that
 the pictures carry: `find_interactions` tests that.
 
-The interval is Student's t of as many degrees of freedom as sources vary in the name, less one. The jackknife's
-variance alone is too small where few pictures fail, and none of two dozen may have: so two more pairs of pictures
-count, one that reacts as far as any pair of the suite and one that does so the other way (Bonett and Price, Statistics
-in Medicine 31, 2012, for one pair a source). `bench/effects.py --coverage` measures it.
+The interval is Student's t of as many degrees of freedom as sources vary in the name, less one, and never narrower than
+what so many sources can have missed: where few pictures fail, none of two dozen may have, and the jackknife then knows
+of no doubt. `bench/effects.py --coverage` measures both.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -213,13 +211,13 @@ def _effect(name: str, found: Estimates, k: int, most: float) -> Effect:
         return Effect(name, None, None, None, None, None, sources, pictures)
     if sources < 2:
         return Effect(name, value, None, None, None, None, sources, pictures)
-    if spread < SEPARATE:
-        # No two sources differ. That is no certainty: some share of others might, which these did not show.
-        reach, p = _unseen(sources), 1.0 if abs(value) < SEPARATE else 2.0 ** (1 - sources)
+    # What shows in no source may show in some share of others, as far as any picture of the suite differs from another.
+    times = t_reach(CONFIDENCE, sources - 1)
+    reach = max(times * spread, most * _unseen(sources))
+    if spread < SEPARATE:  # all sources react alike: as many heads in a row
+        p = 1.0 if abs(value) < SEPARATE else 2.0 ** (1 - sources)
     else:
-        spread = math.sqrt(spread**2 + 2 * (most / float(found.pairs[k])) ** 2)
-        reach = t_reach(CONFIDENCE, sources - 1) * spread
-        p = two_sided_p(value / spread, sources - 1)
+        p = two_sided_p(times * value / reach, sources - 1)
     low, high = max(-1.0, value - reach), min(1.0, value + reach)  # outcomes are in [0, 1]
     return Effect(name, value, low, high, p, None, sources, pictures)
 

@@ -42,8 +42,7 @@ class Pictures:
 @dataclass(frozen=True)
 class Estimates:
     """By name [K]: its `value` and `spread` (the standard error), whether it is `separate` from the other names, how
-    many sources `vary` in it, the pictures that are `carrying` it, and how many `pairs` of a picture with it and one
-    without, each of a source of its own, would say as much.
+    many sources `vary` in it, and the pictures that are `carrying` it.
     """
 
     value: Floats
@@ -51,7 +50,6 @@ class Estimates:
     separate: NDArray[np.bool_]
     vary: Ints
     carrying: Ints
-    pairs: Floats
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,6 @@ def regress(pictures: Pictures) -> Estimates:
         np.zeros(count, np.bool_),
         np.zeros(count, np.int64),
         np.bincount(pictures.name, minlength=count),
-        np.zeros(count),
     )
     named = np.unique(np.stack([pictures.source[pictures.picture], pictures.name], axis=1), axis=0)
     block_of = _blocks(named, count)
@@ -151,8 +148,6 @@ def _solve(batches: Sequence[_Batch], names: Ints, sources: int, estimates: Esti
     estimates.value[names] = value
     estimates.spread[names] = np.sqrt(squares * (sources - 1) / sources)
     estimates.separate[names] = np.abs(inverse @ total - np.eye(size)).max(axis=1) < SEPARATE
-    # A pair's own variation is a half.
-    estimates.pairs[names] = 2 / np.maximum(np.diagonal(inverse), SEPARATE**2)
     estimates.vary[names] = vary
 
 
