@@ -97,7 +97,7 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
     for table in (*tables, *([rejected] if rejected else [])):
         terminal.show(table)
     for note in (*notes, *note_lines(results.classifier)):
-        terminal.say(note)
+        terminal.note(note)
     for name, path in (
         ("look at", files.sheet),
         ("and at", files.page),

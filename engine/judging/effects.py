@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from ..variant import Kind
 from .student import chi_square_p, false_discovery, t_reach, two_sided_p
-from .within import SEPARATE, Estimates, Pictures, regress
+from .within import SEPARATE, Estimates, Observations, regress
 
 CONFIDENCE = 0.95
 # Between the names of a pair that stands for what the two do beyond the sum.
@@ -111,18 +111,18 @@ def find_interactions(answers: Sequence[PictureOutcome], baseline: Kind) -> tupl
     return correct([effect for effect in find_effects(paired, baseline) if effect.name in pairs])
 
 
-def estimate_effects(names: Sequence[str], pictures: Pictures) -> tuple[Effect, ...]:
+def estimate_effects(names: Sequence[str], pictures: Observations) -> tuple[Effect, ...]:
     """The effects of the `names`, which the pictures carry by number."""
-    found, most = regress(pictures), _largest_difference(pictures)
-    return correct([_effect(name, found, k, most) for k, name in enumerate(names)])
+    estimates, most = regress(pictures), _largest_difference(pictures)
+    return correct([_effect(name, estimates, k, most) for k, name in enumerate(names)])
 
 
-def _pictures(answers: Sequence[PictureOutcome], names: Sequence[str], baseline: Kind) -> Pictures:
+def _pictures(answers: Sequence[PictureOutcome], names: Sequence[str], baseline: Kind) -> Observations:
     used = [answer for answer in answers if answer.kind == baseline or answer.names]
     number, sources = {name: k for k, name in enumerate(names)}, dict[str, int]()
     carried = [(i, number[name]) for i, answer in enumerate(used) for name in answer.names]
     picture, name = np.array(carried, np.int64).reshape(-1, 2).T
-    return Pictures(
+    return Observations(
         np.array([sources.setdefault(answer.source, len(sources)) for answer in used], np.int64),
         np.array([answer.outcome for answer in used]),
         picture,
@@ -131,7 +131,7 @@ def _pictures(answers: Sequence[PictureOutcome], names: Sequence[str], baseline:
     )
 
 
-def _largest_difference(pictures: Pictures) -> float:
+def _largest_difference(pictures: Observations) -> float:
     """Between two pictures of one source, of all sources; 1 where nothing differs, which says nothing of its size."""
     most, least = (np.full(int(pictures.source.max()) + 1, bound) for bound in (-np.inf, np.inf))
     np.maximum.at(most, pictures.source, pictures.outcome)
@@ -200,14 +200,14 @@ def _unseen(sources: int) -> float:
     return float(1 - ((1 - CONFIDENCE) / 2) ** (1 / sources))
 
 
-def _effect(name: str, found: Estimates, k: int, most: float) -> Effect:
+def _effect(name: str, estimates: Estimates, k: int, most: float) -> Effect:
     value, spread, sources, pictures = (
-        float(found.value[k]),
-        float(found.spread[k]),
-        int(found.vary[k]),
-        int(found.carrying[k]),
+        float(estimates.value[k]),
+        float(estimates.spread[k]),
+        int(estimates.vary[k]),
+        int(estimates.carrying[k]),
     )
-    if not found.separate[k] or not sources:
+    if not estimates.separate[k] or not sources:
         return Effect(name, None, None, None, None, None, sources, pictures)
     if sources < 2:
         return Effect(name, value, None, None, None, None, sources, pictures)

@@ -195,15 +195,15 @@ def _copies(outcomes: Sequence[tuple[PictureRow, float]]) -> set[str]:
 
 def _rejections(rows: Sequence[PictureRow]) -> tuple[Rejections, ...]:
     """By type and by value, each sorted by name."""
-    made, lost = Counter[str](), Counter[str]()
+    carried, lost = Counter[str](), Counter[str]()
     names = (_edit_types, _edit_values)
     for row in rows:
         if row.kind == "variant":
             for of in names:
-                made.update(of(row))
+                carried.update(of(row))
                 lost.update(() if row.accepted else of(row))
     groups = [sorted({name for row in rows for name in of(row)}) for of in names]
-    return tuple(Rejections(name, made[name], lost[name]) for group in groups for name in group)
+    return tuple(Rejections(name, carried[name], lost[name]) for group in groups for name in group)
 
 
 def _picture_outcomes(

@@ -27,7 +27,7 @@ SEPARATE = 1e-6
 
 
 @dataclass(frozen=True)
-class Pictures:
+class Observations:
     """What is regressed: `source` [N] numbers each picture's source from 0, `outcome` [N]; `name` [M] is carried by the
     picture `picture` [M], of which there are `names`, numbered from 0. A picture carries a name once.
     """
@@ -63,8 +63,8 @@ class _Batch:
     outcome: Floats
 
 
-def regress(pictures: Pictures) -> Estimates:
-    """Every name's estimate. Pictures without a name count for the sources that they are of."""
+def regress(pictures: Observations) -> Estimates:
+    """Every name's estimate. Observations without a name count for the sources that they are of."""
     count, sources = pictures.names, int(pictures.source.max(initial=-1)) + 1
     estimates = Estimates(
         np.zeros(count),
@@ -89,7 +89,7 @@ def regress(pictures: Pictures) -> Estimates:
 class _Index:
     """Where the pictures of each source are, and what they carry: `named` are pairs [P, 2] of a source and a name."""
 
-    def __init__(self, pictures: Pictures, named: Ints, sources: int) -> None:
+    def __init__(self, pictures: Observations, named: Ints, sources: int) -> None:
         self._outcome, self._named = pictures.outcome, named
         self._order = np.argsort(pictures.source, kind="stable")
         self._pictures = np.bincount(pictures.source, minlength=sources)
