@@ -2,7 +2,7 @@
 
 A limit is broken when the fall is certain: the whole 95 % interval lies beyond. It is kept when even the interval's
 worse end is within. Between the two it is undecided, which more sources would settle. A type whose effect depends on
-the edits beside it is held to the limit twice: over the suite's mix of edits, and alone.
+the edits beside it, and its values, are held to the limit twice: over the suite's mix of edits, and alone.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def _check_drop(effects: Effects, drop: Drop) -> LimitResult:
         )
     limit = f"{drop.name} costs at most {drop.points:g} points"
     outcome, figures = _hold(effect, drop)
-    if any(drop.name in pair.name.split(WITH) for pair in effects.beyond_sum):
+    if any(drop.name.partition(": ")[0] in pair.name.split(WITH) for pair in effects.beyond_sum):
         # An average over other edits says less than either: what the edit does by itself must keep the limit as well.
-        for single in effects.by_type_alone:
+        for single in (*effects.by_type_alone, *effects.by_value_alone):
             if single.name == drop.name:
                 other, more = _hold(single, drop)
                 outcome, figures = max(outcome, other, key=_GRAVITY.index), f"{figures}; alone {more}"

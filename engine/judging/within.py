@@ -142,7 +142,7 @@ def _solve(batches: Sequence[_Batch], names: Ints, sources: int, estimates: Esti
         np.add.at(total, (batch.names[:, :, None], batch.names[:, None, :]), systems)
         np.add.at(side, batch.names, (turned @ batch.outcome[..., None])[..., 0])
         np.add.at(vary, batch.names, np.diagonal(systems, axis1=1, axis2=2) > SEPARATE)
-    inverse = np.linalg.pinv(total, hermitian=True)
+    inverse: Floats = np.linalg.pinv(total, hermitian=True).astype(np.float64, copy=False)
     value = inverse @ side
     squares = sum((_changes(batch, inverse, value) ** 2).sum(axis=0) for batch in batches)
     estimates.value[names] = value

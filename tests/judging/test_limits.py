@@ -64,6 +64,9 @@ def test_a_type_that_depends_on_its_company_is_held_to_the_limit_alone_as_well()
     unsure = effect("time", -0.04, -0.2, 0.1)
     (found,) = check_limits(evaluation(mixed, by_type_alone=(unsure,), interactions=(pair,)), [Drop("time", 5)], None)
     assert found.outcome == "undecided"
+    night = [effect("time: night", value, value - 0.01, value + 0.01) for value in (-0.03, -0.4)]
+    by_value = evaluation(by_value=(night[0],), by_value_alone=(night[1],), interactions=(pair,))
+    assert check_limits(by_value, [Drop("time: night", 5)], None)[0].outcome == "broken"
     other = evaluation(effect("colour", -0.03, -0.04, -0.02), by_type_alone=(single,), interactions=(pair,))
     assert check_limits(other, [Drop("colour", 5)], None)[0].outcome == "kept"
 
