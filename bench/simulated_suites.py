@@ -114,15 +114,19 @@ class Suite:
         return pictures
 
 
-def draw_suite(model: Model, sources: int, rng: np.random.Generator, chances: bool = False) -> Suite:
-    """A suite of so many sources. With `chances` outcomes are the chances to be right, as for a truth."""
+def draw_suite(
+    model: Model, sources: int, rng: np.random.Generator, *, chances: bool = False, rejects: bool = True
+) -> Suite:
+    """A suite of so many sources. With `chances` outcomes are the chances to be right, as for a truth; unless it
+    `rejects`, all variants are accepted.
+    """
     shape = (sources, _VARIANTS)
     kind = rng.integers(0, _KINDS, sources)
     edits = np.where(rng.random(shape) < _ONE_EDIT, 1, rng.integers(2, 4, shape))
     carried = rng.random((*shape, len(TYPES))).argsort(axis=-1) < edits[..., None]
     value = np.stack([rng.integers(0, count, shape) for count in _VALUES], axis=-1)
     # A rejected edit takes its variant with it.
-    accepted = ~(carried & (rng.random(carried.shape) < _REJECTED)).any(axis=-1)
+    accepted = ~(rejects & carried & (rng.random(carried.shape) < _REJECTED)).any(axis=-1)
     base = model.fails(rng, sources)
     source = np.nonzero(accepted)[0]
     carried, value = carried[accepted], value[accepted]
@@ -136,7 +140,7 @@ def draw_suite(model: Model, sources: int, rng: np.random.Generator, chances: bo
 def classes_suite(classes: int, sources: int) -> tuple[list[PictureRow], list[str | None]]:
     """The rows of a suite of so many classes and the answers of a model that is right in eight of ten pictures."""
     rng = np.random.default_rng(0)
-    suite = draw_suite(MODELS["effects add"], sources, rng)
+    suite = draw_suite(MODELS["effects add"], sources, rng, rejects=False)
     rows = [_row(g, kind, 0, classes) for g in range(sources) for kind in ("original", "control")]
     for v, (g, carried, value) in enumerate(zip(suite.source.tolist(), suite.carried, suite.value, strict=True)):
         edits = tuple(Edit(TYPES[t], "x", str(value[t])) for t in np.flatnonzero(carried))
