@@ -56,11 +56,11 @@ def main() -> None:
     parser.add_argument("--scale", action="store_true", help="judge 1,000 classes over 50,000 sources")
     asked = parser.parse_args()
     if asked.coverage or asked.scale:
-        figures = measure_coverage(asked.draws) if asked.coverage else measure_scale()
+        measured = measure_coverage(asked.draws) if asked.coverage else measure_scale()
         if asked.write:
             known = json.loads(_TRUTH.read_text()) if _TRUTH.exists() else {}
-            _TRUTH.write_text(json.dumps(known | figures, indent=2) + "\n")
-        finish("intervals of effects hold the truth" if asked.coverage else "a thousand classes are judged", **figures)
+            _TRUTH.write_text(json.dumps(known | measured, indent=2) + "\n")
+        finish("intervals of effects hold the truth" if asked.coverage else "a thousand classes are judged", **measured)
         return
     with tempfile.TemporaryDirectory() as temporary:
         rows, suite = _made(asked.folder or Path(temporary), asked.sources, asked.variants)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,7 @@ class Model:
     """
 
     fails: Callable[[np.random.Generator, int], Floats]
-    more: Callable[[Bools, Ints], Floats]
+    more: Callable[[Bools, Ints], NDArray[np.floating[Any]]]
 
     @property
     def harmless(self) -> bool:
