@@ -63,6 +63,7 @@ def control_row(index: int = 0, /, **changes: Any) -> PictureRow:
     name = f"images/bus/{index:04}/{index + 10**6:016x}.png"
     values: dict[str, Any] = {
         "file_name": name,
+        "sha256": f"{index + 10**6:064x}",
         "kind": "control",
         "control": name,
         "edited_caption": "A red bus on a dry road.",

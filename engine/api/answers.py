@@ -49,9 +49,9 @@ class Judged:
     answers: tuple[Prediction | None, ...] | None
 
     def scored_rows(self) -> list[PictureRow]:
-        """The rows, with what the answers say of single pictures among their scores: confidence, or a mask's mIoU."""
+        """The rows, with what the answers say of single pictures among their scores: confidence, or picture mIoU."""
         if self.answers is None:
-            return add_scores(self.rows, self.evaluation.measure_name, self.evaluation.outcomes)
+            return add_scores(self.rows, self.evaluation.effects.measure, self.evaluation.outcomes)
         given = zip(self.rows, self.answers, strict=True)
         sure = {row.file_name: answer.confidence for row, answer in given if answer is not None}
         known = {name: confidence for name, confidence in sure.items() if confidence is not None}

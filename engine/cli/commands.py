@@ -230,7 +230,7 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
     suite = finished.open(args.suite)
     result = suite.evaluate(args.predictions, warn=terminal.warn, **keywords(args, EvaluateOptions))
     for note in result.notes:
-        terminal.say(note)
+        terminal.note(note)
     for table in evaluation_tables(result.evaluation, args.all):
         terminal.show(table)
     for finding in result.findings:

@@ -26,7 +26,7 @@ from ..pocket.tasks import street_task
 from ..pocket.worlds import EMBEDDED
 from ..profile.profile import load_profile
 from ..report.album import Answer, add_scores, mark_answers
-from ..report.effects_text import effects_table, headline, note_lines, sides_table
+from ..report.effects_text import alone_table, effects_table, headline, note_lines, sides_table
 from ..report.folder import edge_detector, write_report
 from ..report.page import ReportText
 from ..report.suite_text import reason_table, suite_notes
@@ -72,13 +72,13 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
     clock.append(time.monotonic())
     labels, masks = results.classifier, results.segmenter
     tables = (
-        effects_table({evaluation.measure_name: evaluation.effects for evaluation in (labels, masks)}),
+        *(table for of in (labels.effects, masks.effects) for table in (effects_table(of), alone_table(of))),
         sides_table({f"classifier's {labels.measure_name}": labels, f"segmenter's {masks.measure_name}": masks}),
     )
     notes = suite_notes(rows)
     files = write_report(
         out,
-        add_scores(rows, masks.measure_name, masks.outcomes),
+        add_scores(rows, masks.effects.measure, masks.outcomes),
         suite_path,
         _text(report, results, tables, variants, notes),
         edges=edge_detector(profile),
@@ -97,7 +97,7 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
     for table in (*tables, *([rejected] if rejected else [])):
         terminal.show(table)
     for note in (*notes, *note_lines(results.classifier)):
-        terminal.say(note)
+        terminal.note(note)
     for name, path in (
         ("look at", files.sheet),
         ("and at", files.page),

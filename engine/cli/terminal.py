@@ -104,6 +104,11 @@ class Terminal:
         if not self.as_json:
             self._out.print(Text(text, style=style), soft_wrap=True)
 
+    def note(self, text: str) -> None:
+        """A sentence of the result, broken at words where it is wider than the terminal."""
+        if not self.as_json:
+            self._out.print(Text(text))
+
     def warn(self, text: str) -> None:
         """A line that a person should see whatever becomes of the result."""
         self._err.print(Text(text, style="yellow"), soft_wrap=True)

@@ -5,31 +5,31 @@ variants carry: an edit type, an edit's value, a class. The comparison is within
 baseline of the same sources: their controls, which carry the painter's damage and no edit, or their originals. It does
 not know which model answered, or how outcomes were measured.
 
-The estimate is the within ("fixed effects") regression of outcomes on the names: ordinary least squares after each
-source's mean is taken out (Wooldridge, Econometric Analysis of Cross Section and Panel Data, 2010, section 10.5). With
-one picture of a name and one baseline a source it is the mean difference of the two. Its spread is the jackknife's over
-sources (MacKinnon, Nielsen and Webb, "Cluster-robust inference: a guide to empirical practice", 2023, CV3), with
-Student's t of as many degrees of freedom as sources vary in the name, less one. Pictures of one source are never taken
-for independent.
+The estimate is the regression of `within`. With one picture of a name and one baseline a source it is the mean
+difference of the two. Where a name's effect depends on the names beside it, it is an average over the mix of names that
+the pictures carry: `find_interactions` tests that.
+
+The interval is Student's t of as many degrees of freedom as sources vary in the name, less one, and never narrower than
+what so many sources can have missed: where few pictures fail, none of two dozen may have, and the jackknife then knows
+of no doubt. `bench/effects.py --coverage` measures both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..variant import Kind
 from .student import chi_square_p, false_discovery, t_reach, two_sided_p
+from .within import SEPARATE, Estimates, Observations, regress
 
-Floats = NDArray[np.float64]
 CONFIDENCE = 0.95
-# Sources whose leave-one-out systems are solved at a time: [this many, names, names] floats are held.
-_AT_ONCE = 512
-# How far from a unit vector a name's row of pinv(A) A may be, for its effect to be separable from the others'.
-_SEPARATE = 1e-6
+# Between the names of a pair that stands for what the two do beyond the sum.
+WITH = " with "
 
 
 @dataclass(frozen=True)
@@ -94,24 +94,49 @@ def find_effects(answers: Sequence[PictureOutcome], baseline: Kind) -> tuple[Eff
     nothing of a name that all of their pictures carry. Several baselines of a source count as their mean does.
     """
     names = tuple(sorted({name for answer in answers for name in answer.names}))
-    if not names:
-        return ()
-    systems, sides, carrying = _normal_equations(answers, names, baseline)
-    total, side = systems.sum(axis=0), sides.sum(axis=0)
-    inverse = np.linalg.pinv(total, hermitian=True)
-    separate = np.abs(inverse @ total - np.eye(len(names))).max(axis=1) < _SEPARATE
-    values = inverse @ side
-    compared = (np.diagonal(systems, axis1=1, axis2=2) > _SEPARATE).sum(axis=0)
-    spreads = _jackknife(systems, sides, values)
-    effects = [
-        _effect(name, float(value), float(spread), int(sources), int(pictures))
-        if separable and sources
-        else Effect(name, None, None, None, None, None, int(sources), int(pictures))
-        for name, value, spread, separable, sources, pictures in zip(
-            names, values, spreads, separate, compared, carrying, strict=True
-        )
+    return estimate_effects(names, _pictures(answers, names, baseline)) if names else ()
+
+
+def find_interactions(answers: Sequence[PictureOutcome], baseline: Kind) -> tuple[Effect, ...]:
+    """What each pair of names that pictures carry together does beyond the sum of the two: 0 where effects add.
+
+    The regression of `find_effects` with a further column for each pair, called "time with weather". By `q`, pairs that
+    do nothing are `clear` in one suite of twenty.
+    """
+    paired = [
+        replace(answer, names=answer.names | {WITH.join(pair) for pair in combinations(sorted(answer.names), 2)})
+        for answer in answers
     ]
-    return correct(effects)
+    pairs = {name for answer, more in zip(answers, paired, strict=True) for name in more.names - answer.names}
+    return correct([effect for effect in find_effects(paired, baseline) if effect.name in pairs])
+
+
+def estimate_effects(names: Sequence[str], pictures: Observations) -> tuple[Effect, ...]:
+    """The effects of the `names`, which the pictures carry by number."""
+    estimates, most = regress(pictures), _largest_difference(pictures)
+    return correct([_effect(name, estimates, k, most) for k, name in enumerate(names)])
+
+
+def _pictures(answers: Sequence[PictureOutcome], names: Sequence[str], baseline: Kind) -> Observations:
+    used = [answer for answer in answers if answer.kind == baseline or answer.names]
+    number, sources = {name: k for k, name in enumerate(names)}, dict[str, int]()
+    carried = [(i, number[name]) for i, answer in enumerate(used) for name in answer.names]
+    picture, name = np.array(carried, np.int64).reshape(-1, 2).T
+    return Observations(
+        np.array([sources.setdefault(answer.source, len(sources)) for answer in used], np.int64),
+        np.array([answer.outcome for answer in used]),
+        picture,
+        name,
+        len(names),
+    )
+
+
+def _largest_difference(pictures: Observations) -> float:
+    """Between two pictures of one source, of all sources; 1 where nothing differs, which says nothing of its size."""
+    most, least = (np.full(int(pictures.source.max()) + 1, bound) for bound in (-np.inf, np.inf))
+    np.maximum.at(most, pictures.source, pictures.outcome)
+    np.minimum.at(least, pictures.source, pictures.outcome)
+    return float((most - least).max()) or 1.0
 
 
 def find_flips(answers: Sequence[PictureOutcome], baseline: Kind) -> tuple[Flips, ...]:
@@ -175,52 +200,24 @@ def _unseen(sources: int) -> float:
     return float(1 - ((1 - CONFIDENCE) / 2) ** (1 / sources))
 
 
-def _normal_equations(
-    answers: Sequence[PictureOutcome], names: Sequence[str], baseline: Kind
-) -> tuple[Floats, Floats, NDArray[np.int64]]:
-    """Each source's X'X [G, K, K] and X'y [G, K] after its mean is taken out, and each name's pictures [K]."""
-    number = {name: k for k, name in enumerate(names)}
-    by_source: dict[str, list[PictureOutcome]] = {}
-    for answer in answers:
-        if answer.kind == baseline or answer.names:
-            by_source.setdefault(answer.source, []).append(answer)
-    systems = np.zeros((len(by_source), len(names), len(names)))
-    sides = np.zeros((len(by_source), len(names)))
-    carrying = np.zeros(len(names), np.int64)
-    for g, pictures in enumerate(by_source.values()):
-        carried = np.zeros((len(pictures), len(names)))
-        for i, picture in enumerate(pictures):
-            carried[i, [number[name] for name in picture.names]] = 1
-        carrying += carried.sum(axis=0).astype(np.int64)
-        outcomes = np.array([picture.outcome for picture in pictures])
-        carried -= carried.mean(axis=0)
-        systems[g], sides[g] = carried.T @ carried, carried.T @ outcomes
-    return systems, sides, carrying
-
-
-def _jackknife(systems: Floats, sides: Floats, values: Floats) -> Floats:
-    """The standard error of each of the values [K], by leaving out each source in turn."""
-    total, side = systems.sum(axis=0), sides.sum(axis=0)
-    squares = np.zeros(len(values))
-    for start in range(0, len(systems), _AT_ONCE):
-        part = slice(start, start + _AT_ONCE)
-        inverses = np.linalg.pinv(total - systems[part], hermitian=True)
-        without = np.einsum("gij,gj->gi", inverses, side - sides[part])
-        squares += ((without - values) ** 2).sum(axis=0)
-    count = len(systems)
-    spreads: Floats = np.sqrt(squares * (count - 1) / count)
-    return spreads
-
-
-def _effect(name: str, value: float, spread: float, sources: int, pictures: int) -> Effect:
+def _effect(name: str, estimates: Estimates, k: int, most: float) -> Effect:
+    value, spread, sources, pictures = (
+        float(estimates.value[k]),
+        float(estimates.spread[k]),
+        int(estimates.vary[k]),
+        int(estimates.carrying[k]),
+    )
+    if not estimates.separate[k] or not sources:
+        return Effect(name, None, None, None, None, None, sources, pictures)
     if sources < 2:
         return Effect(name, value, None, None, None, None, sources, pictures)
-    if spread < _SEPARATE:
-        # No two sources differ. That is no certainty: some share of others might, which these did not show.
-        reach, p = _unseen(sources), 1.0 if abs(value) < _SEPARATE else 2.0 ** (1 - sources)
+    # What shows in no source may show in some share of others, as far as any picture of the suite differs from another.
+    times = t_reach(CONFIDENCE, sources - 1)
+    reach = max(times * spread, most * _unseen(sources))
+    if spread < SEPARATE:  # all sources react alike: as many heads in a row
+        p = 1.0 if abs(value) < SEPARATE else 2.0 ** (1 - sources)
     else:
-        reach = t_reach(CONFIDENCE, sources - 1) * spread
-        p = two_sided_p(value / spread, sources - 1)
+        p = two_sided_p(times * value / reach, sources - 1)
     low, high = max(-1.0, value - reach), min(1.0, value + reach)  # outcomes are in [0, 1]
     return Effect(name, value, low, high, p, None, sources, pictures)
 

@@ -7,6 +7,7 @@ were loaded; any set of labels or classes works.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
@@ -17,8 +18,8 @@ from ..errors import CounterfactoryError
 from ..suite import PictureRow
 from ..variant import KINDS, Kind
 from .confusion import Counts, accuracy, confusion_matrix, iou, mean_iou, recall, row_normalised
-from .effects import Effect, Flips, PictureOutcome, correct, find_effects, find_flips
-from .evaluation import Effects, Evaluation, MeanScore, Measure, Side
+from .effects import Effect, PictureOutcome, correct, find_effects, find_flips, find_interactions
+from .evaluation import Effects, Evaluation, MeanScore, Measure, Rejections, Side
 from .predictions import find_unanswered
 
 T = TypeVar("T")
@@ -60,7 +61,7 @@ def evaluate_labels(
         originals=side("original"),
         controls=side("control"),
         variants=side("variant"),
-        effects=_label_effects(outcomes, find_flips(_picture_outcomes(outcomes, _edit_types), "original")),
+        effects=_label_effects(outcomes, "accuracy", flips=True),
         sources=len(right),
         all_fail=_fraction([not any(answers) for answers in right.values()]),
         none_fail=_fraction([all(answers) for answers in right.values()]),
@@ -68,6 +69,7 @@ def evaluate_labels(
         excluded_controls=_count_rejected(rows, "control"),
         outcomes={row.file_name: outcome for row, outcome in outcomes},
         unanswered=find_unanswered(rows, [answer is not None for answer in predictions]),
+        rejections=_rejections(rows),
         measures=tuple(_measure(name, list(_pair_answers(rows, values))) for name, values in (measures or {}).items()),
     )
 
@@ -77,12 +79,14 @@ def _measure(name: str, outcomes: Sequence[tuple[PictureRow, float]]) -> Measure
         values = [value for row, value in outcomes if row.kind == kind]
         return MeanScore(len(values), sum(values) / len(values) if values else None)
 
-    return Measure(name, score("original"), score("control"), score("variant"), _label_effects(outcomes, ()))
+    return Measure(name, score("original"), score("control"), score("variant"), _label_effects(outcomes, name))
 
 
-def _label_effects(outcomes: Sequence[tuple[PictureRow, float]], flips: tuple[Flips, ...]) -> Effects:
-    by_label = _picture_outcomes(outcomes, lambda row: {_label(row)})
-    return _effects(outcomes, lambda against: find_effects(by_label, against), flips)
+def _label_effects(outcomes: Sequence[tuple[PictureRow, float]], measure: str, flips: bool = False) -> Effects:
+    def by_class(against: Kind) -> tuple[Effect, ...]:
+        return find_effects(_picture_outcomes(outcomes, lambda row: {_label(row)}), against)
+
+    return _effects(outcomes, by_class, measure, flips)
 
 
 def evaluate_masks(
@@ -91,10 +95,10 @@ def evaluate_masks(
     """Judge a segmenter.
 
     `confusions` has for each row the `confusion_matrix` of its carried-over mask (truth) and the model's mask, int64
-    [C, C], or [C, C + 1] with answers that are no class; None leaves the row out, and one is held at a time. An mIoU
-    over pictures comes from summed confusions; an effect compares pictures by their own mean IoU over the classes that
-    truth or answer has, and a class's effect by its own IoU there. Rejected pictures are left out. Raises
-    CounterfactoryError when lengths or shapes do not fit.
+    [C, C], or [C, C + 1] with answers that are no class; None leaves the row out, and one is held at a time. A pooled
+    mIoU comes from summed confusions; an effect compares pictures by their own mean IoU over the classes that truth or
+    answer has, and a class's effect by its own IoU there. Rejected pictures are left out. Raises CounterfactoryError
+    when lengths or shapes do not fit.
     """
     size = len(classes)
     totals: dict[Kind, Counts] = {kind: np.zeros((size, size + 1), np.int64) for kind in KINDS}
@@ -123,17 +127,18 @@ def evaluate_masks(
     outcomes = [(row, mean) for row, mean, _ in used if mean is not None]
     masked, answered = [row for row in rows if row.mask is not None], {row.file_name for row, _, _ in used}
     return Evaluation(
-        measure="miou",
+        measure="pooled_miou",
         classes=tuple(classes),
         originals=side("original"),
         controls=side("control"),
         variants=side("variant"),
-        effects=_effects(outcomes, by_class, ()),
+        effects=_effects(outcomes, by_class, "picture mIoU"),
         sources=len({row.source for row, _, _ in used if row.kind == "variant"}),
         all_fail=None,
         none_fail=None,
         excluded=_count_rejected(rows, "variant"),
         excluded_controls=_count_rejected(rows, "control"),
+        rejections=_rejections(rows),
         outcomes={row.file_name: outcome for row, outcome in outcomes},
         unanswered=find_unanswered(masked, [row.file_name in answered for row in masked]),
     )
@@ -142,23 +147,59 @@ def evaluate_masks(
 def _effects(
     outcomes: Sequence[tuple[PictureRow, float]],
     by_class: Callable[[Kind], tuple[Effect, ...]],
-    flips: tuple[Flips, ...],
+    measure: str,
+    flips: bool = False,
 ) -> Effects:
     """The effects of pictures by their outcomes; `by_class` finds those of classes against a kind of pictures."""
-    kinds = {row.kind for row, _ in outcomes}
+    copies = _copies(outcomes)
+    painted = [(row, outcome) for row, outcome in outcomes if row.file_name not in copies]
+    kinds = {row.kind for row, _ in painted}
     against: Kind | None = "control" if "control" in kinds else "original" if "original" in kinds else None
+    alone = [(row, outcome) for row, outcome in outcomes if row.kind != "variant" or len(row.edits) == 1]
     types = _picture_outcomes(outcomes, _edit_types)
-    values = _picture_outcomes(outcomes, lambda row: {edit.value for edit in row.edits})
-    of_painter = _effect_of_all(outcomes, "painting", "original", "control") if {"control", "original"} <= kinds else ()
+
+    def effects(
+        some: Sequence[tuple[PictureRow, float]], names: Callable[[PictureRow], set[str]]
+    ) -> tuple[Effect, ...]:
+        return find_effects(_picture_outcomes(some, names), against) if against else ()
+
+    of_painter = _effect_of_all(painted, "painting", "original", "control") if {"control", "original"} <= kinds else ()
+    turned = find_flips(_picture_outcomes(alone, _edit_types), against) if flips and against else ()
+    if flips and of_painter:
+        turned = (*find_flips(_picture_outcomes(painted, lambda _: {"painting"}, "control"), "original"), *turned)
     return Effects(
         against=against,
         painter=of_painter[0] if of_painter else None,
-        by_type=find_effects(types, against) if against else (),
-        by_value=find_effects(values, against) if against else (),
+        by_type=effects(outcomes, _edit_types),
+        by_value=effects(outcomes, _edit_values),
         by_class=by_class(against) if against else (),
         by_type_with_painter=find_effects(types, "original") if "original" in kinds else (),
-        flips=flips,
+        flips=turned,
+        by_type_alone=effects(alone, _edit_types),
+        by_value_alone=effects(alone, _edit_values),
+        interactions=find_interactions(types, against) if against else (),
+        copies=len(copies),
+        measure=measure,
     )
+
+
+def _copies(outcomes: Sequence[tuple[PictureRow, float]]) -> set[str]:
+    """The controls that are their originals again, byte for byte: nothing was painted that could do anything."""
+    originals = {row.file_name: row.sha256 for row, _ in outcomes if row.kind == "original"}
+    return {row.file_name for row, _ in outcomes if row.kind == "control" and originals.get(row.original) == row.sha256}
+
+
+def _rejections(rows: Sequence[PictureRow]) -> tuple[Rejections, ...]:
+    """By type and by value, each sorted by name."""
+    carried, lost = Counter[str](), Counter[str]()
+    names = (_edit_types, _edit_values)
+    for row in rows:
+        if row.kind == "variant":
+            for of in names:
+                carried.update(of(row))
+                lost.update(() if row.accepted else of(row))
+    groups = [sorted({name for row in rows for name in of(row)}) for of in names]
+    return tuple(Rejections(name, carried[name], lost[name]) for group in groups for name in group)
 
 
 def _picture_outcomes(
@@ -206,6 +247,10 @@ def _label(row: PictureRow) -> str:
 
 def _edit_types(row: PictureRow) -> set[str]:
     return set(row.edit_types)
+
+
+def _edit_values(row: PictureRow) -> set[str]:
+    return {edit.value for edit in row.edits}
 
 
 def _fraction(answers: Sequence[bool]) -> float | None:

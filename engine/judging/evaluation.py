@@ -40,11 +40,15 @@ class Effects:
     """The effects of edits on the model: changes of accuracy, or of a picture's mean IoU, between pictures of a source.
 
     `by_type`, `by_value` (`Edit.value`) and `by_class` are against the controls where the suite has answered
-    ones, so that what painting does by itself is not counted, and against the originals where it has none: `against`
-    says which. Those of types and values are adjusted for the other edits of the same variant; those of a class are of
-    all edits together. `painter` is the controls against the originals; `by_type_with_painter` the types against the
-    originals, the painter's damage included. `flips` are the types' answers that were right on the originals and turned
-    wrong; masks have none.
+    ones, so that what painting does by itself is not counted, and against the originals where it has none, or only ones
+    that are their originals again, byte for byte: `against` says which, and `copies` counts the latter. Those of types
+    and values are adjusted for the other edits of the same variant, and averages over this suite's mix of edits;
+    `by_type_alone` and `by_value_alone` are of the variants that carry one edit. `interactions` are what pairs of types
+    do beyond the sum of the two: a clear one says that effects do not add. Those of a class are of all edits together.
+    `painter` is the controls against the originals; `by_type_with_painter` the types against the originals, the
+    painter's damage included. `flips` are answers that turned wrong: of the controls that were right on the originals
+    ("painting"), and of variants with one edit that were right on what `against` says, by type; masks have none.
+    `measure` is what of a picture is compared.
     """
 
     against: Kind | None
@@ -54,6 +58,25 @@ class Effects:
     by_class: tuple[Effect, ...]
     by_type_with_painter: tuple[Effect, ...]
     flips: tuple[Flips, ...]
+    by_type_alone: tuple[Effect, ...] = ()
+    by_value_alone: tuple[Effect, ...] = ()
+    interactions: tuple[Effect, ...] = ()
+    copies: int = 0
+    measure: str = "accuracy"
+
+    @property
+    def beyond_sum(self) -> tuple[Effect, ...]:
+        """The pairs of types whose effects clearly do not add, the largest difference first."""
+        return tuple(sorted((e for e in self.interactions if e.clear), key=lambda e: -abs(e.value or 0)))
+
+
+@dataclass(frozen=True)
+class Rejections:
+    """Of `variants` with an edit of this `name`, a type or a value, so many were `rejected`."""
+
+    name: str
+    variants: int
+    rejected: int
 
 
 @dataclass(frozen=True)
@@ -98,14 +121,15 @@ class Unanswered:
 class Evaluation:
     """How a model under test answers a suite.
 
-    `measure` is "accuracy" or "miou". `originals`, `controls` and `variants` are different pictures and, where sources
-    lack an accepted one, different sources: what an edit does is in `effects`. `all_fail` and `none_fail` are the
-    shares of sources with at least one variant for which the model fails on all, or on none, of the variants (DILLEMA,
-    arXiv 2502.04378, section IV); for masks, where a picture does not simply fail, they are None. `excluded` counts
-    rejected variants, `excluded_controls` rejected controls: neither is compared. `outcomes` are the
-    single pictures', by file name: 1 for a right label and 0 for a wrong one, or a mask's mIoU. `measures` are further
-    measures of the same answers ("beside" in JSON). `strange` are answers that may be misspelt labels, and `unanswered`
-    says of which pictures nothing is known.
+    `measure` is "accuracy" or "pooled_miou", the mIoU of all pictures' pixels together; a picture's own mean IoU,
+    which effects are of, is its "picture mIoU". `originals`, `controls` and `variants` are different pictures and,
+    where sources lack an accepted one, different sources: what an edit does is in `effects`. `all_fail` and
+    `none_fail` are the shares of sources with at least one variant for which the model fails on all, or on none, of
+    the variants (DILLEMA, arXiv 2502.04378, section IV); for masks, where a picture does not simply fail, they are
+    None. `excluded` counts rejected variants, `excluded_controls` rejected controls: neither is compared.
+    `outcomes` are the single pictures', by file name: 1 for a right label and 0 for a wrong one, or a mask's mIoU.
+    `measures` are further measures of the same answers ("beside" in JSON). `rejections` are by type and by value.
+    `strange` are answers that may be misspelt labels, and `unanswered` says of which pictures nothing is known.
     """
 
     measure: str
@@ -123,11 +147,12 @@ class Evaluation:
     measures: tuple[Measure, ...] = ()
     strange: tuple[StrangeAnswer, ...] = ()
     unanswered: tuple[Unanswered, ...] = ()
+    rejections: tuple[Rejections, ...] = ()
 
     @property
     def measure_name(self) -> str:
         """The measure as people write it."""
-        return "mIoU" if self.measure == "miou" else self.measure
+        return self.measure.replace("_miou", " mIoU")
 
     @property
     def unknown_classes(self) -> tuple[str, ...]:

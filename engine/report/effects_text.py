@@ -10,18 +10,21 @@ from .table import Table, percent
 
 if TYPE_CHECKING:
     from ..judging.effects import Effect
-    from ..judging.evaluation import Effects, Evaluation, MeanScore
+    from ..judging.evaluation import Effects, Evaluation, MeanScore, Rejections
     from ..judging.limits import LimitResult
 
 # Values and classes in a table: those that do most harm.
 _WORST = 8
-# Labels that a note shows.
+# Labels, and values, that a note shows.
 _UNKNOWN = 5
+# The share of a value's variants that, once rejected, a note speaks of.
+_MANY = 1 / 3
 # What the controls lose against the originals.
 PAINTING = "painting alone"
 _MINUS, _TO = "\N{MINUS SIGN}", " \N{HORIZONTAL ELLIPSIS} "
 _BASELINES = {"control": "controls", "original": "originals"}
 _KINDS = ("originals", "controls", "variants")
+_COLUMNS = ("95 % interval", "q")
 
 
 def evaluation_tables(evaluation: Evaluation, everything: bool = False) -> tuple[Table, ...]:
@@ -29,15 +32,15 @@ def evaluation_tables(evaluation: Evaluation, everything: bool = False) -> tuple
 
     With `everything` these are all values and classes, and how each class is answered.
     """
-    effects = evaluation.effects
-    tables = []
-    if effects.against is not None and (effects.by_type or effects.painter):
-        tables.append(effects_table({evaluation.measure_name: effects}))
-        if evaluation.measures:
-            tables.append(effects_table({measure.name: measure.effects for measure in evaluation.measures}))
-        for title, group in (("value", effects.by_value), ("class", effects.by_class)):
-            if len(group) > 1:
-                tables.append(_worst_table(title, group, len(group) if everything else _WORST))
+    effects, tables = evaluation.effects, []
+    for of in (effects, *(measure.effects for measure in evaluation.measures)):
+        if of.against is not None and (of.by_type or of.painter):
+            tables.append(effects_table(of, evaluation.rejections))
+            tables += [alone_table(of)] if of.by_type_alone else []
+    alone = effects.by_value_alone if everything else ()
+    for title, group in (("value", effects.by_value), ("value, one edit alone", alone), ("class", effects.by_class)):
+        if len(group) > 1:
+            tables.append(_worst_table(title, group, len(group) if everything else _WORST))
     tables.append(sides_table({evaluation.measure_name: evaluation}))
     return (*tables, _classes_table(evaluation)) if everything else tuple(tables)
 
@@ -46,20 +49,35 @@ def note_lines(evaluation: Evaluation) -> list[str]:
     """What a reader has to know of the tables: what they compare, and what is not in them."""
     effects = evaluation.effects
     notes = []
-    if effects.against == "original":
+    if effects.copies and effects.against != "control":
+        notes.append(
+            "the controls are their originals again, byte for byte: what painting does was not measured, and is in "
+            "every effect, which is against originals"
+        )
+    elif effects.against == "original":
         which = "no accepted control" if evaluation.excluded_controls else "no control"
         notes.append(f"{which} has an answer: effects are against originals, with what painting does")
     elif effects.against is None:
         notes.append("effects need answers to the controls, or to the originals, as well")
-    else:
-        notes.append("effects: against the source's control, adjusted for the other edits beside")
-        if not evaluation.originals.score.count:
-            notes.append("no original has an answer: what painting does by itself is not known")
+    elif not evaluation.originals.score.count:
+        notes.append("no original has an answer: what painting does by itself is not known")
+    if effects.copies and effects.against == "control":
+        notes.append(f"{effects.copies} controls are their originals again and say nothing of painting")
+    if effects.by_type:
+        notes.append(
+            "an effect is adjusted for the other edits beside it, and an average over this suite's mix of edits; "
+            "* is clear: q below 0.05"
+        )
+    if effects.flips and effects.by_type_alone:
+        painting = ", and of controls whose original is" if effects.painter else ""
+        notes.append(f"turned wrong: of variants with one edit whose {effects.against} is right{painting}")
+    notes += _interaction_lines(effects)
     if any(measure.name == "confidence" for measure in evaluation.measures):
         notes.append("confidence: what the model gives its own answer on average, right or wrong")
     for count, kind in ((evaluation.excluded, "variant"), (evaluation.excluded_controls, "control")):
         if count:
             notes.append(f"{count} rejected {kind}{'s are' if count > 1 else ' is'} not counted")
+    notes += _rejection_lines(evaluation.rejections)
     strange = {answer.answer for answer in evaluation.strange}
     unknown = [name for name in evaluation.unknown_classes if name not in strange]
     if unknown:
@@ -79,6 +97,33 @@ def answer_lines(evaluation: Evaluation) -> list[str]:
         named = list_some([answer.text for answer in evaluation.strange], _UNKNOWN)
         lines.append(f"warning: answers that are no label and no known class count as wrong: {named}")
     return lines
+
+
+def _interaction_lines(effects: Effects) -> list[str]:
+    """The warning that effects do not add, with the pair of types that shows it most."""
+    if not (pairs := effects.beyond_sum):
+        return []
+    pair, others = pairs[0], ", ".join(pair.name for pair in pairs[1:])
+    which = "more" if (pair.value or 0) < 0 else "less"
+    low, high = sorted(100 * abs(bound or 0) for bound in (pair.low, pair.high))
+    return [
+        f"EFFECTS DO NOT ADD: {pair.name} costs {100 * abs(pair.value or 0):.1f} points {which} than the sum of the "
+        f"two ({low:.1f} to {high:.1f}){f', and so do not {others}' if others else ''}: another mix of edits has other "
+        "effects, so read one edit alone"
+    ]
+
+
+def _rejection_lines(rejections: Sequence[Rejections]) -> list[str]:
+    """The types and values that lost many variants, and what that can do."""
+    many = sorted((r for r in rejections if r.rejected >= _MANY * r.variants), key=lambda r: (-r.rejected, r.name))
+    if not many:
+        return []
+    some = ", ".join(f"{r.name} {r.rejected} of {r.variants}" for r in many[:_UNKNOWN])
+    more = f" and {len(many) - _UNKNOWN} more" if len(many) > _UNKNOWN else ""
+    return [
+        f"a third or more was rejected of {some}{more}: their effects are of what was left, and too small where the "
+        "checks reject what the model fails on"
+    ]
 
 
 def headline(evaluation: Evaluation) -> tuple[str, str]:
@@ -119,40 +164,53 @@ def _classes_table(evaluation: Evaluation) -> Table:
     return Table(f"How classes are answered ({what})", ("class", *_KINDS), rows)
 
 
-def effects_table(measures: Mapping[str, Effects]) -> Table:
-    """What each type of edit does, in points, with 95 % intervals: painting itself first. A measure is a pair of
-    columns; one alone has beside it how often answers turned wrong, of labels, and how many sources say so.
+def effects_table(effects: Effects, rejections: Sequence[Rejections] = ()) -> Table:
+    """What each type of edit does to a measure, in points, with its interval, its chance, the sources that say so and
+    the share of its variants that were rejected: painting itself first, which is against the originals.
     """
-    first, alone = next(iter(measures.values())), len(measures) == 1
-    named = [
-        {PAINTING: effects.painter, **{effect.name: effect for effect in effects.by_type}}
-        for effects in measures.values()
-    ]
-    flips = {flip.name: flip.rate for flip in first.flips}
-    rows = []
-    for name, effect in named[0].items():
-        if effect is None:
-            continue
-        known = [by_name.get(name) for by_name in named]
-        cells = [cell for e in known for cell in (("-", "-") if e is None else (points(e.value), interval(e)))]
-        if alone and flips:
-            cells.append(percent(flips[name]) if name in flips else "-")
-        if alone:
-            cells.append(str(effect.sources))
-        rows.append((name, *cells))
-    columns = [column for measure in measures for column in (measure, "95 % interval")]
-    if alone:
-        columns += ["turned wrong", "sources"] if flips else ["sources"]
-    title = f"What edits do to {' and '.join(measures)}, in points against the {_BASELINES[str(first.against)]}"
-    return Table(title, ("edit", *columns), tuple(rows))
+    lost = {r.name: percent(r.rejected / r.variants) for r in rejections if r.variants}
+    named = {PAINTING: effects.painter} if effects.painter else {}
+    rows = tuple(
+        (name, *_figures(e), str(e.sources), *((lost.get(name, "-"),) if lost else ()))
+        for name, e in (named | {e.name: e for e in effects.by_type}).items()
+    )
+    columns = ("edit", effects.measure, *_COLUMNS, "sources", *(("rejected",) if lost else ()))
+    return Table(
+        f"What edits do to {effects.measure}, in points against the {_BASELINES[str(effects.against)]}", columns, rows
+    )
+
+
+def alone_table(effects: Effects) -> Table:
+    """The same of variants that carry one edit, with how often their answers turned wrong where the control's (of
+    painting: the original's) is right, and the count of variants (of painting: of controls).
+    """
+    turned = {flip.name: percent(flip.rate) for flip in effects.flips}
+    named = {PAINTING: effects.painter} if effects.painter else {}
+    rows = tuple(
+        (
+            name,
+            *_figures(e),
+            *((turned.get(e.name, "-"),) if turned else ()),
+            str(e.pictures),
+        )
+        for name, e in (named | {e.name: e for e in effects.by_type_alone}).items()
+    )
+    columns = ("edit", "points", *_COLUMNS, *(("turned wrong",) if turned else ()), "pictures")
+    return Table(f"One edit alone: {effects.measure} against the {_BASELINES[str(effects.against)]}", columns, rows)
 
 
 def _worst_table(title: str, effects: Sequence[Effect], most: int) -> Table:
     # By the mildest end of the interval: the lowest estimates are those of the fewest sources.
     known = sorted((e for e in effects if e.high is not None), key=lambda e: (e.high, e.value, e.name))
-    rows = tuple((e.name, points(e.value), interval(e), _chance(e.q), str(e.sources)) for e in known[:most])
+    rows = tuple((e.name, *_figures(e), str(e.sources)) for e in known[:most])
     less = f", {len(rows)} of {len(effects)}" if len(rows) < len(effects) else ""
-    return Table(f"By {title}, certain harm first{less}", (title, "points", "95 % interval", "q", "sources"), rows)
+    columns = (title.partition(",")[0], "points", *_COLUMNS, "sources")
+    return Table(f"By {title}, certain harm first{less}", columns, rows)
+
+
+def _figures(effect: Effect) -> tuple[str, str, str]:
+    """The cells under `points` and _COLUMNS."""
+    return points(effect.value), interval(effect), _chance(effect)
 
 
 def points(value: float | None) -> str:
@@ -168,5 +226,8 @@ def interval(effect: Effect) -> str:
     return "-" if effect.low is None else f"{points(effect.low)}{_TO}{points(effect.high)}"
 
 
-def _chance(q: float | None) -> str:
-    return "-" if q is None else "< 0.001" if q < 0.001 else f"{q:.3f}"
+def _chance(effect: Effect) -> str:
+    if effect.q is None:
+        return "-"
+    shown = "< 0.001" if effect.q < 0.001 else f"{effect.q:.3f}"
+    return f"{shown} *" if effect.clear else f"{shown}  "

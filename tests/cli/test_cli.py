@@ -406,16 +406,16 @@ def test_evaluate_takes_a_folder_of_masks(
     status, out, _ = run(capsys, "evaluate", made_suite.path, *asked, "--json")
     found = json.loads(out)
     assert status == 3, "a segmenter that sees sky alone has certainly lost more than 5 points"
-    assert (found["measure"], found["classes"]) == ("miou", list(EMBEDDED.classes))
+    assert (found["measure"], found["classes"]) == ("pooled_miou", list(EMBEDDED.classes))
     assert found["originals"]["score"]["value"] == 1
     assert found["effects"]["by_type"][0]["value"] < -0.5
     assert run(capsys, "report", made_suite.path, *asked[:4], "--no-edges")[0] == 0
     page = (made_suite.path / "report" / "index.html").read_text()
-    assert "mIoU 1.00" not in page, "scores are of variants"
-    assert page.count("mIoU 0.") == 5
-    assert '<option value="score:mIoU">lowest mIoU first</option>' in page
+    assert "picture mIoU 1.00" not in page, "scores are of variants"
+    assert page.count("picture mIoU 0.") == 5
+    assert '<option value="score:picture mIoU">lowest picture mIoU first</option>' in page
     assert 'class="legend"' in page
-    assert "mIoU, originals to variants" in page
+    assert "pooled mIoU, originals to variants" in page
 
 
 def test_report_writes_page_and_sheet(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:

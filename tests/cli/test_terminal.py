@@ -184,7 +184,7 @@ def test_long_paths_and_brackets_stay_whole() -> None:
 
 
 def test_tables_fit_eighty_columns() -> None:
-    columns = ("pictures", "count", "classifier's accuracy", "segmenter's mIoU")
+    columns = ("pictures", "count", "classifier's accuracy", "segmenter's pooled mIoU")
     terminal, out, _ = made()
     terminal.show(Table("t", columns, (("  background edited", "120", "100.0 %", "100.0 %"),)))
     assert max(map(len, out.getvalue().splitlines())) <= 80

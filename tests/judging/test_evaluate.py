@@ -26,7 +26,6 @@ from counterfactory.engine.judging.confusion import (
     recall,
     row_normalised,
 )
-from counterfactory.engine.judging.effects import Flips
 from counterfactory.engine.judging.evaluate import evaluate_labels, evaluate_masks
 from counterfactory.engine.judging.evaluation import Effects, MeanScore
 from counterfactory.engine.suite import PictureRow
@@ -40,6 +39,9 @@ def row(
     source: str, label: str | None, *edits: tuple[str, str], verdict: str = "accepted", kind: str = "variant"
 ) -> PictureRow:
     return picture_row(
+        file_name=f"{kind}s/{source}.png" if kind != "variant" else "images/bus.png",
+        original=f"originals/{source}.png",
+        sha256={"original": "0", "control": "1", "variant": "2"}[kind] * 64,
         kind=kind,
         source=source,
         label=label,
@@ -166,7 +168,7 @@ def test_mask_evaluation_sums_confusions(rows: list[PictureRow], random: Any) ->
     assert result.sources == len({r.source for r, _ in used["variant"]})
     assert result.excluded == sum(r.kind == "variant" and not r.accepted for r in rows)
     assert result.excluded_controls == sum(r.kind == "control" and not r.accepted for r in rows)
-    assert (result.measure, result.all_fail, result.none_fail) == ("miou", None, None)
+    assert (result.measure, result.all_fail, result.none_fail) == ("pooled_miou", None, None)
     json.dumps(result.to_json(), allow_nan=False)
 
 
@@ -199,7 +201,8 @@ def test_effects_are_against_the_controls_and_the_painter_s_stands_beside() -> N
     }
     with_painter = {e.name: e.value for e in effects.by_type_with_painter}
     assert with_painter == {"weather": pytest.approx(-0.5), "colour": pytest.approx(-0.1)}
-    assert {f.name: f.rate for f in effects.flips} == {"weather": 0.5, "colour": pytest.approx(0.1)}
+    # Of 36 controls that are right, the 16 of even number stand before a foggy variant that is wrong.
+    assert {f.name: f.rate for f in effects.flips} == {"painting": 0.1, "weather": pytest.approx(16 / 36), "colour": 0}
     # Sources of even number are buses, and lose all of the fog's and the painter's.
     assert {e.name: e.value for e in effects.by_class} == {"bus": pytest.approx(-0.4), "car": pytest.approx(0)}
 
@@ -210,14 +213,82 @@ def test_effects_without_answered_controls_are_against_the_originals_and_say_so(
     assert (effects.against, effects.painter) == ("original", None)
     assert {e.name: e.value for e in effects.by_type}["weather"] == pytest.approx(-0.5)
     rows, said = suite_of(10, control=None, original=None)
-    assert evaluate_labels(rows, said).effects == Effects(None, None, (), (), (), (), find_flips_of_nothing())
+    assert evaluate_labels(rows, said).effects == Effects(None, None, (), (), (), (), ())
     rows, said = suite_of(10, original=None)
     effects = evaluate_labels(rows, said).effects
     assert (effects.against, effects.painter, effects.by_type_with_painter) == ("control", None, ())
 
 
-def find_flips_of_nothing() -> tuple[Flips, ...]:
-    return tuple(Flips(name, 0, 0, None, None, None, None) for name in ("colour", "weather"))
+def test_one_edit_alone_is_of_variants_with_no_other_and_answers_turn_wrong_there() -> None:
+    """Colour costs nothing but beside time, which costs half by itself: 5 sources of 10."""
+    rows: list[PictureRow] = []
+    right: list[bool] = []
+    for g in range(10):
+        fine = g != 0  # wrong on whatever is painted
+        for kind in ("original", "control"):
+            rows.append(row(f"s{g}", "bus", kind=kind))
+            right.append(fine or kind == "original")
+        for edits, answer in (
+            ([("colour", "red")], fine),
+            ([("time", "night")], fine and g % 2 == 1),
+            ([("colour", "red"), ("time", "night")], False),
+        ):
+            rows.append(row(f"s{g}", "bus", *edits))
+            right.append(answer)
+    found = evaluate_labels(rows, ["bus" if answer else "car" for answer in right]).effects
+    assert {e.name: (e.value, e.pictures) for e in found.by_type_alone} == {
+        "colour": (pytest.approx(0), 10),
+        "time": (pytest.approx(-0.4), 10),
+    }
+    assert {e.name: e.value for e in found.by_value_alone} == {
+        "colour: red": pytest.approx(0),
+        "time: night": pytest.approx(-0.4),
+    }
+    assert all((e.value or 0) < -0.2 for e in found.by_type), "over the mix of edits colour costs as well"
+    assert [(e.name, e.value) for e in found.interactions] == [("colour with time", pytest.approx(-0.5))]
+    assert {f.name: (f.right, f.flipped) for f in found.flips} == {
+        "painting": (10, 1),
+        "colour": (9, 0),
+        "time": (9, 4),
+    }
+
+
+def test_a_model_that_fails_on_painted_pictures_turns_wrong_by_painting() -> None:
+    """Where an edit does nothing its rate is 0 though half of all variants were right as originals."""
+    rows, said = suite_of(20, control=lambda g: g % 2 == 0, red=lambda g: g % 2 == 0, foggy=lambda g: g % 2 == 0)
+    flips = evaluate_labels(rows, said).effects.flips
+    assert {f.name: f.rate for f in flips} == {"painting": 0.5, "colour": 0, "weather": 0}
+
+
+def test_controls_that_are_their_originals_measure_no_painting() -> None:
+    rows, said = suite_of(10, foggy=lambda g: g % 2 == 1)
+    copied = [replace(r, sha256="0" * 64) if r.kind == "control" else r for r in rows]
+    found = evaluate_labels(copied, said).effects
+    assert (found.against, found.painter, found.copies) == ("original", None, 10)
+    assert "painting" not in {f.name for f in found.flips}
+    assert {e.name: e.value for e in found.by_type}["weather"] == pytest.approx(-0.5)
+    some = [replace(r, sha256="0" * 64) if r.kind == "control" and r.source < "s4" else r for r in rows]
+    found = evaluate_labels(some, said).effects
+    assert (found.against, found.copies) == ("control", 4)
+    assert found.painter is not None
+    assert found.painter.sources == 6
+
+
+def test_rejections_are_counted_by_type_and_value() -> None:
+    rows = [row("a", "bus", kind="control"), row("a", "bus", kind="control", verdict="rejected")]
+    rows += [row("a", "bus", ("weather", "foggy"), ("time", "night"), verdict="rejected")]
+    rows += [row("a", "bus", ("weather", "foggy"), ("weather", "snowy"))]
+    for found in (
+        evaluate_labels(rows, ["bus"] * 4),
+        evaluate_masks(rows, [np.eye(2, dtype=np.int64)] * 4, ("sky", "road")),
+    ):
+        assert [(r.name, r.variants, r.rejected) for r in found.rejections] == [
+            ("time", 1, 1),
+            ("weather", 2, 1),
+            ("time: night", 1, 1),
+            ("weather: foggy", 2, 1),
+            ("weather: snowy", 1, 0),
+        ]
 
 
 def test_what_painting_does_is_known_without_variants_and_rejected_controls_are_no_baseline() -> None:
@@ -329,4 +400,4 @@ def test_answers_that_no_picture_has_for_a_label_are_known() -> None:
     found = evaluate_labels(rows, ["car", "Car", "bus"])
     assert (found.unknown_classes, found.measure_name) == (("Car",), "accuracy")
     masks = evaluate_masks(rows, [np.eye(2, dtype=np.int64)] * 3, ("sky", "road"))
-    assert (masks.unknown_classes, masks.measure_name) == ((), "mIoU")
+    assert (masks.unknown_classes, masks.measure_name) == ((), "pooled mIoU")

@@ -11,9 +11,11 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.judging.evaluate import evaluate_labels, evaluate_masks
 from counterfactory.engine.judging.evaluation import Evaluation, StrangeAnswer
 from counterfactory.engine.report.effects_text import (
+    alone_table,
     answer_lines,
     effects_table,
     evaluation_tables,
+    headline,
     note_lines,
     sides_table,
 )
@@ -28,22 +30,76 @@ def answered(*right: str) -> Evaluation:
     return evaluate_labels(ROWS, ["bus" if row.kind in right or i // 3 % 2 else "car" for i, row in enumerate(ROWS)])
 
 
-def test_one_measure_says_how_often_answers_turned_wrong_and_of_how_many_sources() -> None:
-    table = effects_table({"accuracy": answered("original", "control").effects})
+def test_an_effect_stands_with_its_chance_its_sources_and_what_was_rejected() -> None:
+    found = answered("original", "control")
+    table = effects_table(found.effects, found.rejections)
     assert table.title == "What edits do to accuracy, in points against the controls"
-    assert table.columns == ("edit", "accuracy", "95 % interval", "turned wrong", "sources")
+    assert table.columns == ("edit", "accuracy", "95 % interval", "q", "sources", "rejected")
     painter, weather = table.rows
-    assert (painter[0], painter[1], painter[3:]) == ("painting alone", "0.0", ("-", "6"))
-    assert (weather[0], weather[1], weather[3:]) == ("weather", "\N{MINUS SIGN}50.0", ("50.0 %", "6"))
-    assert " \N{HORIZONTAL ELLIPSIS} " in weather[2]
+    assert (painter[0], painter[1], painter[3:]) == ("painting alone", "0.0", ("1.000  ", "6", "-"))
+    assert (weather[0], weather[1], weather[3:]) == ("weather", "−50.0", ("0.076  ", "6", "0.0 %"))
+    assert " … " in weather[2]
 
 
-def test_masks_have_no_answers_that_turn_wrong() -> None:
+def test_one_edit_alone_says_how_often_answers_turned_wrong_beside_painting_s_own_rate() -> None:
+    table = alone_table(answered("original").effects)
+    assert table.title == "One edit alone: accuracy against the controls"
+    assert table.columns == ("edit", "points", "95 % interval", "q", "turned wrong", "pictures")
+    assert [(row[0], row[1], *row[4:]) for row in table.rows] == [
+        ("painting alone", "−50.0", "50.0 %", "6"),
+        ("weather", "0.0", "0.0 %", "6"),
+    ]
+
+
+def test_a_clear_effect_is_marked_by_its_own_rule() -> None:
+    rows = [
+        row for g in range(20) for row in (control_row(g), picture_row(3 * g), picture_row(3 * g + 1, edits=(RED,)))
+    ]
+    found = evaluate_labels(rows, ["car" if i % 3 == 1 and i % 9 else "bus" for i in range(60)])
+    assert {effect.name: effect.clear for effect in found.effects.by_type} == {"weather": True, "colour": False}
+    for table in evaluation_tables(found)[:3]:
+        marked = {row[0].partition(":")[0]: row[table.columns.index("q")].endswith(" *") for row in table.rows}
+        assert marked == {"weather": True, "colour": False}, table.title
+
+
+def test_masks_have_no_answers_that_turn_wrong_and_two_names_for_two_mious() -> None:
     rows = [row for g in range(3) for row in (control_row(g), picture_row(3 * g))]
     found = evaluate_masks(rows, [np.array([[3, 1], [0, 4]], np.int64)] * 6, ("sky", "road"))
-    (table, *_) = evaluation_tables(found)
-    assert table.columns == ("edit", "mIoU", "95 % interval", "sources")
-    assert table.rows[0][0::3] == ("weather", "3")
+    (table, alone, *_, answered) = evaluation_tables(found)
+    assert table.columns == ("edit", "picture mIoU", "95 % interval", "q", "sources", "rejected")
+    assert table.rows[0][0::4] == ("weather", "3")
+    assert alone.columns == ("edit", "points", "95 % interval", "q", "pictures")
+    assert answered.columns == ("pictures", "count", "pooled mIoU")
+    assert headline(found)[0] == "pooled mIoU, controls to variants"
+    as_json = found.to_json()
+    assert (as_json["measure"], as_json["effects"]["measure"]) == ("pooled_miou", "picture mIoU")
+
+
+def test_effects_that_do_not_add_are_said_with_the_pair() -> None:
+    """Either edit costs all, both together no more."""
+    rows, right = [], []
+    for g in range(30):
+        rows.append(control_row(g))
+        rows += [picture_row(3 * g + i, edits=edits) for i, edits in enumerate(((FOG,), (RED,), (FOG, RED)))]
+        right += [True, False, False, False]
+    found = evaluate_labels(rows, ["bus" if answer else "car" for answer in right])
+    assert [pair["name"] for pair in found.to_json()["effects"]["interactions"]] == ["colour with weather"]
+    (warning,) = [note for note in note_lines(found) if note.startswith("EFFECTS DO NOT ADD")]
+    assert "colour with weather costs 100.0 points less than the sum of the two" in warning
+    adding = evaluate_labels(rows, ["car" if row.edits and row.edits[0] == FOG else "bus" for row in rows])
+    assert not [note for note in note_lines(adding) if note.startswith("EFFECTS DO NOT ADD")]
+
+
+def test_values_that_lost_a_third_are_named_with_what_that_does() -> None:
+    rows = [
+        control_row(),
+        picture_row(0),
+        picture_row(1, reason="dark"),
+        *(picture_row(i, edits=(RED,)) for i in (2, 3)),
+    ]
+    rows += [picture_row(4, edits=(RED,)), picture_row(5, edits=(RED,), reason="dark")]
+    (note,) = [n for n in note_lines(evaluate_labels(rows, ["bus"] * 7)) if "a third or more" in n]
+    assert "rejected of weather 1 of 2, weather: snowy 1 of 2: their effects are of what was left" in note
 
 
 def test_of_nothing_accepted_there_is_no_table_of_effects() -> None:
@@ -53,14 +109,8 @@ def test_of_nothing_accepted_there_is_no_table_of_effects() -> None:
     ]
 
 
-def test_several_measures_stand_side_by_side() -> None:
+def test_several_models_stand_side_by_side() -> None:
     good, bad = answered("original", "control", "variant"), answered("original")
-    table = effects_table({"accuracy": good.effects, "mIoU": bad.effects})
-    assert table.columns == ("edit", "accuracy", "95 % interval", "mIoU", "95 % interval")
-    assert [(row[0], row[1], row[3]) for row in table.rows] == [
-        ("painting alone", "0.0", "\N{MINUS SIGN}50.0"),
-        ("weather", "0.0", "0.0"),
-    ]
     assert sides_table({"a": good, "b": bad}).rows == (
         ("originals", "6", "100.0 %", "100.0 %"),
         ("controls", "6", "100.0 %", "50.0 %"),
@@ -92,11 +142,13 @@ def test_everything_is_shown_on_request() -> None:
     found = evaluate_labels(rows, [row.label for row in rows])
     assert [table.title for table in evaluation_tables(found)] == [
         "What edits do to accuracy, in points against the controls",
+        "One edit alone: accuracy against the controls",
         "By value, certain harm first, 8 of 9",
         "By class, certain harm first, 8 of 9",
         "How pictures are answered",
     ]
-    *_, values, classes, _, answered = evaluation_tables(found, everything=True)
+    *_, values, alone, classes, _, answered = evaluation_tables(found, everything=True)
+    assert (alone.title, alone.columns[0]) == ("By value, one edit alone, certain harm first", "value")
     assert (values.title, len(values.rows)) == ("By value, certain harm first", 9)
     assert (classes.title, len(classes.rows)) == ("By class, certain harm first", 9)
     assert (answered.title, len(answered.rows)) == ("How classes are answered (right)", 9)
@@ -108,24 +160,39 @@ def test_notes_say_what_is_compared_and_what_is_left_out() -> None:
         return note_lines(evaluate_labels(rows, answers, measures))
 
     rows = [original_row(), control_row(), picture_row()]
-    compared = "effects: against the source's control, adjusted for the other edits beside"
-    assert notes(rows, ["bus"] * 3) == [compared]
+    compared = [
+        "an effect is adjusted for the other edits beside it, and an average over this suite's mix of edits; * is "
+        "clear: q below 0.05",
+        "turned wrong: of variants with one edit whose control is right, and of controls whose original is",
+    ]
+    assert notes(rows, ["bus"] * 3) == compared
     assert notes(rows, [None, "bus", "bus"]) == [
-        compared,
         "no original has an answer: what painting does by itself is not known",
+        compared[0],
+        "turned wrong: of variants with one edit whose control is right",
     ]
     against = "has an answer: effects are against originals, with what painting does"
-    assert notes(rows, ["bus", None, "bus"]) == [f"no control {against}"]
+    of_originals = [compared[0], "turned wrong: of variants with one edit whose original is right"]
+    assert notes(rows, ["bus", None, "bus"]) == [f"no control {against}", *of_originals]
     rejected = [original_row(), control_row(reason="dark"), picture_row()]
     rejected += [picture_row(number, reason="dark") for number in (1, 2)]
     assert notes(rejected, ["bus"] * 5) == [
         f"no accepted control {against}",
+        *of_originals,
         "2 rejected variants are not counted",
         "1 rejected control is not counted",
+        "a third or more was rejected of weather 2 of 3, weather: snowy 2 of 3: their effects are of what was left, "
+        "and too small where the checks reject what the model fails on",
+    ]
+    copied = [original_row(), control_row(sha256=original_row().sha256), picture_row()]
+    assert notes(copied, ["bus"] * 3) == [
+        "the controls are their originals again, byte for byte: what painting does was not measured, and is in every "
+        "effect, which is against originals",
+        *of_originals,
     ]
     assert notes(rows, [None, None, "bus"]) == ["effects need answers to the controls, or to the originals, as well"]
-    assert notes(rows, ["Bus", "bus", "bus"])[1:] == ["answers that are no label of this suite count as wrong: 'Bus'"]
-    assert notes(rows, ["bus"] * 3, confidence=[0.5] * 3)[1:] == [
+    assert notes(rows, ["Bus", "bus", "bus"])[2:] == ["answers that are no label of this suite count as wrong: 'Bus'"]
+    assert notes(rows, ["bus"] * 3, confidence=[0.5] * 3)[2:] == [
         "confidence: what the model gives its own answer on average, right or wrong"
     ]
     many = [picture_row(i) for i in range(7)]
@@ -153,9 +220,9 @@ def test_further_measures_have_effects_and_means_of_their_own() -> None:
     rows = [row for g in range(6) for row in (control_row(g), picture_row(3 * g))]
     sure = [0.9 if row.kind == "control" else 0.6 for row in rows]
     tables = evaluation_tables(evaluate_labels(rows, ["bus"] * 12, {"top-5 accuracy": [1.0] * 12, "confidence": sure}))
-    beside = tables[1]
-    assert beside.title == "What edits do to top-5 accuracy and confidence, in points against the controls"
-    assert beside.rows[0][1:4:2] == ("0.0", "\N{MINUS SIGN}30.0")
+    titles = [f"What edits do to {name}, in points against the controls" for name in ("top-5 accuracy", "confidence")]
+    assert [table.title for table in tables[2:6:2]] == titles
+    assert [table.rows[0][1] for table in tables[2:6]] == ["0.0", "0.0", *["\N{MINUS SIGN}30.0"] * 2]
     assert tables[-1].columns == ("pictures", "count", "accuracy", "top-5 accuracy", "confidence")
     assert tables[-1].rows[1:] == (
         ("controls", "6", "100.0 %", "100.0 %", "90.0 %"),

@@ -1,0 +1,175 @@
+"""Suites of a model whose faults are known: what it answers to sources, controls and variants, drawn anew every time.
+
+A source is one of three kinds of vehicle, has a control and five variants, and is hard or easy by itself. Three of five
+variants carry one edit, the others two or three. There are 5 walls, 7 colours of each kind of vehicle, 3 times and 5
+weathers; three in ten colours and one in ten of the others are rejected, whatever the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterfactory.engine.edit import Edit
+from counterfactory.engine.judging.effects import PictureOutcome
+from counterfactory.engine.judging.within import Observations
+from counterfactory.engine.suite import Crop, Origin, PictureRow
+from counterfactory.engine.variant import Kind
+
+TYPES = ("background", "colour", "time", "weather")
+_VALUES, _KINDS, _VARIANTS = (5, 7, 3, 5), 3, 5
+_ONE_EDIT, _REJECTED = 0.6, (0.1, 0.3, 0.1, 0.1)
+_ORIGIN, _CROP, _NO_SCORES = Origin("", "", 1, 1), Crop(0, 0, 1, 1), dict[str, float]()
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Model:
+    """How often it fails by itself, by source, and how much oftener by a variant's edits: `carried` [N, 4] says which
+    types it has, `value` [N, 4] the number of the value that it would have of each.
+    """
+
+    fails: Callable[[np.random.Generator, int], Floats]
+    more: Callable[[Bools, Ints], NDArray[np.floating[Any]]]
+
+    @property
+    def harmless(self) -> bool:
+        """Whether no edit does anything."""
+        return self.more is _nothing
+
+
+def _nothing(carried: Bools, value: Ints) -> Floats:
+    return np.zeros(len(carried))
+
+
+def _usual(rng: np.random.Generator, sources: int) -> Floats:
+    return rng.beta(1, 9, sources)
+
+
+def _seldom(rng: np.random.Generator, sources: int) -> Floats:
+    return np.full(sources, 0.02)
+
+
+def _hard(rng: np.random.Generator, sources: int) -> Floats:
+    return np.where(rng.random(sources) < 0.2, 0.95, 0.03)
+
+
+MODELS: Mapping[str, Model] = {
+    "no effect": Model(_usual, _nothing),
+    "no effect, seldom fails": Model(_seldom, _nothing),
+    "no effect, some sources hard": Model(_hard, _nothing),
+    "effects add": Model(_usual, lambda carried, value: 0.3 * carried[:, 2] + 0.15 * carried[:, 3]),
+    "night and fog": Model(
+        _usual,
+        lambda carried, value: 0.4 * (carried[:, 2] & (value[:, 2] == 0)) + 0.3 * (carried[:, 3] & (value[:, 3] == 0)),
+    ),
+    "a few colours, seldom": Model(_seldom, lambda carried, value: 0.08 * (carried[:, 1] & (value[:, 1] < 3))),
+    "saturating": Model(_usual, lambda carried, value: 0.4 * (carried[:, 2] | carried[:, 3])),
+    "interaction": Model(_usual, lambda carried, value: 0.4 * (carried[:, 1] & carried[:, 2])),
+}
+# Of these the sum of two edits is not what both do together.
+NOT_ADDING = ("saturating", "interaction")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The accepted variants of some sources: each one's `source`, types and values [N, 4], and the outcomes of variants
+    and controls.
+    """
+
+    kind: Ints
+    source: Ints
+    carried: Bools
+    value: Ints
+    variants: Floats
+    controls: Floats
+
+    def observations(self, by: str, alone: bool = False) -> tuple[list[str], Observations]:
+        """The names and what `estimate_effects` takes, by "type" or by "value"; `alone`: of variants with one edit."""
+        some = np.flatnonzero(self.carried.sum(axis=1) == 1) if alone else np.arange(len(self.source))
+        picture, type_ = np.nonzero(self.carried[some])
+        of_kind = np.where(type_ == TYPES.index("colour"), self.kind[self.source[some[picture]]], 0)
+        value = self.value[some[picture], type_] if by == "value" else np.zeros(len(type_), np.int64)
+        numbers, name = np.unique((type_ * _KINDS + of_kind * (by == "value")) * 10 + value, return_inverse=True)
+        names = [
+            TYPES[n // 10 // _KINDS] + (f": {n % 10} of {n // 10 % _KINDS}" if by == "value" else "") for n in numbers
+        ]
+        sources = np.concatenate([np.arange(len(self.controls)), self.source[some]])
+        outcomes = np.concatenate([self.controls, self.variants[some]])
+        return names, Observations(sources, outcomes, picture + len(self.controls), name, len(names))
+
+    def answers(self) -> list[PictureOutcome]:
+        """The same as `find_interactions` takes it, by type."""
+        pictures = [PictureOutcome(str(g), "control", outcome) for g, outcome in enumerate(self.controls.tolist())]
+        for g, carried, outcome in zip(
+            self.source.tolist(), self.carried.tolist(), self.variants.tolist(), strict=True
+        ):
+            names = frozenset(name for name, has in zip(TYPES, carried, strict=True) if has)
+            pictures.append(PictureOutcome(str(g), "variant", outcome, names))
+        return pictures
+
+
+def draw_suite(
+    model: Model, sources: int, rng: np.random.Generator, *, chances: bool = False, rejects: bool = True
+) -> Suite:
+    """A suite of so many sources. With `chances` outcomes are the chances to be right, as for a truth; unless it
+    `rejects`, all variants are accepted.
+    """
+    shape = (sources, _VARIANTS)
+    kind = rng.integers(0, _KINDS, sources)
+    edits = np.where(rng.random(shape) < _ONE_EDIT, 1, rng.integers(2, 4, shape))
+    carried = rng.random((*shape, len(TYPES))).argsort(axis=-1) < edits[..., None]
+    value = np.stack([rng.integers(0, count, shape) for count in _VALUES], axis=-1)
+    # A rejected edit takes its variant with it.
+    accepted = ~(rejects & carried & (rng.random(carried.shape) < _REJECTED)).any(axis=-1)
+    base = model.fails(rng, sources)
+    source = np.nonzero(accepted)[0]
+    carried, value = carried[accepted], value[accepted]
+    wrong = base[source] + (1 - base[source]) * model.more(carried, value)
+    if chances:
+        return Suite(kind, source, carried, value, 1 - wrong, 1 - base)
+    right = (rng.random(len(wrong)) >= wrong).astype(float)
+    return Suite(kind, source, carried, value, right, (rng.random(sources) >= base).astype(float))
+
+
+def classes_suite(classes: int, sources: int) -> tuple[list[PictureRow], list[str | None]]:
+    """The rows of a suite of so many classes and the answers of a model that is right in eight of ten pictures."""
+    rng = np.random.default_rng(0)
+    suite = draw_suite(MODELS["effects add"], sources, rng, rejects=False)
+    rows = [_row(g, kind, 0, classes) for g in range(sources) for kind in ("original", "control")]
+    for v, (g, carried, value) in enumerate(zip(suite.source.tolist(), suite.carried, suite.value, strict=True)):
+        edits = tuple(Edit(TYPES[t], "x", str(value[t])) for t in np.flatnonzero(carried))
+        rows.append(_row(g, "variant", v, classes, edits))
+    others = rng.integers(0, classes, len(rows)).tolist()
+    right = rng.random(len(rows)) < 0.8
+    return rows, [row.label if well else f"class {k}" for row, well, k in zip(rows, right, others, strict=True)]
+
+
+def _row(g: int, kind: Kind, number: int, classes: int, edits: tuple[Edit, ...] = ()) -> PictureRow:
+    return PictureRow(
+        file_name=f"{kind}/{g}/{number}.png",
+        sha256=f"{kind}{g}",
+        kind=kind,
+        source=str(g),
+        label=f"class {g % classes}",
+        mask=None,
+        original=f"original/{g}/0.png",
+        control=None,
+        caption="",
+        edited_caption="",
+        edits=edits,
+        number=number,
+        painting=None,
+        scores=_NO_SCORES,
+        reason=None,
+        origin=_ORIGIN,
+        crop=_CROP,
+        source_key="",
+        key="",
+    )
