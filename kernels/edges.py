@@ -70,13 +70,22 @@ def canny_edges(images: NDArray[np.uint8], settings: EdgeSettings) -> NDArray[np
     return maps
 
 
-def _outlines(image: NDArray[np.uint8], settings: EdgeSettings) -> NDArray[np.uint8]:
+def relative_gradient(
+    image: NDArray[np.uint8], settings: EdgeSettings
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Derivatives of a picture, uint8 RGB [H, W, 3], along x and y, float32 [H, W] each, in thousandths of what is
+    typical of their surroundings.
+    """
     dx, dy, power = _gradient(image, settings.median)
     # The surroundings are averaged as square roots, so that one lit window at night does not outweigh a dim wall.
     root = cv2.GaussianBlur(np.sqrt(np.sqrt(power)), (0, 0), settings.reach, borderType=cv2.BORDER_REFLECT)
     scale = _UNIT / (root * root + settings.floor)
+    return dx * scale, dy * scale
+
+
+def _outlines(image: NDArray[np.uint8], settings: EdgeSettings) -> NDArray[np.uint8]:
     # Canny adds squares in int32, so a component beyond 23170 thousandths could overflow; thresholds end at 16000.
-    across, down = (np.clip(np.rint(d * scale), -23000, 23000).astype(np.int16) for d in (dx, dy))
+    across, down = (np.clip(np.rint(d), -23000, 23000).astype(np.int16) for d in relative_gradient(image, settings))
     edges = cv2.Canny(across, down, settings.low * _UNIT, settings.high * _UNIT, L2gradient=True)
     return _without_specks(np.asarray(edges, np.uint8), settings.min_pixels)
 

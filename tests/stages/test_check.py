@@ -62,6 +62,9 @@ REASONS = {
     "sharp": (0.3, "blurred against its source: sharp 0.290 is below 0.300"),
     "changed": (0.1, "nearly the same as its source: changed 0.090 is below 0.100"),
     "distinct": (0.1, "nearly the same as another variant of its source: distinct 0.090 is below 0.100"),
+    "in_place": (0.9, "the picture has moved against its source: in_place 0.890 is below 0.900"),
+    "aligned": (0.5, "outlines are not its source's: aligned 0.490 is below 0.500"),
+    "kept": (0.5, "a colour that no edit names is lost: kept 0.490 is below 0.500"),
     "recoloured": (0.5, "'snowy' does not show in place of 'dry': recoloured 0.490 is below 0.500"),
     "said_edits": (0.5, "the captioner does not see all that was edited: said_edits 0.490 is below 0.500"),
     "said_label": (0.5, "'bus' may not show any more: said_label 0.490 is below 0.500"),
@@ -72,8 +75,8 @@ REASONS = {
     "recall": (0.5, "a class of the mask is hardly to be seen: recall 0.490 is below 0.500"),
 }
 NOT_OF_ALL = {*("distinct", "recoloured", "said_edits", "said_label", "agreement", "ensemble", "boxes", "miou")}
-NOT_OF_ALL |= {"recall", "label", "layout"}
-NOT_OF_CONTROLS = {"directional", "edit", "nearer", "changed", "recoloured"}
+NOT_OF_ALL |= {"recall", "label", "layout", "in_place", "aligned", "kept"}
+NOT_OF_CONTROLS = {"directional", "edit", "nearer", "changed", "recoloured", "kept"}
 
 
 @pytest.mark.parametrize("name", REASONS)
@@ -142,7 +145,7 @@ def test_the_edit_that_shows_least_is_named() -> None:
 
 def test_thresholds_decide_no_score() -> None:
     thresholds = {name: 1.0 if "text" in name or name.startswith("max_") else 0.5 for name in threshold_names()}
-    assert len(thresholds) == 28
+    assert len(thresholds) == 31
     parts = (ValidPart("label", ("said_label",), (1.0,), 0.5),)
     assert changed(SETTINGS, **thresholds, valid=parts).measures == SETTINGS.measures
     others: dict[str, Any] = {"batch": 5, "label_prompt": "a {label}", "logit_scale": 10.0}
