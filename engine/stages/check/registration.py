@@ -9,7 +9,7 @@ Distances are shares of the shorter side. What masks and boxes carry over is fal
 that take instructions zoom and push. Both pictures become maps of their outlines, each against its surroundings
 (kernels/edges.py), which weather, light and colours leave as they are, and the affine map between the two is found by
 least squares (the inverse compositional algorithm, Baker & Matthews 2004). It starts where nothing moved; where that
-ends with maps that are not alike, from several sizes, each with the shift that suits it best (phase correlation).
+ends with maps that are not alike, from several sizes, each with the shift that suits it best.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from counterfactory.kernels.opencv import cv2
 
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
-# An affine map from places in the source to places in the picture, float64 [3, 3]; the middle is the origin.
-Affine = NDArray[np.float64]
+Doubles = NDArray[np.float64]
+# An affine map from places in the source to places in the picture, [3, 3]; the middle is the origin.
+Affine = Doubles
 
 # Pictures are looked at this high or wide, whichever is shorter, so that a score means the same at any size.
 _SHORT_SIDE = 128
@@ -46,9 +47,9 @@ class SourceMap(NamedTuple):
     """
 
     map: Floats
-    values: Floats
-    slopes: Floats
-    inverse: NDArray[np.float64]
+    values: Doubles
+    slopes: Doubles
+    inverse: Doubles
 
 
 def outline_map(picture: Pixels) -> Floats:
@@ -69,9 +70,9 @@ def source_map(source: Pixels) -> SourceMap | None:
         return None
     across, down = (cv2.Sobel(outlines, cv2.CV_32F, *order, scale=1 / 8) for order in ((1, 0), (0, 1)))
     dx, dy, x, y = (_inner(values) for values in (across, down, *_coordinates(outlines.shape)))
-    slopes = np.stack([dx, dx * x, dx * y, dy, dy * x, dy * y], axis=1) * np.float32(min(height, width) / 2)
+    slopes = np.stack([dx, dx * x, dx * y, dy, dy * x, dy * y], axis=1) * (min(height, width) / 2)
     slopes -= slopes.mean(axis=0)
-    products = slopes.T.astype(np.float64) @ slopes
+    products = slopes.T @ slopes
     # Singular where all outlines run one way: along them a picture could lie anywhere.
     if np.linalg.eigvalsh(products)[0] < _PLAIN * len(slopes):
         return None
@@ -84,18 +85,18 @@ def registration_scores(picture: Pixels, source: SourceMap | None) -> dict[str, 
     if source is None:
         return {}
     outlines = outline_map(picture)
-    found, alike = _align(outlines, source, np.eye(3))
+    affine, alike = _align(outlines, source, np.eye(3))
     if alike < _ALIKE:
         for start in _other_starts(outlines, source):
             other, other_alike = _align(outlines, source, start)
             if other_alike > alike:
-                found, alike = other, other_alike
+                affine, alike = other, other_alike
     height, width = outlines.shape
     unit = min(height, width) / 2
-    change = found - np.eye(3)
+    change = affine - np.eye(3)
     # Of places spread evenly over the picture, the mean square of x and of y.
     squares = np.array([1.0, (width / 2 / unit) ** 2 / 3, (height / 2 / unit) ** 2 / 3])
-    sizes = np.linalg.svd(found[:2, :2], compute_uv=False)
+    sizes = np.linalg.svd(affine[:2, :2], compute_uv=False)
     moved = float(np.sqrt((change[:2][:, [2, 0, 1]] ** 2 @ squares).sum())) / 2
     numbers = {
         "in_place": 1 - moved,
@@ -103,7 +104,8 @@ def registration_scores(picture: Pixels, source: SourceMap | None) -> dict[str, 
         "scale": float(np.exp(np.abs(np.log(np.maximum(sizes, 1e-3))).max())) - 1,
         "aligned": alike,
     }
-    return {name: round(min(max(value, 0.0), 1.0), 6) for name, value in numbers.items()}
+    # To four digits: a few pixels' last bits depend on where in memory they lie.
+    return {name: round(min(max(value, 0.0), 1.0), 4) for name, value in numbers.items()}
 
 
 def _coordinates(shape: tuple[int, ...]) -> tuple[Floats, Floats]:
@@ -114,27 +116,27 @@ def _coordinates(shape: tuple[int, ...]) -> tuple[Floats, Floats]:
     return np.broadcast_to(x, (height, width)), np.broadcast_to(y[:, None], (height, width))
 
 
-def _inner(values: Any) -> Floats:
+def _inner(values: Any) -> Doubles:
     """The values that lie off the border, [N]: a quarter, since maps are blurred."""
-    return np.asarray(values[_BORDER:-_BORDER:2, _BORDER:-_BORDER:2].ravel(), np.float32)
+    return np.asarray(values[_BORDER:-_BORDER:2, _BORDER:-_BORDER:2], np.float64).ravel()
 
 
-def _in_pixels(found: Affine, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def _in_pixels(affine: Affine, shape: tuple[int, ...]) -> Doubles:
     """The map as OpenCV takes it, [2, 3], from pixels of the source to those of the picture."""
     height, width = shape
     unit = min(height, width) / 2
     own = np.array([[unit, 0, (width - 1) / 2], [0, unit, (height - 1) / 2], [0, 0, 1]])
-    return np.asarray((own @ found @ np.linalg.inv(own))[:2])
+    return np.asarray((own @ affine @ np.linalg.inv(own))[:2])
 
 
 def _align(outlines: Floats, source: SourceMap, start: Affine) -> tuple[Affine, float]:
     """The affine map to a picture's outlines that least squares lead to, and the correlation there."""
-    found, alike, best = start, -1.0, start
+    affine, alike, best = start, -1.0, start
     size, norm = outlines.shape[::-1], float(np.linalg.norm(source.values))
     for _ in range(_STEPS):
         warped: Any = cv2.warpAffine(
             outlines,
-            _in_pixels(found, outlines.shape),
+            _in_pixels(affine, outlines.shape),
             size,
             flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
             borderMode=cv2.BORDER_REPLICATE,
@@ -146,13 +148,13 @@ def _align(outlines: Floats, source: SourceMap, start: Affine) -> tuple[Affine, 
             break
         correlation = product / (own * norm)
         if correlation > alike:
-            alike, best = correlation, found
-        step = source.inverse @ (source.slopes.T @ (seen * np.float32(product / own**2) - source.values))
+            alike, best = correlation, affine
+        step = source.inverse @ (source.slopes.T @ (seen * (product / own**2) - source.values))
         update = np.eye(3)
         update[:2] += step.reshape(2, 3)[:, [1, 2, 0]]
         if abs(np.linalg.det(update)) < 0.1:
             break
-        found = found @ np.linalg.inv(update)
+        affine = affine @ np.linalg.inv(update)
         if np.abs(step).max() * min(size) / 2 < _SMALL_STEP:
             break
     return best, alike
@@ -161,8 +163,9 @@ def _align(outlines: Floats, source: SourceMap, start: Affine) -> tuple[Affine, 
 def _other_starts(outlines: Floats, source: SourceMap) -> list[Affine]:
     """Where else a picture's outlines may lie: of each size the shift at which they are most alike."""
     height, width = outlines.shape
-    unit = min(height, width) / 2
-    window = cv2.createHanningWindow((width, height), cv2.CV_32F)
+    unit, padded = min(height, width) / 2, (2 * height, 2 * width)
+    # NumPy's transforms give the same wherever arrays lie; OpenCV's phase correlation does not.
+    spectrum = np.fft.rfft2(source.map - source.map.mean(dtype=np.float64), padded).conj()
     starts = []
     for size in _SIZES:
         start = np.diag([size, size, 1.0])
@@ -173,7 +176,9 @@ def _other_starts(outlines: Floats, source: SourceMap) -> list[Affine]:
             flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
             borderMode=cv2.BORDER_REPLICATE,
         )
-        (x, y), _ = cv2.phaseCorrelate(source.map, warped, window)
+        alike = np.fft.irfft2(spectrum * np.fft.rfft2(warped - np.mean(warped, dtype=np.float64), padded), padded)
+        y, x = (int(n) for n in np.unravel_index(alike.argmax(), alike.shape))
+        y, x = y - padded[0] * (y >= height), x - padded[1] * (x >= width)
         start[:2, 2] = size * x / unit, size * y / unit
         starts.append(start)
     return starts
