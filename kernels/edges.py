@@ -66,7 +66,7 @@ def canny_edges(images: NDArray[np.uint8], settings: EdgeSettings) -> NDArray[np
         raise ValueError(f"edges need uint8 images [B, H, W, 3] with pixels, got {images.dtype} {list(images.shape)}")
     maps = np.zeros(images.shape[:3], np.uint8)
     for image, edges in zip(images, maps, strict=True):
-        edges[:] = _outlines(image, settings)
+        edges[:] = trace_edges(relative_gradient(image, settings), settings)
     return maps
 
 
@@ -83,9 +83,10 @@ def relative_gradient(
     return dx * scale, dy * scale
 
 
-def _outlines(image: NDArray[np.uint8], settings: EdgeSettings) -> NDArray[np.uint8]:
+def trace_edges(gradient: tuple[NDArray[np.float32], NDArray[np.float32]], settings: EdgeSettings) -> NDArray[np.uint8]:
+    """The edge map, as of `canny_edges`, of a picture with this `relative_gradient`."""
     # Canny adds squares in int32, so a component beyond 23170 thousandths could overflow; thresholds end at 16000.
-    across, down = (np.clip(np.rint(d), -23000, 23000).astype(np.int16) for d in relative_gradient(image, settings))
+    across, down = (np.clip(np.rint(d), -23000, 23000).astype(np.int16) for d in gradient)
     edges = cv2.Canny(across, down, settings.low * _UNIT, settings.high * _UNIT, L2gradient=True)
     return _without_specks(np.asarray(edges, np.uint8), settings.min_pixels)
 

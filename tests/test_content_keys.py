@@ -26,6 +26,7 @@ from counterfactory.engine.stages.check.quality import (
     look_at_source,
     outlined_share,
     quality_scores,
+    small_outlines,
     thumbnail,
 )
 from counterfactory.engine.stages.check.registration import registration_scores, source_map
@@ -216,9 +217,12 @@ def check_numbers() -> str:
         ),
         kept_score(dim, "a pink box", (), lambda: find_things(source_colours(picture()), None)),
         # To three digits: the libraries below may add in another order elsewhere.
-        {name: round(value, 3) for name, value in registration_scores(dim, source_map(picture())).items()},
+        {
+            name: round(value, 3)
+            for name, value in registration_scores(small_outlines(dim), source_map(small_outlines(picture()))).items()
+        },
     ]
-    return content_key([*found, outlined_share(picture(), mask)])[:16]
+    return content_key([*found, outlined_share(small_outlines(picture()), mask)])[:16]
 
 
 def rewrite_numbers() -> str:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from counterfactory.engine.pocket.world import CLASSES, MATERIALS
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.check import CheckSettings
+from counterfactory.engine.stages.check.quality import small_outlines
 from counterfactory.engine.stages.check.registration import SourceMap, registration_scores, source_map
 
 from .counterfacts import apply_changes
@@ -148,7 +149,7 @@ def registration_figures(
     caught: dict[str, list[bool]] = {"zoom": [], "shift": []}
     still = []
     for one, is_accepted, is_good in zip(judged, accepted, good, strict=True):
-        angle, source = rng.uniform(0, 2 * np.pi), source_map(one.drawing.picture)
+        angle, source = rng.uniform(0, 2 * np.pi), source_map(small_outlines(one.drawing.picture))
         if is_good:
             still.append(_out_of_place(one.picture, source, check))
         if is_accepted:
@@ -175,7 +176,7 @@ def move(picture: NDArray[np.uint8], size: float, shift: tuple[float, float]) ->
 
 
 def _out_of_place(picture: NDArray[np.uint8], source: SourceMap | None, check: CheckSettings) -> bool:
-    scores = registration_scores(picture, source)
+    scores = registration_scores(small_outlines(picture), source)
     return any(value < check.least.get(name, 0.0) for name, value in scores.items())
 
 

@@ -36,6 +36,7 @@ from counterfactory.engine.stages.check.quality import (
     look_at_source,
     outlined_share,
     quality_scores,
+    small_outlines,
     thumbnail,
 )
 from counterfactory.engine.stages.check.recaption import (
@@ -98,12 +99,12 @@ def expected(
             compared.append(unit(image_name(run.run.suite.load_image(control))))
         classes = np.stack([unit(f"one {name}") for name in names])
         scores["label"] = label_score(compared, classes, names.index(variant.source.label), 7.0)
-    scores |= registration_scores(picture, source_map(source))
+    scores |= registration_scores(small_outlines(picture), source_map(small_outlines(source)))
     mask = None if variant.source.mask_path is None else load_mask(variant.source, picture.shape[:2])
     things = find_things(source_colours(source), mask)
     scores |= kept_score(picture, variant.caption, variant.edits, lambda: things)
     if variant.source.mask_path is not None:
-        scores["layout"] = outlined_share(picture, load_mask(variant.source, picture.shape[:2]))
+        scores["layout"] = outlined_share(small_outlines(picture), load_mask(variant.source, picture.shape[:2]))
     return PictureScores(scores, tuple(edits))
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from counterfactory.engine.pocket.world import TIMES, WEATHERS
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.stages.check.quality import small_outlines
 from counterfactory.engine.stages.check.registration import registration_scores, source_map
 
 Pixels = NDArray[np.uint8]
@@ -44,7 +45,7 @@ def streets(weather: str, time: str) -> list[Pixels]:
 
 
 def scores(source: Pixels, picture: Pixels) -> dict[str, float]:
-    return registration_scores(picture, source_map(source))
+    return registration_scores(small_outlines(picture), source_map(small_outlines(source)))
 
 
 def photograph(name: str) -> Pixels:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,7 +175,7 @@ def term_table() -> Floats:
 @cache
 def likeliest_terms() -> NDArray[np.int64]:
     """The likeliest term of each colour of 5 bits a channel, [32768]."""
-    return term_table().argmax(axis=0)
+    return np.asarray(term_table().argmax(axis=0))
 
 
 @cache
@@ -191,5 +191,5 @@ def focal_colours() -> Floats:
     return _lab(np.array([list(_FOCAL.values())], np.float32) / 255)
 
 
-def _lab(colours: Floats) -> Floats:
+def _lab(colours: NDArray[Any]) -> Floats:
     return np.asarray(cv2.cvtColor(colours, cv2.COLOR_RGB2LAB)[0] * np.array([_LIGHTNESS, 1, 1], np.float32))

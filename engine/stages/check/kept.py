@@ -145,4 +145,4 @@ def _parts_off_border(mask: NDArray[Any], size: tuple[int, ...]) -> NDArray[np.b
 def _at_border(stats: NDArray[np.int32], size: tuple[int, ...]) -> NDArray[np.bool_]:
     """Whether pieces, by their statistics from OpenCV, lie at the border of a picture."""
     x, y, width, height = stats[:, :4].T
-    return (x == 0) | (y == 0) | (x + width == size[1]) | (y + height == size[0])
+    return np.asarray((x == 0) | (y == 0) | (x + width == size[1]) | (y + height == size[0]))

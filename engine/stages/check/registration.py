@@ -19,18 +19,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from counterfactory.kernels.edges import EdgeSettings, relative_gradient
 from counterfactory.kernels.opencv import cv2
 
-Pixels = NDArray[np.uint8]
+from .quality import Gradient
+
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 # An affine map from places in the source to places in the picture, [3, 3]; the middle is the origin.
 Affine = Doubles
 
-# Pictures are looked at this high or wide, whichever is shorter, so that a score means the same at any size.
-_SHORT_SIDE = 128
-_OUTLINES = EdgeSettings()
 # Outlines beyond this many thousandths of their surroundings' count no more; maps are blurred by this sigma, and left
 # out this near to the border.
 _STRONGEST, _BLUR, _BORDER = 1500.0, 1.0, 4
@@ -52,19 +49,9 @@ class SourceMap(NamedTuple):
     inverse: Doubles
 
 
-def outline_map(picture: Pixels) -> Floats:
-    """A picture's outlines, uint8 RGB [H, W, 3] to float32 [h, w], each against its surroundings."""
-    height, width = picture.shape[:2]
-    scale = min(1.0, _SHORT_SIDE / min(height, width))
-    size = (max(1, round(width * scale)), max(1, round(height * scale)))
-    across, down = relative_gradient(np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA)), _OUTLINES)
-    strength = np.minimum(np.asarray(cv2.magnitude(across, down)), np.float32(_STRONGEST)) / np.float32(_STRONGEST)
-    return np.asarray(cv2.GaussianBlur(strength, (0, 0), _BLUR), np.float32)
-
-
-def source_map(source: Pixels) -> SourceMap | None:
-    """What a source's pictures are aligned with; None of a picture without outlines enough to tell."""
-    outlines = outline_map(source)
+def source_map(source: Gradient) -> SourceMap | None:
+    """What a source's pictures are aligned with, by its `small_outlines`; None where these are too few to tell."""
+    outlines = _outline_map(source)
     height, width = outlines.shape
     if min(height, width) <= 4 * _BORDER:
         return None
@@ -80,11 +67,11 @@ def source_map(source: Pixels) -> SourceMap | None:
     return SourceMap(outlines, values - values.mean(), slopes, np.linalg.inv(products))
 
 
-def registration_scores(picture: Pixels, source: SourceMap | None) -> dict[str, float]:
-    """The scores of a picture, uint8 RGB [H, W, 3], against its source's; none where nothing can be told."""
+def registration_scores(picture: Gradient, source: SourceMap | None) -> dict[str, float]:
+    """The scores of a picture with these `small_outlines` against its source; none where nothing can be told."""
     if source is None:
         return {}
-    outlines = outline_map(picture)
+    outlines = _outline_map(picture)
     affine, alike = _align(outlines, source, np.eye(3))
     if alike < _ALIKE:
         for start in _other_starts(outlines, source):
@@ -106,6 +93,12 @@ def registration_scores(picture: Pixels, source: SourceMap | None) -> dict[str, 
     }
     # To four digits: a few pixels' last bits depend on where in memory they lie.
     return {name: round(min(max(value, 0.0), 1.0), 4) for name, value in numbers.items()}
+
+
+def _outline_map(outlines: Gradient) -> Floats:
+    """How strong outlines are, 0 to 1, float32 [h, w]."""
+    strength = np.minimum(np.asarray(cv2.magnitude(*outlines)), np.float32(_STRONGEST)) / np.float32(_STRONGEST)
+    return np.asarray(cv2.GaussianBlur(strength, (0, 0), _BLUR), np.float32)
 
 
 def _coordinates(shape: tuple[int, ...]) -> tuple[Floats, Floats]:

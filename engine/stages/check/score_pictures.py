@@ -37,7 +37,7 @@ from ..run import Run, load_ahead
 from .clip_scores import Floats, edit_scores, label_score, score
 from .colours import find_colour, recolouring, source_colours
 from .kept import find_things, kept_score
-from .quality import Thumbnail, distance, look_at_source, outlined_share, quality_scores, thumbnail
+from .quality import Thumbnail, distance, look_at_source, outlined_share, quality_scores, small_outlines, thumbnail
 from .registration import registration_scores, source_map
 
 Pixels = NDArray[np.uint8]
@@ -136,7 +136,7 @@ def _looker(
     quality = lru_cache(_SOURCES)(lambda source: look_at_source(images[source.key]))
     mask = lru_cache(_SOURCES)(load_mask)
     light = lru_cache(_SOURCES)(lambda source: source_colours(images[source.key]))
-    outlines = lru_cache(_SOURCES)(lambda source: source_map(images[source.key]))
+    outlines = lru_cache(_SOURCES)(lambda source: source_map(small_outlines(images[source.key])))
     things = lru_cache(_SOURCES)(lambda source, masked: find_things(light(source), masked and mask(source, masked)))
     coloured = lru_cache(_SOURCES)(lambda source, colour: find_colour(light(source), colour))
 
@@ -147,9 +147,10 @@ def _looker(
         scores |= recolouring(pixels, variant.edits, lambda colour: coloured(source, colour))
         masked = None if source.mask_path is None else pixels.shape[:2]
         scores |= kept_score(pixels, variant.caption, variant.edits, lambda: things(source, masked))
-        scores |= registration_scores(pixels, outlines(source))
+        own_outlines = small_outlines(pixels)
+        scores |= registration_scores(own_outlines, outlines(source))
         if source.mask_path is not None:
-            scores["layout"] = outlined_share(pixels, mask(source, pixels.shape[:2]))
+            scores["layout"] = outlined_share(own_outlines, mask(source, pixels.shape[:2]))
         return _Look(pixels, own, scores)
 
     return look
