@@ -26,7 +26,7 @@ from counterfactory.engine.stages.check.registration import SourceMap, registrat
 
 from .counterfacts import apply_changes
 from .observed import Judged, Observed
-from .sheet import draw_blocks
+from .sheet import Tile, draw_blocks
 
 _PERSON, _WALLS = CLASSES.index("pedestrian"), CLASSES.index("building")
 # Pixels of walls and of a person below which nothing is told of them; the share of a person's that has to be seen.
@@ -108,7 +108,7 @@ def draw_sheets(
 ) -> None:
     """Sheets of what is accepted, and of what the checks of colours and of place reject, for the eye."""
     for sheet, wanted in (("accepted", {None}), ("kept", {"kept"}), ("registration", {"in_place", "aligned"})):
-        blocks = []
+        blocks: list[list[Tile]] = []
         for one, of, name in zip(judged, facts, rejected_by, strict=True):
             if name in wanted and len(blocks) < _SHOWN:
                 lost = ", ".join(fact for fact, kept in of.items() if not kept)
