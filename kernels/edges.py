@@ -66,17 +66,27 @@ def canny_edges(images: NDArray[np.uint8], settings: EdgeSettings) -> NDArray[np
         raise ValueError(f"edges need uint8 images [B, H, W, 3] with pixels, got {images.dtype} {list(images.shape)}")
     maps = np.zeros(images.shape[:3], np.uint8)
     for image, edges in zip(images, maps, strict=True):
-        edges[:] = _outlines(image, settings)
+        edges[:] = trace_edges(relative_gradient(image, settings), settings)
     return maps
 
 
-def _outlines(image: NDArray[np.uint8], settings: EdgeSettings) -> NDArray[np.uint8]:
+def relative_gradient(
+    image: NDArray[np.uint8], settings: EdgeSettings
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Derivatives of a picture, uint8 RGB [H, W, 3], along x and y, float32 [H, W] each, in thousandths of what is
+    typical of their surroundings.
+    """
     dx, dy, power = _gradient(image, settings.median)
     # The surroundings are averaged as square roots, so that one lit window at night does not outweigh a dim wall.
     root = cv2.GaussianBlur(np.sqrt(np.sqrt(power)), (0, 0), settings.reach, borderType=cv2.BORDER_REFLECT)
     scale = _UNIT / (root * root + settings.floor)
+    return dx * scale, dy * scale
+
+
+def trace_edges(gradient: tuple[NDArray[np.float32], NDArray[np.float32]], settings: EdgeSettings) -> NDArray[np.uint8]:
+    """The edge map, as of `canny_edges`, of a picture with this `relative_gradient`."""
     # Canny adds squares in int32, so a component beyond 23170 thousandths could overflow; thresholds end at 16000.
-    across, down = (np.clip(np.rint(d * scale), -23000, 23000).astype(np.int16) for d in (dx, dy))
+    across, down = (np.clip(np.rint(d), -23000, 23000).astype(np.int16) for d in gradient)
     edges = cv2.Canny(across, down, settings.low * _UNIT, settings.high * _UNIT, L2gradient=True)
     return _without_specks(np.asarray(edges, np.uint8), settings.min_pixels)
 

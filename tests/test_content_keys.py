@@ -21,13 +21,16 @@ from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime.installing import releases
 from counterfactory.engine.stages.check.clip_scores import edit_scores, label_score, score
 from counterfactory.engine.stages.check.colours import find_colour, recolouring, source_colours
+from counterfactory.engine.stages.check.kept import find_things, kept_score
 from counterfactory.engine.stages.check.quality import (
     distance,
     look_at_source,
     outlined_share,
     quality_scores,
+    small_outlines,
     thumbnail,
 )
+from counterfactory.engine.stages.check.registration import registration_scores, source_map
 from counterfactory.engine.stages.maps.draw_maps import edge_maps
 from counterfactory.engine.stages.rewrite.caption_edits import draft_of
 from counterfactory.engine.stages.rewrite.matrix import Matrix
@@ -164,7 +167,7 @@ def test_the_number_of_a_stage_s_code_is_in_the_keys(monkeypatch: pytest.MonkeyP
     def named() -> list[str]:
         return [maker_key("paint", [], "", {}), content_keys.outcome_key("profile", "settings", [], {})]
 
-    assert {stage: code_of(stage) for stage in STAGES} == dict.fromkeys(STAGES, 1) | {"rewrite": 12, "check": 5}
+    assert {stage: code_of(stage) for stage in STAGES} == dict.fromkeys(STAGES, 1) | {"rewrite": 12, "check": 6}
     before = named()
     monkeypatch.setattr(content_keys, "code_of", lambda stage: 1000)
     assert not set(before) & set(named())
@@ -227,8 +230,14 @@ def check_numbers() -> str:
         recolouring(
             dim, [Edit("colour", "red", "pink")], lambda colour: find_colour(source_colours(picture()), colour)
         ),
+        kept_score(dim, "a pink box", (), lambda: find_things(source_colours(picture()), None)),
+        # To three digits: the libraries below may add in another order elsewhere.
+        {
+            name: round(value, 3)
+            for name, value in registration_scores(small_outlines(dim), source_map(small_outlines(picture()))).items()
+        },
     ]
-    return content_key([*found, outlined_share(picture(), mask)])[:16]
+    return content_key([*found, outlined_share(small_outlines(picture()), mask)])[:16]
 
 
 def rewrite_numbers() -> str:
@@ -248,7 +257,7 @@ def rewrite_numbers() -> str:
         ("rewrite", 12, rewrite_numbers, "8c1ad259a9986ef2"),
         ("edges", 1, lambda: digest(edge_maps(picture()[None], load_profile("pocket").edges)), "c857c8da9ccfa677"),
         ("paint", 1, paint_numbers, "fdf63a716bffb1e0"),
-        ("check", 5, check_numbers, "529e58ac919e94fb"),
+        ("check", 6, check_numbers, "fed12661c1ab5a59"),
     ],
 )
 def test_code_that_gives_other_results_has_another_number(

@@ -1,21 +1,24 @@
 """The gate measured where truth is known: precision and recall of every check and of all together.
 
 A variant is *valid* when the referee sees each of its edits that it can judge, the nearest vehicle is still of the
-label's kind, and the referee's mask agrees with the source's. The weights of the score "valid" and its thresholds are
-chosen on scenes of their own; figures are of other scenes. The gate is the product's: verdicts of the engine's own
-rules. The referee takes no part in it.
+label's kind, and the referee's mask agrees with the source's. It is *unchanged* when all that no edit names is as in
+the source (unchanged.py), and *good* when it is both. The weights of the score "valid" and its thresholds are chosen on
+scenes of their own; figures are of scenes that nobody looked at, of a stream drawn by lot or given as --seed, which is
+on record. The gate is the product's: verdicts of the engine's own rules. The referee takes no part in it.
 
     python -m counterfactory.export validity
 
 makes two suites in the work folder, with the checks that the profile asks for, and writes validity.json, of another
-profile than "pocket" validity-NAME.json, which holds the weights as a profile has them. Beside each
-suite it leaves valid.csv, for `check SUITE --sweep KEY --valid FILE` and `check SUITE --fit FILE`.
+profile than "pocket" validity-NAME.json, which holds the weights as a profile has them; of "pocket" also its keys of
+truth.json, and sheets of what the new checks do, to be looked at. Beside each suite it leaves valid.csv, for
+`check SUITE --sweep KEY --valid FILE` and `check SUITE --fit FILE`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -38,18 +41,24 @@ from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.stages.check.verdict import failing, with_valid
 from counterfactory.engine.suite import PictureRow
 
-from .data import HELD_OUT, JUDGED
+from .data import HELD_OUT
 from .observed import Judged, Observed, as_rendered, as_sources, judge_variants
 from .packed import gather
 from .report import Subject
+from .unchanged import draw_sheets, truth_figures, unchanged_facts
 
 _DOCS = Path(__file__).parents[2] / "docs"
 SCENES, _VARIANTS = 150, 5
 _LAYOUT_IOU = 0.65
 # Classes with fewer pixels than this in the source's mask decide no layout.
 _MIN_PIXELS = 60
-# Streams and numbers of scenes: those that choose never judge, and no other figure is of either.
-_CHOOSING, _JUDGING = (HELD_OUT, 4000), (JUDGED, 8000)
+# Stream and number of the scenes that choose; those that judge are the first of a fresh stream, above all others.
+_CHOOSING, _FRESH = (HELD_OUT, 4000), (1000, 1 << 31)
+# The keys of truth.json that are measured here.
+_TRUTH = (
+    *("accepted_unchanged", "unchanged_recall", "registration_caught", "registration_false_alarms", "label_auc"),
+    *("accepted_unchanged_one_vehicle", "accepted_unchanged_several", "unchanged_by_fact"),
+)
 # Draws of scenes for an interval, and the ends that it has.
 _DRAWS, _ENDS = 1000, (0.025, 0.975)
 # Between these probabilities variants are counted together, to see whether as many are valid as was said.
@@ -243,23 +252,32 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--profile", default="pocket", help="whose checks; another than %(default)s of the streets")
     parser.add_argument("--docs", type=Path, default=_DOCS, help="folder of the figures")
     parser.add_argument("--scenes", type=int, default=SCENES, help="fewer are not for docs (%(default)s)")
+    parser.add_argument("--seed", type=int, help="stream of the scenes that judge (default: drawn, and put on record)")
 
-    def run(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
-        if asked.scenes < SCENES and asked.docs.resolve() == _DOCS.resolve():
-            raise CounterfactoryError(
-                f"the figures in docs are of {SCENES} scenes, {asked.scenes} asked for; name another folder with --docs"
-            )
-        subject = Subject(asked.weights or gather(asked.work / "packed"), asked.work, asked.scenes)
-        figures = write_validity(subject, asked.profile, asked.docs)
-        say(table(figures))
-        return 0
-
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_validity)
 
 
-def write_validity(subject: Subject, name: str, docs: Path) -> dict[str, Any]:
-    """Measure the checks of a profile over the subject's models, and write the figures to `docs`; returns them. What an
-    earlier call left in the work folder is gone on from.
+def run_validity(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
+    """Measure what the command line asks for. Raises CounterfactoryError for scenes that figures may not be of."""
+    if asked.scenes < SCENES and asked.docs.resolve() == _DOCS.resolve():
+        raise CounterfactoryError(
+            f"the figures in docs are of {SCENES} scenes, {asked.scenes} asked for; name another folder with --docs"
+        )
+    seed = secrets.randbelow(_FRESH[1] - _FRESH[0]) + _FRESH[0] if asked.seed is None else asked.seed
+    if not _FRESH[0] <= seed < _FRESH[1]:
+        raise CounterfactoryError(
+            f"--seed is {_FRESH[0]} to {_FRESH[1] - 1}, got {seed}: smaller ones are streams that choose or train"
+        )
+    subject = Subject(asked.weights or gather(asked.work / "packed"), asked.work, asked.scenes)
+    say(f"judging scenes of stream {seed}")
+    figures = write_validity(subject, asked.profile, asked.docs, seed)
+    say(table(figures))
+    return 0
+
+
+def write_validity(subject: Subject, name: str, docs: Path, seed: int) -> dict[str, Any]:
+    """Measure the checks of a profile over the subject's models, on scenes of the stream `seed`, and write the figures
+    to `docs`; returns them. What an earlier call left in the work folder is gone on from.
     """
     profile, file = subject.profile, "validity"
     if name != profile.name:
@@ -267,17 +285,36 @@ def write_validity(subject: Subject, name: str, docs: Path) -> dict[str, Any]:
     referee, folder = Referee.load(subject.weights), subject.work / "measured" / file
     request = SuiteRequest(street_task("classification"), _VARIANTS, 1, profile.rewrite.edits or (1, 3), seed=0)
     observed, cases = list[Judged](), list[list[Case]]()
-    for stream, first in (_CHOOSING, _JUDGING):
+    for stream, first in (_CHOOSING, (seed, 0)):
         suite, numbers = folder / f"{stream}-{first}", range(first, first + subject.scenes)
         observed = judge_variants(profile, suite, referee, request, numbers, stream)
         cases.append([Case(one.row, is_valid(one), _seen(one)) for one in observed])
         lines = [f"{case.row.file_name},{str(case.valid).lower()}\n" for case in cases[-1]]
         write_whole(suite / "valid.csv", "image,valid\n" + "".join(lines), sync="nothing")
-    figures = {"profile": profile.name, "scenes": subject.scenes, **figures_of(profile.check, *cases)}
+    figures = {"profile": profile.name, "seed": seed, "scenes": subject.scenes, **figures_of(profile.check, *cases)}
     figures |= referee_figures(observed, referee)
+    scored = with_probabilities(profile.check, cases[-1])
+    reasons = [failing(case.row.scores, profile.check, "variant") for case in scored]
+    named = [None if reason is None else reason.score.name for reason in reasons]
+    accepted, facts = np.array([reason is None for reason in reasons]), [unchanged_facts(one) for one in observed]
+    truth = truth_figures(profile.check, observed, facts, [case.valid for case in scored], accepted, seed)
+    truth["label_auc"] = area_under(*_label_kept(observed))
     docs.mkdir(parents=True, exist_ok=True)
-    write_whole(docs / f"{file}.json", json.dumps(figures, indent=2) + "\n", sync="nothing")
-    return figures
+    write_whole(docs / f"{file}.json", json.dumps(figures | truth, indent=2) + "\n", sync="nothing")
+    if file == "validity":
+        record = docs / "truth.json"
+        before = json.loads(record.read_text(encoding="utf-8")) if record.is_file() else {}
+        own = {name: truth[name] for name in _TRUTH} | {"validity_seed": seed}
+        write_whole(record, json.dumps(before | own, indent=2) + "\n", sync="nothing")
+        draw_sheets(folder, observed, facts, named)
+    return figures | truth
+
+
+def _label_kept(judged: Sequence[Judged]) -> tuple[list[float], list[bool]]:
+    """The score of the label, and whether the nearest vehicle is of the label's kind, of the variants that have it."""
+    told = [one for one in judged if "label" in one.row.scores]
+    kept = [one.finding.object(one.drawing.objects == 1)["kind"] == one.scene.label for one in told]
+    return [one.row.scores["label"] for one in told], kept
 
 
 def table(figures: dict[str, Any]) -> str:
@@ -291,4 +328,5 @@ def table(figures: dict[str, Any]) -> str:
         shares = ["-" if gate[key] is None else f"{gate[key]:.1%}" for key in ("accepted", "precision", "recall")]
         area = "" if gate.get("area") is None else f"{gate['area']:.2f}"
         lines.append(f"{shares[0]:>9} {shares[1]:>9} {shares[2]:>9} {area:>5}  {name}")
+    lines += ["", *(f"{figures[name]:>9.1%}  {name}" for name in _TRUTH if isinstance(figures.get(name), float))]
     return "\n".join(lines)

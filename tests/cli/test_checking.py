@@ -65,7 +65,8 @@ def test_check_refuses_what_is_no_threshold(
 def test_check_says_what_other_thresholds_change(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:
     settings = ("--set", "check.image_text=0.65", "--set", "check.directional=0")
     lines = [line.rstrip() for line in run(capsys, "check", made_suite.path, *settings)[1].splitlines()]
-    by = "min_layout 0.5, min_image_text 0.65, min_directional 0, min_valid 0.85"
+    by = "min_in_place 0.993, min_aligned 0.4, min_kept 0.7, min_layout 0.5, min_image_text 0.65, min_directional 0, "
+    by += "min_valid 0.8"
     assert lines[0] == f"3 of 6 variants accepted (before: 5; 2 turned), by {by}"
     assert lines[2:4] == ["Variants by reason", "rejected for  before  now  newly rejected  accepted again"]
     assert lines[5] == "image_text         1    3               2               0"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,16 +16,18 @@ from rendered_truth import TrueReferee, true_finding
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.pocket.world import CLASSES, MATERIALS
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.check import CheckSettings
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.export.pocket import validity
 from counterfactory.export.pocket.counterfacts import Change, apply_changes
-from counterfactory.export.pocket.data import HELD_OUT, JUDGED
+from counterfactory.export.pocket.data import HELD_OUT
 from counterfactory.export.pocket.observed import Judged
 from counterfactory.export.pocket.packed import MASTERS
 from counterfactory.export.pocket.report import Subject
+from counterfactory.export.pocket.unchanged import truth_figures, unchanged_facts, walls_kept
 from counterfactory.export.pocket.validity import (
     Case,
     calibration,
@@ -152,15 +155,20 @@ def test_nothing_is_measured_where_nothing_is_valid() -> None:
         figures_of(CHECK, CASES, [case(0, False)])
 
 
-def seen(changes: tuple[Change, ...], **wrong: Any) -> Any:
+CLEAR_BUSES = [s for s in (EMBEDDED.scene(77, i) for i in range(150)) if (s.weather, s.label) == ("clear", "bus")]
+DAY = next(number for number, scene in enumerate(CLEAR_BUSES) if scene.time == "day")
+
+
+def seen(changes: tuple[Change, ...], number: int = 0, **wrong: Any) -> Any:
     """A street whose picture is the truth of the changes, as a referee sees it that errs in what is `wrong`."""
-    scene = next(s for s in (EMBEDDED.scene(77, i) for i in range(50)) if (s.weather, s.label) == ("clear", "bus"))
+    scene = CLEAR_BUSES[number]
     target = EMBEDDED.draw(apply_changes(scene, changes))
     finding = replace(true_finding(apply_changes(scene, changes), target), **wrong)
     return Judged("a", scene, EMBEDDED.draw(scene), tuple((c,) for c in changes), target.picture, finding, target, ROW)
 
 
 FOGGY, GLASS = Change("weather", "foggy"), Change("material", "glass")
+PERSON = CLASSES.index("pedestrian")
 CARS = {"colour": np.zeros((128, 128), np.uint8), "kind": np.zeros((128, 128), np.uint8)}
 
 
@@ -186,6 +194,64 @@ def test_the_truth_s_own_errors_are_counted() -> None:
     assert referee_figures(judged[1:], referee)["source_valid"] is None, "no edit to judge"
 
 
+def test_unchanged_facts_are_those_that_no_edit_names() -> None:
+    one = seen((FOGGY,), number=DAY)
+    facts = unchanged_facts(one)
+    assert set(facts) >= {"time", "nearest vehicle's colour", "nearest vehicle's kind"}
+    assert "weather" not in facts, "an edit names it"
+    assert all(facts.values())
+    assert "walls" not in unchanged_facts(seen((GLASS,)))
+    assert unchanged_facts(seen((GLASS,)))["weather"]
+    changed = unchanged_facts(seen((FOGGY,), number=DAY, scene={"weather": "foggy", "time": "night"}))
+    assert [fact for fact, kept in changed.items() if not kept] == ["time"]
+    recoloured = {**one.finding.objects, "colour": (one.finding.objects["colour"] + 1) % 8}
+    assert not unchanged_facts(seen((FOGGY,), objects=recoloured))["nearest vehicle's colour"]
+    red = seen((Change("colour", "red", 0),))
+    assert "nearest vehicle's colour" not in unchanged_facts(red)
+
+
+def test_walls_are_those_of_the_nearest_rendering() -> None:
+    one = seen((), number=DAY)
+    assert walls_kept(one) is True
+    for material in MATERIALS:
+        picture = EMBEDDED.draw(replace(one.scene, material=material)).picture
+        assert walls_kept(replace(one, picture=picture)) is (material == one.scene.material)
+    fog = replace(one.scene, weather="foggy", time="night")
+    assert walls_kept(replace(one, scene=fog, picture=EMBEDDED.draw(fog).picture)) is None, "nobody could tell"
+
+
+def test_people_are_there_where_the_referee_sees_a_third_of_each() -> None:
+    crowded = next(one for one in (seen((), number=i) for i in range(9)) if (one.drawing.mask == PERSON).sum() > 200)
+    assert unchanged_facts(crowded)["people"]
+    mask = crowded.finding.mask.copy()
+    rows = np.flatnonzero((mask == PERSON).any(axis=1))
+    mask[rows[0] : rows[0] + len(rows) * 3 // 4][mask[rows[0] : rows[0] + len(rows) * 3 // 4] == PERSON] = 0
+    gone = replace(crowded, finding=replace(crowded.finding, mask=mask))
+    assert not unchanged_facts(gone)["people"]
+
+
+def test_unchanged_shares_are_of_the_accepted_and_moved_ones_are_caught() -> None:
+    judged = [seen((FOGGY,), DAY), seen((GLASS,), DAY), seen((GLASS,), DAY, scene={"weather": "snowy", "time": "day"})]
+    check = load_profile("pocket").check
+    facts, all_of = [unchanged_facts(one) for one in judged], np.ones(3, bool)
+    figures = truth_figures(check, judged, facts, [True, False, True], all_of, 3)
+    assert figures["accepted_unchanged"] == pytest.approx(2 / 3)
+    assert figures["unchanged_recall"] == 1.0
+    assert figures["accepted_good"] == pytest.approx(1 / 3)
+    assert figures["registration_caught"] == 1.0
+    assert figures["registration_false_alarms"] == 0.0
+    open_wide = check.having(min_in_place=None, min_aligned=None)
+    assert truth_figures(open_wide, judged, facts, [True] * 3, all_of, 3)["registration_caught"] == 0.0
+    rejecting = truth_figures(check, judged, facts, [True] * 3, np.array([False, True, True]), 3)
+    assert (rejecting["accepted_unchanged"], rejecting["unchanged_recall"]) == (0.5, 0.5)
+
+
+def test_seeds_of_streams_that_train_or_choose_are_refused(tmp_path: Path) -> None:
+    asked = Namespace(scenes=150, docs=tmp_path, seed=HELD_OUT)
+    with pytest.raises(CounterfactoryError, match="--seed is 1000 to"):
+        validity.run_validity(asked, print)
+
+
 @pytest.mark.parametrize(("profile", "named"), [("pocket", "validity"), ("pocket-lance", "validity-pocket-lance")])
 def test_each_profile_has_files_of_its_own_and_its_own_edits_per_variant(
     profile: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -200,15 +266,28 @@ def test_each_profile_has_files_of_its_own_and_its_own_edits_per_variant(
 
     monkeypatch.setattr(validity, "judge_variants", judge)
     monkeypatch.setattr(validity, "referee_figures", lambda *_: {"truth_valid": 1.0})
-    figures = validity.write_validity(Subject(MASTERS, tmp_path / "work", 3), profile, tmp_path / "docs")
+    monkeypatch.setattr(validity, "unchanged_facts", lambda one: {"weather": True})
+    monkeypatch.setattr(validity, "truth_figures", lambda *asked: dict.fromkeys(validity._TRUTH, float(asked[-1])))
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "truth.json").write_text('{"others": 1, "label_auc": 2}')
+    figures = validity.write_validity(Subject(MASTERS, tmp_path / "work", 3), profile, docs, 12345)
     edits = load_profile(profile).rewrite.edits or (1, 3)
     assert asked == [
         (profile, str(MASTERS), named, edits, range(4000, 4003), HELD_OUT),
-        (profile, str(MASTERS), named, edits, range(8000, 8003), JUDGED),
+        (profile, str(MASTERS), named, edits, range(3), 12345),
     ]
-    (path,) = (tmp_path / "docs").iterdir()
-    assert path.name == f"{named}.json"
+    path = docs / f"{named}.json"
+    assert {file.name for file in docs.iterdir()} == {path.name, "truth.json"}
     assert json.loads(path.read_text())["gate_recall"] == figures["gate_recall"]
+    truth = json.loads((docs / "truth.json").read_text())
+    assert truth["others"] == 1, "of other commands"
+    if profile == "pocket":
+        assert truth["validity_seed"] == 12345
+        assert truth["accepted_unchanged"] == figures["accepted_unchanged"] == 12345.0
+        assert (tmp_path / "work" / "measured" / named / "accepted.webp").is_file()
+    else:
+        assert truth["label_auc"] == 2
     lines = [path.read_text().splitlines() for path in (tmp_path / "work").rglob("valid.csv")]
     assert [len(of_suite) for of_suite in lines] == [1 + len(MANY)] * 2
     assert lines[0][:2] == ["image,valid", f"{MANY[0].row.file_name},true"]

@@ -23,6 +23,7 @@ from counterfactory.engine.stages.check.quality import (
     look_at_source,
     outlined_share,
     quality_scores,
+    small_outlines,
     thumbnail,
 )
 from counterfactory.engine.stages.check.verdict import (
@@ -62,6 +63,9 @@ REASONS = {
     "sharp": (0.3, "blurred against its source: sharp 0.290 is below 0.300"),
     "changed": (0.1, "nearly the same as its source: changed 0.090 is below 0.100"),
     "distinct": (0.1, "nearly the same as another variant of its source: distinct 0.090 is below 0.100"),
+    "in_place": (0.9, "the picture has moved against its source: in_place 0.890 is below 0.900"),
+    "aligned": (0.5, "outlines are not its source's: aligned 0.490 is below 0.500"),
+    "kept": (0.5, "a colour that no edit names is lost: kept 0.490 is below 0.500"),
     "recoloured": (0.5, "'snowy' does not show in place of 'dry': recoloured 0.490 is below 0.500"),
     "said_edits": (0.5, "the captioner does not see all that was edited: said_edits 0.490 is below 0.500"),
     "said_label": (0.5, "'bus' may not show any more: said_label 0.490 is below 0.500"),
@@ -72,8 +76,8 @@ REASONS = {
     "recall": (0.5, "a class of the mask is hardly to be seen: recall 0.490 is below 0.500"),
 }
 NOT_OF_ALL = {*("distinct", "recoloured", "said_edits", "said_label", "agreement", "ensemble", "boxes", "miou")}
-NOT_OF_ALL |= {"recall", "label", "layout"}
-NOT_OF_CONTROLS = {"directional", "edit", "nearer", "changed", "recoloured"}
+NOT_OF_ALL |= {"recall", "label", "layout", "in_place", "aligned", "kept"}
+NOT_OF_CONTROLS = {"directional", "edit", "nearer", "changed", "recoloured", "kept"}
 
 
 @pytest.mark.parametrize("name", REASONS)
@@ -142,7 +146,7 @@ def test_the_edit_that_shows_least_is_named() -> None:
 
 def test_thresholds_decide_no_score() -> None:
     thresholds = {name: 1.0 if "text" in name or name.startswith("max_") else 0.5 for name in threshold_names()}
-    assert len(thresholds) == 28
+    assert len(thresholds) == 31
     parts = (ValidPart("label", ("said_label",), (1.0,), 0.5),)
     assert changed(SETTINGS, **thresholds, valid=parts).measures == SETTINGS.measures
     others: dict[str, Any] = {"batch": 5, "label_prompt": "a {label}", "logit_scale": 10.0}
@@ -364,6 +368,10 @@ def test_distances_are_shares_of_the_whole_range() -> None:
 # Layout: outlines where the mask changes its class.
 
 
+def share(image: np.ndarray, mask: np.ndarray) -> float:
+    return outlined_share(small_outlines(image), mask)
+
+
 def scene(left: int, right: int, size: int = 128) -> tuple[np.ndarray, np.ndarray]:
     """A box on flat ground, as a picture and as a mask; sides in pixels of a picture of 128."""
     scale = size // 128
@@ -376,16 +384,16 @@ def scene(left: int, right: int, size: int = 128) -> tuple[np.ndarray, np.ndarra
 @pytest.mark.parametrize("size", [128, 512])
 def test_a_picture_that_keeps_its_outlines_agrees_at_any_size(size: int) -> None:
     image, mask = scene(30, 80, size)
-    assert outlined_share(image, mask) > 0.9
+    assert share(image, mask) > 0.9
     moved, _ = scene(30, 70, size)
     # Of four sides of 50, one is lost and two are 10 shorter.
-    assert outlined_share(moved, mask) == pytest.approx(1 - 70 / 200, abs=0.06)
-    assert outlined_share(np.full_like(image, 90), mask) == 0.0
+    assert share(moved, mask) == pytest.approx(1 - 70 / 200, abs=0.06)
+    assert share(np.full_like(image, 90), mask) == 0.0
 
 
 def test_a_pixel_beside_is_near_and_two_are_not() -> None:
     image, mask = scene(30, 80)
-    shares = [outlined_share(np.roll(image, shift, axis=(0, 1)), mask) for shift in range(-3, 4)]
+    shares = [share(np.roll(image, shift, axis=(0, 1)), mask) for shift in range(-3, 4)]
     assert min(shares[3:5]) > 0.9
     assert max(shares[:2] + shares[6:]) < 0.1
 
@@ -395,29 +403,29 @@ def test_outlines_of_a_large_picture_may_lie_a_little_to_either_side() -> None:
     for shift in (-4, 4):  # half a pixel of the size that pictures are looked at
         for at in range(0, 8, 2):
             moved, where = np.roll(image, at + shift, axis=(0, 1)), np.roll(mask, at, axis=(0, 1))
-            assert outlined_share(moved, where) > 0.9
+            assert share(moved, where) > 0.9
 
 
 def test_texture_that_is_finer_than_the_look_has_no_outlines() -> None:
     image, mask = scene(30, 80, 1024)
     image[:] = 60
     image[:, ::7] = 200
-    assert outlined_share(image, mask) == 0.0
+    assert share(image, mask) == 0.0
 
 
 def test_fog_and_night_keep_their_outlines() -> None:
     image, mask = scene(30, 80)
     fog, night = (image * 0.1 + 200).astype(np.uint8), (image * 0.12).astype(np.uint8)
-    assert min(outlined_share(fog, mask), outlined_share(night, mask)) > 0.9
+    assert min(share(fog, mask), share(night, mask)) > 0.9
 
 
 def test_any_mask_is_compared_by_where_it_changes() -> None:
     image, mask = scene(30, 80)
-    share = outlined_share(image, mask)
+    whole = share(image, mask)
     coloured = np.where(mask[..., None] == 3, np.array([0, 7, 9], np.uint8), np.array([0, 7, 8], np.uint8))
-    assert outlined_share(image, coloured) == share
-    assert outlined_share(image, mask.astype(np.uint16) * 300) == share
-    assert outlined_share(image, np.zeros_like(mask)) == 1.0
+    assert share(image, coloured) == whole
+    assert share(image, mask.astype(np.uint16) * 300) == whole
+    assert share(image, np.zeros_like(mask)) == 1.0
 
 
 # Classes of labels.

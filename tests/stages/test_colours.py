@@ -20,11 +20,11 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.pocket.world import COLOURS
 from counterfactory.engine.pocket.worlds import STREETS
 from counterfactory.engine.stages.check.colours import (
-    _table,
     colour_change,
     find_colour,
     recolouring,
     source_colours,
+    term_table,
 )
 
 Pixels = NDArray[np.uint8]
@@ -127,7 +127,7 @@ def test_flat_and_tiny_pictures_have_an_answer(level: int, height: int, width: i
 
 
 def test_probabilities_of_a_colour_s_terms_sum_to_one_and_focal_colours_are_theirs() -> None:
-    table = _table()
+    table = term_table()
     assert table.shape == (11, 32**3)
     assert np.allclose(table.sum(axis=0), 1, atol=1e-3)
     pure = {3: (31, 0, 0), 4: (0, 20, 0), 5: (0, 0, 31), 6: (31, 31, 0), 1: (31, 31, 31), 0: (0, 0, 0)}
@@ -193,7 +193,7 @@ def slow_sight(picture: Pixels) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
 def slow_regions(picture: Pixels, colour: str) -> list[tuple[list[int], float]]:
     """Things of a colour, by scikit-image's labels."""
     numbers, within = slow_sight(picture)
-    likely = _table()[list(COLOURS_IN_ORDER).index(colour)][numbers]
+    likely = term_table()[list(COLOURS_IN_ORDER).index(colour)][numbers]
     for sure in (0.2, 0.05):
         coloured = likely > np.float32(sure)
         for whole in (False, True):
@@ -235,7 +235,7 @@ def test_things_are_those_of_a_slow_way(kind: str) -> None:
             if things:
                 other = STREETS.draw(STREETS.scene(79, number)).picture[: picture.shape[0], : picture.shape[1]]
                 shown = slow_sight(other)[0].ravel()
-                likely = _table()[6].astype(np.float64)[shown]
+                likely = term_table()[6].astype(np.float64)[shown]
                 most = max(likely[places].mean() * weight for places, weight in things)
                 edit = Edit("colour", colour if colour != "yellow" else "red", "yellow")
                 score = recolouring(other, [edit], lambda _, seen=seen, colour=colour: find_colour(seen, colour))

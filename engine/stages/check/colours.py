@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,12 +46,13 @@ _FOCAL: Mapping[str, tuple[int, int, int]] = MappingProxyType(
         "purple": (130, 60, 160),
     }
 )
+TERMS = tuple(_FOCAL)
 _SAME_AS: Mapping[str, str] = MappingProxyType({"gray": "grey", "violet": "purple", "golden": "yellow"})
 # The spread of a term around its focal colour, in CIELAB, and what lightness counts against hue: light changes it more.
 _SPREAD, _LIGHTNESS = 12.0, 0.5
 # Pictures are looked at this high or wide at most. Things are no smaller than the least share of their pixels; in full
 # they count from half the size of the largest on, or of the large share.
-_SIDE, _LEAST, _LARGE = 128, 0.0025, 0.018
+_SIDE, LEAST, LARGE = 128, 0.0025, 0.018
 # How likely a pixel of the old colour has to be that colour; the less where nothing is as likely.
 _SURE = (0.2, 0.05)
 # An outline has more levels than this between neighbours.
@@ -65,9 +66,14 @@ _BITS = 5  # of a channel, in the table of colours
 
 def colour_change(edit: Edit) -> tuple[str, str] | None:
     """The colours of an edit that puts one in another's place, terms of `_FOCAL`; None of any other edit."""
-    texts = ([_SAME_AS.get(word.same, word.same) for word in words_of(t)] for t in (edit.keyword, edit.alternative))
-    old, new = ([term for term in terms if term in _FOCAL] for terms in texts)
+    old, new = terms_of(edit.keyword), terms_of(edit.alternative)
     return (old[0], new[0]) if len(old) == len(new) == 1 and old != new else None
+
+
+def terms_of(text: str) -> list[str]:
+    """The colours that a text names, in its order."""
+    same = (_SAME_AS.get(word.same, word.same) for word in words_of(text))
+    return [term for term in same if term in _FOCAL]
 
 
 class Region(NamedTuple):
@@ -97,17 +103,17 @@ def source_colours(source: Pixels) -> SourceColours:
 
 def find_colour(source: SourceColours, colour: str) -> tuple[Region, ...]:
     """Where a source has a colour: its things of it, none where nothing is of it."""
-    likely = _table()[list(_FOCAL).index(colour)].take(source.numbers)
+    likely = term_table()[TERMS.index(colour)].take(source.numbers)
     for sure in _SURE:
         coloured = likely > sure
         for inside in (coloured & source.within, coloured):
             count, parts, stats, _ = cv2.connectedComponentsWithStats(inside.view(np.uint8), connectivity=8)
             areas = stats[:, cv2.CC_STAT_AREA].tolist()
-            things = [part for part in range(1, count) if areas[part] >= _LEAST * inside.size]
+            things = [part for part in range(1, count) if areas[part] >= LEAST * inside.size]
             total = sum(areas[part] for part in things)
             # Where next to nothing of the colour lies within outlines, they are folds and grain, as of cloth.
             if things and (inside is coloured or total >= _SMOOTH * coloured.sum()):
-                full = min(_LARGE * inside.size, max(areas[part] for part in things)) / 2
+                full = min(LARGE * inside.size, max(areas[part] for part in things)) / 2
                 return tuple(Region(np.flatnonzero(parts == p), min(1.0, areas[p] / full)) for p in things)
     return ()
 
@@ -124,7 +130,7 @@ def recolouring(picture: Pixels, edits: Sequence[Edit], had: Callable[[str], Seq
     numbers = _in_own_light(picture)[0].ravel()
     likely = []
     for _, new, regions in targets:
-        of_new = _table()[list(_FOCAL).index(new)]
+        of_new = term_table()[TERMS.index(new)]
         shares = (float(of_new[numbers[r.places]].mean(dtype=np.float64)) * r.weight for r in regions)
         likely.append(round(max(shares), 6))
     return {"recoloured": min(likely), **by_type("recoloured", [type_ for type_, *_ in targets], likely)}
@@ -152,15 +158,38 @@ def _in_own_light(picture: Pixels) -> tuple[Numbers, list[Pixels]]:
     return numbers, planes
 
 
+def numbers_of(picture: Pixels) -> Numbers:
+    """The numbers of a picture's colours in `term_table` and `number_colours`, in its own light [h, w]."""
+    return _in_own_light(picture)[0]
+
+
 @cache
-def _table() -> Floats:
+def term_table() -> Floats:
     """How likely each colour of 5 bits a channel is each term, float32 [terms, 32768]."""
-    level = (np.arange(1 << _BITS, dtype=np.float32) + 0.5) / (1 << _BITS)
-    colours = np.stack(np.meshgrid(level, level, level, indexing="ij"), axis=-1).reshape(1, -1, 3)
-    focal = np.array([list(_FOCAL.values())], np.float32) / 255
-    ours, theirs = (cv2.cvtColor(image, cv2.COLOR_RGB2LAB)[0] for image in (colours, focal))
-    weight = np.array([_LIGHTNESS, 1, 1], np.float32)
-    distances = ((ours[None] * weight - theirs[:, None] * weight) ** 2).sum(axis=2)
+    distances = ((number_colours()[None] - focal_colours()[:, None]) ** 2).sum(axis=2)
     powers = np.exp(-(distances - distances.min(axis=0)).astype(np.float64) / (2 * _SPREAD**2))
     # To four digits, so that processors that round otherwise agree.
     return np.asarray((powers / powers.sum(axis=0)).round(4), np.float32)
+
+
+@cache
+def likeliest_terms() -> NDArray[np.int64]:
+    """The likeliest term of each colour of 5 bits a channel, [32768]."""
+    return np.asarray(term_table().argmax(axis=0))
+
+
+@cache
+def number_colours() -> Floats:
+    """Each colour of 5 bits a channel in CIELAB, with what lightness counts, float32 [32768, 3]."""
+    level = (np.arange(1 << _BITS, dtype=np.float32) + 0.5) / (1 << _BITS)
+    return _lab(np.stack(np.meshgrid(level, level, level, indexing="ij"), axis=-1).reshape(1, -1, 3))
+
+
+@cache
+def focal_colours() -> Floats:
+    """The same of each term's focal colour, float32 [terms, 3]."""
+    return _lab(np.array([list(_FOCAL.values())], np.float32) / 255)
+
+
+def _lab(colours: NDArray[Any]) -> Floats:
+    return np.asarray(cv2.cvtColor(colours, cv2.COLOR_RGB2LAB)[0] * np.array([_LIGHTNESS, 1, 1], np.float32))

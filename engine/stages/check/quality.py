@@ -21,11 +21,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from counterfactory.kernels.edges import EdgeSettings, canny_edges
+from counterfactory.kernels.edges import EdgeSettings, relative_gradient, trace_edges
 from counterfactory.kernels.opencv import cv2
 
 Pixels = NDArray[np.uint8]
 Thumbnail = NDArray[np.float32]
+# Along x and y, float32 [h, w] each (kernels/edges.py).
+Gradient = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 # Pictures are compared at this height or width, whichever is shorter.
 _SIDE = 32
@@ -100,21 +102,27 @@ def _detail(grey: Pixels) -> float:
     return float(between[0, 0]) / max(float(own[0, 0]), 1.0)
 
 
-def outlined_share(image: NDArray[np.uint8], mask: NDArray[Any]) -> float:
-    """The share of a mask's boundaries that have an outline of the picture within a pixel; 1 of a mask without any."""
-    height, width = image.shape[:2]
+def small_outlines(picture: Pixels) -> Gradient:
+    """A picture's outlines against their surroundings, uint8 RGB [H, W, 3], at the size that they are looked at."""
+    height, width = picture.shape[:2]
     scale = min(1.0, _SHORT_SIDE / min(height, width))
-    size = (round(width * scale), round(height * scale))
-    small = np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
+    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    small = np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.uint8)
+    return relative_gradient(small, _OUTLINES)
+
+
+def outlined_share(outlines: Gradient, mask: NDArray[Any]) -> float:
+    """The share of a mask's boundaries that have an outline within a pixel; 1 of a mask without any."""
+    height, width = outlines[0].shape
     # OpenCV's plain INTER_NEAREST takes the first pixel of each block, not the middle one.
-    values = cv2.resize(mask, size, interpolation=cv2.INTER_NEAREST_EXACT).reshape(*size[::-1], -1)
+    values = cv2.resize(mask, (width, height), interpolation=cv2.INTER_NEAREST_EXACT).reshape(height, width, -1)
     # Where a pixel's value differs from the one before it in its row or column.
-    boundaries = np.zeros(size[::-1], bool)
+    boundaries = np.zeros((height, width), bool)
     boundaries[:, 1:] = (values[:, 1:] != values[:, :-1]).any(axis=2)
     boundaries[1:] |= (values[1:] != values[:-1]).any(axis=2)
     if not boundaries.any():
         return 1.0
     side = 2 * _REACH + 1
     cross = cv2.getStructuringElement(cv2.MORPH_CROSS, (side, side))
-    near = cv2.dilate(canny_edges(small[None], _OUTLINES)[0], cross) > 0
+    near = cv2.dilate(trace_edges(outlines, _OUTLINES), cross) > 0
     return round(float((boundaries & near).sum() / boundaries.sum()), 6)

@@ -10,9 +10,10 @@
     label          how much of the probability of its label's class it keeps, zero-shot, of the classes of the set
     layout         how far outlines lie where the mask changes its class (quality.py)      pictures with masks
 
-Others are of its pixels: quality.py, colours.py. A score that makes no sense for a picture is left out, and no verdict
-asks for it: "edit" of a control, "label" where the set has fewer than two classes, "layout" without a mask, "distinct"
-of a source's first variant, "recoloured" of edits of other things than colours that the source has.
+Others are of its pixels: quality.py, registration.py, colours.py, kept.py. A score that makes no sense for a picture is
+left out, and no verdict asks for it: "edit" of a control, "label" where the set has fewer than two classes, "layout"
+without a mask, "distinct" of a source's first variant, "recoloured" of edits of other things than colours that the
+source has, "kept" where no caption names a colour.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ from ...variant import Variant
 from ..run import Run, load_ahead
 from .clip_scores import Floats, edit_scores, label_score, score
 from .colours import find_colour, recolouring, source_colours
-from .quality import Thumbnail, distance, look_at_source, outlined_share, quality_scores, thumbnail
+from .kept import find_things, kept_score
+from .quality import Thumbnail, distance, look_at_source, outlined_share, quality_scores, small_outlines, thumbnail
+from .registration import registration_scores, source_map
 
 Pixels = NDArray[np.uint8]
 
@@ -126,13 +129,15 @@ def _questions(run: Run, painted: Mapping[Variant, PaintedRow]) -> dict[Variant,
 def _looker(
     run: Run, painted: Mapping[Variant, PaintedRow], images: Mapping[str, Pixels]
 ) -> Callable[[Variant], _Look]:
-    """Scores the pixels of painted pictures against those of their sources (quality.py, colours.py).
+    """Scores the pixels of painted pictures against those of their sources (the modules beside this one).
 
     What the pictures of a source share is computed once.
     """
     quality = lru_cache(_SOURCES)(lambda source: look_at_source(images[source.key]))
     mask = lru_cache(_SOURCES)(load_mask)
     light = lru_cache(_SOURCES)(lambda source: source_colours(images[source.key]))
+    outlines = lru_cache(_SOURCES)(lambda source: source_map(small_outlines(images[source.key])))
+    things = lru_cache(_SOURCES)(lambda source, masked: find_things(light(source), masked and mask(source, masked)))
     coloured = lru_cache(_SOURCES)(lambda source, colour: find_colour(light(source), colour))
 
     def look(variant: Variant) -> _Look:
@@ -140,8 +145,12 @@ def _looker(
         own = thumbnail(pixels)
         scores = quality_scores(pixels, own, quality(source))
         scores |= recolouring(pixels, variant.edits, lambda colour: coloured(source, colour))
+        masked = None if source.mask_path is None else pixels.shape[:2]
+        scores |= kept_score(pixels, variant.caption, variant.edits, lambda: things(source, masked))
+        own_outlines = small_outlines(pixels)
+        scores |= registration_scores(own_outlines, outlines(source))
         if source.mask_path is not None:
-            scores["layout"] = outlined_share(pixels, mask(source, pixels.shape[:2]))
+            scores["layout"] = outlined_share(own_outlines, mask(source, pixels.shape[:2]))
         return _Look(pixels, own, scores)
 
     return look
