@@ -18,7 +18,6 @@ from simulated_suites import MODELS, NOT_ADDING, classes_suite, draw_suite
 
 from counterfactory.engine.judging.effects import estimate_effects, find_interactions
 from counterfactory.engine.judging.evaluate import evaluate_labels
-from counterfactory.engine.report.table import percent
 
 # Sources of a suite: a demo's, a small one's, a usual one's.
 _SIZES = (24, 100, 298)
@@ -45,14 +44,14 @@ def measure_coverage(draws: int) -> dict[str, Any]:
         (
             tally.model,
             str(tally.size),
-            *(percent(tally.least(cell)) for cell in _CELLS),
-            *(percent(tally.clear_share(by)) for by in ("type", "value")),
-            percent(tally.not_adding / draws),
+            *(f"{100 * tally.least(cell):.1f}" for cell in _CELLS),
+            " ".join(f"{100 * tally.clear_share(by):.1f}" for by in ("type", "value")),
+            f"{100 * tally.not_adding / draws:.1f}",
         )
         for tally in tallies
     ]
-    columns = ("model", "sources", "type", "alone", "value", "alone", "type clear", "value clear", "not adding")
-    show("Intervals that hold the truth (the least), and suites with something clear", columns, rows)
+    columns = ("model", "size", "type", "alone", "value", "alone", "clear", "pairs")
+    show("% of intervals that hold the truth; of suites with a clear type, value, pair", columns, rows)
     adding = [tally for tally in tallies if tally.model not in NOT_ADDING]
     others = [tally for tally in tallies if tally.model in NOT_ADDING]
     harmless = [tally for tally in tallies if MODELS[tally.model].harmless]

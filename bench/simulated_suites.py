@@ -63,7 +63,7 @@ def _hard(rng: np.random.Generator, sources: int) -> Floats:
 MODELS: Mapping[str, Model] = {
     "no effect": Model(_usual, _nothing),
     "no effect, seldom fails": Model(_seldom, _nothing),
-    "no effect, some sources hard": Model(_hard, _nothing),
+    "no effect, hard sources": Model(_hard, _nothing),
     "effects add": Model(_usual, lambda carried, value: 0.3 * carried[:, 2] + 0.15 * carried[:, 3]),
     "night and fog": Model(
         _usual,
