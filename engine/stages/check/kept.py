@@ -42,6 +42,9 @@ from .colours import (
 # How far from a colour's focus, in CIELAB, a thing may look that a caption calls so, by lamplight orange looks yellow;
 # and the least that it counts then.
 _SPREAD, _FARTHEST = 35.0, 0.1
+# What a colour may look like by the light of another time of day: at night two in three orange things look yellow that a
+# person still calls orange.
+_BY_LAMP = (TERMS.index("orange"), TERMS.index("yellow"))
 # A share of a colour below which a thing has no more of it than chance.
 _TRACE = 0.02
 Doubles = NDArray[np.float64]
@@ -85,7 +88,7 @@ def kept_score(
     if not named or any(edit.type == "domain" for edit in edits):
         return {}
     numbers = numbers_of(picture).ravel()
-    large = LARGE * numbers.size
+    large, other_light = LARGE * numbers.size, any(edit.type == "time" for edit in edits)
     rest = list(things_of())
 
     def now(thing: Thing, term: int) -> float:
@@ -108,7 +111,8 @@ def kept_score(
             own = int(thing.terms.argmax())
             # What looks otherwise than its name says by the source's light may look as it says by the picture's.
             as_named = now(thing, term) / (thing.terms[term] if thing.terms[term] > _TRACE else 1.0)
-            shares.append(min(1.0, max(now(thing, own) / thing.terms[own], as_named)))
+            by_lamp = now(thing, _BY_LAMP[1]) if other_light and own == _BY_LAMP[0] else 0.0
+            shares.append(min(1.0, max((now(thing, own) + by_lamp) / thing.terms[own], as_named)))
     return {"kept": round(float(min(shares)), 6)} if shares else {}
 
 
