@@ -42,8 +42,8 @@ from .colours import (
 # How far from a colour's focus, in CIELAB, a thing may look that a caption calls so, by lamplight orange looks yellow;
 # and the least that it counts then.
 _SPREAD, _FARTHEST = 35.0, 0.1
-# What a colour may look like by the light of another time of day: at night two in three orange things look yellow that a
-# person still calls orange.
+# What a colour may look like by the light of another time of day: at night two in three orange things look yellow that
+# a person still calls orange.
 _BY_LAMP = (TERMS.index("orange"), TERMS.index("yellow"))
 # A share of a colour below which a thing has no more of it than chance.
 _TRACE = 0.02
