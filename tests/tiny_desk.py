@@ -258,14 +258,17 @@ def tiny_run(
 
 
 def tiny_sources(root: Path, count: int) -> list[Source]:
-    """Pictures of noise with masks, in three sizes."""
+    """Pictures of noise with masks of squares, in three sizes."""
     for index in range(count):
         height, width = SIZES[index % 3]
         rng = np.random.default_rng((9, index))
         for kind, shape in (("images", (height, width, 3)), ("masks", (height, width))):
             file = root / kind / f"{index}.png"
             file.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(rng.integers(0, 256, shape, np.uint8)).save(file)
+            values = rng.integers(0, 256, shape, np.uint8)
+            if kind == "masks":
+                values = values[::8, ::8].repeat(8, axis=0).repeat(8, axis=1)[:height, :width]
+            Image.fromarray(values).save(file)
     sources, problems = find_sources(root)
     assert not problems
     return sources
