@@ -123,8 +123,9 @@ def main(arguments: Sequence[str] | None = None, yardstick: Yardstick | None = N
         paint_sd15([*told_on, "--rounds", str(asked.rounds)])
         return
     profile = load_profile(asked.profile)
-    # Peers check by CLIP's scores alone: not whose pixels are valid, and without the captioner's second look.
-    check = replace(profile.check.having(min_valid=None), recaption=None, recaption_of=None, valid=None)
+    # Peers check by CLIP's scores alone: not by pixels, and without the captioner's second look.
+    by_pixels = dict.fromkeys(("min_valid", "min_kept", "min_in_place", "min_aligned"))
+    check = replace(profile.check.having(**by_pixels), recaption=None, recaption_of=None, valid=None)
     profile = replace(profile, check=check)
     if asked.against:  # what is missing there is said before anything is timed
         for one in (profile, painting_as_teacher(profile)):
