@@ -175,13 +175,13 @@ def test_runtimes_come_to_the_same_suite(
             )
             assert noise_ratio(picture, other) > 45
             # Pictures are a grey level apart, of which a random CLIP makes up to 0.007. Of an edit the score is a
-            # probability, whose logit is 100 times a difference of cosines.
-            of_edits = {
+            # probability, whose logit is 100 times a difference of cosines; noise lies nowhere in particular.
+            loose = {
                 name: pytest.approx(score, abs=0.05)
                 for name, score in a.scores.items()
-                if name == "edit" or name.startswith("edit_")
+                if name.partition("_")[0] == "edit" or name in ("in_place", "aligned", "shift", "scale")
             }
-            assert b.scores == {name: pytest.approx(score, abs=0.01) for name, score in a.scores.items()} | of_edits
+            assert b.scores == {name: pytest.approx(score, abs=0.01) for name, score in a.scores.items()} | loose
 
 
 def noise_ratio(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
