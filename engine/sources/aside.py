@@ -52,7 +52,7 @@ def leave_aside(root: Path, files: Sequence[str]) -> tuple[list[str], list[str]]
             left = [path for path in left if path not in others]
             advice = _advice(root, first, partners[first][0]) if what == "masks" else ""
             notes.append(
-                f"{len(others)} files are {what} of other pictures and are left out, the first is {printable(first)} "
+                f"{what} of other pictures are left out: {len(others)}, the first is {printable(first)} "
                 f"beside {printable(partners[first][0])}: {advice}--layout folders takes them as photographs"
             )
     return left, notes

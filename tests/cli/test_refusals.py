@@ -125,4 +125,4 @@ def test_masks_are_no_sources(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         Image.fromarray(np.eye(128, dtype=np.uint8) * 255).save(root / f"{name}_mask.png")
     status, out, err = run(capsys, "estimate", root, "--profile", "a10g", "--json")
     assert (status, json.loads(out)["sources"]) == (0, 2)
-    assert "2 files are masks of other pictures and are left out" in " ".join(err.split())
+    assert "masks of other pictures are left out: 2, the first is" in " ".join(err.split())

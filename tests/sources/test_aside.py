@@ -44,7 +44,7 @@ def test_masks_beside_photographs_are_left_out(photo: str, name: str, values: tu
     found = read(tmp_path)
     stem = photo.rpartition(".")[0]
     assert labels(found) == [(f"bus/{stem}", "bus"), (f"car/{stem}", "car")]
-    first = f"2 files are masks of other pictures and are left out, the first is bus/{name} beside bus/{photo}: "
+    first = f"masks of other pictures are left out: 2, the first is bus/{name} beside bus/{photo}: "
     assert found.notes[0].startswith(first)
     assert len(read(tmp_path, layout="folders").sources) == 4, "the way out, which the note names"
 
@@ -92,7 +92,7 @@ def test_thumbnails_are_left_out_and_small_pictures_of_something_else_are_not(tm
     found = read(tmp_path)
     assert [source.name for source in found.sources] == [f"bus/{i}{tail}" for i in range(3) for tail in ("", "_small")]
     assert found.notes == [
-        "12 files are thumbnails of other pictures and are left out, the first is bus/0-64x64.png beside bus/0.png: "
+        "thumbnails of other pictures are left out: 12, the first is bus/0-64x64.png beside bus/0.png: "
         "--layout folders takes them as photographs"
     ]
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,6 +96,10 @@ def kept_score(
         """How likely the picture is of a term where the source has the thing."""
         return float(term_table()[term].take(numbers[thing.places]).mean(dtype=np.float64))
 
+    def turned(new: int, thing: Thing) -> float:
+        """How much of a new colour a thing has taken; less of a small one."""
+        return now(thing, new) * min(1.0, len(thing.places) / large)
+
     def take(term: int, weight: Callable[[Thing], float]) -> Thing | None:
         """Take what a term means from the rest: the heaviest thing near it, at the border only where no other is."""
         near = [i for i, thing in enumerate(rest) if thing.near[term] > _FARTHEST]
@@ -104,7 +109,7 @@ def kept_score(
 
     for change in filter(None, map(colour_change, edits)):
         old, new = map(TERMS.index, change)
-        take(old, lambda thing, new=new: now(thing, new) * min(1.0, len(thing.places) / large))  # type: ignore[misc]
+        take(old, partial(turned, new))
     shares = []
     for term in map(TERMS.index, named.elements()):
         if (thing := take(term, lambda thing: thing.solid * len(thing.places))) is not None:
