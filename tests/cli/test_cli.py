@@ -371,6 +371,25 @@ def test_evaluate_says_first_which_pictures_have_no_answer(
     assert (result["variants"]["score"], result["strange"]) == ({"count": 3, "value": 1.0}, [])
 
 
+def test_evaluate_holds_a_segmenter_s_numbers_to_the_record(
+    made_suite: MadeSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Many that are no class are refused, few are warned of."""
+    for name, shift in (("many", slice(None)), ("few", slice(1))):
+        for row in made_suite.rows:
+            mask = np.array(Image.open(made_suite.path / str(row.mask)))
+            mask[shift, shift] += 100
+            file = tmp_path / name / row.file_name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(mask).save(file)
+    status, out, err = run(capsys, "evaluate", made_suite.path, "--predictions", tmp_path / "many")
+    assert (status, out) == (2, "")
+    assert "has numbers that are no class of the suite in 100.0 % of the pixels" in " ".join(err.split())
+    status, out, err = run(capsys, "evaluate", made_suite.path, "--predictions", tmp_path / "few")
+    assert (status, "pooled mIoU" in out) == (0, True)
+    assert "they count as wrong" in " ".join(err.split())
+
+
 def test_evaluate_reads_numbers_as_the_user_says(
     made_suite: MadeSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
