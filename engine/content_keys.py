@@ -10,6 +10,7 @@ so this page decides what a changed setting costs.
     choice          source, task, seed                                                         the rules
     variant         source, caption, edits, edited caption, seed
     original        source, [image]
+    baseline        variant, [image]                                                           the rules of light
     picture         variant, [image], [edges], [paint], [text]; [[hints]], [protect], [invert],
                     [painter] where there are any                                              edge detector, painter
     scores          picture bytes, source, [image], captions, edits, [text], [check], classes,
@@ -136,6 +137,10 @@ class ContentKeys:
     def original_key(self, source_key: str) -> str:
         """Names the source's picture as the painter saw it."""
         return content_key("original", source_key, self.image)
+
+    def baseline_key(self, variant_key: str) -> str:
+        """Names the picture of a variant's weather and light, drawn by rule."""
+        return content_key("baseline", variant_key, self.image, LIGHT)
 
     def picture_key(self, variant_key: str) -> str:
         """Names a variant's picture."""

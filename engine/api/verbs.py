@@ -21,6 +21,7 @@ from ..judging.edit_labels import planned_edits, require_new, write_edits
 from ..profile.paint import protect_classes
 from ..profile.profile import Profile
 from ..report.suite_text import skew_notes, uncovered
+from ..request import SuiteRequest
 from ..sources.data_set import refuse_suite_among_sources
 from ..suite import Suite, caution
 from ..tasks.spread import TypeSpread
@@ -68,9 +69,10 @@ def generate(
     asked = read_request(sources, options, caller, lambda profile: _with_options(profile, options))
     if least is not None and asked.request.interventions is None:
         raise CounterfactoryError("--require-coverage counts the values that you name: give --interventions as well")
+    request = _with_baseline(asked.profile, asked.request, options.get("baseline"))
     with Suite.open(suite_path) as suite:
         metrics = path_or_none(options.get("metrics"))
-        summary = Journey(asked.profile, asked.request).run(asked.inputs, suite, caller.on_progress, metrics)
+        summary = Journey(asked.profile, request).run(asked.inputs, suite, caller.on_progress, metrics)
     for problem in summary.problems[len(asked.inputs.left_out) :]:
         caller.warn(f"skipped {problem.name}: {problem.reason}")
     if not summary.variants:
@@ -97,6 +99,16 @@ def _with_options(profile: Profile, options: GenerateOptions) -> Profile:
         classes, short_side = names_in(protected), profile.image.short_side or _USUAL_SIDE
         profile = replace(profile, protect=protect_classes(classes, profile.protect, short_side))
     return profile
+
+
+def _with_baseline(profile: Profile, request: SuiteRequest, named: str | None) -> SuiteRequest:
+    if named is None:
+        return request
+    if named != "light":
+        raise CounterfactoryError(f"there is no baseline {named!r} but 'light'")
+    if profile.painter_kind == "light":
+        raise CounterfactoryError(f"--baseline light goes with another painter: {profile.name} draws it already")
+    return replace(request, baseline="light")
 
 
 def plan(

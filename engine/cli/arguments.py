@@ -165,6 +165,11 @@ def _add_generate(commands: _Commands[Parser]) -> None:
     painting.add_argument(
         "--protect", type=names, metavar="A,B", help="classes of the masks of which every variant keeps the pixels"
     )
+    painting.add_argument(
+        "--baseline",
+        choices=("light",),
+        help="draw each variant's weather and light by rule as well: evaluate says how much of an effect that has",
+    )
     painting.add_argument("--shard", type=positive, metavar="N", help="sources that travel together (the profile's)")
     output = parser.add_argument_group("output")
     output.add_argument("--out", type=Path, required=True, metavar="SUITE", help="folder of the suite")

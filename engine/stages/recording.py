@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ..content_keys import LIGHT, STAGES, ContentKeys
@@ -52,7 +52,7 @@ def content_keys_of(profile: Profile, library: Library) -> ContentKeys:
 @dataclass(frozen=True)
 class ShardResults:
     """The results of the stages for a shard. `others` are scores that the check stage does not measure: of edited
-    captions, of the captioner's second look, of referees.
+    captions, of the captioner's second look, of referees. `baselines` are the pictures of variants' light and weather.
     """
 
     captions: Mapping[Source, str]
@@ -60,6 +60,7 @@ class ShardResults:
     painted: Mapping[Variant, PaintedRow]
     scored: Mapping[Variant, PictureScores]
     others: Mapping[Variant, Mapping[str, float]]
+    baselines: Mapping[Variant, PaintedRow] = field(default_factory=dict)
 
 
 def picture_rows(profile: Profile, results: ShardResults) -> list[PictureRow]:
@@ -120,7 +121,29 @@ def picture_rows(profile: Profile, results: ShardResults) -> list[PictureRow]:
                 key=variant.key,
             )
         )
-    return [replace(row, reason=verdict(row, profile.check)) for row in rows]
+    judged = [replace(row, reason=verdict(row, profile.check)) for row in rows]
+    return [*judged, *(_baseline(alike[of.source], of, row) for of, row in results.baselines.items())]
+
+
+def _baseline(alike: Mapping[str, Any], variant: Variant, row: PaintedRow) -> PictureRow:
+    """The row of a variant's weather and light, drawn by rule: no check rejects it."""
+    return PictureRow(
+        **alike,
+        **_of_files(row),
+        kind="baseline",
+        caption=variant.caption,
+        edited_caption=variant.edited_caption,
+        edits=variant.edits,
+        number=variant.index,
+        repeat=variant.repeat,
+        level=variant.level,
+        levels=variant.levels,
+        painting=Painting(variant.seed, 0, 1.0, 0.0, 0.0),
+        scores={},
+        reason=None,
+        key=variant.key,
+        painter="light",
+    )
 
 
 def _of_files(row: PaintedRow) -> dict[str, Any]:
