@@ -34,7 +34,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "runtime": {"errors", "keys", "files", "profile"},
         "language": {"errors", "keys", "profile", "runtime"},
         "meter": {"errors", "packages", "profile", "runtime"},
-        "sources": {"errors", "keys", "content_keys", "files", "schedule", "profile", "runtime"},
+        "sources": {"errors", "edit", "keys", "content_keys", "files", "schedule", "profile", "runtime"},
         "variant": {"edit", "sources"},
         "english": {"edit", "keys", "files", "language"},
         "light": {"edit"},
