@@ -26,7 +26,7 @@ from .openai_edits import OpenAiEdits
 SEEDS = 2**31
 _IN_A_ROW = 3  # pictures for which a server had no time
 # A picture is the one that was sent where the means of blocks of so many pixels a side differ by no more grey levels,
-# in brightness and in any channel: JPEG and WebP from quality 75 on, and another server's way to enlarge, change 26
+# in brightness and in any channel: JPEG and WebP from quality 75 on, and another way to scale, change 26
 # photographs and drawings less (scikit-image's), an edit that can be seen changes some block more.
 _BLOCK, _LUMA, _CHANNEL = 8, 5, 16
 _SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"RIFF")
@@ -117,7 +117,7 @@ class _Client:
         try:
             picture = read_picture(data)
         except UnreadableError as error:
-            words = self._exchange.words(str(error).encode())
+            words = self._exchange.words(str(error))
             raise PictureRefusedError(f"{origin} answered a picture that cannot be used: {words}") from error
         (height, width), (other_height, other_width) = size, picture.shape[:2]
         # Each side is rounded to the multiple.
@@ -134,8 +134,7 @@ def _scaled(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uin
     """uint8 [H, W, 3] as uint8 [height, width, 3], all of it; itself where it has the size."""
     if picture.shape[:2] == size:
         return picture
-    filter_ = Image.Resampling.BOX if picture.shape[0] > size[0] else Image.Resampling.BICUBIC
-    return np.array(Image.fromarray(picture).resize((size[1], size[0]), filter_))
+    return np.array(Image.fromarray(picture).resize((size[1], size[0]), Image.Resampling.BICUBIC))
 
 
 def _png(picture: NDArray[np.uint8]) -> bytes:

@@ -49,7 +49,7 @@ class ComfyUi:
         values |= {"seed": seed, "height": size[0], "width": size[1]}
         job = self._queue(_filled(self._workflow, values), end)
         file = self._file(self._result(job, end))
-        return self._ask(f"/view?{urlencode(file)}", end, fatal=()).body
+        return self._ask(f"/view?{urlencode(file, errors='replace')}", end, fatal=()).body
 
     def _ask(
         self,
@@ -96,7 +96,7 @@ class ComfyUi:
                 case _:
                     raise PictureRefusedError(f"{exchange.told(answer)}, without the prompt")
         if (failure := _failure(entry.get("status"))) is not None:
-            raise PictureRefusedError(f"{exchange.origin} failed in the workflow: {exchange.words(failure.encode())}")
+            raise PictureRefusedError(f"{exchange.origin} failed in the workflow: {exchange.words(failure)}")
         outputs = entry.get("outputs")
         return outputs if isinstance(outputs, Mapping) else {}
 

@@ -112,7 +112,7 @@ class Exchange:
             except TimeoutError:
                 raise self.late() from None
             except (ServerGoneError, ServerBusyError):
-                if not left or self._closed.is_set():
+                if not left:
                     raise
             else:
                 if answer.status not in _AGAIN or not left:
@@ -135,13 +135,13 @@ class Exchange:
 
     def told(self, answer: HttpAnswer, body: str | None = None) -> str:
         """A clause about an answer, with the first words of its body, or of a part of it."""
-        words = self.words(answer.body if body is None else body.encode())
-        onward = f", sending on to {self.words(answer.target.encode())}" if answer.target else ""
+        words = self.words(answer.body if body is None else body)
+        onward = f", sending on to {self.words(answer.target)}" if answer.target else ""
         return f"{self.origin} answered status {answer.status} ({answer.kind}){onward}: {words}"
 
-    def words(self, data: bytes) -> str:
+    def words(self, text: bytes | str) -> str:
         """The first words of a text, of the message where it is JSON; without tags, control characters, the secret."""
-        text = data[:_PIECE].decode("utf-8", "replace")
+        text = text if isinstance(text, str) else text[:_PIECE].decode("utf-8", "replace")
         with contextlib.suppress(ValueError, RecursionError):
             value = json.loads(text)
             while isinstance(value, Mapping):
@@ -169,14 +169,15 @@ class Exchange:
         end = time.monotonic() + limit_s
         with self._connected(min(limit_s, _CONNECT_S)) as (connection, line):
             left_s, over = end - time.monotonic(), threading.Event()
-            line.settimeout(max(left_s, 1e-3))
 
-            def cut() -> None:  # a server that sends a byte a second keeps within every time-out of a socket
+            def cut() -> None:
                 over.set()
                 _cut(line)
 
+            line.settimeout(None)  # a server that sends a byte a second keeps within every time-out of a socket
             watch = threading.Timer(left_s, cut)
             watch.start()
+            answer, reason = None, ""
             try:
                 headers = {"Accept": "application/json, image/*", "User-Agent": "counterfactory", "Connection": "close"}
                 headers |= {"Content-Type": kind} if kind else {}
@@ -185,18 +186,15 @@ class Exchange:
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                     connection.request("GET" if body is None else "POST", path, body, headers)
                 answer = self._read(connection.getresponse())
-            except TimeoutError:
-                raise
             except (OSError, http.client.HTTPException) as error:
-                if over.is_set():
-                    raise TimeoutError from None
-                self._require_open()
-                raise ServerBusyError(f"{self.origin} broke off: {self.words(_reason(error).encode())}") from None
+                reason = self.words(_reason(error))
             finally:
                 watch.cancel()
-            if over.is_set():  # what was cut off may look whole
+            self._require_open()  # what was cut off may look whole
+            if over.is_set():
                 raise TimeoutError
-            self._require_open()
+            if answer is None:
+                raise ServerBusyError(f"{self.origin} broke off: {reason}")
             return answer
 
     @contextlib.contextmanager

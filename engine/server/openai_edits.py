@@ -57,12 +57,12 @@ class OpenAiEdits:
         except ValueError:
             whole = ""
         if whole.casefold() != exchange.origin.casefold():
-            where = exchange.words(whole.rpartition("@")[2].encode())
+            where = exchange.words(whole.rpartition("@")[2])
             raise PictureRefusedError(
                 f'{exchange.origin} names a picture at {where}, and no other server is asked: have it answer "b64_json"'
             )
         path = f"{parts.path}?{parts.query}" if parts.query else parts.path
-        return exchange.ask(quote(path, safe="!#$%&'()*+,/:;=?@[]~"), fatal=()).body
+        return exchange.ask(quote(path, safe="!#$%&'()*+,/:;=?@[]~", errors="replace"), fatal=()).body
 
     def _decode(self, text: str) -> bytes:
         if text.startswith(_DATA):

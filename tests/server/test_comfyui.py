@@ -198,6 +198,7 @@ def error_of(*messages: Any) -> dict[str, Any]:
             "KSampler: CUDA out of memory",
         ),
         (error_of(["execution_interrupted", {"node_id": "3"}]), "somebody interrupted it"),
+        (error_of(["execution_error", {"node_type": "A", "exception_message": "\ud800b"}]), "A: b"),
         (error_of(), "it does not say why"),
         ({"status_str": "error", "messages": None}, "it does not say why"),
         (error_of(["execution_error", None], 7), "it does not say why"),
@@ -255,6 +256,13 @@ def test_other_answers_cost_a_picture(changes: dict[str, Any], words: str, workf
     error = failing(Comfy(**changes), workflow)
     assert type(error) is PictureRefusedError
     assert str(error).endswith(words)
+
+
+def test_a_file_that_is_gone_costs_a_picture(workflow: Path) -> None:
+    comfy = Comfy(outputs={"9": {"images": [SAVED | {"filename": "\ud800"}]}})
+    error = failing(lambda asked: Reply(b"", 404) if "/view" in asked.path else comfy(asked), workflow)
+    assert type(error) is PictureRefusedError
+    assert str(error).endswith("answered status 404 (application/json): nothing")
 
 
 @pytest.mark.parametrize("history", [{"job-2": {}}, [], {"job-1": 7}])

@@ -142,7 +142,7 @@ def test_a_url_may_hold_the_picture() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["{}/a.png", "//{}/a.png", "file:///etc/passwd", "http://[", "ftp://h/a", "http://a@b/"]
+    "url", ["{}/a.png", "//{}/a.png", "file:///etc/passwd", "http://[", "http://\ud800", "ftp://h/a", "http://a@b/"]
 )
 def test_no_other_server_is_asked(url: str) -> None:
     with serving(lambda _: Reply(file_of(OTHER), kind="image/png")) as other:
@@ -153,9 +153,10 @@ def test_no_other_server_is_asked(url: str) -> None:
     assert not other.asked
 
 
-def test_a_picture_that_is_not_there_costs_itself() -> None:
+@pytest.mark.parametrize("url", ["/a.png", "/\ud800\n.png"])
+def test_a_picture_that_is_not_there_costs_itself(url: str) -> None:
     said = refusal(
-        lambda asked: json_reply({"data": [{"url": "/a.png"}]}) if asked.method == "POST" else Reply(b"", status=404)
+        lambda asked: json_reply({"data": [{"url": url}]}) if asked.method == "POST" else Reply(b"", status=404)
     )
     assert said == "answered status 404 (application/json): nothing"
 
@@ -183,6 +184,10 @@ def bomb() -> bytes:
         (json_reply({"data": [{"b64_json": None, "url": None}]}), None),
         (json_reply({"data": [{"b64_json": "no base"}]}), "answered a b64_json that is no base64"),
         (json_reply({"data": [{"b64_json": "äöü="}]}), "answered a b64_json that is no base64"),
+        (json_reply({"data": [{"b64_json": "ab*cd"}]}), "answered a b64_json that is no base64"),
+        (json_reply({"data": [{"b64_json": "\ud800"}]}), "answered a b64_json that is no base64"),
+        (json_reply({"error": "\ud800busy"}), "answered status 200 (application/json): busy, without a picture"),
+        (Reply(b'{"data": []}', kind="text/html"), 'answered status 200 (text/html): {"data": []}, which is no JSON'),
         (Reply(b"GIF89a", kind="image/gif"), "answered no picture in PNG, JPEG or WebP: GIF89a"),
         (Reply(b"<svg/>no", kind="image/svg+xml"), "answered no picture in PNG, JPEG or WebP: no"),
         (Reply(b"", kind="image/png"), "answered no picture in PNG, JPEG or WebP: nothing"),
@@ -280,11 +285,29 @@ def test_the_same_picture_back_is_no_edit(format_: str, options: dict[str, int])
     assert np.abs(same.value.picture.astype(int) - PICTURE).mean() < 12
 
 
-@pytest.mark.parametrize("filter_", [Image.Resampling.LANCZOS, Image.Resampling.BICUBIC])
-def test_the_same_picture_larger_is_no_edit(filter_: Image.Resampling) -> None:
-    larger = np.array(Image.fromarray(PICTURE).resize((96, 72), filter_))
+# Edges at all places of the blocks of a file and of the comparison, in black and white and in colours.
+DISC = ((np.indices((48, 64)) - [[[24]], [[30]]]) ** 2).sum(0)[:, :, None]
+EDGES = np.where(DISC < 300, (255, 255, 255), 0).astype(np.uint8)
+COLOURS = np.where(DISC // 60 % 2 > 0, (200, 40, 30), (20, 60, 190)).astype(np.uint8)
+
+
+@pytest.mark.parametrize("picture", [EDGES, COLOURS], ids=["edges", "colours"])
+@pytest.mark.parametrize("size", [(72, 96), (24, 32), (47, 64)])
+def test_the_same_picture_at_another_size_is_no_edit(size: tuple[int, int], picture: NDArray[np.uint8]) -> None:
+    scaled = np.array(Image.fromarray(picture).resize(size[::-1], Image.Resampling.LANCZOS))
     with pytest.raises(SamePictureError):
-        painting(lambda _: of(larger))
+        painting(lambda _: of(scaled), picture)
+
+
+@pytest.mark.parametrize("picture", [EDGES, COLOURS], ids=["edges", "colours"])
+def test_edges_blurred_by_a_file_are_no_edit(picture: NDArray[np.uint8]) -> None:
+    with pytest.raises(SamePictureError):
+        painting(lambda _: of(picture, "JPEG", quality=75), picture)
+
+
+def test_a_little_more_light_is_an_edit() -> None:
+    grey = np.full((48, 64, 3), 100, np.uint8)
+    np.testing.assert_array_equal(painting(lambda _: of(grey + 8), grey), grey + 8)
 
 
 def test_another_colour_of_one_brightness_is_an_edit() -> None:
