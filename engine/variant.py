@@ -12,9 +12,10 @@ from typing import Literal
 from .edit import Edit
 from .sources.source import Source
 
-# What a suite's picture is: the source as the painter saw it, its own caption painted anew, or an edited one.
-Kind = Literal["original", "control", "variant"]
-KINDS: tuple[Kind, ...] = ("original", "control", "variant")
+# What a suite's picture is: the source as the painter saw it, its own caption painted anew, an edited one, or the
+# source with a variant's weather and light drawn by rule, to compare that with.
+Kind = Literal["original", "control", "variant", "baseline"]
+KINDS: tuple[Kind, ...] = ("original", "control", "variant", "baseline")
 
 
 @dataclass(frozen=True)

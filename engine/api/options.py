@@ -47,8 +47,8 @@ class SourceOptions(TypedDict, total=False):
     what their numbers mean, `split` is a list of Pascal VOC's, `boxes` what the four numbers of a box are (the
     layout's). `classes` are the only ones to use: names, or a file;
     `per_class` or `sample` draws so many sources of each class, or in all, by `seed` (0). `allow_out_of_domain` takes
-    sources that the models do not know. `profile` is a name or a .toml file ("pocket"), `variants` (5) and `controls`
-    (1) are pictures per source.
+    sources that the models do not know. `profile` is a name or a .toml file (that which suits the sources), `variants`
+    (5) and `controls` (1) are pictures per source.
     """
 
     labels: AnyPath | None
@@ -65,7 +65,7 @@ class SourceOptions(TypedDict, total=False):
     sample: int | None
     seed: int
     allow_out_of_domain: bool
-    profile: AnyPath
+    profile: AnyPath | None
     variants: int
     controls: int
 
@@ -95,13 +95,15 @@ class GenerateOptions(EditOptions, total=False):
 
     `protect` are classes of the masks of which every variant keeps the pixels, `shard` is how many sources travel
     together (the profile's), `metrics` a file that is kept up to date with what the run costs. `require_coverage` is
-    the least share of the possible cells of your values to have an accepted picture, from 0 to 1.
+    the least share of the possible cells of your values to have an accepted picture, from 0 to 1. `baseline` "light"
+    draws each variant's weather and light by rule as well, to compare with.
     """
 
     protect: Sequence[str] | None
     shard: int | None
     metrics: AnyPath | None
     require_coverage: float | None
+    baseline: Literal["light"] | None
 
 
 class PlanOptions(EditOptions, total=False):

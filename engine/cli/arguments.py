@@ -165,6 +165,11 @@ def _add_generate(commands: _Commands[Parser]) -> None:
     painting.add_argument(
         "--protect", type=names, metavar="A,B", help="classes of the masks of which every variant keeps the pixels"
     )
+    painting.add_argument(
+        "--baseline",
+        choices=("light",),
+        help="draw each variant's weather and light by rule as well: evaluate says how much of an effect that has",
+    )
     painting.add_argument("--shard", type=positive, metavar="N", help="sources that travel together (the profile's)")
     output = parser.add_argument_group("output")
     output.add_argument("--out", type=Path, required=True, metavar="SUITE", help="folder of the suite")
@@ -308,7 +313,7 @@ def _add_sources(parser: Parser, optional: bool = False) -> argparse._ArgumentGr
 def _add_painting(parser: Parser) -> argparse._ArgumentGroup:
     """What paints, and how many pictures of each source."""
     painting = parser.add_argument_group("painting")
-    painting.add_argument("--profile", default="pocket", help="name or .toml file (%(default)s)")
+    painting.add_argument("--profile", help="name or .toml file (that which suits the sources: pocket or light)")
     painting.add_argument("--variants", type=positive, default=5, metavar="N", help="variants per source (%(default)s)")
     painting.add_argument(
         "--controls",
