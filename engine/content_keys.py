@@ -8,7 +8,8 @@ so this page decides what a changed setting costs.
     caption         image bytes, [image], [caption], the label where it goes on after that     captioner
     answer          the question with its grammar, how the language model samples              language model
     choice          source, task, seed                                                         the rules
-    variant         source, caption, edits, edited caption, seed
+    variant         source, caption, edits, edited caption, seed; of a picture that was given,
+                    its bytes
     original        source, [image]
     baseline        variant, [image]                                                           the rules of light
     picture         variant, [image], [edges], [paint], [text]; [[hints]], [protect], [invert],
@@ -37,8 +38,10 @@ Stage = Literal["caption", "rewrite", "edges", "paint", "check"]
 
 # The form of a shard's rows on record; another one is raised when rows say more, and rows are then derived anew.
 ROW_FORM = 7
-# The rules by which the painter of light and weather draws: raised by hand when they draw otherwise.
+# The rules by which the painter of light and weather draws, and by which pictures that somebody painted are read and
+# scaled: raised by hand when they come to other pixels.
 LIGHT = 1
+GIVEN = 1
 # The rules that spread a user's own values over sources: raised by hand when they choose otherwise, as `code_of`.
 MATRIX = 1
 
@@ -89,6 +92,11 @@ def variant_key(
     again: tuple[object, ...] = (repeat,) if repeat else ()
     again += () if level is None else (level,)
     return content_key("variant", source_key, caption, edits, edited_caption, seed, *again)
+
+
+def given_key(source_key: str, caption: str, edits: object, edited_caption: str, given: object) -> str:
+    """Names a variant or a control whose picture somebody else painted; `given` is what names that picture."""
+    return content_key("given", source_key, caption, edits, edited_caption, given)
 
 
 def shard_key(source_keys: Sequence[str]) -> str:

@@ -202,9 +202,15 @@ class Journey:
             meter=meter,
             keys=content_keys_of(self.profile, library),
             sources=len(sources),
-            pictures=len(sources) * (self.request.variants + self.request.controls),
+            pictures=sum(map(self._pictures_of, sources)),
             classes=Classes(source.label for source in sources),
         )
+
+    def _pictures_of(self, source: Source) -> int:
+        """How many pictures a source is to have."""
+        if source.given is not None:
+            return len(source.given.pictures)
+        return self.request.variants + self.request.controls
 
     def _meter(self, on_progress: Callable[[Progress], None] | None, stream: MetricsFile | None) -> Meter:
         on_change = stream.write if stream else None

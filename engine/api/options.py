@@ -106,6 +106,31 @@ class GenerateOptions(EditOptions, total=False):
     baseline: Literal["light"] | None
 
 
+class ImportOptions(TypedDict, total=False):
+    """What `import_pairs` takes.
+
+    `masks` is a folder of masks with the originals' names, `class_map` what their numbers, and labels that are numbers,
+    mean. `classes` are the only ones to use: names, or a file; `per_class` or `sample` draws so many originals of each
+    class, or in all, by `seed` (0). `task` is "classification" (the default), "segmentation" or "detection",
+    `task_file` a task of your own (TOML). `profile` is a name or a .toml file whose painter is of kind "given" (given);
+    `allow_out_of_domain` takes originals that its models do not know. `shard` is how many originals travel together,
+    `metrics` a file that is kept up to date with what the run costs.
+    """
+
+    masks: AnyPath | None
+    class_map: AnyPath | None
+    classes: AnyPath | Sequence[str] | None
+    per_class: int | None
+    sample: int | None
+    seed: int
+    task: Literal["classification", "segmentation", "detection"] | None
+    task_file: AnyPath | None
+    profile: AnyPath | None
+    allow_out_of_domain: bool
+    shard: int | None
+    metrics: AnyPath | None
+
+
 class PlanOptions(EditOptions, total=False):
     """What `plan` takes: options of sources, of edits, and its own.
 

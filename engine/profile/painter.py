@@ -13,15 +13,16 @@ from .paint import GuidanceSettings, PaintSettings, SamplerSettings, TextSetting
 from .rewrite import LlmSettings, RewriteSettings
 from .runtime import ModelPaths, RuntimeSettings
 
-Kind = Literal["diffusion", "light"]
+Kind = Literal["diffusion", "light", "given"]
 # Who paints: as `Kind`, and a diffusion model that edits inverted sources, which a table [invert] asks for.
-Painter = Literal["diffusion", "inversion", "light"]
+Painter = Literal["diffusion", "inversion", "light", "given"]
 
 
 @dataclass(frozen=True)
 class PainterSettings:
     """`kind` "diffusion" paints captions over maps of the sources, or edits inverted sources where there is a table
-    [invert]; "light" changes weather and light of the sources themselves, by rule.
+    [invert]; "light" changes weather and light of the sources themselves, by rule; "given" takes pictures that anybody
+    painted.
     """
 
     kind: Kind

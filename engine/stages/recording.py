@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from ..content_keys import LIGHT, STAGES, ContentKeys
+from ..content_keys import GIVEN, LIGHT, STAGES, ContentKeys
 from ..files.fill import plain
 from ..meter.energy import EnergyMeter
 from ..meter.machine import this_machine
@@ -45,7 +45,7 @@ def content_keys_of(profile: Profile, library: Library) -> ContentKeys:
         hints=hints,
         protect=profile.protect,
         invert=profile.invert,
-        painter=None if profile.painter_kind in ("diffusion", "inversion") else (profile.painter_kind, LIGHT),
+        painter={"light": ("light", LIGHT), "given": ("given", GIVEN)}.get(profile.painter_kind),
     )
 
 
@@ -98,8 +98,8 @@ def picture_rows(profile: Profile, results: ShardResults) -> list[PictureRow]:
         row = painted[variant]
         by_edit = by_type("edit", [edit.type for edit in variant.edits], scored.edits) if scored.edits else {}
         scores = {**results.others.get(variant, {}), **scored.scores, **by_edit}
-        steps = profile.paint.sampler.steps if denoised else 0
-        how = (steps, guidance.scale, guidance.start, guidance.stop)
+        steps = profile.paint.sampler.steps
+        how = (steps, guidance.scale, guidance.start, guidance.stop) if denoised else (0, 1.0, 0.0, 0.0)
         painting = Painting(variant.seed, *how, row.self_attention)
         rows.append(
             PictureRow(

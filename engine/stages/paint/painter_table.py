@@ -16,11 +16,12 @@ from ...variant import Variant
 from ..maps.draw_maps import Maps
 from ..run import Run
 from .edit_variants import edit_variants
+from .paint_given import paint_given
 from .paint_light import paint_light
 from .paint_variants import paint_variants
 
 Paint = Callable[[Run, Sequence[Variant], Mapping[Source, Maps], Pictures], dict[Variant, PaintedRow]]
 
 PAINTERS: Mapping[Painter, Paint] = MappingProxyType(
-    {"diffusion": paint_variants, "inversion": edit_variants, "light": paint_light}
+    {"diffusion": paint_variants, "inversion": edit_variants, "light": paint_light, "given": paint_given}
 )
