@@ -121,7 +121,7 @@ def _suiting(streets: Profile, data: DataSet, caller: Caller) -> Profile:
         caller.warn(f"painter    {streets.name} paints rendered streets anew, which the sources look like; {others}")
         return streets
     if 2 * strange < count:
-        why = f"the sources look like rendered streets, but {pip_install(ENGINE)} has not installed what paints those"
+        why = f"the sources look like rendered streets, but what paints those is not installed ({pip_install(ENGINE)})"
     else:
         why = f"{strange} of {count} sources are no rendered streets, all that {streets.name} knows"
     caller.warn(
