@@ -34,7 +34,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "runtime": {"errors", "keys", "files", "profile"},
         "language": {"errors", "keys", "profile", "runtime"},
         "meter": {"errors", "packages", "profile", "runtime"},
-        "sources": {"errors", "keys", "content_keys", "files", "schedule", "profile", "runtime"},
+        "sources": {"errors", "edit", "keys", "content_keys", "files", "schedule", "profile", "runtime"},
         "variant": {"edit", "sources"},
         "english": {"edit", "keys", "files", "language"},
         "server": {"errors", "edit", "keys", "files", "profile", "language", "sources", "english"},
@@ -46,7 +46,8 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "pocket": {"errors", "files", "runtime", "tasks"},
         "stages": {
             *("errors", "edit", "keys", "content_keys", "files", "schedule", "profile", "runtime", "language"),
-            *("meter", "sources", "variant", "english", "light", "models", "suite", "tasks", "request"),
+            *("meter", "sources", "variant", "english", "light", "server", "models", "suite", "tasks"),
+            *("request",),
         },
         "inputs": {"errors", "profile", "sources", "stages"},
         "estimate": {
