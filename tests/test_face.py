@@ -27,7 +27,7 @@ VERBS: Mapping[str, tuple[Any, set[str]]] = {
     "generate": (cf.GenerateOptions, {"sources", "out"}),
     "plan": (cf.PlanOptions, {"sources"}),
     "estimate": (cf.EstimateOptions, {"sources", "count"}),
-    "evaluate": (cf.EvaluateOptions, {"suite", "predictions", "all"}),
+    "evaluate": (cf.EvaluateOptions, {"suite", "models", "all"}),
     "report": (cf.ReportOptions, {"suite"}),
 }
 
@@ -284,7 +284,7 @@ def test_answers_in_any_form_are_judged_alike(
 
 
 def test_a_model_is_given_batches_of_one_size(made_suite: MadeSuite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("counterfactory.engine.api.asking.BATCH", 3)
+    monkeypatch.setattr("counterfactory.engine.asking.under_test.BATCH", 3)
     sizes: list[int] = []
 
     def model(pictures: NDArray[np.uint8]) -> list[int]:

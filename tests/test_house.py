@@ -39,6 +39,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "english": {"edit", "keys", "files", "language"},
         "models": {"errors", "keys", "content_keys", "schedule", "profile", "runtime", "language", "meter"},
         "suite": {"errors", "edit", "content_keys", "files", "profile", "meter", "sources", "variant"},
+        "asking": {"errors", "keys", "packages", "files", "runtime", "meter", "suite"},
         "tasks": {"errors", "edit", "keys", "files", "profile", "language", "english"},
         "request": {"errors", "language", "tasks"},
         "pocket": {"errors", "files", "runtime", "tasks"},
@@ -59,7 +60,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         },
         "api": {
             *("errors", "packages", "files", "profile", "meter", "sources", "variant", "suite", "tasks", "request"),
-            *("pocket", "inputs", "estimate", "judging", "report", "journey"),
+            *("asking", "pocket", "inputs", "estimate", "judging", "report", "journey"),
         },
         "face": {"errors", "packages", "estimate", "api"},
         "cli": {

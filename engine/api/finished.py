@@ -28,11 +28,12 @@ from ..suite.metadata import open_table
 from ..suite.recorded import recorded_check
 from ..suite.run_record import RunSummary, SuiteCosts
 from ..tasks.spread import TypeSpread, spread_of
-from .answers import Judged, judge
+from .answers import Given, Judged, judge
 from .options import (
     AnyPath,
     Caller,
     EvaluateOptions,
+    OnProgress,
     PageOptions,
     ReportOptions,
     Warn,
@@ -104,17 +105,25 @@ class FinishedSuite:
         """How the edits of accepted variants are spread over types, and over what each brings."""
         return spread_of(accepted_edits(self.path))
 
-    def evaluate(self, predictions: Any, *, warn: Warn | None = None, **options: Unpack[EvaluateOptions]) -> Result:
-        """What each edit does to a model, from its answers; see `evaluate`."""
+    def evaluate(
+        self,
+        model: Any,
+        *,
+        on_progress: OnProgress | None = None,
+        warn: Warn | None = None,
+        **options: Unpack[EvaluateOptions],
+    ) -> Result:
+        """What each edit does to a model; see `evaluate`."""
         require_known("evaluate", options, EvaluateOptions)
-        caller, share = Caller.of(None, warn), options.get("fail_under")
+        caller, share = Caller.of(on_progress, warn), options.get("fail_under")
         drops = options.get("max_drop", ())
         limits = [Drop(*drop) for drop in (drops.items() if isinstance(drops, Mapping) else drops)]
         if share is not None and not 0 <= share <= 1:
             raise CounterfactoryError(f"fail_under is a share from 0 to 1, got {share:g}")
         if options.get("junit") is not None and not limits and share is None:
             raise CounterfactoryError("--junit writes what became of limits: give --max-drop or --fail-under as well")
-        judged = judge(predictions, path_or_none(options.get("classes")), self.path, self.rows, caller.warn)
+        given = Given(model, path_or_none(options.get("classes")), options.get("preprocess"))
+        judged = judge(given, self.path, self.rows, caller)
         result = Result(
             self.path, judged, tuple(check_limits(judged.evaluation, limits, share)), options.get("classes")
         )
@@ -132,7 +141,7 @@ class FinishedSuite:
         caller, classes, rows = Caller.of(None, warn), options.get("classes"), self.rows
         predictions, judged = options.get("predictions"), None
         if predictions is not None:
-            judged = judge(predictions, path_or_none(classes), self.path, rows, caller.warn)
+            judged = judge(Given(predictions, path_or_none(classes)), self.path, rows, caller)
         out = options.get("out")
         return make_report(self.path, rows, options, out=out, judged=judged, classes=classes, warn=caller.warn)
 
@@ -179,7 +188,7 @@ class Result:
         """What a reader has to know of the figures, in sentences."""
         by_hand = hand_note(read_by_hand(self.suite).pictures)
         notes = (*answer_lines(self.evaluation), *suite_notes(self.judged.rows), *by_hand)
-        return (*notes, *note_lines(self.evaluation))
+        return (*self.judged.notes, *notes, *note_lines(self.evaluation))
 
     def effects(self, by: Literal["type", "value", "class"] = "type") -> DataFrame:
         """A row per type of edit, per value, or per class: what it does to the model in points, between `low` and
@@ -220,19 +229,21 @@ def open(path: AnyPath) -> FinishedSuite:  # noqa: A001 - it is `cf.open`
 
 def evaluate(
     suite: FinishedSuite | AnyPath,
-    predictions: Any,
+    model: Any,
     *,
+    on_progress: OnProgress | None = None,
     warn: Warn | None = None,
     **options: Unpack[EvaluateOptions],
 ) -> Result:
-    """Say what each edit does to your model, with certainty, from its answers.
+    """Say what each edit does to your model, with certainty.
 
-    `predictions` is the path of a table or of a folder of masks (docs/own-model.md); a mapping of pictures' `file_name`
-    to labels; a data frame with the columns `file_name` (or `image`) and `prediction`; or the model itself: a callable
-    that takes pictures of one size, uint8 RGB [N, H, W, 3], and returns N labels. `options` are those of
-    `EvaluateOptions`. Raises CounterfactoryError for answers that cannot be read or do not fit the suite.
+    `model` is its name: an .onnx or .xml file, `module:callable`, or a name after `timm:`, `torchvision:`, `hf:`,
+    `clip:` or `ultralytics:`; or a callable that takes pictures of one size, uint8 RGB [N, H, W, 3], and returns
+    labels, scores, class maps or boxes. Or its answers (docs/own-model.md): the path of a table, an array or a folder
+    of masks; a mapping of pictures' `file_name` to labels; a data frame. `options` are those of `EvaluateOptions`.
+    Raises CounterfactoryError for answers that cannot be read or do not fit the suite.
     """
-    return _opened(suite).evaluate(predictions, warn=warn, **options)
+    return _opened(suite).evaluate(model, on_progress=on_progress, warn=warn, **options)
 
 
 def report(

@@ -123,6 +123,8 @@ class EstimateOptions(SourceOptions, total=False):
 class EvaluateOptions(TypedDict, total=False):
     """What `evaluate` takes.
 
+    `preprocess` declares how pictures become the model's input, such as "resize=256 crop=224 mean=imagenet
+    std=imagenet", or is a preprocessor_config.json (read from the model's own configuration).
     `classes` is a file of the names of masks' classes (those of the record), or of all that a classifier knows, by its
     numbers; "imagefolder" reads numbers as torchvision's ImageFolder gives them. `max_drop` has the most points that an
     edit's type, value or a class may cost, by name; `fail_under` is the least share of variants that must be right,
@@ -130,6 +132,7 @@ class EvaluateOptions(TypedDict, total=False):
     limits.
     """
 
+    preprocess: str | None
     classes: AnyPath | None
     max_drop: Mapping[str, float] | Sequence[tuple[str, float]]
     fail_under: float | None

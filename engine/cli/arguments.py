@@ -379,16 +379,31 @@ def _add_check(commands: _Commands[Parser]) -> None:
 
 def _add_evaluate(commands: _Commands[Parser]) -> None:
     text = "say what each edit does to your model, with certainty, from its answers"
-    usage = "SUITE --predictions FILE [options]"
-    parser = _add(commands, "evaluate", text, usage, "suite --predictions answers.csv --max-drop weather=5")
+    usage = "SUITE (--model MODEL | --predictions FILE) [options]"
+    parser = _add(commands, "evaluate", text, usage, "suite --model model.onnx --max-drop weather=5")
     _add_suite(parser)
     parser.add_argument(
+        "--model",
+        dest="models",
+        action="append",
+        metavar="MODEL",
+        help="run it: an .onnx or .xml file, module:callable, or a name after timm:, torchvision:, hf:, clip: or "
+        "ultralytics:; its answers are kept in SUITE/predictions. Given twice, the second is compared with the first",
+    )
+    parser.add_argument(
         "--predictions",
+        dest="models",
+        action="append",
         type=Path,
-        required=True,
         metavar="FILE",
-        help="CSV or JSONL with image (a file_name of metadata.parquet) and prediction, originals and controls too, "
-        "and confidence and top5 where there are; or a folder with a mask for each file_name",
+        help="or its answers: a table with image (a file_name of metadata.parquet) and prediction, originals and "
+        "controls too, and p_true, confidence, top5 where there are; scores in an .npy; a folder of masks by file_name",
+    )
+    parser.add_argument(
+        "--preprocess",
+        metavar="WORDS",
+        help="how pictures become the model's input: 'resize=256 crop=224 mean=imagenet std=imagenet', or a "
+        "preprocessor_config.json (the model's own)",
     )
     _add_classes(parser)
     limits = parser.add_argument_group("limits")

@@ -227,8 +227,12 @@ def _sweep(args: Namespace, settings: CheckSettings, terminal: Terminal) -> int:
 
 def evaluate(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory evaluate`."""
+    if not args.models:
+        raise CounterfactoryError("evaluate takes a model: --model MODEL, or its answers: --predictions FILE")
     suite = finished.open(args.suite)
-    result = suite.evaluate(args.predictions, warn=terminal.warn, **keywords(args, EvaluateOptions))
+    with terminal.progress() as on_progress:
+        options = keywords(args, EvaluateOptions)
+        result = suite.evaluate(args.models[0], on_progress=on_progress, warn=terminal.warn, **options)
     for note in result.notes:
         terminal.note(note)
     for table in evaluation_tables(result.evaluation, args.all):

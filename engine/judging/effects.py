@@ -72,7 +72,8 @@ class Effect:
 
 @dataclass(frozen=True)
 class Flips:
-    """How often the answer turns wrong: of `right` pictures with `name` whose baseline is right, `flipped` are wrong.
+    """How often the answer turns wrong: of `right` pictures with `name` whose baseline is right, `flipped` are wrong;
+    of `wrong` whose baseline is not, `righted` are right.
 
     `low` to `high` holds the rate 95 times in 100, sources taken as a whole. `p` is for "as many turn right as wrong":
     McNemar's test, with pictures of one source together (Durkalski et al., Statistics in Medicine 22, 2003).
@@ -85,6 +86,8 @@ class Flips:
     low: float | None
     high: float | None
     p: float | None
+    wrong: int = 0
+    righted: int = 0
 
 
 def find_effects(answers: Sequence[PictureOutcome], baseline: Kind) -> tuple[Effect, ...]:
@@ -170,10 +173,12 @@ def _flips(name: str, answers: Sequence[PictureOutcome], right: dict[str, bool])
         elif not failed:
             balance[answer.source] = balance.get(answer.source, 0) - 1
     count, flipped = sum(chances.values()), sum(wrong.values())
+    mended = sum(answer.outcome == 1 for answer in answers if not right[answer.source])
     if not count:
-        return Flips(name, 0, 0, None, None, None, None)
+        return Flips(name, 0, 0, None, None, None, None, len(answers), mended)
     low, high = _rate_interval(np.array([*wrong.values()]), np.array([*chances.values()]))
-    return Flips(name, count, flipped, flipped / count, low, high, _mcnemar(list(balance.values())))
+    p = _mcnemar(list(balance.values()))
+    return Flips(name, count, flipped, flipped / count, low, high, p, len(answers) - count, mended)
 
 
 def _rate_interval(parts: NDArray[np.int64], wholes: NDArray[np.int64]) -> tuple[float | None, float | None]:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # Values and classes in a table: those that do most harm.
 _WORST = 8
+# Classes of a confusion that is shown.
+_CONFUSED = 8
 # Labels, and values, that a note shows.
 _UNKNOWN = 5
 # The share of a value's variants that, once rejected, a note speaks of.
@@ -42,7 +44,10 @@ def evaluation_tables(evaluation: Evaluation, everything: bool = False) -> tuple
         if len(group) > 1:
             tables.append(_worst_table(title, group, len(group) if everything else _WORST))
     tables.append(sides_table({evaluation.measure_name: evaluation}))
-    return (*tables, _classes_table(evaluation)) if everything else tuple(tables)
+    if everything:
+        tables += [_turns_table(effects)] if effects.flips else []
+        tables += [_classes_table(evaluation), *_confusion_table(evaluation)]
+    return tuple(tables)
 
 
 def note_lines(evaluation: Evaluation) -> list[str]:
@@ -71,6 +76,12 @@ def note_lines(evaluation: Evaluation) -> list[str]:
     if effects.flips and effects.by_type_alone:
         painting = ", and of controls whose original is" if effects.painter else ""
         notes.append(f"turned wrong: of variants with one edit whose {effects.against} is right{painting}")
+    if evaluation.all_fail is not None and evaluation.none_fail is not None:
+        shares = (evaluation.all_fail, 1 - evaluation.all_fail - evaluation.none_fail, evaluation.none_fail)
+        parts = ", ".join(
+            f"{percent(share)} on {which}" for share, which in zip(shares, ("all", "some", "none"), strict=True)
+        )
+        notes.append(f"of {evaluation.sources} sources the model fails on variants: {parts}")
     notes += _interaction_lines(effects)
     if any(measure.name == "confidence" for measure in evaluation.measures):
         notes.append("confidence: what the model gives its own answer on average, right or wrong")
@@ -162,6 +173,35 @@ def _classes_table(evaluation: Evaluation) -> Table:
     rows = tuple((name, *(percent(side.by_class.get(name)) for side in sides)) for name in known)
     what = "right" if evaluation.measure == "accuracy" else "IoU"
     return Table(f"How classes are answered ({what})", ("class", *_KINDS), rows)
+
+
+def _turns_table(effects: Effects) -> Table:
+    """Both ways in which answers turn: wrong where the baseline's is right, and right where it is wrong."""
+    rows = tuple(
+        (
+            PAINTING if flip.name == "painting" else flip.name,
+            *_share_of(flip.flipped, flip.right),
+            *_share_of(flip.righted, flip.wrong),
+        )
+        for flip in effects.flips
+    )
+    columns = ("edit", "turned wrong", "of right", "turned right", "of wrong")
+    return Table("How answers turn, one edit alone", columns, rows)
+
+
+def _share_of(part: int, whole: int) -> tuple[str, str]:
+    return percent(part / whole if whole else None), str(whole)
+
+
+def _confusion_table(evaluation: Evaluation) -> tuple[Table, ...]:
+    """What classes are called on variants, a row for each true class; none where there are too many to read."""
+    names = [name for name in evaluation.classes if evaluation.variants.by_class.get(name) is not None]
+    if not 2 <= len(names) <= _CONFUSED:
+        return ()
+    shares = dict(zip(evaluation.classes, evaluation.variants.confusion, strict=True))
+    places = [evaluation.classes.index(name) for name in names]
+    rows = tuple((name, *(percent(shares[name][place]) for place in places)) for name in names)
+    return (Table("What classes are called on variants (a row is the truth)", ("class", *names), rows),)
 
 
 def effects_table(effects: Effects, rejections: Sequence[Rejections] = ()) -> Table:

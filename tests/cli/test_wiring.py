@@ -618,6 +618,27 @@ def answers(house: House, suite: Path, wrong: str = "variant") -> Path:
     return house.file("answers.csv", "\n".join(["image,prediction", *lines, ""]))
 
 
+MODEL = "counterfactory.engine.pocket.judges:classify_streets"
+
+
+@shows("--model", "evaluate")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    ran = house.run(command, suite, "--model", MODEL, "--classes", house.file("kinds.txt", "\n".join(EMBEDDED.kinds)))
+    assert [one["name"] for one in ran.data["beside"]] == ["p(true)"]
+    assert len(list((suite / "predictions").glob("*.sqlite"))) == 1
+    ran = house.run(command, house.suite())
+    assert ran.status == 2
+    assert "--model MODEL" in ran.err
+
+
+@shows("--preprocess", "evaluate")
+def _(house: House, command: str) -> None:
+    ran = house.run(command, house.suite(), "--model", MODEL, "--preprocess", "sharpen=2")
+    assert ran.status == 2
+    assert "'sharpen'" in ran.err
+
+
 @shows("--predictions", "evaluate")
 def _(house: House, command: str) -> None:
     suite = house.suite()
