@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from ..errors import CounterfactoryError
 from ..files.writing import write_whole
+from ..judging.compare import Comparison, check_regression, compare
 from ..judging.evaluation import Evaluation
 from ..judging.limits import Drop, LimitResult, check_limits, junit_xml
 from ..judging.recheck import Recheck, recheck, set_thresholds
@@ -115,18 +116,35 @@ class FinishedSuite:
     ) -> Result:
         """What each edit does to a model; see `evaluate`."""
         require_known("evaluate", options, EvaluateOptions)
-        caller, share = Caller.of(on_progress, warn), options.get("fail_under")
+        caller, share, rows = Caller.of(on_progress, warn), options.get("fail_under"), self.rows
         drops = options.get("max_drop", ())
         limits = [Drop(*drop) for drop in (drops.items() if isinstance(drops, Mapping) else drops)]
         if share is not None and not 0 <= share <= 1:
             raise CounterfactoryError(f"fail_under is a share from 0 to 1, got {share:g}")
-        if options.get("junit") is not None and not limits and share is None:
-            raise CounterfactoryError("--junit writes what became of limits: give --max-drop or --fail-under as well")
-        given = Given(model, path_or_none(options.get("classes")), options.get("preprocess"))
-        judged = judge(given, self.path, self.rows, caller)
-        result = Result(
-            self.path, judged, tuple(check_limits(judged.evaluation, limits, share)), options.get("classes")
-        )
+        others, most = _several(options.get("against")), options.get("max_regression")
+        if most is not None and not (others and 0 <= most <= 100):
+            raise CounterfactoryError(
+                f"max_regression is the most points, 0 to 100, that a model may lose to another, got {most:g} against "
+                f"{len(others)} models: give --model, or --predictions, twice"
+            )
+        if options.get("junit") is not None and not limits and share is None and most is None:
+            raise CounterfactoryError(
+                "--junit writes what became of limits: give --max-drop, --fail-under or --max-regression as well"
+            )
+        classes = options.get("classes")
+        given = Given(model, path_or_none(classes), options.get("preprocess"))
+        before = [
+            one
+            if isinstance(one, Result)
+            else Result(self.path, judge(replace(given, model=one), self.path, rows, caller))
+            for one in others
+        ]
+        judged = judge(given, self.path, rows, caller)
+        comparisons = tuple(_compared(self.path, one, judged) for one in before)
+        findings = [*check_limits(judged.evaluation, limits, share)]
+        for comparison in comparisons if most is not None else ():
+            findings += check_regression(comparison, most or 0.0)
+        result = Result(self.path, judged, tuple(findings), classes, comparisons)
         for path, text in (
             (options.get("failures"), judged.failures),
             (options.get("junit"), lambda: junit_xml(self.path.resolve().name, result.findings)),
@@ -165,13 +183,14 @@ class Result:
     """What the answers of a model to the pictures of the suite in `suite` say.
 
     `judged` are the answers with their evaluation, `findings` what became of the limits that were asked for, `classes`
-    the file of masks' names, None without one.
+    the file of masks' names, None without one. `comparisons` are with the models that it was to be compared with.
     """
 
     suite: Path
     judged: Judged
     findings: tuple[LimitResult, ...] = ()
     classes: AnyPath | None = None
+    comparisons: tuple[Comparison, ...] = ()
 
     @property
     def evaluation(self) -> Evaluation:
@@ -253,6 +272,22 @@ def report(
     `ReportOptions`.
     """
     return _opened(suite).report(warn=warn, **options)
+
+
+def _several(given: Any) -> list[Any]:
+    """One thing, several or none."""
+    return [] if given is None else list(given) if isinstance(given, (list, tuple)) else [given]
+
+
+def _compared(suite: Path, first: Result, second: Judged) -> Comparison:
+    """A model against another one on the same suite. Raises CounterfactoryError for one of another suite or kind."""
+    if first.suite.resolve() != suite.resolve():
+        raise CounterfactoryError(f"{first.suite} and {suite} are two suites: compare models on one")
+    its, mine = first.evaluation, second.evaluation
+    if mine.measure != its.measure:
+        raise CounterfactoryError(f"a model is judged by {its.measure_name}, the other by {mine.measure_name}")
+    names = (first.judged.name, second.name)
+    return compare(second.rows, its.outcomes, mine.outcomes, names, mine.effects.measure, mine.effects.against)
 
 
 def _opened(suite: FinishedSuite | AnyPath) -> FinishedSuite:

@@ -129,13 +129,16 @@ class EvaluateOptions(TypedDict, total=False):
     numbers; "imagefolder" reads numbers as torchvision's ImageFolder gives them. `max_drop` has the most points that an
     edit's type, value or a class may cost, by name; `fail_under` is the least share of variants that must be right,
     from 0 to 1. `failures` and `junit` are files to write: the pictures that the model fails on, and what became of the
-    limits.
+    limits. `against` is another model, or its answers, or a `Result` on the same suite, or several: the model is
+    compared with each, picture by picture, and `max_regression` is the most points that it may lose to one.
     """
 
     preprocess: str | None
     classes: AnyPath | None
     max_drop: Mapping[str, float] | Sequence[tuple[str, float]]
     fail_under: float | None
+    against: Any
+    max_regression: float | None
     failures: AnyPath | None
     junit: AnyPath | None
 

@@ -17,7 +17,7 @@ from ..errors import CounterfactoryError
 from ..packages import missing_package, release
 from .parser import Parser
 from .statuses import EXIT_ERROR, EXIT_STOPPED
-from .values import count, drop, gigabytes, names, percent, positive, seed, setting, share, span, words
+from .values import count, drop, gigabytes, names, percent, points, positive, seed, setting, share, span, words
 
 if TYPE_CHECKING:
     from .terminal import Terminal
@@ -401,9 +401,11 @@ def _add_evaluate(commands: _Commands[Parser]) -> None:
     )
     parser.add_argument(
         "--preprocess",
+        action="append",
+        default=[],
         metavar="WORDS",
         help="how pictures become the model's input: 'resize=256 crop=224 mean=imagenet std=imagenet', or a "
-        "preprocessor_config.json (the model's own)",
+        "preprocessor_config.json (the model's own); once for all, or once for each --model",
     )
     _add_classes(parser)
     limits = parser.add_argument_group("limits")
@@ -414,6 +416,12 @@ def _add_evaluate(commands: _Commands[Parser]) -> None:
         default=[],
         metavar="NAME=POINTS",
         help="the most that an edit's type, value or a class may cost, such as weather=5; broken when that is certain",
+    )
+    limits.add_argument(
+        "--max-regression",
+        type=points,
+        metavar="POINTS",
+        help="the most that the second model may lose to the first, on originals, controls, variants and each type",
     )
     limits.add_argument("--fail-under", type=percent, metavar="PERCENT", help="the least that variants must reach")
     output = parser.add_argument_group("output")

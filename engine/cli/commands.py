@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import shlex
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from ..api import finished
@@ -18,7 +20,7 @@ from ..judging.recheck import threshold_named
 from ..judging.threshold_curve import load_valid, threshold_curve
 from ..profile.check import CheckSettings
 from ..profile.profile import load_profile
-from ..report.effects_text import evaluation_tables, finding_line
+from ..report.effects_text import comparison_notes, comparison_tables, evaluation_tables, finding_line
 from ..report.suite_text import coverage_data, coverage_table, hand_note, spread_data, uncovered
 from ..report.table import Table
 from ..suite import count_outside
@@ -34,7 +36,7 @@ from .terminal import Terminal
 def keywords(args: Namespace, options: Any) -> dict[str, Any]:
     """What a command line says of each of a verb's options (a class of `api.options`)."""
     names: frozenset[str] = options.__optional_keys__
-    return {name: getattr(args, name) for name in names}
+    return {name: getattr(args, name) for name in names if hasattr(args, name)}
 
 
 def generate(args: Namespace, terminal: Terminal) -> int:
@@ -230,13 +232,22 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
     if not args.models:
         raise CounterfactoryError("evaluate takes a model: --model MODEL, or its answers: --predictions FILE")
     suite = finished.open(args.suite)
+    options = keywords(args, EvaluateOptions)
+    options |= {"preprocess": None}
+    *others, (model, words) = _with_preprocess(args.models, args.preprocess)
     with terminal.progress() as on_progress:
-        options = keywords(args, EvaluateOptions)
-        result = suite.evaluate(args.models[0], on_progress=on_progress, warn=terminal.warn, **options)
-    for note in result.notes:
+        calls: dict[str, Any] = {"on_progress": on_progress, "warn": terminal.warn}
+        before = [suite.evaluate(one, preprocess=its, classes=args.classes, **calls) for one, its in others]
+        result = suite.evaluate(model, **calls, **{**options, "preprocess": words, "against": before})
+    for note in (*(note for one in before for note in one.judged.notes), *result.notes):
         terminal.note(note)
     for table in evaluation_tables(result.evaluation, args.all):
         terminal.show(table)
+    for comparison in result.comparisons:
+        for note in comparison_notes(comparison):
+            terminal.note(note)
+        for table in comparison_tables(comparison, args.all):
+            terminal.show(table)
     for finding in result.findings:
         terminal.say(finding_line(finding))
     outside, count = count_outside(result.judged.rows)
@@ -245,10 +256,20 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
             "notes": list(result.notes),
             "outside_world": {"sources": outside, "of": count},
             **result.evaluation.to_json(),
+            "comparisons": [comparison.to_json() for comparison in result.comparisons],
             "limits": [asdict(finding) for finding in result.findings],
         }
     )
     return 0 if result.passed else EXIT_BROKEN
+
+
+def _with_preprocess(models: Sequence[str | Path], words: Sequence[str]) -> list[tuple[str | Path, str | None]]:
+    """Each model with the words that declare its input: those of all models, or one's each."""
+    run = [model for model in models if isinstance(model, str)]
+    if len(words) > 1 and len(words) != len(run):
+        raise CounterfactoryError(f"--preprocess was given {len(words)} times for {len(run)} models: once, or for each")
+    each = iter(words if len(words) > 1 else [*words] * len(run))
+    return [(model, next(each, None) if isinstance(model, str) else None) for model in models]
 
 
 def report(args: Namespace, terminal: Terminal) -> int:

@@ -216,6 +216,13 @@ def _effect(name: str, estimates: Estimates, k: int, most: float) -> Effect:
         return Effect(name, None, None, None, None, None, sources, pictures)
     if sources < 2:
         return Effect(name, value, None, None, None, None, sources, pictures)
+    return judge_difference(name, value, spread, sources, pictures, most)
+
+
+def judge_difference(name: str, value: float, spread: float, sources: int, pictures: int, most: float) -> Effect:
+    """The effect of an estimate and its standard error over two sources or more; pictures of one source differ by
+    `most` at most.
+    """
     # What shows in no source may show in some share of others, as far as any picture of the suite differs from another.
     times = t_reach(CONFIDENCE, sources - 1)
     reach = max(times * spread, most * _unseen(sources))

@@ -9,6 +9,7 @@ from ..errors import list_some
 from .table import Table, percent
 
 if TYPE_CHECKING:
+    from ..judging.compare import Comparison, Gap
     from ..judging.effects import Effect
     from ..judging.evaluation import Effects, Evaluation, MeanScore, Rejections
     from ..judging.limits import LimitResult
@@ -135,6 +136,38 @@ def _rejection_lines(rejections: Sequence[Rejections]) -> list[str]:
         f"a third or more was rejected of {some}{more}: their effects are of what was left, and too small where the "
         "checks reject what the model fails on"
     ]
+
+
+def comparison_tables(comparison: Comparison, everything: bool = False) -> tuple[Table, ...]:
+    """Where the second model falls behind the first, and what edits do to it more than to the first."""
+    gaps = (*comparison.sides, *comparison.by_type)
+    tables = [_gaps_table(f"The second against the first, {comparison.measure} on the same pictures", "pictures", gaps)]
+    for title, group in (("value", comparison.by_value), ("class", comparison.by_class)):
+        if len(group) > 1:
+            worst = sorted(group, key=lambda gap: (gap.effect.high is None, gap.effect.high, gap.name))
+            rows = worst if everything else worst[:_WORST]
+            less = f", {len(rows)} of {len(group)}" if len(rows) < len(group) else ""
+            tables.append(_gaps_table(f"The same by {title}, certain losses first{less}", title, rows))
+    if comparison.breaks_by_type:
+        cells = tuple((e.name, *_figures(e), str(e.sources)) for e in comparison.breaks_by_type)
+        against = _BASELINES[str(comparison.against)]
+        title = f"What edits do to the second more than to the first, in points against the {against}"
+        tables.append(Table(title, ("edit", "points", *_COLUMNS, "sources"), cells))
+    return tuple(tables)
+
+
+def comparison_notes(comparison: Comparison) -> list[str]:
+    """Which model is which."""
+    both = f"both answered {comparison.pictures} pictures"
+    return [f"first: {comparison.first}; second: {comparison.second}; {both}"]
+
+
+def _gaps_table(title: str, of: str, gaps: Sequence[Gap]) -> Table:
+    rows = tuple(
+        (gap.name, percent(gap.first), percent(gap.second), *_figures(gap.effect), str(gap.effect.sources))
+        for gap in gaps
+    )
+    return Table(title, (of, "first", "second", "points", *_COLUMNS, "sources"), rows)
 
 
 def headline(evaluation: Evaluation) -> tuple[str, str]:

@@ -673,6 +673,23 @@ def _(house: House, command: str) -> None:
     assert ["bus" in one["limit"] for one in ran.data["limits"]] == [True]
 
 
+@shows("--max-regression", "evaluate")
+def _(house: House, command: str) -> None:
+    suite, file = house.suite(), house.new("limits.xml")
+    pair = [answers(house, suite, wrong) for wrong in ("none", "variant")]
+    both = ("--predictions", pair[0], "--predictions", pair[1])
+    ran = house.run(command, suite, *both, "--max-regression", 100, "--junit", file)
+    assert [one["limit"] for one in ran.data["limits"]][2] == "variants lose at most 100 points"
+    assert "lose at most 100 points" in file.read_text()
+    (comparison,) = ran.data["comparisons"]
+    assert [(one["name"], one["first"], one["second"]) for one in comparison["sides"]] == [
+        *(("originals", 1, 1), ("controls", 1, 1), ("variants", 1, 0))
+    ]
+    ran = house.run(command, suite, "--predictions", pair[0], "--max-regression", 2)
+    assert ran.status == 2
+    assert "twice" in ran.err
+
+
 @shows("--fail-under", "evaluate")
 def _(house: House, command: str) -> None:
     suite = house.suite()
