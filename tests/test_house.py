@@ -52,7 +52,10 @@ ARROWS: dict[str, dict[str, set[str]]] = {
             *("errors", "keys", "content_keys", "files", "schedule", "profile", "runtime", "meter"),
             *("sources", "models", "suite"),
         },
-        "judging": {"errors", "edit", "keys", "files", "profile", "sources", "variant", "english", "suite", "stages"},
+        "judging": {
+            *("errors", "edit", "keys", "packages", "files", "profile", "sources", "variant", "english", "suite"),
+            "stages",
+        },
         "report": {"errors", "edit", "files", "profile", "meter", "models", "suite", "tasks", "stages", "judging"},
         "journey": {
             *("content_keys", "files", "schedule", "profile", "meter", "sources", "variant", "models", "suite"),

@@ -16,11 +16,12 @@ from typing import Any
 from ..asking.ask import ask_model
 from ..asking.callables import wrap_callable
 from ..asking.opening_models import names_model, open_model
-from ..asking.outputs import MapAnswer, ModelAnswer, ScoreAnswer
+from ..asking.outputs import BoxAnswer, MapAnswer, ModelAnswer, ScoreAnswer
 from ..asking.under_test import ModelUnderTest
 from ..errors import CounterfactoryError
 from ..files.reading import read_text
 from ..judging.answer_labels import IMAGE_FOLDER, Vocabulary, read_vocabulary
+from ..judging.detections import SURE, evaluate_boxes
 from ..judging.evaluate import evaluate_labels, evaluate_masks
 from ..judging.evaluation import Evaluation
 from ..judging.failures import label_failures, mask_failures
@@ -36,7 +37,7 @@ from ..judging.predictions import (
 from ..report.album import add_scores
 from ..suite import PictureRow
 from ..suite.recorded import recorded_classes, recorded_numbers
-from .model_answers import array_answers, label_predictions, write_maps
+from .model_answers import array_answers, json_answers, label_predictions, seen_boxes, write_maps
 from .options import AnyPath, Caller
 
 # Names that a warning shows.
@@ -99,6 +100,11 @@ def judge(given: Given, suite: Path, rows: Sequence[PictureRow], caller: Caller)
     name = _GIVEN if path is None else str(path)
     if path is not None and path.is_dir():
         return replace(_judge_masks(path, classes, suite, rows, caller), name=name)
+    if path is not None and path.suffix == ".json":
+        listed = json_answers(path, rows, caller.warn)
+        kinds = {type(answer) for answer in listed.values()}
+        judging = _judge_boxes if kinds == {BoxAnswer} else _judge_scores
+        return replace(judging(listed, None, name, classes, suite, rows, caller), name=name)
     scores = array_answers(model if path is None else path, rows)
     if scores is not None:
         return replace(_judge_scores(scores, None, name, classes, suite, rows, caller), name=name)
@@ -137,6 +143,9 @@ def _ask(
     kinds = {type(answer) for answer in asked.answers.values()}
     if len(kinds) > 1:
         raise CounterfactoryError(f"{model.name} gives pictures answers of different kinds: {_kinds(kinds)}")
+    if kinds == {BoxAnswer}:
+        judged = _judge_boxes(asked.answers, model, model.name, classes, suite, rows, caller)
+        return replace(judged, notes=(*notes, *judged.notes), name=model.name)
     if kinds == {MapAnswer}:
         numbers = recorded_numbers(suite)
         with TemporaryDirectory() as folder:
@@ -157,6 +166,29 @@ def _judge_masks(folder: Path, classes: Path | None, suite: Path, rows: Sequence
     evaluation = evaluate_masks(rows, *compare_masks(folder, suite, rows, names, tally))
     tally.settle(caller.warn)
     return Judged(rows, evaluation, None)
+
+
+def _judge_boxes(
+    answers: Mapping[str, ModelAnswer],
+    model: ModelUnderTest | None,
+    name: str,
+    classes: Path | None,
+    suite: Path,
+    rows: Sequence[PictureRow],
+    caller: Caller,
+) -> Judged:
+    """Judge boxes; a class number is said by the model's own names, or those of `classes`."""
+    own = None if model is None else model.classes
+    by = "the model" if model is None else model.named_by
+    vocabulary = read_vocabulary(suite, rows, classes, own, by, of_boxes=True)
+    if lacking := vocabulary.missing():
+        caller.warn(f"{vocabulary.listed} lacks labels of the suite, which no answer can name: {_some(lacking)}")
+    boxes = seen_boxes(answers, vocabulary)
+    counted = {row.file_name for row in rows if row.accepted}
+    called = [box.label for picture, some in boxes.items() if picture in counted for box in some if box.score >= SURE]
+    strange = vocabulary.require_known(called)
+    note = (f"{name}: classes by {vocabulary.listed}",) if vocabulary.listed else ()
+    return Judged(rows, replace(evaluate_boxes(rows, boxes), strange=strange), None, note)
 
 
 def _judge_scores(

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..asking.outputs import LabelAnswer, MapAnswer, ModelAnswer, ScoreAnswer, UnusableError, read_outputs
+from ..asking.outputs import (
+    BoxAnswer,
+    Detection,
+    LabelAnswer,
+    MapAnswer,
+    ModelAnswer,
+    ScoreAnswer,
+    UnusableError,
+    read_outputs,
+)
 from ..errors import CounterfactoryError
 from ..judging.answer_labels import Vocabulary
+from ..judging.detections import SeenBox
 from ..judging.predictions import Prediction, read_predictions
-from ..sources.labels import fold_label
+from ..sources.class_map import read_json
+from ..sources.labels import fold_label, label_text
 from ..suite import PictureRow
+from .options import Warn
 
 _LIKELIEST = 5
 _GIVEN = "predictions"
+_SHOWN = 80  # letters of a wrong result in an error
 # Stands for a class of the model that is none of the suite.
 _NO_CLASS = 65_535
 
@@ -81,6 +95,63 @@ def array_answers(given: Any, rows: Sequence[PictureRow]) -> dict[str, ModelAnsw
     return {
         row.file_name: answer for row, answer in zip(of, answers, strict=True) if not isinstance(answer, UnusableError)
     }
+
+
+def seen_boxes(answers: Mapping[str, ModelAnswer], vocabulary: Vocabulary) -> dict[str, tuple[SeenBox, ...]]:
+    """The boxes of answers, their classes in the labels' words, by `file_name`."""
+    names: dict[str | int, str] = {}
+
+    def named(label: str | int) -> str:
+        if label not in names:
+            names[label] = vocabulary.settle(Prediction(label_text(label) or str(label))).label
+        return names[label]
+
+    return {
+        picture: tuple(SeenBox(b.x0, b.y0, b.x1, b.y1, b.score, named(b.label)) for b in answer.boxes)
+        for picture, answer in answers.items()
+        if isinstance(answer, BoxAnswer)
+    }
+
+
+def json_answers(path: Path, rows: Sequence[PictureRow], warn: Warn) -> dict[str, ModelAnswer]:
+    """The boxes of COCO's results: a list of dicts of `image_id` (a `file_name`, or the number of the table's row from
+    0), `category_id` (a number or a name), `bbox` (x, y, width, height) and `score`. Pictures without one have none.
+
+    Raises CounterfactoryError for a file that is no such list.
+    """
+    listed = read_json(path)
+    if not isinstance(listed, list) or not listed:
+        raise CounterfactoryError(
+            f"{path} is no list of COCO's results: dicts of image_id, category_id, bbox and score"
+        )
+    of_row = {row.file_name: row.file_name for row in rows} | {str(i): row.file_name for i, row in enumerate(rows)}
+    boxes: dict[str, list[Detection]] = {row.file_name: [] for row in rows}
+    strangers: list[str] = []
+    for number, one in enumerate(listed):
+        try:
+            x, y, width, height = map(float, one["bbox"])
+            sure, label = float(one["score"]), one["category_id"]
+            image = str(one.get("file_name", one.get("image_id")))
+            if not (math.isfinite(x + y + width + height) and 0 <= sure <= 1) or isinstance(label, bool):
+                raise ValueError
+            box = Detection(x, y, x + width, y + height, sure, label if isinstance(label, str) else int(label))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CounterfactoryError(
+                f"{path}, result {number}: image_id, category_id, bbox (x, y, width, height) and score (0 to 1) are "
+                f"needed, found {str(one)[:_SHOWN]}"
+            ) from error
+        if image in of_row:
+            boxes[of_row[image]].append(box)
+        else:
+            strangers.append(image)
+    if len(strangers) == len(listed):
+        raise CounterfactoryError(
+            f"{path} names no picture of the suite, the first is {strangers[0]!r}: image_id is a file_name of "
+            "metadata.parquet, or the number of its row"
+        )
+    if strangers:
+        warn(f"{path}: {len(strangers)} boxes are of no picture of the suite, such as {strangers[0]!r}: not counted")
+    return {name: BoxAnswer(tuple(some)) for name, some in boxes.items()}
 
 
 def write_maps(

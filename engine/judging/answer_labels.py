@@ -126,12 +126,14 @@ def read_vocabulary(
     classes: Path | None,
     own: Mapping[int, str] | None = None,
     named_by: str = "the model",
+    of_boxes: bool = False,
 ) -> Vocabulary:
     """What the answers to a suite's pictures may be called; `classes` is a file that lists the model's classes by their
-    numbers, or `IMAGE_FOLDER`; without it `own` are the names that a model gives its numbers. Raises
-    CounterfactoryError for a list that cannot be read, or that no label is in.
+    numbers, or `IMAGE_FOLDER`; without it `own` are the names that a model gives its numbers. With `of_boxes`
+    labels are those of boxes. Raises CounterfactoryError for a list that cannot be read, or that no label is in.
     """
-    labels = tuple(sorted({row.label for row in rows if row.label is not None}))
+    boxes = (box.label for row in rows for box in row.boxes)
+    labels = tuple(sorted(set(boxes if of_boxes else (row.label for row in rows if row.label is not None))))
     try:
         recorded, names = recorded_labels(suite), recorded_classes(suite) or ()
     except CounterfactoryError:  # a broken record makes no label unknown

@@ -65,11 +65,11 @@ def evaluate_labels(
         sources=len(right),
         all_fail=_fraction([not any(answers) for answers in right.values()]),
         none_fail=_fraction([all(answers) for answers in right.values()]),
-        excluded=_count_rejected(rows, "variant"),
-        excluded_controls=_count_rejected(rows, "control"),
+        excluded=count_rejected(rows, "variant"),
+        excluded_controls=count_rejected(rows, "control"),
         outcomes={row.file_name: outcome for row, outcome in outcomes},
         unanswered=find_unanswered(rows, [answer is not None for answer in predictions]),
-        rejections=_rejections(rows),
+        rejections=rejections_of(rows),
         measures=tuple(_measure(name, list(_pair_answers(rows, values))) for name, values in (measures or {}).items()),
     )
 
@@ -86,7 +86,7 @@ def _label_effects(outcomes: Sequence[tuple[PictureRow, float]], measure: str, f
     def by_class(against: Kind) -> tuple[Effect, ...]:
         return find_effects(_picture_outcomes(outcomes, lambda row: {_label(row)}), against)
 
-    return _effects(outcomes, by_class, measure, flips)
+    return effects_of(outcomes, by_class, measure, flips)
 
 
 def evaluate_masks(
@@ -121,7 +121,7 @@ def evaluate_masks(
         effects: list[Effect] = []
         for number, name in enumerate(classes):
             outcomes = [(row, float(values[number])) for row, _, values in used if not np.isnan(values[number])]
-            effects += _effect_of_all(outcomes, name, against)
+            effects += effect_of_all(outcomes, name, against)
         return correct(sorted(effects, key=lambda effect: effect.name))
 
     outcomes = [(row, mean) for row, mean, _ in used if mean is not None]
@@ -132,19 +132,19 @@ def evaluate_masks(
         originals=side("original"),
         controls=side("control"),
         variants=side("variant"),
-        effects=_effects(outcomes, by_class, "picture mIoU"),
+        effects=effects_of(outcomes, by_class, "picture mIoU"),
         sources=len({row.source for row, _, _ in used if row.kind == "variant"}),
         all_fail=None,
         none_fail=None,
-        excluded=_count_rejected(rows, "variant"),
-        excluded_controls=_count_rejected(rows, "control"),
-        rejections=_rejections(rows),
+        excluded=count_rejected(rows, "variant"),
+        excluded_controls=count_rejected(rows, "control"),
+        rejections=rejections_of(rows),
         outcomes={row.file_name: outcome for row, outcome in outcomes},
         unanswered=find_unanswered(masked, [row.file_name in answered for row in masked]),
     )
 
 
-def _effects(
+def effects_of(
     outcomes: Sequence[tuple[PictureRow, float]],
     by_class: Callable[[Kind], tuple[Effect, ...]],
     measure: str,
@@ -156,27 +156,27 @@ def _effects(
     kinds = {row.kind for row, _ in painted}
     against: Kind | None = "control" if "control" in kinds else "original" if "original" in kinds else None
     alone = [(row, outcome) for row, outcome in outcomes if row.kind != "variant" or len(row.edits) == 1]
-    types = _picture_outcomes(outcomes, _edit_types)
+    types = _picture_outcomes(outcomes, edit_types)
 
     def effects(
         some: Sequence[tuple[PictureRow, float]], names: Callable[[PictureRow], set[str]]
     ) -> tuple[Effect, ...]:
         return find_effects(_picture_outcomes(some, names), against) if against else ()
 
-    of_painter = _effect_of_all(painted, "painting", "original", "control") if {"control", "original"} <= kinds else ()
-    turned = find_flips(_picture_outcomes(alone, _edit_types), against) if flips and against else ()
+    of_painter = effect_of_all(painted, "painting", "original", "control") if {"control", "original"} <= kinds else ()
+    turned = find_flips(_picture_outcomes(alone, edit_types), against) if flips and against else ()
     if flips and of_painter:
         turned = (*find_flips(_picture_outcomes(painted, lambda _: {"painting"}, "control"), "original"), *turned)
     return Effects(
         against=against,
         painter=of_painter[0] if of_painter else None,
-        by_type=effects(outcomes, _edit_types),
-        by_value=effects(outcomes, _edit_values),
+        by_type=effects(outcomes, edit_types),
+        by_value=effects(outcomes, edit_values),
         by_class=by_class(against) if against else (),
         by_type_with_painter=find_effects(types, "original") if "original" in kinds else (),
         flips=turned,
-        by_type_alone=effects(alone, _edit_types),
-        by_value_alone=effects(alone, _edit_values),
+        by_type_alone=effects(alone, edit_types),
+        by_value_alone=effects(alone, edit_values),
         interactions=find_interactions(types, against) if against else (),
         copies=len(copies),
         measure=measure,
@@ -189,10 +189,10 @@ def _copies(outcomes: Sequence[tuple[PictureRow, float]]) -> set[str]:
     return {row.file_name for row, _ in outcomes if row.kind == "control" and originals.get(row.original) == row.sha256}
 
 
-def _rejections(rows: Sequence[PictureRow]) -> tuple[Rejections, ...]:
+def rejections_of(rows: Sequence[PictureRow]) -> tuple[Rejections, ...]:
     """By type and by value, each sorted by name."""
     carried, lost = Counter[str](), Counter[str]()
-    names = (_edit_types, _edit_values)
+    names = (edit_types, edit_values)
     for row in rows:
         if row.kind == "variant":
             for of in names:
@@ -212,7 +212,7 @@ def _picture_outcomes(
     ]
 
 
-def _effect_of_all(
+def effect_of_all(
     outcomes: Sequence[tuple[PictureRow, float]], name: str, against: Kind, carrier: Kind = "variant"
 ) -> tuple[Effect, ...]:
     """The effect on all pictures of the kind `carrier` together, called `name`; empty where there are none."""
@@ -232,7 +232,7 @@ def _pair_answers(rows: Sequence[PictureRow], answers: Iterable[T | None]) -> It
         raise CounterfactoryError(f"{len(rows)} pictures need as many answers of the model, got {more}")
 
 
-def _count_rejected(rows: Sequence[PictureRow], kind: Kind) -> int:
+def count_rejected(rows: Sequence[PictureRow], kind: Kind) -> int:
     return sum(row.kind == kind and not row.accepted for row in rows)
 
 
@@ -245,11 +245,11 @@ def _label(row: PictureRow) -> str:
     return row.label
 
 
-def _edit_types(row: PictureRow) -> set[str]:
+def edit_types(row: PictureRow) -> set[str]:
     return set(row.edit_types)
 
 
-def _edit_values(row: PictureRow) -> set[str]:
+def edit_values(row: PictureRow) -> set[str]:
     return {edit.value for edit in row.edits}
 
 

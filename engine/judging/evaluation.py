@@ -91,6 +91,19 @@ class Measure:
 
 
 @dataclass(frozen=True)
+class BoxScore:
+    """How a detector does on the `pictures` called `name`: COCO's AP over overlaps from 0.5 to 0.95, AP at 0.5, and AR,
+    the recall of at most 100 boxes a class over the same overlaps; None where they show no thing.
+    """
+
+    name: str
+    pictures: int
+    ap: float | None
+    ap50: float | None
+    ar: float | None
+
+
+@dataclass(frozen=True)
 class StrangeAnswer:
     """An answer of a model that is neither a label of the suite nor known to be a class, how often it was given, and
     the label that it seems to mean, None where none is near.
@@ -121,8 +134,9 @@ class Unanswered:
 class Evaluation:
     """How a model under test answers a suite.
 
-    `measure` is "accuracy" or "pooled_miou", the mIoU of all pictures' pixels together; a picture's own mean IoU,
-    which effects are of, is its "picture mIoU". `originals`, `controls` and `variants` are different pictures and,
+    `measure` is "accuracy", "pooled_miou", the mIoU of all pictures' pixels together, or "AP"; a picture's own mean
+    IoU, which effects are of, is its "picture mIoU", and for boxes effects are of a picture's recall. `boxes` are
+    scores of a detector by type and by value. `originals`, `controls` and `variants` are different pictures and,
     where sources lack an accepted one, different sources: what an edit does is in `effects`. `all_fail` and
     `none_fail` are the shares of sources with at least one variant for which the model fails on all, or on none, of
     the variants (DILLEMA, arXiv 2502.04378, section IV); for masks, where a picture does not simply fail, they are
@@ -148,6 +162,7 @@ class Evaluation:
     strange: tuple[StrangeAnswer, ...] = ()
     unanswered: tuple[Unanswered, ...] = ()
     rejections: tuple[Rejections, ...] = ()
+    boxes: tuple[BoxScore, ...] = ()
 
     @property
     def measure_name(self) -> str:

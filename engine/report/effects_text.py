@@ -11,7 +11,7 @@ from .table import Table, percent
 if TYPE_CHECKING:
     from ..judging.compare import Comparison, Gap
     from ..judging.effects import Effect
-    from ..judging.evaluation import Effects, Evaluation, MeanScore, Rejections
+    from ..judging.evaluation import BoxScore, Effects, Evaluation, MeanScore, Rejections
     from ..judging.limits import LimitResult
 
 # Values and classes in a table: those that do most harm.
@@ -45,6 +45,8 @@ def evaluation_tables(evaluation: Evaluation, everything: bool = False) -> tuple
         if len(group) > 1:
             tables.append(_worst_table(title, group, len(group) if everything else _WORST))
     tables.append(sides_table({evaluation.measure_name: evaluation}))
+    if evaluation.boxes:
+        tables.append(_boxes_table(evaluation.boxes if everything else evaluation.boxes[:_WORST]))
     if everything:
         tables += [_turns_table(effects)] if effects.flips else []
         tables += [_classes_table(evaluation), *_confusion_table(evaluation)]
@@ -83,6 +85,11 @@ def note_lines(evaluation: Evaluation) -> list[str]:
             f"{percent(share)} on {which}" for share, which in zip(shares, ("all", "some", "none"), strict=True)
         )
         notes.append(f"of {evaluation.sources} sources the model fails on variants: {parts}")
+    if evaluation.boxes:
+        notes.append(
+            "AP, AP50 and AR are COCO's; recall and false alarms are of single pictures: the share of things that are "
+            "detected, and of boxes that show nothing, by boxes of score 0.5 and more that overlap by half"
+        )
     notes += _interaction_lines(effects)
     if any(measure.name == "confidence" for measure in evaluation.measures):
         notes.append("confidence: what the model gives its own answer on average, right or wrong")
@@ -204,8 +211,13 @@ def _classes_table(evaluation: Evaluation) -> Table:
     sides = (evaluation.originals, evaluation.controls, evaluation.variants)
     known = [name for name in evaluation.classes if name not in evaluation.unknown_classes]
     rows = tuple((name, *(percent(side.by_class.get(name)) for side in sides)) for name in known)
-    what = "right" if evaluation.measure == "accuracy" else "IoU"
+    what = {"accuracy": "right", "AP": "AP"}.get(evaluation.measure, "IoU")
     return Table(f"How classes are answered ({what})", ("class", *_KINDS), rows)
+
+
+def _boxes_table(scores: Sequence[BoxScore]) -> Table:
+    rows = tuple((one.name, str(one.pictures), *map(percent, (one.ap, one.ap50, one.ar))) for one in scores)
+    return Table("How variants are detected, by edit", ("edit", "pictures", "AP", "AP50", "AR"), rows)
 
 
 def _turns_table(effects: Effects) -> Table:
@@ -229,7 +241,7 @@ def _share_of(part: int, whole: int) -> tuple[str, str]:
 def _confusion_table(evaluation: Evaluation) -> tuple[Table, ...]:
     """What classes are called on variants, a row for each true class; none where there are too many to read."""
     names = [name for name in evaluation.classes if evaluation.variants.by_class.get(name) is not None]
-    if not 2 <= len(names) <= _CONFUSED:
+    if not evaluation.variants.confusion or not 2 <= len(names) <= _CONFUSED:
         return ()
     shares = dict(zip(evaluation.classes, evaluation.variants.confusion, strict=True))
     places = [evaluation.classes.index(name) for name in names]
