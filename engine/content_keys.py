@@ -10,8 +10,8 @@ so this page decides what a changed setting costs.
     choice          source, task, seed                                                         the rules
     variant         source, caption, edits, edited caption, seed
     original        source, [image]
-    picture         variant, [image], [edges], [paint], [text]; [[hints]], [protect], [invert]
-                    where there are any                                                        edge detector, painter
+    picture         variant, [image], [edges], [paint], [text]; [[hints]], [protect], [invert],
+                    [painter] where there are any                                              edge detector, painter
     scores          picture bytes, source, [image], captions, edits, [text], [check], classes,
                     bytes of the source's variants before                                      CLIP
     recaption       picture bytes, the words that are asked for with their texts               captioner
@@ -35,7 +35,9 @@ from .keys import content_key
 Stage = Literal["caption", "rewrite", "edges", "paint", "check"]
 
 # The form of a shard's rows on record; another one is raised when rows say more, and rows are then derived anew.
-ROW_FORM = 6
+ROW_FORM = 7
+# The rules by which the painter of light and weather draws: raised by hand when they draw otherwise.
+LIGHT = 1
 # The rules that spread a user's own values over sources: raised by hand when they choose otherwise, as `code_of`.
 MATRIX = 1
 
@@ -104,7 +106,7 @@ class ContentKeys:
 
     Settings are plain data (see `content_key`); `sampling` is how the language model chooses tokens, `check` what
     decides scores. `hints` is None where pictures follow the edges alone, `protect` where they keep nothing of
-    their sources, `invert` where they are painted anew.
+    their sources, `invert` where they are painted anew, `painter` where a diffusion model paints.
     """
 
     image: object
@@ -118,6 +120,7 @@ class ContentKeys:
     hints: object = None
     protect: object = None
     invert: object = None
+    painter: object = None
 
     def caption_key(self, image_sha256: str, named_prefix: str | None = None) -> str:
         """Names the caption of an image, and the random numbers that sample it; `named_prefix` is what it goes on
@@ -137,7 +140,7 @@ class ContentKeys:
     def picture_key(self, variant_key: str) -> str:
         """Names a variant's picture."""
         made_by = (self.makers["edges"], self.makers["paint"])
-        optional = [part for part in (self.hints, self.protect, self.invert) if part is not None]
+        optional = [part for part in (self.hints, self.protect, self.invert, self.painter) if part is not None]
         return content_key("paint", variant_key, self.image, self.edges, self.paint, self.text, made_by, *optional)
 
     def recaption_key(self, picture_sha256: str, prefix: str, room: int, words: object) -> str:

@@ -43,8 +43,8 @@ from .stages.check.recaption import recaption
 from .stages.check.score_pictures import score_pictures
 from .stages.maps.draw_maps import draw_maps, palettes_of
 from .stages.original import keep_originals
-from .stages.paint.edit_variants import edit_variants
-from .stages.paint.paint_variants import paint_variants, unpainted_sources
+from .stages.paint.paint_variants import unpainted_sources
+from .stages.paint.painter_table import PAINTERS
 from .stages.recording import ShardResults, content_keys_of, picture_rows, session_costs, session_facts
 from .stages.rewrite.rewrite_captions import ShardVariants, rewrite_captions
 from .stages.run import Classes, Run
@@ -233,8 +233,7 @@ def step(run: Run, outcomes: Outcomes, shard: Shard, before: Sequence[ValueCells
     rewritten = rewrite_captions(run, captions, before)
     needed = unpainted_sources(run, rewritten.variants) if run.profile.follows_maps else []
     maps = draw_maps(run, captions, needed, pictures)
-    paint = paint_variants if run.profile.invert is None else edit_variants
-    painted = paint(run, rewritten.variants, maps, pictures)
+    painted = PAINTERS[run.profile.painter_kind](run, rewritten.variants, maps, pictures)
     scored = score_pictures(run, painted, pictures)
     others = _other_scores(run, painted, rewritten)
     results = ShardResults(captions, originals, painted, scored, others)

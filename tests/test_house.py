@@ -37,6 +37,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "sources": {"errors", "keys", "content_keys", "files", "schedule", "profile", "runtime"},
         "variant": {"edit", "sources"},
         "english": {"edit", "keys", "files", "language"},
+        "light": {"edit"},
         "models": {"errors", "keys", "content_keys", "schedule", "profile", "runtime", "language", "meter"},
         "suite": {"errors", "edit", "content_keys", "files", "profile", "meter", "sources", "variant"},
         "asking": {"errors", "keys", "packages", "files", "runtime", "meter", "suite"},
@@ -45,7 +46,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "pocket": {"errors", "files", "runtime", "tasks"},
         "stages": {
             *("errors", "edit", "keys", "content_keys", "files", "schedule", "profile", "runtime", "language"),
-            *("meter", "sources", "variant", "english", "models", "suite", "tasks", "request"),
+            *("meter", "sources", "variant", "english", "light", "models", "suite", "tasks", "request"),
         },
         "inputs": {"errors", "profile", "sources", "stages"},
         "estimate": {
@@ -62,8 +63,8 @@ ARROWS: dict[str, dict[str, set[str]]] = {
             *("request", "stages", "inputs", "estimate"),
         },
         "api": {
-            *("errors", "packages", "files", "profile", "meter", "sources", "variant", "suite", "tasks", "request"),
-            *("asking", "pocket", "inputs", "estimate", "judging", "report", "journey"),
+            *("errors", "packages", "files", "profile", "runtime", "meter", "sources", "variant", "suite", "tasks"),
+            *("request", "stages", "asking", "pocket", "inputs", "estimate", "judging", "report", "journey"),
         },
         "face": {"errors", "packages", "estimate", "api"},
         "cli": {

@@ -19,6 +19,7 @@ from ..inputs import usable_inputs
 from ..journey import Journey
 from ..judging.edit_labels import planned_edits, require_new, write_edits
 from ..profile.paint import protect_classes
+from ..profile.profile import Profile
 from ..report.suite_text import skew_notes, uncovered
 from ..sources.data_set import refuse_suite_among_sources
 from ..suite import Suite, caution
@@ -42,6 +43,9 @@ from .options import (
 from .planned import EditPlan, Forecast
 from .read_inputs import profile_of, read_data, read_request, warn_of
 
+# What a feather is measured by where pictures keep their own sizes, in pixels.
+_USUAL_SIDE = 512
+
 
 def generate(
     sources: AnyPath,
@@ -58,21 +62,15 @@ def generate(
     without it). Raises CounterfactoryError, in one sentence, for what stops the run; what was done by then is kept.
     """
     require_known("generate", options, GenerateOptions)
-    caller, profile, suite_path = Caller.of(on_progress, warn), profile_of(options), Path(out)
-    shard, protected = options.get("shard"), options.get("protect")
-    if shard is not None:
-        profile = replace(profile, shard_sources=shard)
-    if protected is not None:
-        classes, short_side = names_in(protected), profile.image.short_side
-        profile = replace(profile, protect=protect_classes(classes, profile.protect, short_side))
+    caller, suite_path = Caller.of(on_progress, warn), Path(out)
     refuse_suite_among_sources(Path(sources), suite_path)
     least = share_or_none("require_coverage", options.get("require_coverage"))
-    asked = read_request(sources, profile, options, caller)
+    asked = read_request(sources, options, caller, lambda profile: _with_options(profile, options))
     if least is not None and asked.request.interventions is None:
         raise CounterfactoryError("--require-coverage counts the values that you name: give --interventions as well")
     with Suite.open(suite_path) as suite:
         metrics = path_or_none(options.get("metrics"))
-        summary = Journey(profile, asked.request).run(asked.inputs, suite, caller.on_progress, metrics)
+        summary = Journey(asked.profile, asked.request).run(asked.inputs, suite, caller.on_progress, metrics)
     for problem in summary.problems[len(asked.inputs.left_out) :]:
         caller.warn(f"skipped {problem.name}: {problem.reason}")
     if not summary.variants:
@@ -90,6 +88,17 @@ def generate(
     return finished
 
 
+def _with_options(profile: Profile, options: GenerateOptions) -> Profile:
+    """The profile with what the caller says of it."""
+    shard, protected = options.get("shard"), options.get("protect")
+    if shard is not None:
+        profile = replace(profile, shard_sources=shard)
+    if protected is not None:
+        classes, short_side = names_in(protected), profile.image.short_side or _USUAL_SIDE
+        profile = replace(profile, protect=protect_classes(classes, profile.protect, short_side))
+    return profile
+
+
 def plan(
     sources: AnyPath,
     *,
@@ -102,16 +111,16 @@ def plan(
     `sources`, the callbacks and errors are as for `generate`, `options` those of `PlanOptions`.
     """
     require_known("plan", options, PlanOptions)
-    caller, profile, write = Caller.of(on_progress, warn), profile_of(options), path_or_none(options.get("write"))
+    caller, write = Caller.of(on_progress, warn), path_or_none(options.get("write"))
     if write is not None:
         require_new(write)
-    asked = read_request(sources, profile, options, caller)
+    asked = read_request(sources, options, caller)
     first = replace(asked.inputs, sources=asked.inputs.sources[: options.get("first", 5)])
     with TemporaryDirectory() as folder, Suite.open(Path(folder) / "plan") as suite:
-        planned = Journey(profile, asked.request).plan(first, suite, caller.on_progress)
+        planned = Journey(asked.profile, asked.request).plan(first, suite, caller.on_progress)
     if write is not None:
         both = (*planned.rewritten.variants, *planned.rewritten.dropped)
-        write_edits(write, planned_edits(both, planned.rewritten.scores, profile.check))
+        write_edits(write, planned_edits(both, planned.rewritten.scores, asked.profile.check))
     if planned.cache_problem is not None:
         caller.warn(planned.cache_problem)
     for problem in planned.problems:
@@ -146,14 +155,14 @@ def forecast(
 ) -> Forecast:
     """As `estimate`, with the sources that cannot be used."""
     require_known("estimate", options, EstimateOptions)
-    caller, profile = Caller.of(on_progress, warn), profile_of(options)
+    caller = Caller.of(on_progress, warn)
     variants, controls = options.get("variants", 5), options.get("controls", 1)
     memory_bytes = bytes_in(options.get("memory"))
     if isinstance(sources, int):
         if sources < 1:
             raise CounterfactoryError(f"estimate: a number of sources is needed, got {sources}")
-        return Forecast(predict(profile, sources, variants, memory_bytes, controls=controls))
-    data = read_data(sources, profile, options, caller)
+        return Forecast(predict(profile_of(options), sources, variants, memory_bytes, controls=controls))
+    profile, data = read_data(sources, options, caller)
     inputs = usable_inputs(profile, data.sources, allow_out_of_domain=options.get("allow_out_of_domain", False))
     warn_of(inputs, caller)
     predicted = predict(profile, inputs.sources, variants, memory_bytes, controls=controls)

@@ -308,7 +308,7 @@ def _add_sources(parser: Parser, optional: bool = False) -> argparse._ArgumentGr
 def _add_painting(parser: Parser) -> argparse._ArgumentGroup:
     """What paints, and how many pictures of each source."""
     painting = parser.add_argument_group("painting")
-    painting.add_argument("--profile", default="pocket", help="name or .toml file (%(default)s)")
+    painting.add_argument("--profile", help="name or .toml file (that which suits the sources: pocket or light)")
     painting.add_argument("--variants", type=positive, default=5, metavar="N", help="variants per source (%(default)s)")
     painting.add_argument(
         "--controls",

@@ -121,6 +121,8 @@ def estimate(args: Namespace, terminal: Terminal) -> int:
     terminal.show(text.stage_table(predicted))
     shown: Table | None = None
     for holding in predicted.holdings:
+        if not predicted.plans:
+            continue
         terminal.say(text.holding_line(holding))
         if holding.timeline is None:
             continue
@@ -142,7 +144,8 @@ def doctor(args: Namespace, terminal: Terminal) -> int:
     examination = examine(load_profile(args.profile), named_as=args.profile)
     for line in lines(examination):
         terminal.say(line)
-    terminal.show(plan_table(examination))
+    if examination.plans:
+        terminal.show(plan_table(examination))
     terminal.say(f"next       {examination.next}")
     terminal.finish(as_data(examination))
     return 0

@@ -153,7 +153,9 @@ def _captions_per_image(caption: CaptionSettings) -> float:
 
 
 def networks_of(profile: Profile) -> Networks:
-    """The networks that a profile's suites need."""
+    """The networks that a profile's suites need; none where all is done by rule."""
+    if profile.by_rule:
+        return Networks(())
     moved = _moved_bytes(profile)
     looked: dict[Stage, Rows] = {"check": Rows(per_source=1, per_variant=1)}
     if profile.invert is not None:  # an editor looks for the best of its pictures

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ..content_keys import STAGES, ContentKeys
+from ..content_keys import LIGHT, STAGES, ContentKeys
 from ..files.fill import plain
 from ..meter.energy import EnergyMeter
 from ..meter.machine import this_machine
@@ -45,6 +45,7 @@ def content_keys_of(profile: Profile, library: Library) -> ContentKeys:
         hints=hints,
         protect=profile.protect,
         invert=profile.invert,
+        painter=None if profile.painter_kind in ("diffusion", "inversion") else (profile.painter_kind, LIGHT),
     )
 
 
@@ -68,6 +69,7 @@ def picture_rows(profile: Profile, results: ShardResults) -> list[PictureRow]:
     whatever its verdict.
     """
     painted, originals, guidance = results.painted, results.originals, profile.paint.guidance
+    denoised = profile.painter_kind in ("diffusion", "inversion")
     first = {v.source: painted[v].image.path for v in results.scored if v.kind == "control" and v.index == 0}
     shown = {variant.source: variant.protected for variant in results.scored}
     alike = {
@@ -95,7 +97,9 @@ def picture_rows(profile: Profile, results: ShardResults) -> list[PictureRow]:
         row = painted[variant]
         by_edit = by_type("edit", [edit.type for edit in variant.edits], scored.edits) if scored.edits else {}
         scores = {**results.others.get(variant, {}), **scored.scores, **by_edit}
-        how = (profile.paint.sampler.steps, guidance.scale, guidance.start, guidance.stop)
+        steps = profile.paint.sampler.steps if denoised else 0
+        how = (steps, guidance.scale, guidance.start, guidance.stop)
+        painting = Painting(variant.seed, *how, row.self_attention)
         rows.append(
             PictureRow(
                 **alike[variant.source],
@@ -109,7 +113,8 @@ def picture_rows(profile: Profile, results: ShardResults) -> list[PictureRow]:
                 repeat=variant.repeat,
                 level=variant.level,
                 levels=variant.levels,
-                painting=Painting(variant.seed, *how, row.self_attention),
+                painting=painting,
+                painter=profile.painter_kind,
                 scores=with_valid(variant.kind, scores, profile.check),
                 reason=None,
                 key=variant.key,

@@ -32,7 +32,7 @@ from ...suite.cells import Cell, ValueCells
 from ...tasks.choose import choose_edits
 from ...variant import Variant
 from ..run import Run
-from . import keywords, label_grounding, proposals, random_words
+from . import keywords, label_grounding, menu_edits, proposals, random_words
 from .caption_edits import CaptionEdits, Questions, draft_of
 from .matrix import CellPlan, Matrix, count_cells
 from .text_filters import TextFilter, perplexities, similarities
@@ -108,11 +108,12 @@ def rewrite_captions(run: Run, captions: Mapping[Source, str], before: Sequence[
     with run.meter.stage("rewrite"):
         filters = _filters(run)
         pointed = label_grounding.point_at_labels(run, captions, questions)
-        find: Find | None = None
+        find: Find | None = partial(menu_edits.find_choices, questions=questions) if run.profile.by_rule else None
         if (settings := run.profile.random_words) is not None:
             fill = partial(random_words.fill_blanks, run)
             find = partial(random_words.find_choices, questions=questions, settings=settings, fill=fill)
-        limits = Limits(pointed, run.models.caption_room(), filters, find, before)
+        room = len if run.profile.by_rule else run.models.caption_room()
+        limits = Limits(pointed, room, filters, find, before)
         results = rewrite(list(captions), list(captions.values()), questions, limits)
         scores = filters.scores(variant for result in results for variant in result.variants)
         run.advance("rewrite", len(captions), computed=len(captions))
