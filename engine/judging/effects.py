@@ -71,6 +71,16 @@ class Effect:
 
 
 @dataclass(frozen=True)
+class LevelEffect:
+    """What edits of a `type` do at `level` of `levels`, from faint to full: a point of its severity curve."""
+
+    type: str
+    level: int
+    levels: int
+    effect: Effect
+
+
+@dataclass(frozen=True)
 class Flips:
     """How often the answer turns wrong: of `right` pictures with `name` whose baseline is right, `flipped` are wrong;
     of `wrong` whose baseline is not, `righted` are right.

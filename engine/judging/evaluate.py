@@ -18,7 +18,15 @@ from ..errors import CounterfactoryError
 from ..suite import PictureRow
 from ..variant import KINDS, Kind
 from .confusion import Counts, accuracy, confusion_matrix, iou, mean_iou, recall, row_normalised
-from .effects import Effect, PictureOutcome, correct, find_effects, find_flips, find_interactions
+from .effects import (
+    Effect,
+    LevelEffect,
+    PictureOutcome,
+    correct,
+    find_effects,
+    find_flips,
+    find_interactions,
+)
 from .evaluation import Effects, Evaluation, MeanScore, Measure, Rejections, Side
 from .predictions import find_unanswered
 
@@ -180,7 +188,26 @@ def effects_of(
         interactions=find_interactions(types, against) if against else (),
         copies=len(copies),
         measure=measure,
+        by_level=_by_level(outcomes, against) if against else (),
     )
+
+
+def _by_level(outcomes: Sequence[tuple[PictureRow, float]], against: Kind) -> tuple[LevelEffect, ...]:
+    """The curve of each type, of the variants that were painted at several levels."""
+    leveled = [(row, outcome) for row, outcome in outcomes if row.kind != "variant" or row.levels > 1]
+    points = {
+        f"{kind} {row.level} {row.levels}": (kind, row.level, row.levels)
+        for row, _ in leveled
+        if row.kind == "variant"
+        for kind in row.edit_types
+    }
+
+    def names(row: PictureRow) -> set[str]:
+        return {f"{kind} {row.level} {row.levels}" for kind in row.edit_types}
+
+    effects = find_effects(_picture_outcomes(leveled, names), against) if points else ()
+    curve = [LevelEffect(*points[effect.name], effect) for effect in effects]
+    return tuple(sorted(curve, key=lambda point: (point.type, point.levels, point.level)))
 
 
 def _copies(outcomes: Sequence[tuple[PictureRow, float]]) -> set[str]:

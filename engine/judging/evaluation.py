@@ -8,7 +8,7 @@ from typing import Any
 
 from ..files.fill import plain
 from ..variant import Kind
-from .effects import Effect, Flips
+from .effects import Effect, Flips, LevelEffect
 
 # Letters of an answer that a sentence shows.
 _SHOWN = 40
@@ -48,7 +48,8 @@ class Effects:
     `painter` is the controls against the originals; `by_type_with_painter` the types against the originals, the
     painter's damage included. `flips` are answers that turned wrong: of the controls that were right on the originals
     ("painting"), and of variants with one edit that were right on what `against` says, by type; masks have none.
-    `measure` is what of a picture is compared.
+    `measure` is what of a picture is compared. `by_level` are the types at each level of severity, where a suite was
+    painted at several.
     """
 
     against: Kind | None
@@ -63,6 +64,7 @@ class Effects:
     interactions: tuple[Effect, ...] = ()
     copies: int = 0
     measure: str = "accuracy"
+    by_level: tuple[LevelEffect, ...] = ()
 
     @property
     def beyond_sum(self) -> tuple[Effect, ...]:

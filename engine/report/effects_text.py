@@ -40,6 +40,8 @@ def evaluation_tables(evaluation: Evaluation, everything: bool = False) -> tuple
         if of.against is not None and (of.by_type or of.painter):
             tables.append(effects_table(of, evaluation.rejections))
             tables += [alone_table(of)] if of.by_type_alone else []
+    if effects.by_level:
+        tables.append(_levels_table(effects))
     alone = effects.by_value_alone if everything else ()
     for title, group in (("value", effects.by_value), ("value, one edit alone", alone), ("class", effects.by_class)):
         if len(group) > 1:
@@ -213,6 +215,15 @@ def _classes_table(evaluation: Evaluation) -> Table:
     rows = tuple((name, *(percent(side.by_class.get(name)) for side in sides)) for name in known)
     what = {"accuracy": "right", "AP": "AP"}.get(evaluation.measure, "IoU")
     return Table(f"How classes are answered ({what})", ("class", *_KINDS), rows)
+
+
+def _levels_table(effects: Effects) -> Table:
+    rows = tuple(
+        (one.type, f"{one.level} of {one.levels}", *_figures(one.effect), str(one.effect.sources))
+        for one in effects.by_level
+    )
+    columns = ("edit", "level", "points", *_COLUMNS, "sources")
+    return Table(f"By severity: {effects.measure} against the {_BASELINES[str(effects.against)]}", columns, rows)
 
 
 def _boxes_table(scores: Sequence[BoxScore]) -> Table:
