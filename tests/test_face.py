@@ -28,7 +28,7 @@ VERBS: Mapping[str, tuple[Any, set[str]]] = {
     "generate": (cf.GenerateOptions, {"sources", "out"}),
     "plan": (cf.PlanOptions, {"sources"}),
     "estimate": (cf.EstimateOptions, {"sources", "count"}),
-    "evaluate": (cf.EvaluateOptions, {"suite", "models", "all"}),
+    "evaluate": (cf.EvaluateOptions, {"suite", "models", "all", "table"}),
     "report": (cf.ReportOptions, {"suite"}),
 }
 

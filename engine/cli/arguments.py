@@ -22,13 +22,16 @@ from .values import count, drop, gigabytes, names, percent, points, positive, se
 if TYPE_CHECKING:
     from .terminal import Terminal
 
-# Those of tasks/task.py, sources/depth.py, sources/boxes.py and sources/layouts.py, which import more than help should
-# wait for; a test holds them to those.
+# Those of tasks/task.py, sources/depth.py, sources/boxes.py, sources/layouts.py and report/paper_tables.py, which
+# import more than help should wait for; a test holds them to those.
 TASKS = ("classification", "segmentation", "detection")
 DEPTH_VALUES = ("distance", "inverse")
 FORMS = ("sizes", "corners", "centres")
 LAYOUTS = (
     *("folders", "datasets", "coco", "yolo", "voc", "cityscapes", "shift", "camvid", "imagenet-val", "webdataset"),
+)
+PAPER_TABLES = (
+    *("dillema-table-1", "dillema-figure-6", "lance-table-2", "lance-figure-3", "lance-figure-8", "lance-figure-9"),
 )
 SHELLS = ("bash", "zsh", "tcsh")
 
@@ -426,6 +429,12 @@ def _add_evaluate(commands: _Commands[Parser]) -> None:
     limits.add_argument("--fail-under", type=percent, metavar="PERCENT", help="the least that variants must reach")
     output = parser.add_argument_group("output")
     output.add_argument("--all", action="store_true", help="show every value and class, not only the worst")
+    output.add_argument(
+        "--table",
+        choices=PAPER_TABLES,
+        metavar="NAME",
+        help="show a table or figure of the papers instead, of all models given: %(choices)s",
+    )
     output.add_argument(
         "--failures", type=Path, metavar="FILE", help="write the pictures that your model fails on, CSV"
     )

@@ -21,6 +21,7 @@ from ..judging.threshold_curve import load_valid, threshold_curve
 from ..profile.check import CheckSettings
 from ..profile.profile import load_profile
 from ..report.effects_text import comparison_notes, comparison_tables, evaluation_tables, finding_line
+from ..report.paper_tables import ModelResult, paper_tables
 from ..report.suite_text import coverage_data, coverage_table, hand_note, spread_data, uncovered
 from ..report.table import Table
 from ..suite import count_outside
@@ -244,6 +245,8 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
         result = suite.evaluate(model, **calls, **{**options, "preprocess": words, "against": before})
     for note in (*(note for one in before for note in one.judged.notes), *result.notes):
         terminal.note(note)
+    if args.table is not None:
+        return _paper(args.table, [*before, result], terminal)
     for table in evaluation_tables(result.evaluation, args.all):
         terminal.show(table)
     for comparison in result.comparisons:
@@ -264,6 +267,20 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
         }
     )
     return 0 if result.passed else EXIT_BROKEN
+
+
+def _paper(name: str, results: Sequence[finished.Result], terminal: Terminal) -> int:
+    """A paper's table of these models."""
+    asked = []
+    for result in results:
+        judged = result.judged
+        true = [None if answer is None else answer.true for answer in judged.answers or ()]
+        asked.append(ModelResult(judged.name, judged.rows, judged.evaluation, true))
+    tables = paper_tables(name, asked)
+    for table in tables:
+        terminal.show(table)
+    terminal.finish({"tables": [asdict(table) for table in tables]})
+    return 0 if results[-1].passed else EXIT_BROKEN
 
 
 def _with_preprocess(models: Sequence[str | Path], words: Sequence[str]) -> list[tuple[str | Path, str | None]]:

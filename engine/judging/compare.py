@@ -129,7 +129,7 @@ def _gaps(pairs: Sequence[_Pair], names: Callable[[PictureRow], Iterable[str]]) 
             groups.setdefault(name, []).append(pair)
     most = max((abs(b - a) for _, a, b in pairs), default=0.0) or 1.0
     order = [_SIDES[kind] for kind in KINDS if _SIDES[kind] in groups] if groups.keys() <= _ALL else sorted(groups)
-    effects = correct([_mean_difference(name, groups[name], most) for name in order])
+    effects = correct([mean_difference(name, groups[name], most) for name in order])
     means = [
         (float(np.mean([a for _, a, _ in some])), float(np.mean([b for _, _, b in some])))
         for some in (groups[name] for name in order)
@@ -137,7 +137,10 @@ def _gaps(pairs: Sequence[_Pair], names: Callable[[PictureRow], Iterable[str]]) 
     return tuple(Gap(effect.name, *both, effect) for effect, both in zip(effects, means, strict=True))
 
 
-def _mean_difference(name: str, pairs: Sequence[_Pair], most: float) -> Effect:
+def mean_difference(name: str, pairs: Sequence[_Pair], most: float) -> Effect:
+    """The mean of the second numbers less the first over pictures, and its interval over their sources; no difference
+    is larger than `most`.
+    """
     sources: dict[str, int] = {}
     number = np.array([sources.setdefault(row.source, len(sources)) for row, _, _ in pairs])
     sums = np.bincount(number, np.array([b - a for _, a, b in pairs]))

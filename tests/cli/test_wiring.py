@@ -711,6 +711,17 @@ def _(house: House, command: str) -> None:
     assert len(said[0].splitlines()) < len(said[1].splitlines())
 
 
+@shows("--table", "evaluate")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    both = [word for wrong in ("none", "variant") for word in ("--predictions", answers(house, suite, wrong))]
+    (table,) = house.run(command, suite, *both, "--table", "dillema-table-1").data["tables"]
+    assert [row[1:] for row in table["rows"]] == [
+        ["0.0 %", "0.0 %", "0.0 %", "0.0 %", "100.0 %"],
+        ["0.0 %", "0.0 %", "100.0 %", "100.0 %", "0.0 %"],
+    ]
+
+
 @shows("--failures", "evaluate")
 def _(house: House, command: str) -> None:
     suite, file = house.suite(), house.new("failures.csv")
