@@ -363,6 +363,18 @@ def test_a_model_s_scores_are_named_by_a_list_or_by_folders(made_suite: MadeSuit
         cf.evaluate(made_suite.path, scores[:4], classes=listed)
 
 
+def test_a_model_that_guesses_is_said_to(made_suite: MadeSuite, monkeypatch: pytest.MonkeyPatch) -> None:
+    def always(pictures: NDArray[np.uint8]) -> NDArray[np.float64]:
+        return np.tile([0.0, 0, 0, 1], (len(pictures), 1))
+
+    assert not any("chance" in note for note in cf.evaluate(made_suite.path, always).notes), "three originals are few"
+    monkeypatch.setattr("counterfactory.engine.api.answers._FEW", 3)
+    assert any("no better than chance" in note for note in cf.evaluate(made_suite.path, always).notes)
+    truth = iter([["bus", "car", "tram", "truck"].index(str(row.label)) for row in made_suite.rows if row.accepted])
+    result = cf.evaluate(made_suite.path, lambda pictures: np.eye(4)[[next(truth) for _ in pictures]])
+    assert not any("chance" in note for note in result.notes)
+
+
 def test_a_segmenter_is_run(made_suite: MadeSuite) -> None:
     masks = {row.sha256: np.asarray(Image.open(made_suite.path / str(row.mask))) for row in made_suite.rows}
     shown = iter([row.sha256 for row in made_suite.rows if row.accepted])

@@ -43,6 +43,8 @@ from .options import AnyPath, Caller
 # Names that a warning shows.
 _SHOWN = 5
 _GIVEN = "predictions"
+# Originals of which nothing is said of chance.
+_FEW = 20
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,21 @@ def _judge_scores(
         note = (_order(vocabulary, size, name, classes),)
     predictions = label_predictions(answers, vocabulary, {row.file_name: row.label for row in rows})
     judged = _judge_labels(predictions, vocabulary, classes, rows, caller)
+    if model is not None:
+        note += _chance(judged.evaluation, max((*sizes, len(vocabulary.labels))))
     return replace(judged, notes=note)
+
+
+def _chance(evaluation: Evaluation, classes: int) -> tuple[str, ...]:
+    """The warning that a model guesses on the originals, by the guesses' own spread: mostly it was asked wrongly."""
+    score = evaluation.originals.score
+    luck = 1 / max(2, classes)
+    if score.value is None or score.count < _FEW or score.value > luck + 2 * (luck * (1 - luck) / score.count) ** 0.5:
+        return ()
+    return (
+        f"warning: right on {100 * score.value:.1f} % of the originals, which is no better than chance: check how "
+        "pictures become the model's input (--preprocess) and the order of its classes (--classes)",
+    )
 
 
 def _order(vocabulary: Vocabulary, size: int, name: str, classes: Path | None) -> str:

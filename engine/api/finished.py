@@ -153,13 +153,20 @@ class FinishedSuite:
                 write_whole(Path(path), text(), sync="nothing")
         return result
 
-    def report(self, *, warn: Warn | None = None, **options: Unpack[ReportOptions]) -> ReportFiles:
+    def report(
+        self,
+        *,
+        on_progress: OnProgress | None = None,
+        warn: Warn | None = None,
+        **options: Unpack[ReportOptions],
+    ) -> ReportFiles:
         """Write the page and the contact sheet; see `report`."""
         require_known("report", options, ReportOptions)
-        caller, classes, rows = Caller.of(None, warn), options.get("classes"), self.rows
+        caller, classes, rows = Caller.of(on_progress, warn), options.get("classes"), self.rows
         predictions, judged = options.get("predictions"), None
         if predictions is not None:
-            judged = judge(Given(predictions, path_or_none(classes)), self.path, rows, caller)
+            given = Given(predictions, path_or_none(classes), options.get("preprocess"))
+            judged = judge(given, self.path, rows, caller)
         out = options.get("out")
         return make_report(self.path, rows, options, out=out, judged=judged, classes=classes, warn=caller.warn)
 
@@ -266,12 +273,16 @@ def evaluate(
 
 
 def report(
-    suite: FinishedSuite | AnyPath, *, warn: Warn | None = None, **options: Unpack[ReportOptions]
+    suite: FinishedSuite | AnyPath,
+    *,
+    on_progress: OnProgress | None = None,
+    warn: Warn | None = None,
+    **options: Unpack[ReportOptions],
 ) -> ReportFiles:
     """Make the web page and the contact sheet of a suite, and say where they are; `options` are those of
     `ReportOptions`.
     """
-    return _opened(suite).report(warn=warn, **options)
+    return _opened(suite).report(on_progress=on_progress, warn=warn, **options)
 
 
 def _several(given: Any) -> list[Any]:

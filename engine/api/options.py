@@ -157,12 +157,13 @@ class PageOptions(TypedDict, total=False):
 
 
 class ReportOptions(PageOptions, total=False):
-    """What `report` takes: options of the page; `out`, its folder (SUITE/report); `predictions` to show, and `classes`,
-    both as `evaluate` has them.
+    """What `report` takes: options of the page; `out`, its folder (SUITE/report); `predictions`, a model or its
+    answers, to show, with `preprocess` and `classes`, all as `evaluate` has them.
     """
 
     out: AnyPath | None
     predictions: Any
+    preprocess: str | None
     classes: AnyPath | None
 
 

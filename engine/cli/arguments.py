@@ -456,9 +456,17 @@ def _add_report(commands: _Commands[Parser]) -> None:
     text = "make the web page and the contact sheet of a suite"
     parser = _add(commands, "report", text, "SUITE [options]", "suite --predictions answers.csv --out report")
     _add_suite(parser)
-    parser.add_argument(
-        "--predictions", type=Path, metavar="FILE", help="show what your model answered: a file or folder for evaluate"
+    answered = parser.add_mutually_exclusive_group()
+    answered.add_argument(
+        "--model", dest="predictions", metavar="MODEL", help="show what this model answers: as in evaluate"
     )
+    answered.add_argument(
+        "--predictions",
+        type=Path,
+        metavar="FILE",
+        help="show what your model answered: a file or folder for evaluate",
+    )
+    parser.add_argument("--preprocess", metavar="WORDS", help="how pictures become its input: as in evaluate")
     _add_classes(parser)
     parser.add_argument("--profile", help="name or .toml file: whose edges to show (the suite's own)")
     parser.add_argument(

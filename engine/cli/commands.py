@@ -294,7 +294,9 @@ def _with_preprocess(models: Sequence[str | Path], words: Sequence[str]) -> list
 
 def report(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory report`."""
-    files = finished.open(args.suite).report(warn=terminal.warn, **keywords(args, ReportOptions))
+    suite = finished.open(args.suite)
+    with terminal.progress() as on_progress:
+        files = suite.report(on_progress=on_progress, warn=terminal.warn, **keywords(args, ReportOptions))
     terminal.say(f"page           {files.page}")
     terminal.say(f"contact sheet  {files.sheet}")
     terminal.finish({"page": str(files.page), "sheet": str(files.sheet)})

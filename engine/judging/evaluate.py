@@ -293,4 +293,5 @@ def _by_class(classes: Sequence[str], values: NDArray[np.float64]) -> dict[str, 
 
 
 def _confusion_shares(counts: Counts) -> tuple[tuple[float | None, ...], ...]:
-    return tuple(tuple(_none_for_nan(value) for value in row[: len(counts)]) for row in row_normalised(counts).tolist())
+    rows = row_normalised(counts)[:, : len(counts)].tolist()
+    return tuple((None,) * len(row) if np.isnan(row[0]) else tuple(row) for row in rows)  # NaN throughout, or nowhere

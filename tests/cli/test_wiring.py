@@ -751,6 +751,19 @@ def _(house: House, command: str) -> None:
     assert (folder / "index.html").is_file()
 
 
+@shows("--model", "report")
+def _(house: House, command: str) -> None:
+    suite, kinds = house.suite(), house.file("kinds.txt", "\n".join(EMBEDDED.kinds))
+    assert "p(true)" in page(house, suite, "--model", MODEL, "--classes", kinds)
+
+
+@shows("--preprocess", "report")
+def _(house: House, command: str) -> None:
+    ran = house.run(command, house.suite(), "--model", MODEL, "--preprocess", "sharpen=2")
+    assert ran.status == 2
+    assert "'sharpen'" in ran.err
+
+
 @shows("--predictions", "report")
 def _(house: House, command: str) -> None:
     suite = house.suite()
