@@ -294,7 +294,8 @@ def _export(profile: Profile, named_as: str, makers: tuple[str, ...], place: Pla
 
 def _named(weights: WeightSettings) -> list[str]:
     """The exporter's flags for weights that a profile does not name."""
-    flags = ["--blip2", weights.blip2, "--diffusion", weights.diffusion, "--clip", weights.clip]
+    captioner = ["--florence2", weights.florence2] if weights.florence2 else ["--blip2", weights.blip2 or ""]
+    flags = [*captioner, "--diffusion", weights.diffusion, "--clip", weights.clip]
     return flags + [part for one in weights.controlnets for part in ("--controlnet", one)]
 
 

@@ -30,7 +30,7 @@ from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, LIBRARIES
 
 from ..plans.tensorrt import require_compiler
 from ..precision.half import ISLANDS
-from . import blip2, clip, denoiser, hed, reuse, sentence, vae
+from . import blip2, clip, denoiser, florence2, hed, reuse, sentence, vae
 from .artefact import Asked, Row, compile_rows, export_graph, work_folder
 from .examples import on_streets, painting
 from .graph import Graph, Request, Sources, batches_of, names_of
@@ -46,10 +46,11 @@ def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
     """
     sources = request.sources
     hints = len(sources.controlnets) if sources else request.controls
+    captioner = florence2 if request.florence2 else blip2
     names = [f"hint_{i}" if i else "hint" for i in range(max(hints, 1)) if request.editor != "without controls"]
     return {
-        "blip2_vision": partial(blip2.vision_graph, request),
-        "opt_decoder": partial(blip2.decoder_graph, request),
+        "blip2_vision": partial(captioner.vision_graph, request),
+        "opt_decoder": partial(captioner.decoder_graph, request),
         **({"sentence": partial(sentence.graph, request)} if "sentence" in request.batches else {}),
         "clip_text": partial(clip.text_graph, request),
         **{name: partial(denoiser.hint_graph, request, i) for i, name in enumerate(names)},
@@ -73,7 +74,7 @@ def export_one(name: str, request: Request, out: Path, asked: Asked, threads: in
     def build() -> Graph:
         graph = graphs_of(own)[name]()
         if name == "opt_decoder":
-            blip2.write_tokens(request, graph, out)
+            (florence2 if request.florence2 else blip2).write_tokens(request, graph, out)
         elif name == "sentence":
             sentence.write_tokenizer(request, out)
         elif name == "clip_text":
@@ -193,6 +194,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--threads", type=int, default=0, help="threads of torch (default: all cores)")
     for name, what in (
         ("blip2", "BLIP-2 with OPT"),
+        ("florence2", "Florence-2, as captioner in BLIP-2's place"),
         ("clip", "CLIP ViT-L/14"),
         ("diffusion", "a Stable Diffusion 1.x pipeline"),
         ("hed", "ControlNet's HED weights, a file"),
@@ -205,7 +207,7 @@ def add_command(commands: Any) -> None:
         ("lora", "FILE or ID@COMMIT/FILE, maybe :WEIGHT; merged into the UNet"),
     ):
         parser.add_argument(f"--{name}", dest=f"{name}s", action="append", default=[], help=what)
-    parser.add_argument("--captioner", choices=("2.7b", "6.7b"), default="6.7b", help="size with --random")
+    parser.add_argument("--captioner", choices=("2.7b", "6.7b", "florence2"), default="6.7b", help="size with --random")
     parser.add_argument("--caption-side", type=int, choices=(224, 364), default=364, help="pixels with --random")
     parser.add_argument("--controls", type=int, default=1, help="number of ControlNets with --random")
     parser.add_argument("--random-tiny-vae", action="store_true", help="the small decoder with --random")
@@ -288,8 +290,10 @@ def sources_of(usual: WeightSettings | None, named: Sources) -> Sources:
     """What the command line names, and the profile's where it names nothing."""
     if usual is None:
         return named
-    names = [field.name for field in fields(Sources)]
-    return Sources(**{name: getattr(named, name) or getattr(usual, name) for name in names})
+    found = {field.name: getattr(named, field.name) or getattr(usual, field.name) for field in fields(Sources)}
+    if named.blip2 and not named.florence2:  # one captioner
+        found["florence2"] = None
+    return Sources(**found)
 
 
 def _batches(said: Sequence[str], usual: Mapping[str, int]) -> Mapping[str, int]:

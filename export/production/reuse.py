@@ -26,8 +26,8 @@ from .graph import Request
 _FILE = "made_of.json"
 # The fields of Sources that each network is made of, by how its name begins.
 _SOURCES = {
-    "blip2_vision": ("blip2",),
-    "opt_decoder": ("blip2",),
+    "blip2_vision": ("blip2", "florence2"),
+    "opt_decoder": ("blip2", "florence2"),
     "clip": ("clip",),
     "hint": ("controlnets",),
     "denoiser": ("diffusion", "controlnets", "loras", "clip"),
