@@ -2,9 +2,10 @@
 
 Vision encoder, Q-Former and projection are one graph that turns an image into query embeddings; an OPT decoder with
 an explicit key-value cache continues them as text, by the rules of `decoding`. Florence-2's decoder (Xiao et al. 2023,
-arXiv 2311.06242) does not begin with what its encoder makes of an image: it is given that with every step. All rows of a batch start at the same
-position, so no row is padded and a caption does not depend on its neighbours. A decoder for GPUs keeps its cache in
-device memory and only ever adds to it: a table of the rows that hold each beam's positions keeps beams apart.
+arXiv 2311.06242) does not begin with what its encoder makes of an image: it is given that with every step. All rows of
+a batch start at the same position, so no row is padded and a caption does not depend on its neighbours. A decoder for
+GPUs keeps its cache in device memory and only ever adds to it: a table of the rows that hold each beam's positions
+keeps beams apart.
 """
 
 from __future__ import annotations

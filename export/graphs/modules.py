@@ -291,7 +291,7 @@ class CachedOptDecoder(OptDecoder):
 def read_cache(
     cache_keys: torch.Tensor, cache_values: torch.Tensor, cache_rows: torch.Tensor | None
 ) -> Callable[[int], _KeysValues]:
-    """Of each layer the keys and values [B, heads, P, D/heads] in a cache [P, B, L, heads, D/heads] (CachedOptDecoder)."""
+    """What gives each layer's keys and values [B, heads, P, D/heads] of a cache [P, B, L, heads, D/heads]."""
     past, rows = cache_keys.shape[:2]
     # Of each position and row, where its keys lie in [P * B, heads, D/heads].
     places = None if cache_rows is None else (torch.arange(past)[:, None] * rows + cache_rows).flatten()

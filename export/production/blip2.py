@@ -155,7 +155,7 @@ def write_tokens(request: Request, graph: Graph, folder: Path) -> None:
 
 
 def write_vocabulary(folder: Path, table: torch.Tensor, first: int | list[int], end: int) -> None:
-    """A captioner's token table [V, D], in float16, the token or tokens that begin a caption, and the one that ends it."""
+    """A captioner's token table [V, D], in float16, what begins a caption, and the token that ends it."""
     np.save(folder / "opt_embeddings.npy", table.detach().numpy().astype(np.float16))
     (folder / "opt_tokens.json").write_text(json.dumps({"bos": first, "eos": end}) + "\n")
 

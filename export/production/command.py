@@ -182,7 +182,11 @@ def add_command(commands: Any) -> None:
         default=BOX_LIBRARY,
         help="what compiles: tensorrt on the box itself, tensorrt-rtx anywhere (%(default)s)",
     )
-    parser.add_argument("--precision", choices=("fp16", "fp32"), default="fp16", help="of the ONNX graphs")
+    parser.add_argument(
+        "--precision",
+        choices=("fp16", "fp32", "openvino"),
+        help="of the ONNX graphs, or OpenVINO's form (default: as the profile's runtime takes)",
+    )
     parser.add_argument(
         "--islands", metavar="NAMES", help=f"of fp16, instead of looking for them: {', '.join(ISLANDS)}"
     )
@@ -228,6 +232,9 @@ def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
     if asked.out is None and (asked.random or profile.models.folder == "pocket"):
         raise CounterfactoryError("name the folder of the export: --out DIR")
     out: Path = asked.out or profile.models.path
+    precision = asked.precision or ("openvino" if profile.runtime.backend == "openvino" else "fp16")
+    if precision == "openvino" and (asked.plans or asked.int8):
+        raise CounterfactoryError("--plans and --int8 are made of ONNX graphs, for GPUs: leave them out with openvino")
     if asked.plans:
         require_compiler(library)
     if asked.int8 and profile.invert is not None:
@@ -241,7 +248,7 @@ def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
         request,
         out,
         only=only,
-        asked=Asked(asked.precision, asked.int8, asked.plans, library, islands, Workspace(profile, out)),
+        asked=Asked(precision, asked.int8, asked.plans, library, islands, Workspace(profile, out)),
         threads=asked.threads,
         again=asked.again,
         say=say,

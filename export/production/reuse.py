@@ -20,7 +20,7 @@ from counterfactory.engine.runtime.plans import find_mismatches, onnx_digest, re
 
 from ..graphs.hub import is_pinned
 from ..plans.tensorrt import TARGET, requirements
-from .artefact import LIBRARIES, Asked, Row, read_manifest
+from .artefact import LIBRARIES, Asked, Row, ir_files, read_manifest
 from .graph import Request
 
 _FILE = "made_of.json"
@@ -83,6 +83,8 @@ def kept(out: Path, names: list[str], made: Mapping[str, Any] | None) -> list[Ro
         for name in names:
             noted = json.loads((out / "onnx" / name / _FILE).read_text())
             if noted != {"onnx_sha256": read_manifest(out, name)["onnx_sha256"], "made_of": dict(made)}:
+                return None
+            if rows[name]["precision"] == "openvino" and not all(f.is_file() for f in ir_files(out / f"{name}.xml")):
                 return None
         tuples = ("islands", "fp32_layers")
         return [Row(**{**rows[name], **{one: tuple(rows[name][one]) for one in tuples}}) for name in names]

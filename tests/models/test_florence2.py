@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from test_blip2 import Torch, blocks, greedy, spans, told
+from test_blip2 import Torch, blocks, spans, told
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import Florence2ForConditionalGeneration
 
@@ -22,7 +22,7 @@ from counterfactory.export.graphs import modules
 from counterfactory.export.graphs.florence2 import CachedFlorence2Decoder, Florence2Vision
 from counterfactory.export.graphs.parity import assert_parity
 from counterfactory.export.production import florence2
-from counterfactory.export.production.graph import Graph, Request, Sources
+from counterfactory.export.production.graph import Request, Sources
 from counterfactory.export.production.small_words import opt_tokenizer
 
 SMALL = Request(small=True, captioner="florence2")
@@ -135,7 +135,7 @@ def published(model: Florence2ForConditionalGeneration) -> dict[str, torch.Tenso
         if own.startswith("vision_tower."):
             head, _, kind = own.rpartition(".")
             for ours, theirs in names.items():
-                if head.endswith(f".{ours}") or head.endswith(f".ffn.{ours}"):
+                if head.endswith((f".{ours}", f".ffn.{ours}")):
                     head = head.removesuffix(f".ffn.{ours}").removesuffix(f".{ours}") + f".{theirs}"
                     break
             own = f"{head}.{kind}"
