@@ -231,6 +231,8 @@ def _next(profile: Profile, examination: Examination, makers: tuple[str, ...], n
         assert profile.runtime.provider is not None, "nothing else is looked at"
         return exchange_onnxruntime(profile.runtime.provider)
     bad = [plan.name for plan in examination.plans if plan.state != "found"]
+    if bad and profile.weights is not None and profile.runtime.backend == "openvino":
+        return shlex.join(("counterfactory", "setup", "--profile", named_as))
     if bad == ["llm"]:
         return shlex.join((sys.executable, "-m", "counterfactory.export", "llm", "--profile", named_as))
     if bad == ["sentence"] and not (on_gpu or onnxruntime):

@@ -81,10 +81,12 @@ def export_one(name: str, request: Request, out: Path, asked: Asked, threads: in
             clip.write_tokenizer(request, out)
         elif name == "vae_decoder":
             vae.write_latent(request, out)
-        return replace(on_streets(graph, own), name=request.plan(name))
+        # On a CPU no island is looked for, for which examples of real use are made, at the cost of memory.
+        shown = graph if asked.precision == "openvino" else on_streets(graph, own)
+        return replace(shown, name=request.plan(name))
 
     asked = replace(asked, int8=asked.int8 and name == "denoiser")
-    return export_graph(build, out, asked, random=request.sources is None, painting=partial(painting, request))
+    return export_graph(build, out, asked, random=request.random, painting=partial(painting, request))
 
 
 def export_all(
@@ -268,22 +270,30 @@ def _request(asked: argparse.Namespace, profile: Profile) -> Request:
             f"profile {profile.name} has no table [weights]: name weights (--blip2, --clip, --diffusion, --controlnet) "
             "or say --random"
         )
+    batches = batches_of(profile)
+    return replace(
+        request_of(profile, None if asked.random else sources_of(profile.weights, named)),
+        small=asked.small,
+        captioner=asked.captioner,
+        caption_side=asked.caption_side,
+        controls=asked.controls,
+        tiny_vae=asked.random_tiny_vae,
+        hint_channels=asked.hint_channels,
+        batches={**batches, **_batches(asked.batch, batches)},
+    )
+
+
+def request_of(profile: Profile, sources: Sources | None) -> Request:
+    """What is exported for a profile. Raises CounterfactoryError where it does not say the sizes of pictures."""
     if not profile.image.sizes:
         raise CounterfactoryError(
             f"profile {profile.name} paints at sizes that follow from each picture, and plans take few: "
             "name them in [image] buckets"
         )
-    batches = batches_of(profile)
     return Request(
-        sources=None if asked.random else sources_of(profile.weights, named),
-        small=asked.small,
-        captioner=asked.captioner,
-        caption_side=asked.caption_side,
+        sources=sources,
         sizes=profile.image.sizes,
-        controls=asked.controls,
-        tiny_vae=asked.random_tiny_vae,
-        hint_channels=asked.hint_channels,
-        batches={**batches, **_batches(asked.batch, batches)},
+        batches=batches_of(profile),
         names=names_of(profile),
         prompt_tokens=profile.caption.prompt_tokens,
         caption_tokens=profile.caption.decoding.max_tokens,

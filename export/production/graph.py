@@ -122,7 +122,8 @@ class Request:
     `hint_channels` is 1 where hints are grey (Canny, HED, depth), whatever the ControlNet was trained with, else 3.
     `scratch` is a folder for the weights of a large network, which are mapped there; without it they are in memory.
     `names` are the plans of networks that are called otherwise. `editor` is what is made of the denoiser, None where it
-    paints.
+    paints. `pinned` is what `sources` were named before they were fetched, and what an export is recorded by;
+    `stand_ins` says that the weights there are random all the same.
     """
 
     sources: Sources | None = None
@@ -142,6 +143,8 @@ class Request:
     scratch: Path | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     editor: EditorForm | None = None
+    pinned: Sources | None = None
+    stand_ins: bool = False
 
     def __post_init__(self) -> None:
         if self.small and self.sources is not None:
@@ -151,6 +154,11 @@ class Request:
                 raise CounterfactoryError(f"picture sides are multiples of 64, got {height} x {width}")
         if self.controls < 1:
             raise CounterfactoryError(f"there is a ControlNet at least, got {self.controls}")
+
+    @property
+    def random(self) -> bool:
+        """Whether the weights are no trained ones."""
+        return self.sources is None or self.stand_ins
 
     @property
     def florence2(self) -> bool:

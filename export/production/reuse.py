@@ -45,7 +45,7 @@ def made_of(network: str, request: Request, asked: Asked) -> dict[str, Any] | No
     sources: Mapping[str, Any] | None = None
     if request.sources is not None:
         wanted = _SOURCES[next(name for name in _SOURCES if network.startswith(name))]
-        sources = {name: getattr(request.sources, name) for name in wanted}
+        sources = {name: getattr(request.pinned or request.sources, name) for name in wanted}
         parts = [part for value in sources.values() for part in ((value,) if isinstance(value, str) else value or ())]
         if not all(is_pinned(part.partition(":")[0]) for part in parts):
             return None
@@ -58,6 +58,7 @@ def made_of(network: str, request: Request, asked: Asked) -> dict[str, Any] | No
         "islands": asked.islands,
         "int8": asked.int8 and network == "denoiser",
         **({"edits": request.editor} if network == "denoiser" and request.editor is not None else {}),
+        **({"stand_ins": True} if request.stand_ins else {}),
         "versions": {library: version(library) for library in LIBRARIES},
     }
     plain: dict[str, Any] = json.loads(json.dumps(found))

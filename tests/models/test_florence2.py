@@ -113,44 +113,6 @@ def test_words_are_as_likely_as_transformers_has_them(model: Florence2ForConditi
 # --- as it was published ---
 
 
-def published(model: Florence2ForConditionalGeneration) -> dict[str, torch.Tensor]:
-    """The tensors under the names, and with the turns, of Microsoft's own code (modeling_florence2.py)."""
-    names = {
-        "window_attn.qkv": "window_attn.fn.qkv",
-        "window_attn.proj": "window_attn.fn.proj",
-        "channel_attn.qkv": "channel_attn.fn.qkv",
-        "channel_attn.proj": "channel_attn.fn.proj",
-        "spatial_block.norm1": "spatial_block.window_attn.norm",
-        "channel_block.norm1": "channel_block.channel_attn.norm",
-        "norm2": "ffn.norm",
-        "fc1": "ffn.fn.net.fc1",
-        "fc2": "ffn.fn.net.fc2",
-        "conv1": "conv1.fn.dw",
-        "conv2": "conv2.fn.dw",
-        "conv": "proj",
-    }
-    found = {}
-    for name, tensor in model.state_dict().items():
-        own = name.removeprefix("model.")
-        if own.startswith("vision_tower."):
-            head, _, kind = own.rpartition(".")
-            for ours, theirs in names.items():
-                if head.endswith((f".{ours}", f".ffn.{ours}")):
-                    head = head.removesuffix(f".ffn.{ours}").removesuffix(f".{ours}") + f".{theirs}"
-                    break
-            own = f"{head}.{kind}"
-        elif own.startswith("multi_modal_projector."):
-            own = own.removeprefix("multi_modal_projector.").replace("image_position_embed", "image_pos_embed")
-            if own == "image_projection.weight":
-                own, tensor = "image_projection", tensor.T
-        elif own.startswith("language_model."):
-            own = own.replace("language_model.", "language_model.model.")
-        else:
-            own = f"language_model.{own}"
-        found[own] = tensor.half()
-    return found | {"language_model.final_logits_bias": torch.zeros(1, WORDS)}
-
-
 # Some names of each part of microsoft/Florence-2-base's pytorch_model.bin.
 KNOWN = (
     "vision_tower.convs.0.proj.weight",
@@ -187,7 +149,8 @@ def folder(model: Florence2ForConditionalGeneration, tmp_path: Path) -> Path:
         "text_config": {**text, "model_type": "florence2_language"},
     }
     (tmp_path / "config.json").write_text(json.dumps(said))
-    tensors = published(model)
+    tensors = {name: tensor.half() for name, tensor in florence2.published_names(model.state_dict()).items()}
+    tensors["language_model.final_logits_bias"] = torch.zeros(1, WORDS)
     assert tensors.keys() >= set(KNOWN)
     torch.save(tensors, tmp_path / "pytorch_model.bin")
     opt_tokenizer(WORDS, 3).save(str(tmp_path / "tokenizer.json"))
