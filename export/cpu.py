@@ -62,7 +62,7 @@ def prepare(profile: Profile, weights: Path, photos: Path, say: _Say) -> list[st
     for checkpoint in checkpoints_of(profile.weights):
         fetch(checkpoint, weights, say)
     named, stand_ins = sources_of(profile.weights, Sources()), (weights / _STAND_INS).is_file()
-    request = replace(request_of(profile, _placed(named, weights)), pinned=named, stand_ins=stand_ins)
+    request = replace(request_of(profile, placed(named, weights)), pinned=named, stand_ins=stand_ins)
     out = profile.models.path
     faults = export_all(request, out, asked=Asked("openvino"), say=say)
     if faults:
@@ -101,7 +101,7 @@ def calibrate(profile: Profile, pictures: list[Path]) -> str:
     return f"{made} holds {master_of(name)} in 8 bits, calibrated on {len(pictures)} pictures, {len(feeds)} batches"
 
 
-def _placed(named: Sources, weights: Path) -> Sources:
+def placed(named: Sources, weights: Path) -> Sources:
     """Where the weights lie that are named."""
 
     def found(value: Any) -> Any:
@@ -133,7 +133,7 @@ def _once(
     """
     stamp, plain = folder / "made_of.json", json.loads(json.dumps(made))
     there = stamp.is_file() and all(file.is_file() for file in files)
-    if made is not None and there and json.loads(stamp.read_text()) == plain:
+    if made is not None and there and json.loads(stamp.read_text()).get("made_of") == plain:
         say(f"{folder.name}: made before")
         return
     stamp.unlink(missing_ok=True)
@@ -141,10 +141,11 @@ def _once(
     began = time.monotonic()
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         text, peak = pool.submit(_measured, work, arguments).result()
-    say(f"{text}; {time.monotonic() - began:.0f} s, peak {peak / 1e9:.1f} GB")
+    took = time.monotonic() - began
+    say(f"{text}; {took:.0f} s, peak {peak / 1e9:.1f} GB")
     if made is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(stamp, json.dumps(plain))
+        write_whole(stamp, json.dumps({"made_of": plain, "seconds": took, "peak_bytes": peak}))
 
 
 def _measured(work: _Work, arguments: tuple[Any, ...]) -> tuple[str, int]:
