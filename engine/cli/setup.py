@@ -22,6 +22,7 @@ from PIL import Image
 from ..api import verbs
 from ..errors import CounterfactoryError
 from ..meter.machine import machine_memory
+from ..models.networks import library_of
 from ..pocket.worlds import EMBEDDED
 from ..profile.profile import Profile, load_profile
 from ..profile.published import Checkpoint, checkpoints_of
@@ -53,10 +54,16 @@ def setup(args: Namespace, terminal: Terminal) -> int:
     weights = args.weights or folder / "weights"
     checkpoints = checkpoints_of(profile.weights)
     terminal.show(_table(checkpoints, weights))
-    _require(profile, checkpoints, weights)
+    library = library_of(profile)
+    made = all(library.state(network)[0] == "found" for network in library.networks)
+    if not made:
+        _require(profile, checkpoints, weights)
     photos = args.photos or _scenes(folder / "photos", profile.image.short_side)
     began = time.monotonic()
-    _export(["--profile", args.profile, "--weights", str(weights), "--photos", str(photos)], terminal)
+    if made:
+        terminal.say(f"made before: {folder}; what is deleted there is made again")
+    else:
+        _export(["--profile", args.profile, "--weights", str(weights), "--photos", str(photos)], terminal)
     made_s = time.monotonic() - began
     suite_path = folder / "tried"
     with terminal.progress() as on_progress:
@@ -105,9 +112,7 @@ def _require(profile: Profile, checkpoints: Sequence[Checkpoint], weights: Path)
             f"{memory / 1e9:.1f} GB: make it on a larger one, and copy {profile.models.folder}"
         )
     folder = profile.models.path
-    there = (folder / f"{profile.paint.denoiser}.xml").is_file()
-    fetched = sum(sum(one.missing(weights).values()) for one in checkpoints) / 1e9
-    needed = fetched + (0 if there else MADE_GB + SCRATCH_GB)
+    needed = sum(sum(one.missing(weights).values()) for one in checkpoints) / 1e9 + MADE_GB + SCRATCH_GB
     free = shutil.disk_usage(next(path for path in (folder, *folder.absolute().parents) if path.exists())).free / 1e9
     if free < needed:
         raise CounterfactoryError(
