@@ -55,12 +55,12 @@ def setup(args: Namespace, terminal: Terminal) -> int:
     checkpoints = checkpoints_of(profile.weights)
     terminal.show(_table(checkpoints, weights))
     library = library_of(profile)
-    made = all(library.state(network)[0] == "found" for network in library.networks)
-    if not made:
+    complete = all(library.state(network)[0] == "found" for network in library.networks)
+    if not complete:
         _require(profile, checkpoints, weights)
     photos = args.photos or _scenes(folder / "photos", profile.image.short_side)
     began = time.monotonic()
-    if made:
+    if complete:
         terminal.say(f"made before: {folder}; what is deleted there is made again")
     else:
         _export(["--profile", args.profile, "--weights", str(weights), "--photos", str(photos)], terminal)

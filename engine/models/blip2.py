@@ -247,7 +247,7 @@ class _Continuation:
         self._decoder, self._rows, self._position = decoder, len(queries), 0
         inputs = {port.name: port for port in decoder.signature.inputs}
         self.attends = "query_embeds" in inputs
-        self._beside = {"query_embeds": pad_rows(queries, decoder.batch)} if self.attends else {}
+        self._attended = {"query_embeds": pad_rows(queries, decoder.batch)} if self.attends else {}
         self._keeps = "cache_keys" in inputs
         if self._keeps:
             self._outputs = {"cache_keys": "cache_keys_added", "cache_values": "cache_values_added"}
@@ -281,7 +281,7 @@ class _Continuation:
         feeds = {
             "inputs_embeds": pad_rows(inputs_embeds, self._decoder.batch),
             "position_ids": np.tile(steps, (self._decoder.batch, 1)),
-            **self._beside,
+            **self._attended,
             **self._cache,
         }
         if self._table is not None:
