@@ -16,7 +16,7 @@ from .errors import CounterfactoryError
 # Modules, and the extra of pyproject.toml that brings each.
 EXTRAS: Mapping[str, str] = MappingProxyType(
     {
-        "cv2": "generate",
+        "cv2": "light",
         "openvino": "generate",
         "tokenizers": "generate",
         "llguidance": "generate",

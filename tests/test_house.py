@@ -37,6 +37,8 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "sources": {"errors", "keys", "content_keys", "files", "schedule", "profile", "runtime"},
         "variant": {"edit", "sources"},
         "english": {"edit", "keys", "files", "language"},
+        "server": {"errors", "edit", "keys", "files", "profile", "language", "sources", "english"},
+        "light": {"edit"},
         "models": {"errors", "keys", "content_keys", "schedule", "profile", "runtime", "language", "meter"},
         "suite": {"errors", "edit", "content_keys", "files", "profile", "meter", "sources", "variant"},
         "tasks": {"errors", "edit", "keys", "files", "profile", "language", "english"},
@@ -44,7 +46,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "pocket": {"errors", "files", "runtime", "tasks"},
         "stages": {
             *("errors", "edit", "keys", "content_keys", "files", "schedule", "profile", "runtime", "language"),
-            *("meter", "sources", "variant", "english", "models", "suite", "tasks", "request"),
+            *("meter", "sources", "variant", "english", "light", "models", "suite", "tasks", "request"),
         },
         "inputs": {"errors", "profile", "sources", "stages"},
         "estimate": {
@@ -58,8 +60,8 @@ ARROWS: dict[str, dict[str, set[str]]] = {
             *("request", "stages", "inputs", "estimate"),
         },
         "api": {
-            *("errors", "packages", "files", "profile", "meter", "sources", "variant", "suite", "tasks", "request"),
-            *("pocket", "inputs", "estimate", "judging", "report", "journey"),
+            *("errors", "packages", "files", "profile", "runtime", "meter", "sources", "variant", "suite", "tasks"),
+            *("request", "stages", "pocket", "inputs", "estimate", "judging", "report", "journey"),
         },
         "face": {"errors", "packages", "estimate", "api"},
         "cli": {
@@ -152,6 +154,12 @@ def test_nothing_imports_the_training_libraries(package: str) -> None:
             continue
         heavy = {name.split(".")[0] for name in imported(path)} & {"torch", "diffusers", "transformers", "onnx", "gguf"}
         assert not heavy, f"{path.relative_to(ROOT)} imports {heavy}"
+
+
+def test_nothing_but_the_client_of_a_server_speaks_to_the_network() -> None:
+    speaking = {"socket", "ssl", "http", "http.client", "urllib.request", "urllib3", "requests", "httpx", "asyncio"}
+    paths = [path for package in ("kernels", "engine") for path in modules(package) if imported(path) & speaking]
+    assert [path.relative_to(ROOT).as_posix() for path in paths] == ["engine/server/exchange.py"]
 
 
 # Rooms whose modules call every thing by its noun.

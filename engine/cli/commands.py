@@ -12,7 +12,14 @@ from dataclasses import asdict
 from typing import Any
 
 from ..api import finished
-from ..api.options import EstimateOptions, EvaluateOptions, GenerateOptions, PlanOptions, ReportOptions
+from ..api.options import (
+    EstimateOptions,
+    EvaluateOptions,
+    GenerateOptions,
+    ImportOptions,
+    PlanOptions,
+    ReportOptions,
+)
 from ..errors import CounterfactoryError
 from ..judging.recheck import threshold_named
 from ..judging.threshold_curve import load_valid, threshold_curve
@@ -49,6 +56,29 @@ def generate(args: Namespace, terminal: Terminal) -> int:
             warn=terminal.warn,
             **keywords(args, GenerateOptions),
         )
+    status = _show_suite(suite, terminal)
+    if args.require_coverage is not None and not suite.covers(args.require_coverage):
+        return EXIT_BROKEN
+    return status
+
+
+def import_pairs(args: Namespace, terminal: Terminal) -> int:
+    """`counterfactory import`."""
+    from ..api import verbs
+
+    with terminal.progress() as on_progress:
+        suite = verbs.import_pairs(
+            args.pairs,
+            out=args.out,
+            on_progress=on_progress,
+            warn=terminal.warn,
+            **keywords(args, ImportOptions),
+        )
+    return _show_suite(suite, terminal)
+
+
+def _show_suite(suite: finished.FinishedSuite, terminal: Terminal) -> int:
+    """Says what a run came to, and returns its status."""
     assert suite.summary is not None, "a suite of a run that just ended"
     summary = suite.summary
     for line in (cost_line(summary), *time_lines(summary), count_line(summary), use_line(summary)):
@@ -60,13 +90,13 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     show_spread(spread, terminal)
     if summary.cells:
         terminal.show(coverage_table(summary.cells))
-    terminal.say(f"suite      {args.out}")
+    terminal.say(f"suite      {suite.path}")
     if suite.summary.variants:
-        look = shlex.join(["counterfactory", "report", str(args.out)])
+        look = shlex.join(["counterfactory", "report", str(suite.path)])
         terminal.say(f"look at it with: {look}")
     terminal.finish(
         {
-            "suite": str(args.out),
+            "suite": str(suite.path),
             **as_data(suite.summary),
             **coverage_data(summary.cells),
             "edits": spread_data(spread),
@@ -74,8 +104,6 @@ def generate(args: Namespace, terminal: Terminal) -> int:
             "notes": list(suite.notes),
         }
     )
-    if args.require_coverage is not None and not suite.covers(args.require_coverage):
-        return EXIT_BROKEN
     return EXIT_SKIPPED if suite.problems or not suite.summary.variants else 0
 
 
@@ -119,6 +147,8 @@ def estimate(args: Namespace, terminal: Terminal) -> int:
     terminal.show(text.stage_table(predicted))
     shown: Table | None = None
     for holding in predicted.holdings:
+        if not predicted.plans:
+            continue
         terminal.say(text.holding_line(holding))
         if holding.timeline is None:
             continue
@@ -140,7 +170,8 @@ def doctor(args: Namespace, terminal: Terminal) -> int:
     examination = examine(load_profile(args.profile), named_as=args.profile)
     for line in lines(examination):
         terminal.say(line)
-    terminal.show(plan_table(examination))
+    if examination.plans:
+        terminal.show(plan_table(examination))
     terminal.say(f"next       {examination.next}")
     terminal.finish(as_data(examination))
     return 0

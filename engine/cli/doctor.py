@@ -32,9 +32,11 @@ from ..runtime.installing import (
     BOX_ONNXRUNTIME,
     ENGINE,
     EXPORTER,
+    LIGHT,
     ONNXRUNTIME_CPU,
     TENSORRT_RTX,
     pip_install,
+    releases,
 )
 from ..runtime.onnx_providers import NEEDS, PROVIDERS, exchange_onnxruntime, find_library
 from ..runtime.opening import PlanState, engines_of, plan_makers
@@ -142,13 +144,15 @@ def examine(
     """
     place = place or Place()
     library = library_of(profile)
-    folder, plans = profile.models.path, tuple(PlanCheck(one.plan, *library.state(one)) for one in library.networks)
+    folder = Path() if profile.by_rule else profile.models.path
+    plans = tuple(PlanCheck(one.plan, *library.state(one)) for one in library.networks)
     if remark := other_decoder(profile):
         plans = tuple(
             replace(one, reason=remark) if (one.name, one.state) == ("vae_decoder", "found") else one for one in plans
         )
     makers = plan_makers(folder, library.networks.plans) or (BOX_LIBRARY,)
     gpus, packages = find_gpus(nvml), {name: _version(name) for name in _needed(profile, makers)}
+    backends = (profile.runtime.backend, profile.llm.backend)
     driver = driver_fault(gpus, packages, _asks) if profile.runtime.on_gpu else ""
     examination = Examination(
         profile=profile.name,
@@ -161,13 +165,15 @@ def examine(
         faults=((driver,) if driver else ()) + tuple(build_faults(packages)),
         plans=plans,
         folder=folder,
-        cache=_cache(library.blobs) if "openvino" in (profile.runtime.backend, profile.llm.backend) else None,
+        cache=_cache(library.blobs) if not profile.by_rule and "openvino" in backends else None,
     )
     return replace(examination, next=_next(profile, examination, makers, named_as or profile.name, place))
 
 
 def _needed(profile: Profile, makers: tuple[str, ...]) -> tuple[str, ...]:
     """What a profile computes with; `makers` are the libraries of its plans."""
+    if profile.by_rule:
+        return (next(iter(releases(["opencv"])), "opencv-python-headless"),)
     runtimes: tuple[str, ...] = (profile.runtime.backend,)
     if profile.runtime.backend == "tensorrt":
         runtimes = makers
@@ -193,6 +199,8 @@ def _asks(name: str) -> tuple[str, ...]:
 
 def _runtime(profile: Profile) -> Runtime:
     asked = profile.runtime
+    if profile.by_rule:
+        return Runtime("nothing: it runs no network")
     if asked.provider is None:
         return Runtime(f"{asked.backend}, {asked.precision}")
     provider = PROVIDERS[asked.provider]
@@ -268,7 +276,7 @@ def _install(profile: Profile, missing: list[str], faults: tuple[str, ...], plac
     """What brings the packages that are missing, or takes the place of those that do not fit; in the checkout."""
     onnxruntime = profile.runtime.backend == "onnxruntime"
     if not profile.runtime.on_gpu:
-        return pip_install(ONNXRUNTIME_CPU if onnxruntime else ENGINE)
+        return pip_install(LIGHT if profile.by_rule else ONNXRUNTIME_CPU if onnxruntime else ENGINE)
     if missing == ["tensorrt-rtx-cu12"]:
         return pip_install(TENSORRT_RTX)
     what = BOX_ONNXRUNTIME if onnxruntime else BOX_EXLLAMAV3 if profile.llm.backend == "exllamav3" else BOX

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
 
-# The engine alone, for CPUs, and with ONNX Runtime on them.
+# What draws light and weather; the engine alone, for CPUs, and with ONNX Runtime on them.
+LIGHT = "'.[light]'"
 ENGINE = "'.[generate]'"
 ONNXRUNTIME_CPU = "'.[onnxruntime-cpu]'"
 # The box that generates: one torch, one CUDA, one Python. Then the same with another language model or runtime.
@@ -30,7 +31,7 @@ TENSORRT = "'.[tensorrt]'"
 TENSORRT_RTX = "'.[tensorrt-rtx]'"
 
 ALL = (
-    *(ENGINE, ONNXRUNTIME_CPU, BOX, BOX_EXLLAMAV3, BOX_ONNXRUNTIME),
+    *(LIGHT, ENGINE, ONNXRUNTIME_CPU, BOX, BOX_EXLLAMAV3, BOX_ONNXRUNTIME),
     *(DATASETS, EXPORTER, SETUP, TENSORRT, TENSORRT_RTX),
 )
 

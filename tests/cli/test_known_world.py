@@ -41,15 +41,13 @@ def test_photographs_are_refused_before_anything_is_made(
 ) -> None:
     add_photographs(tmp_path / "photos" / "images", 10)
     args: list[str | Path] = ["--out", tmp_path / "suite"] if command == "generate" else []
-    status, out, err = run(capsys, command, tmp_path / "photos", *args)
+    status, out, err = run(capsys, command, tmp_path / "photos", "--profile", "pocket", *args)
     assert status == 2
     assert out == ""
     *progress, said = err.splitlines()
     assert [line.split()[0] for line in progress] == ["read", "masks", "masks"]
     assert said.startswith("error: the models of profile pocket know rendered streets and nothing else, and 10 of 10")
-    assert (
-        "nothing was painted; use --profile a10g or a10g-fast or lance for photographs, or --allow-out-of-domain" in err
-    )
+    assert "nothing was painted; use --profile light for other weather and light, or a10g or" in err
     assert not (tmp_path / "suite").exists()
 
 
