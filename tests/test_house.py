@@ -41,19 +41,24 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "light": {"edit"},
         "models": {"errors", "keys", "content_keys", "schedule", "profile", "runtime", "language", "meter"},
         "suite": {"errors", "edit", "content_keys", "files", "profile", "meter", "sources", "variant"},
+        "asking": {"errors", "keys", "packages", "files", "runtime", "meter", "suite"},
         "tasks": {"errors", "edit", "keys", "files", "profile", "language", "english"},
         "request": {"errors", "language", "tasks"},
         "pocket": {"errors", "files", "runtime", "tasks"},
         "stages": {
             *("errors", "edit", "keys", "content_keys", "files", "schedule", "profile", "runtime", "language"),
-            *("meter", "sources", "variant", "english", "light", "models", "suite", "tasks", "request"),
+            *("meter", "sources", "variant", "english", "light", "server", "models", "suite", "tasks"),
+            *("request",),
         },
         "inputs": {"errors", "profile", "sources", "stages"},
         "estimate": {
             *("errors", "keys", "content_keys", "files", "schedule", "profile", "runtime", "meter"),
             *("sources", "models", "suite"),
         },
-        "judging": {"errors", "edit", "keys", "files", "profile", "sources", "variant", "english", "suite", "stages"},
+        "judging": {
+            *("errors", "edit", "keys", "packages", "files", "profile", "sources", "variant", "english", "suite"),
+            "stages",
+        },
         "report": {"errors", "edit", "files", "profile", "meter", "models", "suite", "tasks", "stages", "judging"},
         "journey": {
             *("content_keys", "files", "schedule", "profile", "meter", "sources", "variant", "models", "suite"),
@@ -61,7 +66,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         },
         "api": {
             *("errors", "packages", "files", "profile", "runtime", "meter", "sources", "variant", "suite", "tasks"),
-            *("request", "stages", "pocket", "inputs", "estimate", "judging", "report", "journey"),
+            *("request", "stages", "asking", "pocket", "inputs", "estimate", "judging", "report", "journey"),
         },
         "face": {"errors", "packages", "estimate", "api"},
         "cli": {
@@ -77,7 +82,8 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "language": {"graphs"},
         "pocket": {"graphs", "language"},
         "production": {"graphs", "precision", "plans"},
-        "__main__": {"language", "pocket", "production"},
+        "cpu": {"graphs", "language", "production"},
+        "__main__": {"language", "pocket", "production", "cpu"},
     },
 }
 

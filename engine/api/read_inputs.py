@@ -196,7 +196,7 @@ def _asked(profile: Profile, data: DataSet, options: EditOptions, caller: Caller
     for warning in label_warnings(request.task, labels, by_rule=by_rule):
         caller.warn(warning)
     if profile.by_rule and request.interventions is not None:
-        values_of(request.interventions)  # refuses before anything is made
+        values_of(request.interventions, profile.painter_kind)  # refuses before anything is made
     return Asked(profile, request, replace(inputs, record=data.record()), data)
 
 

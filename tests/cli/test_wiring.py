@@ -705,6 +705,27 @@ def answers(house: House, suite: Path, wrong: str = "variant") -> Path:
     return house.file("answers.csv", "\n".join(["image,prediction", *lines, ""]))
 
 
+MODEL = "counterfactory.engine.pocket.judges:classify_streets"
+
+
+@shows("--model", "evaluate")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    ran = house.run(command, suite, "--model", MODEL, "--classes", house.file("kinds.txt", "\n".join(EMBEDDED.kinds)))
+    assert [one["name"] for one in ran.data["beside"]] == ["p(true)"]
+    assert len(list((suite / "predictions").glob("*.sqlite"))) == 1
+    ran = house.run(command, house.suite())
+    assert ran.status == 2
+    assert "--model MODEL" in ran.err
+
+
+@shows("--preprocess", "evaluate")
+def _(house: House, command: str) -> None:
+    ran = house.run(command, house.suite(), "--model", MODEL, "--preprocess", "sharpen=2")
+    assert ran.status == 2
+    assert "'sharpen'" in ran.err
+
+
 @shows("--predictions", "evaluate")
 def _(house: House, command: str) -> None:
     suite = house.suite()
@@ -739,6 +760,23 @@ def _(house: House, command: str) -> None:
     assert ["bus" in one["limit"] for one in ran.data["limits"]] == [True]
 
 
+@shows("--max-regression", "evaluate")
+def _(house: House, command: str) -> None:
+    suite, file = house.suite(), house.new("limits.xml")
+    pair = [answers(house, suite, wrong) for wrong in ("none", "variant")]
+    both = ("--predictions", pair[0], "--predictions", pair[1])
+    ran = house.run(command, suite, *both, "--max-regression", 100, "--junit", file)
+    assert [one["limit"] for one in ran.data["limits"]][2] == "variants lose at most 100 points"
+    assert "lose at most 100 points" in file.read_text()
+    (comparison,) = ran.data["comparisons"]
+    assert [(one["name"], one["first"], one["second"]) for one in comparison["sides"]] == [
+        *(("originals", 1, 1), ("controls", 1, 1), ("variants", 1, 0))
+    ]
+    ran = house.run(command, suite, "--predictions", pair[0], "--max-regression", 2)
+    assert ran.status == 2
+    assert "twice" in ran.err
+
+
 @shows("--fail-under", "evaluate")
 def _(house: House, command: str) -> None:
     suite = house.suite()
@@ -758,6 +796,17 @@ def _(house: House, command: str) -> None:
             main([*asked, *more])
         said.append(out.getvalue())
     assert len(said[0].splitlines()) < len(said[1].splitlines())
+
+
+@shows("--table", "evaluate")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    both = [word for wrong in ("none", "variant") for word in ("--predictions", answers(house, suite, wrong))]
+    (table,) = house.run(command, suite, *both, "--table", "dillema-table-1").data["tables"]
+    assert [row[1:] for row in table["rows"]] == [
+        ["0.0 %", "0.0 %", "0.0 %", "0.0 %", "100.0 %"],
+        ["0.0 %", "0.0 %", "100.0 %", "100.0 %", "0.0 %"],
+    ]
 
 
 @shows("--failures", "evaluate")
@@ -787,6 +836,19 @@ def _(house: House, command: str) -> None:
     folder = house.new("report")
     page(house, house.suite(), "--out", folder)
     assert (folder / "index.html").is_file()
+
+
+@shows("--model", "report")
+def _(house: House, command: str) -> None:
+    suite, kinds = house.suite(), house.file("kinds.txt", "\n".join(EMBEDDED.kinds))
+    assert "p(true)" in page(house, suite, "--model", MODEL, "--classes", kinds)
+
+
+@shows("--preprocess", "report")
+def _(house: House, command: str) -> None:
+    ran = house.run(command, house.suite(), "--model", MODEL, "--preprocess", "sharpen=2")
+    assert ran.status == 2
+    assert "'sharpen'" in ran.err
 
 
 @shows("--predictions", "report")
