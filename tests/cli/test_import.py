@@ -20,7 +20,9 @@ from profiles import profile_with
 import counterfactory as cf
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.meter.meter import Progress
+from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.pocket.worlds import EMBEDDED
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.suite import PictureRow, Suite, mask_path, read_metadata, read_run
 
 SOURCES = 8
@@ -363,3 +365,11 @@ def test_a_profile_says_what_it_reads(tmp_path: Path) -> None:
         profile = profile_with(tmp_path / "profile", base, **tables)  # type: ignore[arg-type]
         with pytest.raises(cf.CounterfactoryError, match=message):
             cf.import_pairs(tmp_path / "none.csv", out=tmp_path / "suite", profile=profile)
+
+
+def test_what_looks_at_pictures_is_kept_of_any_profile_that_paints(tmp_path: Path) -> None:
+    looking = {"blip2_vision", "opt_decoder", "clip_text", "clip_image"}
+    for base, without, more in (("a10g", {}, {"sentence"}), ("pocket", {}, set()), ("lance", {"invert": None}, set())):
+        given = load_profile(str(profile_with(tmp_path / base, base, painter={"kind": "given"}, **without)))
+        assert not given.follows_maps
+        assert {network.name for network in networks_of(given).table} == looking | more

@@ -221,6 +221,17 @@ def test_paths_of_windows(root: Path) -> None:
     assert "there is no file" in reasons(found)[r"C:\x\a.png"]
 
 
+def test_absolute_paths_lie_in_the_folder_whatever_it_is_called(root: Path) -> None:
+    (root.parent / "link").symlink_to(root)
+    row = {"original": str(root / "in" / "a.png"), "edited": str(root / "out" / "a0.png"), "edit": "weather: foggy"}
+    again = {**row, "original": "in/a.png", "edited": "out/a1.png"}
+    table(root, row, again)
+    for place in (root, root.parent / "link"):
+        found = read(place / "pairs.csv")
+        assert reasons(found) == {}
+        assert {name: len(own) for name, own in pictures(found).items()} == {"in/a": 2}
+
+
 def test_a_table_of_a_million_columns(root: Path) -> None:
     more = ",".join(map(str, range(1_000_000)))
     (root / "pairs.csv").write_text(f"original,edited,edit,{more}\nin/a.png,out/a0.png,weather: foggy,{more}\n")
