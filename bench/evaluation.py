@@ -3,8 +3,9 @@ pycocotools does.
 
 Pairs of models answer simulated suites (`simulated_suites.py`): the second errs elsewhere in a tenth of the pictures,
 as often as the first, or in so many points more. A pair counts as broken where `--max-regression 0` says so of any
-limit; how many lose certainly more than 2 is shown beside it. AP is compared with fresh runs of pycocotools, and of faster-coco-eval where that is installed, over all parts of
-a suite. `--write` keeps the figures in docs/evaluation.json.
+limit; how many lose certainly more than 2 stands beside it. AP is compared with fresh runs of pycocotools, and of
+faster-coco-eval where that is installed, over all parts of a suite. `--write` keeps the figures in
+docs/evaluation.json.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ def main() -> None:
     parser.add_argument("--points", type=float, default=3.0, help="what the second model lost (%(default)s)")
     asked = parser.parse_args()
     rows, _ = classes_suite(20, asked.sources)
-    lost, alike = ([_broken(rows, seed, points / 100) for seed in range(asked.pairs)] for points in (asked.points, 0.0))
+    lost, alike = (
+        np.array([_broken(rows, seed, points / 100) for seed in range(asked.pairs)]) for points in (asked.points, 0.0)
+    )
     figures: dict[str, Any] = {
         "pairs": asked.pairs,
         "sources": asked.sources,

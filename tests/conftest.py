@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -24,6 +24,7 @@ from counterfactory.engine.runtime import quiet_openvino  # noqa: F401 - before 
 from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.runtime.opening import plan_file
 from counterfactory.engine.runtime.session import Session
+from counterfactory.engine.sources.source import Source
 from counterfactory.engine.suite import (
     Crop,
     NewPicture,
@@ -39,6 +40,9 @@ from counterfactory.engine.suite.images import Top
 from counterfactory.engine.suite.run_record import Standing
 from counterfactory.engine.suite.session_record import SessionRecord
 from counterfactory.export.pocket.packed import gather
+
+if TYPE_CHECKING:
+    from tiny_networks import TinyPainter
 
 
 def pytest_configure() -> None:
@@ -145,6 +149,22 @@ def street(tmp_path: Path) -> Street:
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(array).save(path)
     return Street(tmp_path / "street", tuple(sorted(names)))
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> list[Source]:
+    """Seven of noise, of three sizes."""
+    from tiny_desk import tiny_sources
+
+    return tiny_sources(tmp_path / "sources", 7)
+
+
+@pytest.fixture(scope="session")
+def painter() -> TinyPainter:
+    """Small networks that paint; not to be changed."""
+    from tiny_networks import tiny_painter
+
+    return tiny_painter()
 
 
 def made_profile() -> Profile:

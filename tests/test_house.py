@@ -34,9 +34,10 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "runtime": {"errors", "keys", "files", "profile"},
         "language": {"errors", "keys", "profile", "runtime"},
         "meter": {"errors", "packages", "profile", "runtime"},
-        "sources": {"errors", "keys", "content_keys", "files", "schedule", "profile", "runtime"},
+        "sources": {"errors", "edit", "keys", "content_keys", "files", "schedule", "profile", "runtime"},
         "variant": {"edit", "sources"},
         "english": {"edit", "keys", "files", "language"},
+        "server": {"errors", "edit", "keys", "files", "profile", "language", "sources", "english"},
         "light": {"edit"},
         "models": {"errors", "keys", "content_keys", "schedule", "profile", "runtime", "language", "meter"},
         "suite": {"errors", "edit", "content_keys", "files", "profile", "meter", "sources", "variant"},
@@ -46,7 +47,8 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "pocket": {"errors", "files", "runtime", "tasks"},
         "stages": {
             *("errors", "edit", "keys", "content_keys", "files", "schedule", "profile", "runtime", "language"),
-            *("meter", "sources", "variant", "english", "light", "models", "suite", "tasks", "request"),
+            *("meter", "sources", "variant", "english", "light", "server", "models", "suite", "tasks"),
+            *("request",),
         },
         "inputs": {"errors", "profile", "sources", "stages"},
         "estimate": {
@@ -156,6 +158,12 @@ def test_nothing_imports_the_training_libraries(package: str) -> None:
             continue
         heavy = {name.split(".")[0] for name in imported(path)} & {"torch", "diffusers", "transformers", "onnx", "gguf"}
         assert not heavy, f"{path.relative_to(ROOT)} imports {heavy}"
+
+
+def test_nothing_but_the_client_of_a_server_speaks_to_the_network() -> None:
+    speaking = {"socket", "ssl", "http", "http.client", "urllib.request", "urllib3", "requests", "httpx", "asyncio"}
+    paths = [path for package in ("kernels", "engine") for path in modules(package) if imported(path) & speaking]
+    assert [path.relative_to(ROOT).as_posix() for path in paths] == ["engine/server/exchange.py"]
 
 
 # Rooms whose modules call every thing by its noun.

@@ -95,13 +95,40 @@ class GenerateOptions(EditOptions, total=False):
 
     `protect` are classes of the masks of which every variant keeps the pixels, `shard` is how many sources travel
     together (the profile's), `metrics` a file that is kept up to date with what the run costs. `require_coverage` is
-    the least share of the possible cells of your values to have an accepted picture, from 0 to 1.
+    the least share of the possible cells of your values to have an accepted picture, from 0 to 1. `baseline` "light"
+    draws each variant's weather and light by rule as well, to compare with.
     """
 
     protect: Sequence[str] | None
     shard: int | None
     metrics: AnyPath | None
     require_coverage: float | None
+    baseline: Literal["light"] | None
+
+
+class ImportOptions(TypedDict, total=False):
+    """What `import_pairs` takes.
+
+    `masks` is a folder of masks with the originals' names, `class_map` what their numbers, and labels that are numbers,
+    mean. `classes` are the only ones to use: names, or a file; `per_class` or `sample` draws so many originals of each
+    class, or in all, by `seed` (0). `task` is "classification" (the default), "segmentation" or "detection",
+    `task_file` a task of your own (TOML). `profile` is a name or a .toml file whose painter is of kind "given" (given);
+    `allow_out_of_domain` takes originals that its models do not know. `shard` is how many originals travel together,
+    `metrics` a file that is kept up to date with what the run costs.
+    """
+
+    masks: AnyPath | None
+    class_map: AnyPath | None
+    classes: AnyPath | Sequence[str] | None
+    per_class: int | None
+    sample: int | None
+    seed: int
+    task: Literal["classification", "segmentation", "detection"] | None
+    task_file: AnyPath | None
+    profile: AnyPath | None
+    allow_out_of_domain: bool
+    shard: int | None
+    metrics: AnyPath | None
 
 
 class PlanOptions(EditOptions, total=False):

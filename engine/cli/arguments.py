@@ -87,6 +87,7 @@ def build_parser() -> Parser:
     )
     _add_demo(commands)
     _add_generate(commands)
+    _add_import(commands)
     _add_plan(commands)
     _add_estimate(commands)
     _add_doctor(commands)
@@ -168,8 +169,24 @@ def _add_generate(commands: _Commands[Parser]) -> None:
     painting.add_argument(
         "--protect", type=names, metavar="A,B", help="classes of the masks of which every variant keeps the pixels"
     )
-    painting.add_argument("--shard", type=positive, metavar="N", help="sources that travel together (the profile's)")
+    painting.add_argument(
+        "--baseline",
+        choices=("light",),
+        help="draw each variant's weather and light by rule as well: evaluate says how much of an effect that has",
+    )
+    _add_shard(painting)
     output = parser.add_argument_group("output")
+    _add_made(output)
+    _add_coverage(output)
+    parser.set_defaults(run=_late("generate"))
+
+
+def _add_shard(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--shard", type=positive, metavar="N", help="sources that travel together (the profile's)")
+
+
+def _add_made(output: argparse._ArgumentGroup) -> None:
+    """Where a suite goes, and what it costs."""
     output.add_argument("--out", type=Path, required=True, metavar="SUITE", help="folder of the suite")
     output.add_argument(
         "--metrics",
@@ -177,8 +194,31 @@ def _add_generate(commands: _Commands[Parser]) -> None:
         metavar="FILE",
         help="what it costs so far: JSON lines, one a second; Prometheus text if FILE ends in .prom",
     )
-    _add_coverage(output)
-    parser.set_defaults(run=_late("generate"))
+
+
+def _add_import(commands: _Commands[Parser]) -> None:
+    text = "make a suite of pictures that are edited already, by whatever painter"
+    parser = _add(commands, "import", text, "PAIRS --out SUITE [options]", "pairs.csv --out suite")
+    data = parser.add_argument_group("data")
+    data.add_argument(
+        "pairs",
+        type=Path,
+        metavar="PAIRS",
+        help="table (.csv, .jsonl, .parquet) with original and edited, and where known edit ('weather: foggy', "
+        "'weather: sunny -> foggy'), caption, edited_caption, label, mask, kind (variant, control), level; or a folder "
+        "with originals/NAME.* and edited/NAME/EDIT.* or edited/EDIT/NAME.*",
+    )
+    data.add_argument("--masks", type=Path, metavar="DIR", help="folder of masks with the originals' names")
+    _add_class_map(data)
+    _add_drawing(data)
+    _add_task(parser.add_argument_group("task"))
+    checks = parser.add_argument_group("checks")
+    checks.add_argument(
+        "--profile", default="given", help='name or .toml file with [painter] kind = "given" (%(default)s)'
+    )
+    _add_shard(checks)
+    _add_made(parser.add_argument_group("output"))
+    parser.set_defaults(run=_late("import_pairs"))
 
 
 def _add_plan(commands: _Commands[Parser]) -> None:
@@ -198,9 +238,7 @@ def _add_plan(commands: _Commands[Parser]) -> None:
 def _add_edits(parser: Parser) -> None:
     """What may be changed."""
     edits = parser.add_argument_group("edits")
-    task = edits.add_mutually_exclusive_group()
-    task.add_argument("--task", choices=TASKS, help="what the model under test does (classification)")
-    task.add_argument("--task-file", type=Path, metavar="FILE", help="a task of your own (TOML)")
+    _add_task(edits)
     edits.add_argument(
         "--edits",
         type=span,
@@ -230,6 +268,12 @@ def _add_edits(parser: Parser) -> None:
         help="words that no edit brings, beside matters of taste such as 'stylish'",
         default=(),
     )
+
+
+def _add_task(group: argparse._ArgumentGroup) -> None:
+    task = group.add_mutually_exclusive_group()
+    task.add_argument("--task", choices=TASKS, help="what the model under test does (classification)")
+    task.add_argument("--task-file", type=Path, metavar="FILE", help="a task of your own (TOML)")
 
 
 def _add_doctor(commands: _Commands[Parser]) -> None:
@@ -284,17 +328,27 @@ def _add_sources(parser: Parser, optional: bool = False) -> argparse._ArgumentGr
     data.add_argument(
         "--pairs", metavar="PATTERN", help="which masks belong to which images: '{stem}_img.jpg={stem}_seg.png'"
     )
-    data.add_argument(
-        "--class-map",
-        metavar="FILE",
-        help="what numbers of masks and labels, or colours, mean: .toml, .json, .txt or a published map's name",
-    )
+    _add_class_map(data)
     data.add_argument("--split", metavar="NAME", help="a list of Pascal VOC's ImageSets/, such as Segmentation/val")
     data.add_argument(
         "--boxes",
         choices=FORMS,
         help="what a box's numbers are: x, y, width, height; x0, y0, x1, y1; or a middle and a size (the layout's)",
     )
+    _add_drawing(data)
+    return data
+
+
+def _add_class_map(data: argparse._ArgumentGroup) -> None:
+    data.add_argument(
+        "--class-map",
+        metavar="FILE",
+        help="what numbers of masks and labels, or colours, mean: .toml, .json, .txt or a published map's name",
+    )
+
+
+def _add_drawing(data: argparse._ArgumentGroup) -> None:
+    """Which sources are used."""
     data.add_argument("--classes", metavar="FILE|A,B", help="use the sources of these classes only")
     drawn = data.add_mutually_exclusive_group()
     drawn.add_argument("--per-class", type=positive, metavar="N", help="use N sources of each class, drawn by --seed")
@@ -305,7 +359,6 @@ def _add_sources(parser: Parser, optional: bool = False) -> argparse._ArgumentGr
         action="store_true",
         help="take sources outside of what the profile's models know as well; every result then says so",
     )
-    return data
 
 
 def _add_painting(parser: Parser) -> argparse._ArgumentGroup:

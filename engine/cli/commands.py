@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from ..api import finished
-from ..api.options import EstimateOptions, EvaluateOptions, GenerateOptions, PlanOptions, ReportOptions
+from ..api.options import (
+    EstimateOptions,
+    EvaluateOptions,
+    GenerateOptions,
+    ImportOptions,
+    PlanOptions,
+    ReportOptions,
+)
 from ..errors import CounterfactoryError
 from ..judging.recheck import threshold_named
 from ..judging.threshold_curve import load_valid, threshold_curve
@@ -52,6 +59,29 @@ def generate(args: Namespace, terminal: Terminal) -> int:
             warn=terminal.warn,
             **keywords(args, GenerateOptions),
         )
+    status = _show_suite(suite, terminal)
+    if args.require_coverage is not None and not suite.covers(args.require_coverage):
+        return EXIT_BROKEN
+    return status
+
+
+def import_pairs(args: Namespace, terminal: Terminal) -> int:
+    """`counterfactory import`."""
+    from ..api import verbs
+
+    with terminal.progress() as on_progress:
+        suite = verbs.import_pairs(
+            args.pairs,
+            out=args.out,
+            on_progress=on_progress,
+            warn=terminal.warn,
+            **keywords(args, ImportOptions),
+        )
+    return _show_suite(suite, terminal)
+
+
+def _show_suite(suite: finished.FinishedSuite, terminal: Terminal) -> int:
+    """Says what a run came to, and returns its status."""
     assert suite.summary is not None, "a suite of a run that just ended"
     summary = suite.summary
     for line in (cost_line(summary), *time_lines(summary), count_line(summary), use_line(summary)):
@@ -63,13 +93,13 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     show_spread(spread, terminal)
     if summary.cells:
         terminal.show(coverage_table(summary.cells))
-    terminal.say(f"suite      {args.out}")
+    terminal.say(f"suite      {suite.path}")
     if suite.summary.variants:
-        look = shlex.join(["counterfactory", "report", str(args.out)])
+        look = shlex.join(["counterfactory", "report", str(suite.path)])
         terminal.say(f"look at it with: {look}")
     terminal.finish(
         {
-            "suite": str(args.out),
+            "suite": str(suite.path),
             **as_data(suite.summary),
             **coverage_data(summary.cells),
             "edits": spread_data(spread),
@@ -77,8 +107,6 @@ def generate(args: Namespace, terminal: Terminal) -> int:
             "notes": list(suite.notes),
         }
     )
-    if args.require_coverage is not None and not suite.covers(args.require_coverage):
-        return EXIT_BROKEN
     return EXIT_SKIPPED if suite.problems or not suite.summary.variants else 0
 
 

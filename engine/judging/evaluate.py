@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ..errors import CounterfactoryError
 from ..suite import PictureRow
 from ..variant import KINDS, Kind
+from .baselines import find_baseline_effects
 from .confusion import Counts, accuracy, confusion_matrix, iou, mean_iou, recall, row_normalised
 from .effects import (
     Effect,
@@ -92,7 +93,8 @@ def _measure(name: str, outcomes: Sequence[tuple[PictureRow, float]]) -> Measure
 
 def _label_effects(outcomes: Sequence[tuple[PictureRow, float]], measure: str, flips: bool = False) -> Effects:
     def by_class(against: Kind) -> tuple[Effect, ...]:
-        return find_effects(_picture_outcomes(outcomes, lambda row: {_label(row)}), against)
+        edited = [(row, outcome) for row, outcome in outcomes if row.kind != "baseline"]
+        return find_effects(_picture_outcomes(edited, lambda row: {_label(row)}), against)
 
     return effects_of(outcomes, by_class, measure, flips)
 
@@ -159,7 +161,8 @@ def effects_of(
     flips: bool = False,
 ) -> Effects:
     """The effects of pictures by their outcomes; `by_class` finds those of classes against a kind of pictures."""
-    copies = _copies(outcomes)
+    every, copies = outcomes, _copies(outcomes)
+    outcomes = [(row, outcome) for row, outcome in outcomes if row.kind != "baseline"]
     painted = [(row, outcome) for row, outcome in outcomes if row.file_name not in copies]
     kinds = {row.kind for row, _ in painted}
     against: Kind | None = "control" if "control" in kinds else "original" if "original" in kinds else None
@@ -177,6 +180,8 @@ def effects_of(
         turned = (*find_flips(_picture_outcomes(painted, lambda _: {"painting"}, "control"), "original"), *turned)
     return Effects(
         against=against,
+        baselines=find_baseline_effects(every, _types_and_values, against) if against else (),
+        exact=all(row.painter == "light" for row, _ in outcomes if row.kind == "variant"),
         painter=of_painter[0] if of_painter else None,
         by_type=effects(outcomes, edit_types),
         by_value=effects(outcomes, edit_values),
@@ -278,6 +283,10 @@ def edit_types(row: PictureRow) -> set[str]:
 
 def edit_values(row: PictureRow) -> set[str]:
     return {edit.value for edit in row.edits}
+
+
+def _types_and_values(row: PictureRow) -> set[str]:
+    return edit_types(row) | edit_values(row)
 
 
 def _fraction(answers: Sequence[bool]) -> float | None:

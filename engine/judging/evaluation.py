@@ -8,6 +8,7 @@ from typing import Any
 
 from ..files.fill import plain
 from ..variant import Kind
+from .baselines import BaselineEffect
 from .effects import Effect, Flips, LevelEffect
 
 # Letters of an answer that a sentence shows.
@@ -48,8 +49,9 @@ class Effects:
     `painter` is the controls against the originals; `by_type_with_painter` the types against the originals, the
     painter's damage included. `flips` are answers that turned wrong: of the controls that were right on the originals
     ("painting"), and of variants with one edit that were right on what `against` says, by type; masks have none.
-    `measure` is what of a picture is compared. `by_level` are the types at each level of severity, where a suite was
-    painted at several.
+    `measure` is what of a picture is compared. `baselines` are how much of it weather and light alone do, by types and
+    values, where the suite has drawn them. The painter of `exact` pictures leaves alone all that no edit names.
+    `by_level` are the types at each level of severity, where a suite was painted at several.
     """
 
     against: Kind | None
@@ -64,6 +66,8 @@ class Effects:
     interactions: tuple[Effect, ...] = ()
     copies: int = 0
     measure: str = "accuracy"
+    baselines: tuple[BaselineEffect, ...] = ()
+    exact: bool = False
     by_level: tuple[LevelEffect, ...] = ()
 
     @property

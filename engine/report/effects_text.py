@@ -40,6 +40,7 @@ def evaluation_tables(evaluation: Evaluation, everything: bool = False) -> tuple
         if of.against is not None and (of.by_type or of.painter):
             tables.append(effects_table(of, evaluation.rejections))
             tables += [alone_table(of)] if of.by_type_alone else []
+        tables += [baselines_table(of)] if of.baselines else []
     if effects.by_level:
         tables.append(_levels_table(effects))
     alone = effects.by_value_alone if everything else ()
@@ -59,7 +60,9 @@ def note_lines(evaluation: Evaluation) -> list[str]:
     """What a reader has to know of the tables: what they compare, and what is not in them."""
     effects = evaluation.effects
     notes = []
-    if effects.copies and effects.against != "control":
+    if effects.exact:
+        notes.append("weather and light are drawn into the sources themselves: effects are against originals")
+    elif effects.copies and effects.against != "control":
         notes.append(
             "the controls are their originals again, byte for byte: what painting does was not measured, and is in "
             "every effect, which is against originals"
@@ -274,6 +277,21 @@ def effects_table(effects: Effects, rejections: Sequence[Rejections] = ()) -> Ta
     return Table(
         f"What edits do to {effects.measure}, in points against the {_BASELINES[str(effects.against)]}", columns, rows
     )
+
+
+def baselines_table(effects: Effects) -> Table:
+    """What weather and light alone do of what painting them does."""
+    rows = tuple(
+        (
+            *(one.name, f"{100 * one.painted:+.1f}", f"{100 * one.drawn:+.1f}"),
+            percent(one.share),
+            "-" if one.low is None or one.high is None else f"{100 * one.low:.0f} to {100 * one.high:.0f} %",
+            str(one.sources),
+        )
+        for one in effects.baselines
+    )
+    columns = ("edit", "painted", "light alone", "share", "95 %", "sources")
+    return Table(f"What weather and light alone do to {effects.measure}, in points", columns, rows)
 
 
 def alone_table(effects: Effects) -> Table:

@@ -387,6 +387,14 @@ def _(house: House, command: str) -> None:
     assert {one["levels"] for one in house.ask(command).variants} == {1}
 
 
+@shows("--baseline", "generate")
+def _(house: House, command: str) -> None:
+    asked = (command, "--interventions", house.file("night.txt", "time: at night\n"))
+    kinds = {row.kind for row in house.ask(*asked, "--baseline", "light").rows}
+    assert kinds == {"original", "variant", "baseline"}
+    assert {row.kind for row in house.ask(*asked).rows} == {"original", "variant"}
+
+
 @shows("--interventions", *EDITS)
 def _(house: House, command: str) -> None:
     ran = house.ask(command, "--interventions", house.file("axes.txt", "weather: snowy, foggy\n"))
