@@ -8,8 +8,10 @@ so this page decides what a changed setting costs.
     caption         image bytes, [image], [caption], the label where it goes on after that     captioner
     answer          the question with its grammar, how the language model samples              language model
     choice          source, task, seed                                                         the rules
-    variant         source, caption, edits, edited caption, seed
+    variant         source, caption, edits, edited caption, seed; of a picture that was given,
+                    its bytes
     original        source, [image]
+    baseline        variant, [image]                                                           the rules of light
     picture         variant, [image], [edges], [paint], [text]; [[hints]], [protect], [invert],
                     [painter] where there are any                                              edge detector, painter
     scores          picture bytes, source, [image], captions, edits, [text], [check], classes,
@@ -36,8 +38,12 @@ Stage = Literal["caption", "rewrite", "edges", "paint", "check"]
 
 # The form of a shard's rows on record; another one is raised when rows say more, and rows are then derived anew.
 ROW_FORM = 7
-# The rules by which the painter of light and weather draws: raised by hand when they draw otherwise.
+# The rules by which the painter of light and weather draws, and by which pictures that somebody painted are read and
+# scaled: raised by hand when they come to other pixels.
 LIGHT = 1
+GIVEN = 1
+# The rules by which instructions for editors are written, as these.
+INSTRUCTIONS = 1
 # The rules that spread a user's own values over sources: raised by hand when they choose otherwise, as `code_of`.
 MATRIX = 1
 
@@ -90,6 +96,11 @@ def variant_key(
     return content_key("variant", source_key, caption, edits, edited_caption, seed, *again)
 
 
+def given_key(source_key: str, caption: str, edits: object, edited_caption: str, given: object) -> str:
+    """Names a variant or a control whose picture somebody else painted; `given` is what names that picture."""
+    return content_key("given", source_key, caption, edits, edited_caption, given)
+
+
 def shard_key(source_keys: Sequence[str]) -> str:
     """Names sources that travel together; the same sources in another order are another shard."""
     return content_key("shard", source_keys)
@@ -136,6 +147,10 @@ class ContentKeys:
     def original_key(self, source_key: str) -> str:
         """Names the source's picture as the painter saw it."""
         return content_key("original", source_key, self.image)
+
+    def baseline_key(self, variant_key: str) -> str:
+        """Names the picture of a variant's weather and light, drawn by rule."""
+        return content_key("baseline", variant_key, self.image, LIGHT)
 
     def picture_key(self, variant_key: str) -> str:
         """Names a variant's picture."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
@@ -19,12 +20,14 @@ from ..meter.meter import Progress
 from ..packages import installed
 from ..pocket.tasks import street_task
 from ..profile.profile import Profile, load_profile
+from ..profile.runtime import PHOTOGRAPHS
 from ..request import SUBJECTIVE, SuiteRequest
 from ..runtime.installing import ENGINE, pip_install
 from ..sources.boxes import FORMS
-from ..sources.data_set import DataSet, SetOptions, read_set
+from ..sources.data_set import DataSet, SetOptions, read_listing, read_set
 from ..sources.depth import DEPTH_VALUES
 from ..sources.domain import examiner
+from ..sources.edited_pairs import list_edited
 from ..sources.layouts import LAYOUTS
 from ..sources.sampling import Selection, parse_classes
 from ..stages.rewrite.menu_edits import values_of
@@ -38,6 +41,10 @@ _EDITS = (1, 3)
 
 # The profile where nobody names one: of rendered streets, and of all other pictures.
 _STREETS, _OTHERS = "pocket", "light"
+# And of pictures that are there.
+_GIVEN = "given"
+# What changes a profile as the caller says.
+Adapt = Callable[[Profile], Profile]
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,12 @@ class Asked:
 
 def profile_of(options: SourceOptions) -> Profile:
     """The profile that options name, the streets' where they name none."""
-    return load_profile(fspath(options.get("profile") or _STREETS))
+    profile = load_profile(fspath(options.get("profile") or _STREETS))
+    if profile.given:
+        raise CounterfactoryError(
+            f"profile {profile.name} paints nothing: counterfactory import makes a suite of pictures that are there"
+        )
+    return profile
 
 
 def read_data(sources: AnyPath, options: SourceOptions, caller: Caller) -> tuple[Profile, DataSet]:
@@ -64,13 +76,44 @@ def read_data(sources: AnyPath, options: SourceOptions, caller: Caller) -> tuple
     data = _read_set(sources, profile, options, caller)
     if not options.get("profile") and not options.get("allow_out_of_domain") and data.sources:
         profile = _suiting(profile, data, caller)
+    if profile.models.world == PHOTOGRAPHS:  # whatever another profile's models know
+        data = replace(data, sources=[replace(source, known_world=None) for source in data.sources])
+    _warn_of_set(data, fspath(sources), caller)
+    return profile, data
+
+
+def _warn_of_set(data: DataSet, root: str, caller: Caller) -> None:
+    """Say what has to be known of a data set, of which something can be used."""
     for problem in data.problems:
         caller.warn(f"skipped {problem.name}: {problem.reason}")
     for note in data.all_notes:
         caller.warn(note)
     if not data.sources:
-        raise CounterfactoryError(f"none of the {len(data.problems)} images in {fspath(sources)} can be used")
-    return profile, data
+        raise CounterfactoryError(f"none of the {len(data.problems)} images in {root} can be used")
+
+
+def read_pairs(pairs: AnyPath, options: EditOptions, caller: Caller, adapt: Adapt) -> Asked:
+    """As `read_request`, of originals with the pictures that are given of them."""
+    profile = load_profile(fspath(options.get("profile") or _GIVEN))
+    if not profile.given:
+        raise CounterfactoryError(
+            f'profile {profile.name} paints by itself: counterfactory import takes one with [painter] kind = "given"'
+        )
+    root, class_map = Path(pairs), options.get("class_map")
+    chosen = SetOptions(class_map=None if class_map is None else fspath(class_map), selection=_selection(options))
+    try:
+        listing = list_edited(root, path_or_none(options.get("masks")))
+    except OSError as error:
+        raise CounterfactoryError(f"cannot read {error.filename or root}: {error.strerror}") from error
+    data = read_listing(listing, str(root), chosen, _reading(caller), examiner(profile))
+    _warn_of_set(data, str(root), caller)
+    asked = _asked(adapt(profile), data, options, caller)
+    most = Counter[str]()
+    for source in asked.inputs.sources:
+        kinds = Counter(picture.kind for picture in source.given.pictures) if source.given is not None else {}
+        most |= kinds
+    request = replace(asked.request, variants=max(1, most["variant"]), controls=most["control"])
+    return replace(asked, request=request)
 
 
 def _suiting(streets: Profile, data: DataSet, caller: Caller) -> Profile:
@@ -81,7 +124,7 @@ def _suiting(streets: Profile, data: DataSet, caller: Caller) -> Profile:
         caller.warn(f"painter    {streets.name} paints rendered streets anew, which the sources look like; {others}")
         return streets
     if 2 * strange < count:
-        why = f"the sources look like rendered streets, but {pip_install(ENGINE)} has not installed what paints those"
+        why = f"the sources look like rendered streets, but what paints those is not installed ({pip_install(ENGINE)})"
     else:
         why = f"{strange} of {count} sources are no rendered streets, all that {streets.name} knows"
     caller.warn(
@@ -113,9 +156,13 @@ def _read_set(sources: AnyPath, profile: Profile, options: SourceOptions, caller
             depth_values=depth_values,
             boxes=boxes,
         ),
-        lambda done, total: caller.on_progress(Progress("read", done, total)),
+        _reading(caller),
         examiner(profile),
     )
+
+
+def _reading(caller: Caller) -> Callable[[int, int], None]:
+    return lambda done, total: caller.on_progress(Progress("read", done, total))
 
 
 def _selection(options: SourceOptions) -> Selection:
@@ -133,24 +180,26 @@ def _selection(options: SourceOptions) -> Selection:
     return Selection(classes, per_class, sample, options.get("seed", 0))
 
 
-def read_request(
-    sources: AnyPath, options: EditOptions, caller: Caller, adapt: Callable[[Profile], Profile] = lambda same: same
-) -> Asked:
+def read_request(sources: AnyPath, options: EditOptions, caller: Caller, adapt: Adapt = lambda same: same) -> Asked:
     """What the options ask for, of the sources that a run can use; warns of what they lack, of those that are left out
     and of doubtful labels. `adapt` makes the caller's changes to the profile.
     """
     profile, data = read_data(sources, options, caller)
-    profile = adapt(profile)
+    return _asked(adapt(profile), data, options, caller)
+
+
+def _asked(profile: Profile, data: DataSet, options: EditOptions, caller: Caller) -> Asked:
     request = _request_of(profile, data, options)
     judged_by = None if options.get("task_file") is not None else _task_name(options)
     inputs = usable_inputs(profile, data.sources, allow_out_of_domain=request.allow_out_of_domain, judged_by=judged_by)
     warn_of(inputs, caller)
     if options.get("depth") is not None and not profile.reads_depth:
         caller.warn(f"--depth: profile {profile.name} has no hint of kind depth from files, so nothing follows them")
-    for warning in label_warnings(request.task, [source.label for source in data.sources], by_rule=profile.by_rule):
+    labels, by_rule = [source.label for source in data.sources], profile.by_rule or profile.given
+    for warning in label_warnings(request.task, labels, by_rule=by_rule):
         caller.warn(warning)
     if profile.by_rule and request.interventions is not None:
-        values_of(request.interventions)  # refuses before anything is made
+        values_of(request.interventions, profile.painter_kind)  # refuses before anything is made
     return Asked(profile, request, replace(inputs, record=data.record()), data)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Unpack
+from typing import Unpack, cast
 
 from ..errors import CounterfactoryError
 from ..estimate.estimate import Estimate
@@ -21,6 +21,7 @@ from ..judging.edit_labels import planned_edits, require_new, write_edits
 from ..profile.paint import protect_classes
 from ..profile.profile import Profile
 from ..report.suite_text import skew_notes, uncovered
+from ..request import SuiteRequest
 from ..sources.data_set import refuse_suite_among_sources
 from ..suite import Suite, caution
 from ..tasks.spread import TypeSpread
@@ -31,6 +32,7 @@ from .options import (
     Caller,
     EstimateOptions,
     GenerateOptions,
+    ImportOptions,
     OnProgress,
     PlanOptions,
     Warn,
@@ -41,7 +43,7 @@ from .options import (
     share_or_none,
 )
 from .planned import EditPlan, Forecast
-from .read_inputs import profile_of, read_data, read_request, warn_of
+from .read_inputs import Asked, profile_of, read_data, read_pairs, read_request, warn_of
 
 # What a feather is measured by where pictures keep their own sizes, in pixels.
 _USUAL_SIDE = 512
@@ -68,8 +70,40 @@ def generate(
     asked = read_request(sources, options, caller, lambda profile: _with_options(profile, options))
     if least is not None and asked.request.interventions is None:
         raise CounterfactoryError("--require-coverage counts the values that you name: give --interventions as well")
+    asked = replace(asked, request=_with_baseline(asked.profile, asked.request, options.get("baseline")))
+    finished = _make(asked, suite_path, path_or_none(options.get("metrics")), caller)
+    if least is not None and not finished.covers(least):
+        caller.warn(uncovered(finished.cells, least))
+    for note in one_sided(finished.spread, asked.request.interventions):
+        caller.warn(note)
+    return finished
+
+
+def import_pairs(
+    pairs: AnyPath,
+    *,
+    out: AnyPath,
+    on_progress: OnProgress | None = None,
+    warn: Warn | None = None,
+    **options: Unpack[ImportOptions],
+) -> FinishedSuite:
+    """Make a suite of pictures that are edited already, by whatever painter, in the folder `out`; called again, it goes
+    on where it was, and takes anew what has changed.
+
+    `pairs` is a table with the columns `original` and `edited`, or a folder with originals/ and edited/; `options` are
+    those of `ImportOptions`. The callbacks and errors are as for `generate`.
+    """
+    require_known("import_pairs", options, ImportOptions)
+    caller, suite_path = Caller.of(on_progress, warn), Path(out)
+    refuse_suite_among_sources(Path(pairs), suite_path)
+    given = cast("GenerateOptions", options)  # of which it has some
+    asked = read_pairs(pairs, given, caller, lambda profile: _with_options(profile, given))
+    return _make(asked, suite_path, path_or_none(options.get("metrics")), caller)
+
+
+def _make(asked: Asked, suite_path: Path, metrics: Path | None, caller: Caller) -> FinishedSuite:
+    """Make a suite, and say what a person should know of it."""
     with Suite.open(suite_path) as suite:
-        metrics = path_or_none(options.get("metrics"))
         summary = Journey(asked.profile, asked.request).run(asked.inputs, suite, caller.on_progress, metrics)
     for problem in summary.problems[len(asked.inputs.left_out) :]:
         caller.warn(f"skipped {problem.name}: {problem.reason}")
@@ -80,12 +114,7 @@ def generate(
         caller.warn(unwritten)
     _warn_outside(summary.outside_world, summary.sources, caller)
     problems = (*asked.data.problems, *summary.problems)
-    finished = FinishedSuite(suite_path, summary, problems, asked.data.all_notes)
-    if least is not None and not finished.covers(least):
-        caller.warn(uncovered(finished.cells, least))
-    for note in one_sided(finished.spread, asked.request.interventions):
-        caller.warn(note)
-    return finished
+    return FinishedSuite(suite_path, summary, problems, asked.data.all_notes)
 
 
 def _with_options(profile: Profile, options: GenerateOptions) -> Profile:
@@ -97,6 +126,16 @@ def _with_options(profile: Profile, options: GenerateOptions) -> Profile:
         classes, short_side = names_in(protected), profile.image.short_side or _USUAL_SIDE
         profile = replace(profile, protect=protect_classes(classes, profile.protect, short_side))
     return profile
+
+
+def _with_baseline(profile: Profile, request: SuiteRequest, named: str | None) -> SuiteRequest:
+    if named is None:
+        return request
+    if named != "light":
+        raise CounterfactoryError(f"there is no baseline {named!r} but 'light'")
+    if profile.painter_kind == "light":
+        raise CounterfactoryError(f"--baseline light goes with another painter: {profile.name} draws it already")
+    return replace(request, baseline="light")
 
 
 def plan(

@@ -24,10 +24,16 @@ from .run import Run
 
 
 def missing_captions(run: Run, sources: Sequence[Source]) -> list[Source]:
-    """The sources whose captions are not on record; none where captions are written by rule."""
+    """The sources whose captions are neither given nor on record; none where captions are written by rule."""
     if run.profile.by_rule:
         return []
-    return run.missing("caption", _keys(run, sources, run.profile.caption.prefix))
+    unsaid = [source for source in sources if _given(source) is None]
+    return run.missing("caption", _keys(run, unsaid, run.profile.caption.prefix))
+
+
+def _given(source: Source) -> str | None:
+    """The caption that the user gave it."""
+    return None if source.given is None else source.given.caption
 
 
 def _keys(run: Run, sources: Sequence[Source], prefix: str) -> dict[Source, str]:
@@ -35,13 +41,15 @@ def _keys(run: Run, sources: Sequence[Source], prefix: str) -> dict[Source, str]
 
 
 def caption_sources(run: Run, sources: Sequence[Source], pictures: Pictures) -> dict[Source, str]:
-    """The captions of sources, without those whose picture cannot be read."""
+    """The captions of sources: the user's, or else the captioner's, without those whose picture cannot be read."""
     settings, task = run.profile.caption, run.request.task
+    given = {source: text for source in sources if (text := _given(source)) is not None}
     if run.profile.by_rule:
         run.advance("caption", len(sources), computed=len(sources))
-        return {source: caption_of_labels(source) for source in sources}
+        return {source: given.get(source) or caption_of_labels(source) for source in sources}
     with run.meter.stage("caption"):
-        captions = _continue(run, sources, pictures, settings.prefix)
+        run.advance("caption", len(given))
+        captions = _continue(run, [source for source in sources if source not in given], pictures, settings.prefix)
         if settings.label_prefix is not None and task.protect_label:
             silent = [
                 source
@@ -49,7 +57,8 @@ def caption_sources(run: Run, sources: Sequence[Source], pictures: Pictures) -> 
                 if label_words(source.label or "") and not protect(task, source.label, (), text).grounded
             ]
             captions |= _continue(run, silent, pictures, settings.label_prefix)
-    return captions
+    both = {**captions, **given}
+    return {source: both[source] for source in sources if source in both}
 
 
 def _continue(run: Run, sources: Sequence[Source], pictures: Pictures, prefix: str) -> dict[Source, str]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from ..content_keys import LIGHT, STAGES, ContentKeys
+from ..content_keys import GIVEN, INSTRUCTIONS, LIGHT, STAGES, ContentKeys
 from ..files.fill import plain
 from ..meter.energy import EnergyMeter
 from ..meter.machine import this_machine
@@ -45,14 +45,21 @@ def content_keys_of(profile: Profile, library: Library) -> ContentKeys:
         hints=hints,
         protect=profile.protect,
         invert=profile.invert,
-        painter=None if profile.painter_kind in ("diffusion", "inversion") else (profile.painter_kind, LIGHT),
+        painter=_painter_key(profile),
     )
+
+
+def _painter_key(profile: Profile) -> object:
+    """What decides a picture of a painter beside the other settings; None where a diffusion model paints."""
+    if profile.painter is not None and profile.painter.server is not None:
+        return "server", profile.painter.server.digest(), INSTRUCTIONS
+    return {"light": ("light", LIGHT), "given": ("given", GIVEN)}.get(profile.painter_kind)
 
 
 @dataclass(frozen=True)
 class ShardResults:
     """The results of the stages for a shard. `others` are scores that the check stage does not measure: of edited
-    captions, of the captioner's second look, of referees.
+    captions, of the captioner's second look, of referees. `baselines` are the pictures of variants' light and weather.
     """
 
     captions: Mapping[Source, str]
@@ -60,6 +67,7 @@ class ShardResults:
     painted: Mapping[Variant, PaintedRow]
     scored: Mapping[Variant, PictureScores]
     others: Mapping[Variant, Mapping[str, float]]
+    baselines: Mapping[Variant, PaintedRow] = field(default_factory=dict)
 
 
 def picture_rows(profile: Profile, results: ShardResults) -> list[PictureRow]:
@@ -97,8 +105,8 @@ def picture_rows(profile: Profile, results: ShardResults) -> list[PictureRow]:
         row = painted[variant]
         by_edit = by_type("edit", [edit.type for edit in variant.edits], scored.edits) if scored.edits else {}
         scores = {**results.others.get(variant, {}), **scored.scores, **by_edit}
-        steps = profile.paint.sampler.steps if denoised else 0
-        how = (steps, guidance.scale, guidance.start, guidance.stop)
+        steps = profile.paint.sampler.steps
+        how = (steps, guidance.scale, guidance.start, guidance.stop) if denoised else (0, 1.0, 0.0, 0.0)
         painting = Painting(variant.seed, *how, row.self_attention)
         rows.append(
             PictureRow(
@@ -120,7 +128,29 @@ def picture_rows(profile: Profile, results: ShardResults) -> list[PictureRow]:
                 key=variant.key,
             )
         )
-    return [replace(row, reason=verdict(row, profile.check)) for row in rows]
+    judged = [replace(row, reason=verdict(row, profile.check)) for row in rows]
+    return [*judged, *(_baseline(alike[of.source], of, row) for of, row in results.baselines.items())]
+
+
+def _baseline(alike: Mapping[str, Any], variant: Variant, row: PaintedRow) -> PictureRow:
+    """The row of a variant's weather and light, drawn by rule: no check rejects it."""
+    return PictureRow(
+        **alike,
+        **_of_files(row),
+        kind="baseline",
+        caption=variant.caption,
+        edited_caption=variant.edited_caption,
+        edits=variant.edits,
+        number=variant.index,
+        repeat=variant.repeat,
+        level=variant.level,
+        levels=variant.levels,
+        painting=Painting(variant.seed, 0, 1.0, 0.0, 0.0),
+        scores={},
+        reason=None,
+        key=variant.key,
+        painter="light",
+    )
 
 
 def _of_files(row: PaintedRow) -> dict[str, Any]:
