@@ -57,6 +57,15 @@ def test_coco_s_results(suite: tuple[Path, list[PictureRow]], tmp_path: Path) ->
         file.write_text(json.dumps(listed))
         found = cf.evaluate(folder, file, classes=names).evaluation
         assert found.variants.score.value == pytest.approx(1)
+    pipeline = {
+        row.file_name: [{"label": "bus", "score": 0.9, "box": {"xmin": i, "ymin": 1, "xmax": i + 4, "ymax": 6}}]
+        for i, row in enumerate(rows)
+    }
+    for listed_boxes in (pipeline, {**pipeline, rows[0].file_name: []}):
+        file.write_text(json.dumps(listed_boxes))
+        found = cf.evaluate(folder, file).evaluation
+        whole = listed_boxes is pipeline
+        assert (found.variants.score.value == pytest.approx(1)) == whole
     file.write_text(json.dumps(results(rows)[:2]))
     missed = cf.evaluate(folder, file, classes=names).evaluation
     assert missed.variants.score.count == 3, "a picture without a result has no boxes"
