@@ -41,6 +41,14 @@ def test_a_function_that_gives_boxes(suite: tuple[Path, list[PictureRow]]) -> No
     assert found.variants.score.value == pytest.approx(1)
 
 
+def test_boxes_have_a_page(suite: tuple[Path, list[PictureRow]], tmp_path: Path) -> None:
+    result = cf.evaluate(suite[0], detector)
+    page = result.report(tmp_path / "report", no_edges=True).page.read_text()
+    assert "AP50" in page
+    assert "recall" in page
+    assert result.evaluation.to_json()["boxes"][0]["name"] == "weather"
+
+
 def results(rows: list[PictureRow], **changes: Any) -> list[dict[str, Any]]:
     return [
         {"image_id": row.file_name, "category_id": 3, "bbox": [i, 1, 4, 5], "score": 0.9, **changes}
