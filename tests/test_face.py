@@ -27,6 +27,7 @@ from counterfactory.engine.suite import read_metadata
 
 VERBS: Mapping[str, tuple[Any, set[str]]] = {
     "generate": (cf.GenerateOptions, {"sources", "out"}),
+    "import": (cf.ImportOptions, {"pairs", "out"}),
     "plan": (cf.PlanOptions, {"sources"}),
     "estimate": (cf.EstimateOptions, {"sources", "count"}),
     "evaluate": (cf.EvaluateOptions, {"suite", "models", "all", "table"}),

@@ -82,7 +82,8 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "language": {"graphs"},
         "pocket": {"graphs", "language"},
         "production": {"graphs", "precision", "plans"},
-        "__main__": {"language", "pocket", "production"},
+        "cpu": {"graphs", "language", "production"},
+        "__main__": {"language", "pocket", "production", "cpu"},
     },
 }
 

@@ -91,6 +91,7 @@ def build_parser() -> Parser:
     _add_plan(commands)
     _add_estimate(commands)
     _add_doctor(commands)
+    _add_setup(commands)
     _add_check(commands)
     _add_evaluate(commands)
     _add_report(commands)
@@ -387,6 +388,24 @@ def _add_coverage(group: argparse._ArgumentGroup) -> None:
         metavar="SHARE",
         help="the least share, such as 0.8, of your values' possible cells to have an accepted picture; else status 3",
     )
+
+
+def _add_setup(commands: _Commands[Parser]) -> None:
+    text = "fetch published weights, make a CPU's networks of them, try them"
+    parser = _add(commands, "setup", text, "[options]", "--profile cpu --photos photos")
+    parser.add_argument(
+        "--profile", default="cpu", metavar="NAME", help="a profile with weights to fetch (%(default)s)"
+    )
+    parser.add_argument(
+        "--photos", type=Path, metavar="DIR", help="photographs to calibrate on and try (drawn streets)"
+    )
+    parser.add_argument(
+        "--weights",
+        type=Path,
+        metavar="DIR",
+        help="where they are or go, laid out like the hub (in the profile's folder)",
+    )
+    parser.set_defaults(run=_late("setup", "setup"))
 
 
 def _add_check(commands: _Commands[Parser]) -> None:

@@ -239,6 +239,8 @@ def _next(profile: Profile, examination: Examination, makers: tuple[str, ...], n
         assert profile.runtime.provider is not None, "nothing else is looked at"
         return exchange_onnxruntime(profile.runtime.provider)
     bad = [plan.name for plan in examination.plans if plan.state != "found"]
+    if bad and profile.weights is not None and profile.runtime.backend == "openvino":
+        return shlex.join(("counterfactory", "setup", "--profile", named_as))
     if bad == ["llm"]:
         return shlex.join((sys.executable, "-m", "counterfactory.export", "llm", "--profile", named_as))
     if bad == ["sentence"] and not (on_gpu or onnxruntime):
@@ -253,6 +255,8 @@ def _next(profile: Profile, examination: Examination, makers: tuple[str, ...], n
         return _export(profile, named_as, () if onnxruntime else makers, place)
     if bad:
         return pip_install(f"--force-reinstall --no-deps {ENGINE}")
+    if profile.given:
+        return f"counterfactory import PAIRS --out suite --profile {shlex.quote(named_as)}"
     return f"counterfactory generate SOURCES --task classification --out suite --profile {shlex.quote(named_as)}"
 
 
@@ -302,7 +306,8 @@ def _export(profile: Profile, named_as: str, makers: tuple[str, ...], place: Pla
 
 def _named(weights: WeightSettings) -> list[str]:
     """The exporter's flags for weights that a profile does not name."""
-    flags = ["--blip2", weights.blip2, "--diffusion", weights.diffusion, "--clip", weights.clip]
+    captioner = ["--florence2", weights.florence2] if weights.florence2 else ["--blip2", weights.blip2 or ""]
+    flags = [*captioner, "--diffusion", weights.diffusion, "--clip", weights.clip]
     return flags + [part for one in weights.controlnets for part in ("--controlnet", one)]
 
 

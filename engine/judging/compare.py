@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import CounterfactoryError
 from ..files.fill import plain
 from ..suite import PictureRow
-from ..variant import KINDS, Kind
+from ..variant import COMPARED, Kind
 from .effects import CONFIDENCE, Effect, PictureOutcome, correct, find_effects, judge_difference
 from .limits import LimitResult, Outcome
 from .student import false_discovery, t_reach, two_sided_p
@@ -80,7 +80,7 @@ def compare(
     pairs = [
         (row, first[row.file_name], second[row.file_name])
         for row in rows
-        if row.accepted and row.file_name in first and row.file_name in second
+        if row.accepted and row.kind in COMPARED and row.file_name in first and row.file_name in second
     ]
     if not pairs:
         raise CounterfactoryError(f"{names[0]} and {names[1]} answered no picture in common")
@@ -128,7 +128,7 @@ def _gaps(pairs: Sequence[_Pair], names: Callable[[PictureRow], Iterable[str]]) 
         for name in dict.fromkeys(names(pair[0])):
             groups.setdefault(name, []).append(pair)
     most = max((abs(b - a) for _, a, b in pairs), default=0.0) or 1.0
-    order = [_SIDES[kind] for kind in KINDS if _SIDES[kind] in groups] if groups.keys() <= _ALL else sorted(groups)
+    order = [_SIDES[kind] for kind in COMPARED if _SIDES[kind] in groups] if groups.keys() <= _ALL else sorted(groups)
     effects = correct([mean_difference(name, groups[name], most) for name in order])
     means = [
         (float(np.mean([a for _, a, _ in some])), float(np.mean([b for _, _, b in some])))

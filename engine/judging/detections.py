@@ -19,7 +19,7 @@ import numpy as np
 from ..errors import CounterfactoryError
 from ..packages import missing_package
 from ..suite import PictureRow
-from ..variant import Kind
+from ..variant import COMPARED, Kind
 from .effects import Effect
 from .evaluate import count_rejected, edit_types, edit_values, effects_of, rejections_of
 from .evaluation import BoxScore, Effects, Evaluation, MeanScore, Measure, Side
@@ -60,14 +60,14 @@ def evaluate_boxes(rows: Sequence[PictureRow], answers: Mapping[str, Sequence[Se
     pictures = coco.pictures()
     recalls = [(row, one.recall) for row, one in zip(used, pictures, strict=True) if one.recall is not None]
     alarms = [(row, one.false_share) for row, one in zip(used, pictures, strict=True)]
-    sides = {kind: coco.score(_KINDS[kind], [row.kind == kind for row in used]) for kind in _KINDS}
+    sides = {kind: coco.score(_KINDS[kind], [row.kind == kind for row in used]) for kind in COMPARED}
 
     def side(kind: Kind) -> Side:
         score, by_class = sides[kind]
         return Side(MeanScore(score.pictures, score.ap), by_class, ())
 
     def measure(name: str, value: Callable[[BoxScore], float | None], effects: Effects = _NONE) -> Measure:
-        one, other, last = (MeanScore(sides[kind][0].pictures, value(sides[kind][0])) for kind in _KINDS)
+        one, other, last = (MeanScore(sides[kind][0].pictures, value(sides[kind][0])) for kind in COMPARED)
         return Measure(name, one, other, last, effects)
 
     def by_class(against: Kind) -> tuple[Effect, ...]:
@@ -77,7 +77,7 @@ def evaluate_boxes(rows: Sequence[PictureRow], answers: Mapping[str, Sequence[Se
         values = [value for row, value in of if row.kind == kind]
         return MeanScore(len(values), float(np.mean(values)) if values else None)
 
-    original, control, variant = (mean_of(kind, alarms) for kind in _KINDS)
+    original, control, variant = (mean_of(kind, alarms) for kind in COMPARED)
     names = [*_named(used, edit_types), *_named(used, edit_values)]
     return Evaluation(
         measure="AP",

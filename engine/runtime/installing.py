@@ -22,6 +22,8 @@ BOX_EXLLAMAV3 = f"{BOX} '.[exllamav3]'"
 BOX_ONNXRUNTIME = f"{BOX} -r requirements/onnxruntime-gpu.txt"
 # What exports, whose torch is a newer one.
 EXPORTER = "'.[export,cuda,tensorrt]'"
+# What makes a profile for CPUs of published weights.
+SETUP = "'.[export]'"
 # Reads Hugging Face's data sets.
 DATASETS = "'.[datasets]'"
 # Compilers of plans.
@@ -30,7 +32,7 @@ TENSORRT_RTX = "'.[tensorrt-rtx]'"
 
 ALL = (
     *(LIGHT, ENGINE, ONNXRUNTIME_CPU, BOX, BOX_EXLLAMAV3, BOX_ONNXRUNTIME),
-    *(DATASETS, EXPORTER, TENSORRT, TENSORRT_RTX),
+    *(DATASETS, EXPORTER, SETUP, TENSORRT, TENSORRT_RTX),
 )
 
 

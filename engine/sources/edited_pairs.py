@@ -29,7 +29,7 @@ _COLUMNS: Mapping[str, Sequence[str]] = MappingProxyType(
         for name in ("original", _EDITED, "edit", "caption", "edited_caption", "label", "mask", "kind", "level")
     }
 )
-_MOST_LEVELS = 9
+_LEVELS = tuple(map(str, range(1, 10)))
 # Characters of a caption or an edit: a text encoder reads some hundred.
 _LONGEST = 1000
 _CONTROL = re.compile(r"controls?(?:[ _-]?[0-9]+)?", re.IGNORECASE)
@@ -101,7 +101,7 @@ class _Table:
                 "'weather: sunny -> foggy', or a column edited_caption"
             )
         self._listing.note_unused(self._path, extra)
-        levels = max((one.level for of in self._originals.values() for one in of.pictures.values()), default=1)
+        levels = max((one.level for of in self._originals.values() for one in of.pictures.values()), default=0)
         entries = [_entry(name, of, levels) for name, of in self._originals.items() if not of.contradicted]
         self._listing.entries = number_labels(entries)
         listing = finish(self._listing, masks)
@@ -155,7 +155,7 @@ class _Table:
 
 
 def _entry(name: str, of: _Original, levels: int) -> Entry:
-    given = GivenPictures(tuple(of.pictures.values()), of.value("caption"), levels)
+    given = GivenPictures(tuple(of.pictures.values()), of.value("caption"), max(levels, 1))
     return Entry(name, printable(name), of.path, of.value("label"), of.value("mask"), given=given)
 
 
@@ -168,20 +168,20 @@ def _picture(values: Mapping[str, str], path: str) -> GivenPicture:
     for name in ("edit", "caption", "edited_caption"):
         if len(values.get(name, "")) > _LONGEST:
             raise ValueError(f"column {name!r} has {len(values[name])} characters; at most {_LONGEST} are read")
-    kind, level = values.get("kind", "variant").lower(), values.get("level", "1")
+    kind, level = values.get("kind", "variant").lower(), values.get("level")
     if kind not in ("variant", "control"):
         raise ValueError(f"kind is variant or control, found {values['kind']!r}")
-    if not (level.isascii() and level.isdigit() and 1 <= int(level[:9]) <= _MOST_LEVELS):
-        raise ValueError(f"level is a whole number from 1 to {_MOST_LEVELS}, found {level!r}")
+    if level is not None and level not in _LEVELS:
+        raise ValueError(f"level is a whole number from 1 to {_LEVELS[-1]}, found {level!r}")
     file, edit, caption = printable(values[_EDITED]), values.get("edit"), values.get("edited_caption")
     if kind == "control":
         if edit is not None:
             raise ValueError(f"a control has no edit, found {edit!r}; kind is variant where something was edited")
         return GivenPicture(file, path, (), caption, "control")
     if edit is not None:
-        return GivenPicture(file, path, parse_edits(edit), caption, level=int(level))
+        return GivenPicture(file, path, parse_edits(edit), caption, level=int(level or 0))
     told = caption is not None and caption != values.get("caption")
-    return GivenPicture(file, path, () if told else _UNNAMED, caption, level=int(level))
+    return GivenPicture(file, path, () if told else _UNNAMED, caption, level=int(level or 0))
 
 
 def _list_folders(root: Path, masks: Path | None) -> Listing:

@@ -32,7 +32,8 @@ _FORM = "write 'weather: foggy' or 'weather: sunny -> foggy', several with ';' b
 class GivenPicture:
     """A picture that lies in the file `path`, which the user calls `file`, with its edits, none of a control, and the
     edited caption, None where nobody says one. A variant without edits has a caption that says what was edited.
-    `level` is its number among those at which the same edits are there; `digest` is the SHA-256 of its bytes.
+    `level` is its number among those at which the same edits are there, 0 where nobody says one: in full. `digest` is
+    the SHA-256 of its bytes.
     """
 
     file: str
@@ -40,7 +41,7 @@ class GivenPicture:
     edits: tuple[Edit, ...]
     edited_caption: str | None = None
     kind: Literal["variant", "control"] = "variant"
-    level: int = 1
+    level: int = 0
     digest: str = ""
 
     @property

@@ -40,9 +40,10 @@ def sources_of(folder: Path, *values: int) -> list[Source]:
 
 def test_the_profiles_that_come_with_the_package() -> None:
     worlds = {name: load_profile(name).models.world for name in profile_names()}
-    boxes, embedded = ("a10g", "a10g-fast", "lance"), ("pocket", "pocket-full", "pocket-lance")
+    boxes, embedded = ("a10g", "a10g-fast", "cpu", "lance"), ("pocket", "pocket-full", "pocket-lance")
     assert load_profile("light").by_rule
-    assert worlds == dict.fromkeys((*boxes, "light"), "photographs") | dict.fromkeys(embedded, "streets")
+    assert load_profile("given").by_rule
+    assert worlds == dict.fromkeys((*boxes, "light", "given"), "photographs") | dict.fromkeys(embedded, "streets")
     assert world_of(load_profile("a10g")) is None
     assert examiner(load_profile("a10g")) is None
     streets = world_of(load_profile("pocket"))
