@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -362,6 +363,21 @@ def test_a_model_s_scores_are_named_by_a_list_or_by_folders(made_suite: MadeSuit
         cf.evaluate(made_suite.path, scores[:, :3], classes=listed)
     with pytest.raises(cf.CounterfactoryError, match="or the 8 accepted ones, in its order"):
         cf.evaluate(made_suite.path, scores[:4], classes=listed)
+
+
+def test_a_pipeline_s_labels_in_json(made_suite: MadeSuite, tmp_path: Path) -> None:
+    listed = {
+        name: [{"score": 0.2, "label": "truck"}, {"score": 0.8, "label": label}]
+        for name, label in answers_of(made_suite).items()
+    }
+    file = tmp_path / "answers.json"
+    file.write_text(json.dumps(listed))
+    result = cf.evaluate(made_suite.path, file)
+    assert result.evaluation.outcomes == cf.evaluate(made_suite.path, answers_of(made_suite)).evaluation.outcomes
+    assert [one.name for one in result.evaluation.measures] == ["confidence"]
+    file.write_text(json.dumps({**listed, next(iter(listed)): [{"label": "bus"}]}))
+    with pytest.raises(cf.CounterfactoryError, match="needs a list of dicts of label and score"):
+        cf.evaluate(made_suite.path, file)
 
 
 def test_a_model_that_guesses_is_said_to(made_suite: MadeSuite, monkeypatch: pytest.MonkeyPatch) -> None:

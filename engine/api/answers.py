@@ -37,7 +37,14 @@ from ..judging.predictions import (
 from ..report.album import add_scores
 from ..suite import PictureRow
 from ..suite.recorded import recorded_classes, recorded_numbers
-from .model_answers import array_answers, json_answers, label_predictions, seen_boxes, write_maps
+from .model_answers import (
+    array_answers,
+    json_boxes,
+    json_predictions,
+    label_predictions,
+    seen_boxes,
+    write_maps,
+)
 from .options import AnyPath, Caller
 
 # Names that a warning shows.
@@ -102,15 +109,14 @@ def judge(given: Given, suite: Path, rows: Sequence[PictureRow], caller: Caller)
     name = _GIVEN if path is None else str(path)
     if path is not None and path.is_dir():
         return replace(_judge_masks(path, classes, suite, rows, caller), name=name)
-    if path is not None and path.suffix == ".json":
-        listed = json_answers(path, rows, caller.warn)
-        kinds = {type(answer) for answer in listed.values()}
-        judging = _judge_boxes if kinds == {BoxAnswer} else _judge_scores
-        return replace(judging(listed, None, name, classes, suite, rows, caller), name=name)
+    listed = json_predictions(path) if path is not None and path.suffix == ".json" else None
+    if path is not None and path.suffix == ".json" and listed is None:
+        boxes = json_boxes(path, rows, caller.warn)
+        return replace(_judge_boxes(boxes, None, name, classes, suite, rows, caller), name=name)
     scores = array_answers(model if path is None else path, rows)
     if scores is not None:
         return replace(_judge_scores(scores, None, name, classes, suite, rows, caller), name=name)
-    table = load_predictions(path) if path is not None else _given(model)
+    table = listed or (load_predictions(path) if path is not None else _given(model))
     if path is not None and table.ignored:
         caller.warn(f"{path}: columns that are not read: {_some(table.ignored)}")
     rows = [_composed(row) for row in rows]
@@ -216,7 +222,9 @@ def _judge_scores(
         (size,) = sizes
         if not vocabulary.numbers and size == len(vocabulary.folders):
             vocabulary = read_vocabulary(suite, rows, Path(IMAGE_FOLDER))
-        note = (_order(vocabulary, size, name, classes),)
+        note = (_order(vocabulary, size, name),)
+    elif vocabulary.listed is not None:
+        note = (f"{name}: classes by {vocabulary.listed}",)
     predictions = label_predictions(answers, vocabulary, {row.file_name: row.label for row in rows})
     judged = _judge_labels(predictions, vocabulary, classes, rows, caller)
     if model is not None:
@@ -236,7 +244,7 @@ def _chance(evaluation: Evaluation, classes: int) -> tuple[str, ...]:
     )
 
 
-def _order(vocabulary: Vocabulary, size: int, name: str, classes: Path | None) -> str:
+def _order(vocabulary: Vocabulary, size: int, name: str) -> str:
     """What the classes of so many scores are. Raises CounterfactoryError where that is not known, or does not fit."""
     if not vocabulary.numbers:
         raise CounterfactoryError(

@@ -22,7 +22,7 @@ from ..asking.outputs import (
 from ..errors import CounterfactoryError
 from ..judging.answer_labels import Vocabulary
 from ..judging.detections import SeenBox
-from ..judging.predictions import Prediction, read_predictions
+from ..judging.predictions import Prediction, Predictions, read_predictions
 from ..sources.class_map import read_json
 from ..sources.labels import fold_label, label_text
 from ..suite import PictureRow
@@ -113,13 +113,43 @@ def seen_boxes(answers: Mapping[str, ModelAnswer], vocabulary: Vocabulary) -> di
     }
 
 
-def json_answers(path: Path, rows: Sequence[PictureRow], warn: Warn) -> dict[str, ModelAnswer]:
-    """The boxes of COCO's results: a list of dicts of `image_id` (a `file_name`, or the number of the table's row from
-    0), `category_id` (a number or a name), `bbox` (x, y, width, height) and `score`. Pictures without one have none.
+def json_predictions(path: Path) -> Predictions | None:
+    """The labels of a pipeline of Hugging Face's for image classification: for each picture, by `file_name`, its list
+    of dicts of `label` and `score`, the likeliest five of which are read. None where the file holds anything else.
+    """
+    table = read_json(path)
+    if not isinstance(table, Mapping) or not table or any(map(_has_boxes, table.values())):
+        return None
+    rows = []
+    for picture, listed in table.items():
+        where = f"{path}: {picture!r}"
+        try:
+            best = sorted(listed, key=lambda one: -float(one["score"]))[:_LIKELIEST]
+            sure = {"prediction": best[0]["label"], "confidence": best[0]["score"]}
+            more = {"top5": [one["label"] for one in best]} if len(listed) >= _LIKELIEST else {}
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise CounterfactoryError(
+                f"{where} needs a list of dicts of label and score, found {str(listed)[:_SHOWN]}"
+            ) from error
+        rows.append((where, {"image": picture, **sure, **more}))
+    return read_predictions(rows, str(path))
 
-    Raises CounterfactoryError for a file that is no such list.
+
+def _has_boxes(listed: Any) -> bool:
+    return isinstance(listed, list) and (not listed or (isinstance(listed[0], Mapping) and "box" in listed[0]))
+
+
+def json_boxes(path: Path, rows: Sequence[PictureRow], warn: Warn) -> dict[str, ModelAnswer]:
+    """The boxes of COCO's results: a list of dicts of `image_id` (a `file_name`, or the number of the table's row from
+    0), `category_id` (a number or a name), `bbox` (x, y, width, height) and `score`; or of a pipeline of Hugging Face's
+    for object detection: for each picture, by `file_name`, its list of dicts of `label`, `score` and `box`. Pictures
+    without one have none.
+
+    Raises CounterfactoryError for a file that is neither.
     """
     listed = read_json(path)
+    if isinstance(listed, Mapping):
+        listed = [_as_result(picture, one) for picture, some in listed.items() for one in some]
     if not isinstance(listed, list) or not listed:
         raise CounterfactoryError(
             f"{path} is no list of COCO's results: dicts of image_id, category_id, bbox and score"
@@ -152,6 +182,16 @@ def json_answers(path: Path, rows: Sequence[PictureRow], warn: Warn) -> dict[str
     if strangers:
         warn(f"{path}: {len(strangers)} boxes are of no picture of the suite, such as {strangers[0]!r}: not counted")
     return {name: BoxAnswer(tuple(some)) for name, some in boxes.items()}
+
+
+def _as_result(picture: str, one: Any) -> Any:
+    """A box of a pipeline's as COCO writes it; anything else as it is."""
+    try:
+        x0, y0, x1, y1 = (float(one["box"][side]) for side in ("xmin", "ymin", "xmax", "ymax"))
+        sides = [x0, y0, x1 - x0, y1 - y0]
+        return {"image_id": picture, "category_id": one["label"], "bbox": sides, "score": one["score"]}
+    except (KeyError, TypeError, ValueError):
+        return one
 
 
 def write_maps(

@@ -74,7 +74,7 @@ def ask_model(
     pictures; what was answered by then is kept.
     """
     wanted = [row for row in rows if row.accepted]
-    with open_kept(suite, model.digest, model.name, model.input) as kept:
+    with open_kept(suite, model.digest, {"name": model.name, "input": model.input}, warn) as kept:
         asking = _Asking(model, suite, kept, len(wanted), on_progress)
         known = kept.of([row.sha256 for row in wanted])
         if known and model.probe:

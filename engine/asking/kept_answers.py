@@ -5,7 +5,8 @@ They are on the disk batch by batch, so that asking goes on where it was stopped
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import errno
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from .outputs import ModelAnswer, from_json, to_json
 
 FOLDER = "predictions"
 _STAGE, _MODEL = "answers", "model"
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 class KeptAnswers:
@@ -64,23 +66,34 @@ class KeptAnswers:
 
 
 @contextmanager
-def open_kept(suite: Path, digest: str | None, name: str, input_text: str) -> Iterator[KeptAnswers]:
+def open_kept(
+    suite: Path, digest: str | None, about: Mapping[str, str], warn: Callable[[str], None]
+) -> Iterator[KeptAnswers]:
     """The answers of the model with this digest to a suite's pictures; without a digest none are kept.
 
-    `name` and `input_text`, what the user calls the model and how pictures became its input, are noted for readers.
-    Raises CounterfactoryError where another process asks the same model, and where the folder cannot be written.
+    What is said `about` the model is noted for readers. In a suite that may not be written nothing is kept either, with
+    a warning. Raises CounterfactoryError where another process asks the same model.
     """
     if digest is None:
         yield KeptAnswers(None)
         return
     file = suite / FOLDER / f"{digest[:16]}.sqlite"
     Folder(suite).refuse_outward_links([FOLDER, f"{FOLDER}/{file.name}", f"{FOLDER}/{digest[:16]}.lock"])
-    make_folder(file.parent)
-    lock = Lock(file.with_suffix(".lock"))
+    lock = None
+    try:
+        make_folder(file.parent)
+        lock = Lock(file.with_suffix(".lock"))
+    except CounterfactoryError as error:
+        if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in _READ_ONLY:
+            raise
+        warn(f"the answers are not kept: {error}")
+    if lock is None:
+        yield KeptAnswers(None)
+        return
     try:
         ledger = Ledger(file)
         try:
-            yield KeptAnswers(ledger, digest, {"name": name, "input": input_text})
+            yield KeptAnswers(ledger, digest, about)
         finally:
             ledger.close()
     finally:

@@ -454,7 +454,7 @@ def _add_check(commands: _Commands[Parser]) -> None:
 
 def _add_evaluate(commands: _Commands[Parser]) -> None:
     text = "say what each edit does to your model, with certainty, from its answers"
-    usage = "SUITE (--model MODEL | --predictions FILE) [options]"
+    usage = "SUITE (--model M | --predictions F) [options]"
     parser = _add(commands, "evaluate", text, usage, "suite --model model.onnx --max-drop weather=5")
     _add_suite(parser)
     parser.add_argument(

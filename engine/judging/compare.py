@@ -22,7 +22,7 @@ from .effects import CONFIDENCE, Effect, PictureOutcome, correct, find_effects, 
 from .limits import LimitResult, Outcome
 from .student import false_discovery, t_reach, two_sided_p
 
-_SIDES = {"original": "originals", "control": "controls", "variant": "variants"}
+_SIDES = {"original": "originals", "control": "controls", "variant": "variants", "baseline": "baselines"}
 _ALL = frozenset(_SIDES.values())
 
 

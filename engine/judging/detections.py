@@ -28,7 +28,7 @@ from .predictions import find_unanswered, require_answers
 # Boxes of which a picture's recall and false alarms are: at least so sure, and so much of a thing's box.
 SURE, OVERLAP = 0.5, 0.5
 _MOST_BOXES = 100
-_KINDS = {"original": "originals", "control": "controls", "variant": "variants"}
+_KINDS: Mapping[Kind, str] = {"original": "originals", "control": "controls", "variant": "variants"}
 _NONE = Effects(None, None, (), (), (), (), ())
 
 

@@ -84,7 +84,8 @@ def note_lines(evaluation: Evaluation) -> list[str]:
     if effects.flips and effects.by_type_alone:
         painting = ", and of controls whose original is" if effects.painter else ""
         notes.append(f"turned wrong: of variants with one edit whose {effects.against} is right{painting}")
-    if evaluation.all_fail is not None and evaluation.none_fail is not None:
+    several = evaluation.variants.score.count > evaluation.sources
+    if several and evaluation.all_fail is not None and evaluation.none_fail is not None:
         shares = (evaluation.all_fail, 1 - evaluation.all_fail - evaluation.none_fail, evaluation.none_fail)
         parts = ", ".join(
             f"{percent(share)} on {which}" for share, which in zip(shares, ("all", "some", "none"), strict=True)

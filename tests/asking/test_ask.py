@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,24 @@ def test_predictions_are_not_kept_outside_of_the_suite(tmp_path: Path) -> None:
     with pytest.raises(CounterfactoryError, match="outside of the suite"):
         ask(under_test(Brightness()), tmp_path / "suite", rows)
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_suite_that_may_not_be_written_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, told = pictures(tmp_path, (1, 2)), list[str]()
+    monkeypatch.setattr(Path, "mkdir", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EROFS, "read-only")))
+    asked, _ = ask(under_test(Brightness()), tmp_path, rows, told)
+    assert len(asked.answers) == 2
+    assert told[0].startswith("the answers are not kept: cannot write")
+
+
+def test_one_process_asks_a_model_at_a_time(tmp_path: Path) -> None:
+    rows = pictures(tmp_path, (1, 2))
+
+    def again(inputs: NDArray[Any]) -> Any:
+        ask(under_test(Brightness()), tmp_path, rows)
+
+    with pytest.raises(CounterfactoryError, match="is in use by process"):
+        ask(under_test(again), tmp_path, rows)
 
 
 def test_a_broken_picture_is_named(tmp_path: Path) -> None:

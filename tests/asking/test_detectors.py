@@ -41,6 +41,14 @@ def test_a_function_that_gives_boxes(suite: tuple[Path, list[PictureRow]]) -> No
     assert found.variants.score.value == pytest.approx(1)
 
 
+def test_boxes_have_a_page(suite: tuple[Path, list[PictureRow]], tmp_path: Path) -> None:
+    result = cf.evaluate(suite[0], detector)
+    page = result.report(tmp_path / "report", no_edges=True).page.read_text()
+    assert "AP50" in page
+    assert "recall" in page
+    assert result.evaluation.to_json()["boxes"][0]["name"] == "weather"
+
+
 def results(rows: list[PictureRow], **changes: Any) -> list[dict[str, Any]]:
     return [
         {"image_id": row.file_name, "category_id": 3, "bbox": [i, 1, 4, 5], "score": 0.9, **changes}
@@ -57,6 +65,15 @@ def test_coco_s_results(suite: tuple[Path, list[PictureRow]], tmp_path: Path) ->
         file.write_text(json.dumps(listed))
         found = cf.evaluate(folder, file, classes=names).evaluation
         assert found.variants.score.value == pytest.approx(1)
+    pipeline = {
+        row.file_name: [{"label": "bus", "score": 0.9, "box": {"xmin": i, "ymin": 1, "xmax": i + 4, "ymax": 6}}]
+        for i, row in enumerate(rows)
+    }
+    for listed_boxes in (pipeline, {**pipeline, rows[0].file_name: []}):
+        file.write_text(json.dumps(listed_boxes))
+        found = cf.evaluate(folder, file).evaluation
+        whole = listed_boxes is pipeline
+        assert (found.variants.score.value == pytest.approx(1)) == whole
     file.write_text(json.dumps(results(rows)[:2]))
     missed = cf.evaluate(folder, file, classes=names).evaluation
     assert missed.variants.score.count == 3, "a picture without a result has no boxes"
