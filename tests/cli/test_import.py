@@ -369,7 +369,11 @@ def test_a_profile_says_what_it_reads(tmp_path: Path) -> None:
 
 def test_what_looks_at_pictures_is_kept_of_any_profile_that_paints(tmp_path: Path) -> None:
     looking = {"blip2_vision", "opt_decoder", "clip_text", "clip_image"}
-    for base, without, more in (("a10g", {}, {"sentence"}), ("pocket", {}, set()), ("lance", {"invert": None}, set())):
+    for base, without, more in (
+        ("a10g", {}, {"sentence"}),
+        ("pocket", {}, set()),
+        ("lance", {"invert": None}, {"sentence"}),
+    ):
         given = load_profile(str(profile_with(tmp_path / base, base, painter={"kind": "given"}, **without)))
         assert not given.follows_maps
         assert {network.name for network in networks_of(given).table} == looking | more
