@@ -30,6 +30,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "content_keys": {"keys"},
         "files": {"errors"},
         "schedule": {"errors"},
+        "light": set(),
         "profile": {"errors", "edit", "keys", "files"},
         "runtime": {"errors", "keys", "files", "profile"},
         "language": {"errors", "keys", "profile", "runtime"},
