@@ -38,7 +38,7 @@ def light(tmp_path_factory: pytest.TempPathFactory) -> cf.FinishedSuite:
             file = root / "street" / kind / scene.label / f"{index:04d}.png"
             file.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(array).save(file)
-    made = cf.generate(root / "street", out=root / "suite", profile="light", variants=4, warn=lambda _: None)
+    made = cf.generate(root / "street", out=root / "suite", profile="light", edits=1, variants=4, warn=lambda _: None)
     assert made.summary is not None
     assert (made.summary.accepted, made.summary.controls) == (4 * SOURCES, SOURCES)
     write(root / "suite" / "pairs.csv", [pair_of(row) for row in made.rows if row.kind != "original"])
