@@ -66,12 +66,12 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         },
         "api": {
             *("errors", "packages", "files", "profile", "runtime", "meter", "sources", "variant", "suite", "tasks"),
-            *("request", "stages", "asking", "pocket", "inputs", "estimate", "judging", "report", "journey"),
+            *("request", "stages", "asking", "pocket", "light", "inputs", "estimate", "judging", "report", "journey"),
         },
         "face": {"errors", "packages", "estimate", "api"},
         "cli": {
             *("errors", "packages", "schedule", "profile", "runtime", "meter", "sources", "variant", "models", "suite"),
-            *("tasks", "request", "pocket", "inputs", "estimate", "judging", "report", "journey", "api"),
+            *("tasks", "request", "pocket", "light", "inputs", "estimate", "judging", "report", "journey", "api"),
         },
         "__main__": {"cli"},
     },

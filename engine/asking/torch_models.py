@@ -49,8 +49,11 @@ def library(name: str, asked: str) -> Any:
 def wrap_module(module: Any, name: str, declared: str | None) -> ModelUnderTest:
     """A module of torch; its input is declared, or read from what timm knows of it."""
     if declared is not None:
+        from .callables import class_names_of
+
         preparation = read_preparation(declared)
-        own = _Library(lambda picture: _first(preparation.apply(picture)), preparation.text)
+        classes = class_names_of(getattr(module, "classes", None))
+        own = _Library(lambda picture: _first(preparation.apply(picture)), preparation.text, classes)
     elif hasattr(module, "pretrained_cfg"):
         own = _of_timm(module, name)
     else:
