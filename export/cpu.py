@@ -32,7 +32,7 @@ from counterfactory.engine.sources.pixels import fit, read_picture
 from counterfactory.engine.stages.caption_sources import caption_images
 
 from .graphs.hub import fetch, is_pinned, place
-from .graphs.quantise import quantise
+from .graphs.ranges import quantise_by_tensor
 from .graphs.recording import master_of, painting_feeds
 from .language.llm import write_for_cpu
 from .production.artefact import Asked, ir_files, read_manifest
@@ -79,7 +79,7 @@ def prepare(profile: Profile, weights: Path, photos: Path, say: _Say) -> list[st
             "graph": read_manifest(out, master)["onnx_sha256"],
             "pictures": [file_digest(picture) for picture in pictures],
             "paint": asdict(profile.paint),
-            "nncf": version("nncf"),
+            "openvino": version("openvino"),
         }
         _once(out / "onnx" / name, ir_files(out / f"{name}.xml"), made, say, calibrate, profile, pictures)
     return []
@@ -96,8 +96,7 @@ def calibrate(profile: Profile, pictures: list[Path]) -> str:
     feeds = painting_feeds(profile, images, captions)
     name, folder = profile.paint.denoiser, profile.models.path
     made = folder / f"{name}.xml"
-    # Without bias correction, which would hold all weights a second time.
-    quantise(folder / f"{master_of(name)}.xml", feeds, made, correct_bias=False)
+    quantise_by_tensor(folder / f"{master_of(name)}.xml", feeds, made)
     return f"{made} holds {master_of(name)} in 8 bits, calibrated on {len(pictures)} pictures, {len(feeds)} batches"
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
@@ -16,9 +16,11 @@ from session_records import costs, session_facts
 from stand_in_cuda import OPENED
 
 from counterfactory.engine.edit import Edit
+from counterfactory.engine.language.llm_request import Llm
 from counterfactory.engine.models import model_pool
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import Profile, load_profile, painting_as_teacher
+from counterfactory.engine.profile.rewrite import LlmSettings
 from counterfactory.engine.profile.runtime import ModelPaths, RuntimeSettings
 from counterfactory.engine.runtime import quiet_openvino  # noqa: F401 - before any test imports OpenVINO
 from counterfactory.engine.runtime.blob_cache import SWITCH
@@ -103,18 +105,18 @@ def quick_profile(models: Path, steps: int = 2, batch: int = 2) -> Profile:
 
 
 @pytest.fixture(scope="session")
-def opened_plans() -> dict[object, Session]:
+def opened_plans() -> dict[object, Any]:
     """Networks that tests have opened so far."""
     return {}
 
 
 @pytest.fixture(scope="module")
-def shared_plans(opened_plans: dict[object, Session]) -> Iterator[None]:
+def shared_plans(opened_plans: dict[object, Any]) -> Iterator[None]:
     """Networks are compiled once for all runs of the module, and of other modules that ask for this.
 
     What a run counts as loading stays in place, and takes no time. Not for tests of opening and closing networks.
     """
-    really = model_pool.open_plan
+    really, really_llm = model_pool.open_plan, model_pool.open_llm
 
     def open_once(
         folder: Path,
@@ -130,10 +132,17 @@ def shared_plans(opened_plans: dict[object, Session]) -> Iterator[None]:
         key = (file.resolve(), here, batch, tuple(sorted((sizes or {}).items())), streams)
         if key not in opened_plans or not file.is_file():
             opened_plans[key] = really(folder, plan, runtime, batch, sizes, streams, *rest)
-        return opened_plans[key]
+        return cast(Session, opened_plans[key])
+
+    def open_llm_once(model: Path, settings: LlmSettings, runtime: RuntimeSettings, *rest: Any) -> Llm:
+        key = (model.resolve(), settings, replace(runtime, memory_gb=0.0))
+        if key not in opened_plans:
+            opened_plans[key] = really_llm(model, settings, runtime, *rest)
+        return cast(Llm, opened_plans[key])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model_pool, "open_plan", open_once)
+        patch.setattr(model_pool, "open_llm", open_llm_once)
         yield
 
 

@@ -103,7 +103,7 @@ def open_given(picture: GivenPicture, size: tuple[int, int]) -> GivenPicture:
 
 def load_given(picture: GivenPicture, size: tuple[int, int]) -> NDArray[np.uint8]:
     """The picture at `size` (height, width), that of its original's own picture, uint8 RGB [H, W, 3]. Raises
-    CounterfactoryError if the file has changed since it was opened.
+    CounterfactoryError, which says why alone, if the file has changed since it was opened.
     """
     try:
         data = read_blob(picture.path)
@@ -111,5 +111,5 @@ def load_given(picture: GivenPicture, size: tuple[int, int]) -> NDArray[np.uint8
             raise UnreadableError("the file has changed since the run began; run again to use the new one")
         pixels = read_picture(data)
     except UnreadableError as error:
-        raise CounterfactoryError(f"{picture.file}: {error}") from error
+        raise CounterfactoryError(str(error)) from error
     return pixels if pixels.shape[:2] == size else fit(pixels, size)

@@ -19,6 +19,7 @@ from profiles import profile_with
 
 import counterfactory as cf
 from counterfactory.engine.edit import Edit
+from counterfactory.engine.meter.meter import Progress
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.suite import PictureRow, Suite, mask_path, read_metadata, read_run
 
@@ -276,6 +277,27 @@ def test_an_original_without_a_picture_that_can_be_used(light: cf.FinishedSuite,
     assert [short.reason for short in suite.summary.shortfalls] == ["it has no edited picture that can be used"]
     assert len({row.source for row in suite.rows}) == SOURCES - 1
     assert any("none.png" in sentence for sentence in told)
+
+
+def test_a_file_that_goes_while_the_run_travels_costs_itself_alone(light: cf.FinishedSuite, tmp_path: Path) -> None:
+    shutil.copytree(light.path, tmp_path / "pairs")
+    gone = [row for row in light.rows if row.kind == "variant"][:4]  # all of one source
+    changed = [row for row in light.rows if row.kind == "variant"][5]
+
+    def meddle(progress: Progress) -> None:
+        if progress.stage == "caption":
+            for row in gone:
+                (tmp_path / "pairs" / row.file_name).unlink(missing_ok=True)
+            shutil.copy(tmp_path / "pairs" / changed.original, tmp_path / "pairs" / changed.file_name)
+
+    suite, told = imported(tmp_path / "pairs" / "pairs.csv", tmp_path / "suite", on_progress=meddle)
+    assert suite.summary is not None
+    assert (suite.summary.sources, suite.summary.variants, len(suite.problems)) == (SOURCES, 4 * SOURCES - 5, 5)
+    assert (
+        f"skipped {changed.file_name}: the file has changed since the run began; run again to use the new one" in told
+    )
+    again, _ = imported(tmp_path / "pairs" / "pairs.csv", tmp_path / "suite")
+    assert [(row.reason or "")[:15] for row in again.rows if row.kind == "variant"].count("nearly the same") == 1
 
 
 def test_what_is_refused(light: cf.FinishedSuite, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from ...english.additions import phrase_of
 from ...english.words import says_any
 from ...errors import CounterfactoryError
 from ...light.drawable import drawn_as, named_by
-from ...light.menu import MENU
+from ...light.menu import EXCLUSIVE, MENU
 from ...profile.painter import Painter
 from ...request import SuiteRequest
 from ...sources.source import Source
@@ -28,6 +28,7 @@ def find_choices(drafts: Sequence[CaptionEdits], questions: Questions, painter: 
         types = [type_ for type_ in types if type_ != "camera"]
     values = values_of(wanted.interventions, painter) if wanted.interventions else {one: MENU[one] for one in types}
     for draft in drafts:
+        draft.exclusive = EXCLUSIVE
         for type_, phrases in values.items():
             allowed = tuple(phrase for phrase in phrases if _allowed(draft.source, type_, phrase, wanted))
             if allowed:

@@ -208,7 +208,7 @@ def rewrite(
 
 def _choose(draft: CaptionEdits, wanted: SuiteRequest, first: EditSets) -> EditSets:
     key = choice_key(draft.source.key, wanted.task, wanted.seed)
-    chosen = choose_edits(draft.choices, wanted.sets, wanted.edits, key, first)
+    chosen = choose_edits(draft.choices, wanted.sets, wanted.edits, key, first, draft.exclusive)
     if not chosen and not draft.problem:
         low, high = wanted.edits
         draft.problem = draft.unread or f"its caption allows no set of {low} to {high} edits: {draft.caption!r}"
