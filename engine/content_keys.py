@@ -42,6 +42,8 @@ ROW_FORM = 7
 # scaled: raised by hand when they come to other pixels.
 LIGHT = 1
 GIVEN = 1
+# The rules by which instructions for editors are written, as these.
+INSTRUCTIONS = 1
 # The rules that spread a user's own values over sources: raised by hand when they choose otherwise, as `code_of`.
 MATRIX = 1
 

@@ -105,10 +105,15 @@ class Tally:
         self.controls, self.rejected_controls = counts["control", True], counts["control", False]
         self.cells = gathered.counted()
 
+    @property
+    def _lost(self) -> set[str]:
+        """The sources of which nothing came; a problem may be one picture's."""
+        return {source.name for source in self.inputs.sources} & {problem.name for problem in self.problems}
+
     def standing(self, profile: Profile) -> Standing:
         """What the suite has come to, by the profile's thresholds."""
         return Standing(
-            sources=len(self.inputs.sources) - len(self.problems),
+            sources=len(self.inputs.sources) - len(self._lost),
             accepted=self.accepted,
             rejected=self.rejected,
             controls=self.controls,

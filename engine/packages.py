@@ -23,6 +23,7 @@ EXTRAS: Mapping[str, str] = MappingProxyType(
         "scipy": "scipy",
         "prometheus_client": "metrics",
         "datasets": "datasets",
+        "pycocotools": "detection",
     }
 )
 

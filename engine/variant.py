@@ -17,6 +17,8 @@ from .sources.source import Source
 # source with a variant's weather and light drawn by rule, to compare that with.
 Kind = Literal["original", "control", "variant", "baseline"]
 KINDS: tuple[Kind, ...] = ("original", "control", "variant", "baseline")
+# Those that every figure is of; baselines are in the figures of their own alone.
+COMPARED: tuple[Kind, ...] = ("original", "control", "variant")
 
 
 @dataclass(frozen=True)

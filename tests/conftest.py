@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
@@ -16,14 +16,17 @@ from session_records import costs, session_facts
 from stand_in_cuda import OPENED
 
 from counterfactory.engine.edit import Edit
+from counterfactory.engine.language.llm_request import Llm
 from counterfactory.engine.models import model_pool
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import Profile, load_profile, painting_as_teacher
+from counterfactory.engine.profile.rewrite import LlmSettings
 from counterfactory.engine.profile.runtime import ModelPaths, RuntimeSettings
 from counterfactory.engine.runtime import quiet_openvino  # noqa: F401 - before any test imports OpenVINO
 from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.runtime.opening import plan_file
 from counterfactory.engine.runtime.session import Session
+from counterfactory.engine.sources.source import Source
 from counterfactory.engine.suite import (
     Crop,
     NewPicture,
@@ -39,6 +42,9 @@ from counterfactory.engine.suite.images import Top
 from counterfactory.engine.suite.run_record import Standing
 from counterfactory.engine.suite.session_record import SessionRecord
 from counterfactory.export.pocket.packed import gather
+
+if TYPE_CHECKING:
+    from tiny_networks import TinyPainter
 
 
 def pytest_configure() -> None:
@@ -99,18 +105,18 @@ def quick_profile(models: Path, steps: int = 2, batch: int = 2) -> Profile:
 
 
 @pytest.fixture(scope="session")
-def opened_plans() -> dict[object, Session]:
+def opened_plans() -> dict[object, Any]:
     """Networks that tests have opened so far."""
     return {}
 
 
 @pytest.fixture(scope="module")
-def shared_plans(opened_plans: dict[object, Session]) -> Iterator[None]:
+def shared_plans(opened_plans: dict[object, Any]) -> Iterator[None]:
     """Networks are compiled once for all runs of the module, and of other modules that ask for this.
 
     What a run counts as loading stays in place, and takes no time. Not for tests of opening and closing networks.
     """
-    really = model_pool.open_plan
+    really, really_llm = model_pool.open_plan, model_pool.open_llm
 
     def open_once(
         folder: Path,
@@ -126,10 +132,17 @@ def shared_plans(opened_plans: dict[object, Session]) -> Iterator[None]:
         key = (file.resolve(), here, batch, tuple(sorted((sizes or {}).items())), streams)
         if key not in opened_plans or not file.is_file():
             opened_plans[key] = really(folder, plan, runtime, batch, sizes, streams, *rest)
-        return opened_plans[key]
+        return cast(Session, opened_plans[key])
+
+    def open_llm_once(model: Path, settings: LlmSettings, runtime: RuntimeSettings, *rest: Any) -> Llm:
+        key = (model.resolve(), settings, replace(runtime, memory_gb=0.0))
+        if key not in opened_plans:
+            opened_plans[key] = really_llm(model, settings, runtime, *rest)
+        return cast(Llm, opened_plans[key])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model_pool, "open_plan", open_once)
+        patch.setattr(model_pool, "open_llm", open_llm_once)
         yield
 
 
@@ -145,6 +158,22 @@ def street(tmp_path: Path) -> Street:
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(array).save(path)
     return Street(tmp_path / "street", tuple(sorted(names)))
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> list[Source]:
+    """Seven of noise, of three sizes."""
+    from tiny_desk import tiny_sources
+
+    return tiny_sources(tmp_path / "sources", 7)
+
+
+@pytest.fixture(scope="session")
+def painter() -> TinyPainter:
+    """Small networks that paint; not to be changed."""
+    from tiny_networks import tiny_painter
+
+    return tiny_painter()
 
 
 def made_profile() -> Profile:

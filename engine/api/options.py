@@ -150,16 +150,22 @@ class EstimateOptions(SourceOptions, total=False):
 class EvaluateOptions(TypedDict, total=False):
     """What `evaluate` takes.
 
+    `preprocess` declares how pictures become the model's input, such as "resize=256 crop=224 mean=imagenet
+    std=imagenet", or is a preprocessor_config.json (read from the model's own configuration).
     `classes` is a file of the names of masks' classes (those of the record), or of all that a classifier knows, by its
     numbers; "imagefolder" reads numbers as torchvision's ImageFolder gives them. `max_drop` has the most points that an
     edit's type, value or a class may cost, by name; `fail_under` is the least share of variants that must be right,
     from 0 to 1. `failures` and `junit` are files to write: the pictures that the model fails on, and what became of the
-    limits.
+    limits. `against` is another model, or its answers, or a `Result` on the same suite, or several: the model is
+    compared with each, picture by picture, and `max_regression` is the most points that it may lose to one.
     """
 
+    preprocess: str | None
     classes: AnyPath | None
     max_drop: Mapping[str, float] | Sequence[tuple[str, float]]
     fail_under: float | None
+    against: Any
+    max_regression: float | None
     failures: AnyPath | None
     junit: AnyPath | None
 
@@ -178,12 +184,13 @@ class PageOptions(TypedDict, total=False):
 
 
 class ReportOptions(PageOptions, total=False):
-    """What `report` takes: options of the page; `out`, its folder (SUITE/report); `predictions` to show, and `classes`,
-    both as `evaluate` has them.
+    """What `report` takes: options of the page; `out`, its folder (SUITE/report); `predictions`, a model or its
+    answers, to show, with `preprocess` and `classes`, all as `evaluate` has them.
     """
 
     out: AnyPath | None
     predictions: Any
+    preprocess: str | None
     classes: AnyPath | None
 
 

@@ -20,6 +20,7 @@ from ..meter.meter import Progress
 from ..packages import installed
 from ..pocket.tasks import street_task
 from ..profile.profile import Profile, load_profile
+from ..profile.runtime import PHOTOGRAPHS
 from ..request import SUBJECTIVE, SuiteRequest
 from ..runtime.installing import ENGINE, pip_install
 from ..sources.boxes import FORMS
@@ -75,6 +76,8 @@ def read_data(sources: AnyPath, options: SourceOptions, caller: Caller) -> tuple
     data = _read_set(sources, profile, options, caller)
     if not options.get("profile") and not options.get("allow_out_of_domain") and data.sources:
         profile = _suiting(profile, data, caller)
+    if profile.models.world == PHOTOGRAPHS:  # whatever another profile's models know
+        data = replace(data, sources=[replace(source, known_world=None) for source in data.sources])
     _warn_of_set(data, fspath(sources), caller)
     return profile, data
 
@@ -196,7 +199,7 @@ def _asked(profile: Profile, data: DataSet, options: EditOptions, caller: Caller
     for warning in label_warnings(request.task, labels, by_rule=by_rule):
         caller.warn(warning)
     if profile.by_rule and request.interventions is not None:
-        values_of(request.interventions)  # refuses before anything is made
+        values_of(request.interventions, profile.painter_kind)  # refuses before anything is made
     return Asked(profile, request, replace(inputs, record=data.record()), data)
 
 

@@ -18,6 +18,7 @@ from ..estimate.estimate import estimate as predict
 from ..inputs import usable_inputs
 from ..journey import Journey
 from ..judging.edit_labels import planned_edits, require_new, write_edits
+from ..light.menu import MENU
 from ..profile.paint import protect_classes
 from ..profile.profile import Profile
 from ..report.suite_text import skew_notes, uncovered
@@ -74,7 +75,7 @@ def generate(
     finished = _make(asked, suite_path, path_or_none(options.get("metrics")), caller)
     if least is not None and not finished.covers(least):
         caller.warn(uncovered(finished.cells, least))
-    for note in one_sided(finished.spread, asked.request.interventions):
+    for note in one_sided(finished.spread, asked.request.interventions, by_rule=asked.profile.by_rule):
         caller.warn(note)
     return finished
 
@@ -166,7 +167,7 @@ def plan(
         caller.warn(f"skipped {problem.name}: {problem.reason}")
     problems = (*asked.data.problems, *asked.inputs.left_out, *planned.problems)
     plan = EditPlan(planned, problems, asked.data.all_notes)
-    for note in one_sided(plan.spread, asked.request.interventions):
+    for note in one_sided(plan.spread, asked.request.interventions, by_rule=asked.profile.by_rule):
         caller.warn(note)
     return plan
 
@@ -209,10 +210,12 @@ def forecast(
     return Forecast(predicted, (*data.problems, *inputs.left_out), inputs.out_of_domain, data.all_notes)
 
 
-def one_sided(spread: Iterable[TypeSpread], allowed: Interventions | None) -> list[str]:
-    """A sentence for each type of edit that is nearly always the same, unless the user allowed it one value only."""
-    single = () if allowed is None else [type_ for type_, values in allowed.axes if len(values) == 1]
-    return skew_notes(spread, single)
+def one_sided(spread: Iterable[TypeSpread], allowed: Interventions | None, *, by_rule: bool = False) -> list[str]:
+    """A sentence for each type of edit that is nearly always the same, unless only one value of it was allowed, or is
+    on the menu of a painter that edits by rule.
+    """
+    values = allowed.axes if allowed is not None else MENU.items() if by_rule else ()
+    return skew_notes(spread, [type_ for type_, of_type in values if len(of_type) == 1])
 
 
 def _warn_outside(outside: int, sources: int, caller: Caller) -> None:

@@ -17,18 +17,21 @@ from ..errors import CounterfactoryError
 from ..packages import missing_package, release
 from .parser import Parser
 from .statuses import EXIT_ERROR, EXIT_STOPPED
-from .values import count, drop, gigabytes, names, percent, positive, seed, setting, share, span, words
+from .values import count, drop, gigabytes, names, percent, points, positive, seed, setting, share, span, words
 
 if TYPE_CHECKING:
     from .terminal import Terminal
 
-# Those of tasks/task.py, sources/depth.py, sources/boxes.py and sources/layouts.py, which import more than help should
-# wait for; a test holds them to those.
+# Those of tasks/task.py, sources/depth.py, sources/boxes.py, sources/layouts.py and report/paper_tables.py, which
+# import more than help should wait for; a test holds them to those.
 TASKS = ("classification", "segmentation", "detection")
 DEPTH_VALUES = ("distance", "inverse")
 FORMS = ("sizes", "corners", "centres")
 LAYOUTS = (
     *("folders", "datasets", "coco", "yolo", "voc", "cityscapes", "shift", "camvid", "imagenet-val", "webdataset"),
+)
+PAPER_TABLES = (
+    *("dillema-table-1", "dillema-figure-6", "lance-table-2", "lance-figure-3", "lance-figure-8", "lance-figure-9"),
 )
 SHELLS = ("bash", "zsh", "tcsh")
 
@@ -451,16 +454,33 @@ def _add_check(commands: _Commands[Parser]) -> None:
 
 def _add_evaluate(commands: _Commands[Parser]) -> None:
     text = "say what each edit does to your model, with certainty, from its answers"
-    usage = "SUITE --predictions FILE [options]"
-    parser = _add(commands, "evaluate", text, usage, "suite --predictions answers.csv --max-drop weather=5")
+    usage = "SUITE (--model M | --predictions F) [options]"
+    parser = _add(commands, "evaluate", text, usage, "suite --model model.onnx --max-drop weather=5")
     _add_suite(parser)
     parser.add_argument(
+        "--model",
+        dest="models",
+        action="append",
+        metavar="MODEL",
+        help="run it: an .onnx or .xml file, module:callable, or a name after timm:, torchvision:, hf:, clip: or "
+        "ultralytics:; its answers are kept in SUITE/predictions. Given twice, the second is compared with the first",
+    )
+    parser.add_argument(
         "--predictions",
+        dest="models",
+        action="append",
         type=Path,
-        required=True,
         metavar="FILE",
-        help="CSV or JSONL with image (a file_name of metadata.parquet) and prediction, originals and controls too, "
-        "and confidence and top5 where there are; or a folder with a mask for each file_name",
+        help="or its answers: a table with image (a file_name of metadata.parquet) and prediction, originals and "
+        "controls too, and p_true, confidence, top5 where there are; scores in an .npy; a folder of masks by file_name",
+    )
+    parser.add_argument(
+        "--preprocess",
+        action="append",
+        default=[],
+        metavar="WORDS",
+        help="how pictures become the model's input: 'resize=256 crop=224 mean=imagenet std=imagenet', or a "
+        "preprocessor_config.json (the model's own); once for all, or once for each --model",
     )
     _add_classes(parser)
     limits = parser.add_argument_group("limits")
@@ -472,9 +492,21 @@ def _add_evaluate(commands: _Commands[Parser]) -> None:
         metavar="NAME=POINTS",
         help="the most that an edit's type, value or a class may cost, such as weather=5; broken when that is certain",
     )
+    limits.add_argument(
+        "--max-regression",
+        type=points,
+        metavar="POINTS",
+        help="the most that the second model may lose to the first, on originals, controls, variants and each type",
+    )
     limits.add_argument("--fail-under", type=percent, metavar="PERCENT", help="the least that variants must reach")
     output = parser.add_argument_group("output")
     output.add_argument("--all", action="store_true", help="show every value and class, not only the worst")
+    output.add_argument(
+        "--table",
+        choices=PAPER_TABLES,
+        metavar="NAME",
+        help="show a table or figure of the papers instead, of all models given: %(choices)s",
+    )
     output.add_argument(
         "--failures", type=Path, metavar="FILE", help="write the pictures that your model fails on, CSV"
     )
@@ -496,9 +528,17 @@ def _add_report(commands: _Commands[Parser]) -> None:
     text = "make the web page and the contact sheet of a suite"
     parser = _add(commands, "report", text, "SUITE [options]", "suite --predictions answers.csv --out report")
     _add_suite(parser)
-    parser.add_argument(
-        "--predictions", type=Path, metavar="FILE", help="show what your model answered: a file or folder for evaluate"
+    answered = parser.add_mutually_exclusive_group()
+    answered.add_argument(
+        "--model", dest="predictions", metavar="MODEL", help="show what this model answers: as in evaluate"
     )
+    answered.add_argument(
+        "--predictions",
+        type=Path,
+        metavar="FILE",
+        help="show what your model answered: a file or folder for evaluate",
+    )
+    parser.add_argument("--preprocess", metavar="WORDS", help="how pictures become its input: as in evaluate")
     _add_classes(parser)
     parser.add_argument("--profile", help="name or .toml file: whose edges to show (the suite's own)")
     parser.add_argument(

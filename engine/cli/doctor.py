@@ -255,6 +255,8 @@ def _next(profile: Profile, examination: Examination, makers: tuple[str, ...], n
         return _export(profile, named_as, () if onnxruntime else makers, place)
     if bad:
         return pip_install(f"--force-reinstall --no-deps {ENGINE}")
+    if profile.given:
+        return f"counterfactory import PAIRS --out suite --profile {shlex.quote(named_as)}"
     return f"counterfactory generate SOURCES --task classification --out suite --profile {shlex.quote(named_as)}"
 
 

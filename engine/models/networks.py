@@ -161,6 +161,8 @@ def networks_of(profile: Profile) -> Networks:
     if profile.invert is not None:  # an editor looks for the best of its pictures
         looked["paint"] = Rows(1, len(profile.invert.fractions), 1)
     judge = Network("clip_image", "clip_image", profile.check.batch, looked, streams=profile.paint.streams)
+    if profile.painter_kind == "server":  # nothing is painted here
+        return Networks((*(network for network in _readers_of(profile) if network.name != "hed"), judge))
     if profile.given:  # nothing is chosen or painted
         idle = ("hed",) if profile.rewrite.perplexity else ("hed", "llm")
         return Networks((*(network for network in _readers_of(profile) if network.name not in idle), judge))
@@ -207,7 +209,7 @@ def _readers_of(profile: Profile) -> Iterator[Network]:
     # An editor reads both captions. Checks compare with both, and with an edited one of several edits without each.
     read = Rows(per_variant=1) if profile.invert is None else Rows(2, 2, 0)
     conditions: dict[Stage, Rows] = {"check": Rows(per_source=1, per_variant=2)}
-    if not profile.given:
+    if profile.painter_kind in ("diffusion", "inversion"):
         conditions["paint"] = read
     yield Network(
         "clip_text", "clip_text", profile.text.batch, conditions, streams=streams, files=("clip_tokenizer.json",)

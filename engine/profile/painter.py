@@ -12,20 +12,27 @@ from .maps import DetectorSettings
 from .paint import GuidanceSettings, PaintSettings, SamplerSettings, TextSettings
 from .rewrite import LlmSettings, RewriteSettings
 from .runtime import ModelPaths, RuntimeSettings
+from .server import ServerSettings
 
-Kind = Literal["diffusion", "light", "given"]
+Kind = Literal["diffusion", "light", "given", "server"]
 # Who paints: as `Kind`, and a diffusion model that edits inverted sources, which a table [invert] asks for.
-Painter = Literal["diffusion", "inversion", "light", "given"]
+Painter = Literal["diffusion", "inversion", "light", "given", "server"]
 
 
 @dataclass(frozen=True)
 class PainterSettings:
     """`kind` "diffusion" paints captions over maps of the sources, or edits inverted sources where there is a table
     [invert]; "light" changes weather and light of the sources themselves, by rule; "given" takes pictures that anybody
-    painted.
+    painted; "server" has a server edit the sources, which a table [painter.server] names.
     """
 
     kind: Kind
+    server: ServerSettings | None = None
+
+    def __post_init__(self) -> None:
+        if (self.kind == "server") != (self.server is not None):
+            wanted = "needs a" if self.kind == "server" else "has no"
+            raise ValueError(f'[painter] kind = "{self.kind}" {wanted} table [painter.server]')
 
 
 # What a painter without networks does without, as it stands in a profile that leaves it out.

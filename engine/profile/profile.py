@@ -61,6 +61,8 @@ _OF_NETWORKS = ("device", "weights", "grounding", "hints", "depth", "random_word
 # Of all tables those that painting alone reads, and those of networks that look at pictures and texts.
 _OF_PAINTING = ("protect", "hints", "depth", "random_words", "invert")
 _READING = ("runtime", "models", "caption", "text")
+# What painters that work without networks read of the tables that others need or may have.
+_OF_RULES = {"light": {"rewrite", "protect"}, "server": {"rewrite"}, "given": set[str]()}
 
 
 @dataclass(frozen=True)
@@ -147,19 +149,21 @@ class Profile:
         given = {name: getattr(self, name) is not absent for name, absent in _ABSENT.items()}
         given |= {name: getattr(self, name) is not None for name in _OF_NETWORKS}
         painter = self.painter_kind
-        bare = painter == "light" or (self.given and self.by_rule)
+        bare = painter == "light" or (painter in ("given", "server") and self.by_rule)
         needed, unread = set(_ABSENT), set[str]()
         if bare:
-            needed, unread = set(), set(given) - ({"rewrite", "protect"} if painter == "light" else set())
-        elif self.given:
-            needed, unread = set(_READING), set(_OF_PAINTING)
+            needed, unread = set(), set(given) - _OF_RULES[painter]
+        elif painter in ("given", "server"):
+            needed = set(_READING) | (set() if self.given else {"llm", "rewrite"})
+            unread = set(_OF_PAINTING) - (set() if self.given else {"random_words"})
+            unread |= set() if self.given else {"edges", "paint"}
         for name in ("batch", "label_prompt", "logit_scale"):
             if bool(getattr(self.check, name)) == self.by_rule:
                 fault = f"is read by networks, which kind = {painter!r} has none of" if self.by_rule else "is missing"
                 raise ValueError(f"[check] key 'check.{name}' {fault}")
         for name, there in given.items():
             if there and name in unread:
-                what = "needs no network" if bare else "paints nothing"
+                what = "needs no network" if bare else "paints nothing itself"
                 raise ValueError(f'[painter] kind = "{painter}" {what} and reads no [{name}]: take it out')
             if name in needed and not there:
                 raise ValueError(f"the table [{name}] is missing: a painter of kind {painter!r} needs it")
@@ -237,8 +241,11 @@ class Profile:
     @property
     def decisive(self) -> dict[str, Any]:
         """All of it that decides what a suite is, as plain data."""
-        absent = ("teacher", *(name for name in ("painter",) if getattr(self, name) is None))
-        return {name: value for name, value in asdict(self).items() if name not in absent}
+        decisive = {name: value for name, value in asdict(self).items() if name not in ("teacher", "painter")}
+        if self.painter is not None:
+            server = self.painter.server
+            decisive["painter"] = (self.painter.kind, server and server.decisive)
+        return decisive
 
 
 def profile_names() -> tuple[str, ...]:

@@ -29,7 +29,7 @@ _COLUMNS: Mapping[str, Sequence[str]] = MappingProxyType(
         for name in ("original", _EDITED, "edit", "caption", "edited_caption", "label", "mask", "kind", "level")
     }
 )
-_MOST_LEVELS = 9
+_LEVELS = tuple(map(str, range(1, 10)))
 # Characters of a caption or an edit: a text encoder reads some hundred.
 _LONGEST = 1000
 _CONTROL = re.compile(r"controls?(?:[ _-]?[0-9]+)?", re.IGNORECASE)
@@ -58,9 +58,8 @@ _WANTED = (
 
 @dataclass
 class _Original:
-    """An original as rows tell of it: where it was named first, and what they say of it, each with the row's place."""
+    """An original at `path`: its pictures by their paths, and what rows say of it, each with its place."""
 
-    where: str
     path: str
     pictures: dict[str, GivenPicture] = field(default_factory=dict)
     about: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -78,7 +77,8 @@ class _Table:
         self._path, self._root = path, os.path.abspath(path.parent)  # noqa: PTH100 resolve() would rename sources
         self._real = os.path.realpath(self._root)
         self._listing = Listing("pairs of pictures")
-        self._originals: dict[str, _Original] = {}
+        self._originals: dict[str, _Original] = {}  # by their paths
+        self._folders: dict[str, str] = {}  # of pictures, and where links lead to
         self._counts = Counter[str]()
 
     def list(self, masks: Path | None) -> Listing:
@@ -101,8 +101,8 @@ class _Table:
                 "'weather: sunny -> foggy', or a column edited_caption"
             )
         self._listing.note_unused(self._path, extra)
-        levels = max((one.level for of in self._originals.values() for one in of.pictures.values()), default=1)
-        entries = [_entry(name, of, levels) for name, of in self._originals.items() if not of.contradicted]
+        levels = max((one.level for of in self._originals.values() for one in of.pictures.values()), default=0)
+        entries = [self._entry(of, levels) for of in self._originals.values() if not of.contradicted]
         self._listing.entries = number_labels(entries)
         listing = finish(self._listing, masks)
         if unnamed := self._counts["unnamed"]:
@@ -116,7 +116,7 @@ class _Table:
         path, edited = (self._inside(values.get(name), name) for name in ("original", _EDITED))
         mask = self._inside(values["mask"], "mask") if "mask" in values else None
         picture = _picture(values, edited)
-        of = self._originals.setdefault(os.path.relpath(path, self._root), _Original(where, path))
+        of = self._originals.setdefault(path, _Original(path))
         if edited in of.pictures:
             raise ValueError(f"the pair of {values['original']} and {values[_EDITED]} is there twice; the first counts")
         self._tell(of, where, {"label": values.get("label"), "mask": mask, "caption": values.get("caption")})
@@ -137,7 +137,7 @@ class _Table:
                 self._listing.skip(where, f"its original {wrong}; the first counts")
             elif not of.contradicted:
                 of.contradicted = True
-                self._listing.skip(os.path.relpath(of.path, self._root), f"{wrong}; keep the right one")
+                self._listing.skip(self._name(of), f"{wrong}; keep the right one")
 
     def _inside(self, text: str | None, column: str) -> str:
         """The path of a file that a row names. Raises ValueError for one outside of the table's folder."""
@@ -146,17 +146,23 @@ class _Table:
         path = _joined(self._root, text)
         if "\\" in text and not os.path.lexists(path):  # written on Windows
             path = _joined(self._root, text.replace("\\", "/"))
-        real = os.path.realpath(path)
-        if os.path.commonpath((real, self._real)) != self._real:
+        folder, name = os.path.split(path)
+        if folder not in self._folders:
+            self._folders[folder] = os.path.realpath(folder)
+        real = os.path.realpath(path) if os.path.islink(path) else f"{self._folders[folder]}/{name}"  # noqa: PTH114
+        if not real.startswith(f"{self._real.rstrip('/')}/"):
             raise ValueError(
                 f"{column} {text} leads out of {self._root}; put the table into a folder that holds all pictures"
             )
-        return path
+        # By its real path, a folder behind a link has another name than the table's own.
+        return path if path.startswith(f"{self._root}/") else _joined(self._root, os.path.relpath(real, self._real))
 
+    def _name(self, of: _Original) -> str:
+        return os.path.relpath(of.path, self._root)
 
-def _entry(name: str, of: _Original, levels: int) -> Entry:
-    given = GivenPictures(tuple(of.pictures.values()), of.value("caption"), levels)
-    return Entry(name, printable(name), of.path, of.value("label"), of.value("mask"), given=given)
+    def _entry(self, of: _Original, levels: int) -> Entry:
+        name, given = self._name(of), GivenPictures(tuple(of.pictures.values()), of.value("caption"), max(levels, 1))
+        return Entry(name, printable(name), of.path, of.value("label"), of.value("mask"), given=given)
 
 
 def _joined(root: str, path: str) -> str:
@@ -168,20 +174,20 @@ def _picture(values: Mapping[str, str], path: str) -> GivenPicture:
     for name in ("edit", "caption", "edited_caption"):
         if len(values.get(name, "")) > _LONGEST:
             raise ValueError(f"column {name!r} has {len(values[name])} characters; at most {_LONGEST} are read")
-    kind, level = values.get("kind", "variant").lower(), values.get("level", "1")
+    kind, level = values.get("kind", "variant").lower(), values.get("level")
     if kind not in ("variant", "control"):
         raise ValueError(f"kind is variant or control, found {values['kind']!r}")
-    if not (level.isascii() and level.isdigit() and 1 <= int(level[:9]) <= _MOST_LEVELS):
-        raise ValueError(f"level is a whole number from 1 to {_MOST_LEVELS}, found {level!r}")
+    if level is not None and level not in _LEVELS:
+        raise ValueError(f"level is a whole number from 1 to {_LEVELS[-1]}, found {level!r}")
     file, edit, caption = printable(values[_EDITED]), values.get("edit"), values.get("edited_caption")
     if kind == "control":
         if edit is not None:
             raise ValueError(f"a control has no edit, found {edit!r}; kind is variant where something was edited")
         return GivenPicture(file, path, (), caption, "control")
     if edit is not None:
-        return GivenPicture(file, path, parse_edits(edit), caption, level=int(level))
+        return GivenPicture(file, path, parse_edits(edit), caption, level=int(level or 0))
     told = caption is not None and caption != values.get("caption")
-    return GivenPicture(file, path, () if told else _UNNAMED, caption, level=int(level))
+    return GivenPicture(file, path, () if told else _UNNAMED, caption, level=int(level or 0))
 
 
 def _list_folders(root: Path, masks: Path | None) -> Listing:

@@ -32,7 +32,8 @@ _FORM = "write 'weather: foggy' or 'weather: sunny -> foggy', several with ';' b
 class GivenPicture:
     """A picture that lies in the file `path`, which the user calls `file`, with its edits, none of a control, and the
     edited caption, None where nobody says one. A variant without edits has a caption that says what was edited.
-    `level` is its number among those at which the same edits are there; `digest` is the SHA-256 of its bytes.
+    `level` is its number among those at which the same edits are there, 0 where nobody says one: in full. `digest` is
+    the SHA-256 of its bytes.
     """
 
     file: str
@@ -40,7 +41,7 @@ class GivenPicture:
     edits: tuple[Edit, ...]
     edited_caption: str | None = None
     kind: Literal["variant", "control"] = "variant"
-    level: int = 1
+    level: int = 0
     digest: str = ""
 
     @property
@@ -102,7 +103,7 @@ def open_given(picture: GivenPicture, size: tuple[int, int]) -> GivenPicture:
 
 def load_given(picture: GivenPicture, size: tuple[int, int]) -> NDArray[np.uint8]:
     """The picture at `size` (height, width), that of its original's own picture, uint8 RGB [H, W, 3]. Raises
-    CounterfactoryError if the file has changed since it was opened.
+    CounterfactoryError, which says why alone, if the file has changed since it was opened.
     """
     try:
         data = read_blob(picture.path)
@@ -110,5 +111,5 @@ def load_given(picture: GivenPicture, size: tuple[int, int]) -> NDArray[np.uint8
             raise UnreadableError("the file has changed since the run began; run again to use the new one")
         pixels = read_picture(data)
     except UnreadableError as error:
-        raise CounterfactoryError(f"{picture.file}: {error}") from error
+        raise CounterfactoryError(str(error)) from error
     return pixels if pixels.shape[:2] == size else fit(pixels, size)

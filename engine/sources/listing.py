@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from reprlib import repr as shortened
 
 from ..errors import CounterfactoryError, list_some
 from ..files.tables import Row, read_table
@@ -300,7 +301,7 @@ def check_values(
         if column in numbers and (whole or isinstance(value, str)):
             value = label_text(value)
         if type(value) not in (str, int, type(None)):
-            return f"column {column!r} holds {value!r}; text is needed"
+            return f"column {column!r} holds {shortened(value)}; text is needed"
         if text := "" if value is None else str(value).strip():
             values[column] = text
     if (first := next(iter(columns))) not in values:

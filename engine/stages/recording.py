@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from ..content_keys import GIVEN, LIGHT, STAGES, ContentKeys
+from ..content_keys import GIVEN, INSTRUCTIONS, LIGHT, STAGES, ContentKeys
 from ..files.fill import plain
 from ..meter.energy import EnergyMeter
 from ..meter.machine import this_machine
@@ -45,8 +45,15 @@ def content_keys_of(profile: Profile, library: Library) -> ContentKeys:
         hints=hints,
         protect=profile.protect,
         invert=profile.invert,
-        painter={"light": ("light", LIGHT), "given": ("given", GIVEN)}.get(profile.painter_kind),
+        painter=_painter_key(profile),
     )
+
+
+def _painter_key(profile: Profile) -> object:
+    """What decides a picture of a painter beside the other settings; None where a diffusion model paints."""
+    if profile.painter is not None and profile.painter.server is not None:
+        return "server", profile.painter.server.digest(), INSTRUCTIONS
+    return {"light": ("light", LIGHT), "given": ("given", GIVEN)}.get(profile.painter_kind)
 
 
 @dataclass(frozen=True)

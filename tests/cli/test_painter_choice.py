@@ -31,7 +31,10 @@ def test_photographs_are_painted_with_light_and_the_first_line_says_why(
     )
     assert "--profile cpu" in line
     assert "a10g" in line
-    assert {row.painter for row in read_metadata(tmp_path / "suite")} == {None, "light"}
+    rows = read_metadata(tmp_path / "suite")
+    assert {row.painter for row in rows} == {None, "light"}
+    assert all(row.known_world for row in rows), "what pocket knows is nothing to light"
+    assert "meaningless" not in err
 
 
 def test_streets_are_painted_by_the_models_that_know_them(street: Street, capsys: pytest.CaptureFixture[str]) -> None:

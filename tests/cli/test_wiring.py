@@ -11,7 +11,7 @@ import contextlib
 import io
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,16 @@ from PIL import Image
 from profiles import profile_with
 
 from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.estimate import estimate, formulas
+from counterfactory.engine.models.library import Library
+from counterfactory.engine.models.network import Network
+from counterfactory.engine.models.plan_facts import PlanFacts
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.suite import PictureRow, read_metadata
 
 SETS = ("generate", "plan", "estimate")
 EDITS = ("generate", "plan")
+MAKES = ("generate", "import")
 # What `--help` says, and what every command has alike.
 _NOT_WALKED = {"demo", "doctor"}
 
@@ -106,8 +111,15 @@ class House:
             self.ran[asked] = self._run(asked)
         return self.ran[asked]
 
+    @property
+    def pairs(self) -> Path:
+        """A table of the same pictures, each with a brighter one."""
+        return self.root / "pairs" / "pairs.csv"
+
     def ask(self, command: str, *args: str | Path | int, of: Path | None = None) -> Ran:
         """A command about a data set: one variant of a source and no control, where `args` do not say otherwise."""
+        if command == "import":
+            return self.run(command, of or self.pairs, *args)
         return self.run(command, of or self.flat, "--variants", 1, "--controls", 0, *args)
 
     def fails(self, word: str, command: str, *args: str | Path | int, of: Path | None = None) -> None:
@@ -125,7 +137,7 @@ class House:
         return path
 
     def _run(self, asked: Sequence[str]) -> Ran:
-        suite = self.new("suite") if asked[0] == "generate" else None
+        suite = self.new("suite") if asked[0] in MAKES else None
         out, err = io.StringIO(), io.StringIO()
         made = () if suite is None else ("--out", str(suite))
         with (
@@ -161,7 +173,24 @@ def shows(option: str, *commands: str) -> Callable[[Case], Case]:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory, shared_plans: None) -> House:
+def counted_once() -> Iterator[None]:
+    """Estimates count a network once, and this machine's peak is a given number: each takes a second and more."""
+    really, counted = formulas._count_facts, dict[object, PlanFacts]()
+
+    def count(library: Library, network: Network, size: tuple[int, int] | None) -> PlanFacts:
+        key = library.graph(network), size
+        if key not in counted:
+            counted[key] = really(library, network, size)
+        return counted[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(formulas, "_count_facts", count)
+        patch.setattr(estimate, "measure_peak", lambda *_: 1e11)
+        yield
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory, shared_plans: None, counted_once: None) -> House:
     root = tmp_path_factory.mktemp("wiring")
     for index in range(3):
         scene = EMBEDDED.scene(1, index)
@@ -170,7 +199,15 @@ def house(tmp_path_factory: pytest.TempPathFactory, shared_plans: None) -> House
             file = root / place / scene.label / f"{index:04d}.png"
             file.parent.mkdir(parents=True, exist_ok=True)
             image.save(file)
-    house = House(root)
+    house, lines = House(root), ["original,edited,edit,label"]
+    for stem in stems(house.flat):
+        brighter = Image.fromarray(np.asarray(Image.open(house.flat / f"{stem}.png")) // 2 + 99)
+        for place, image in ((f"{stem}.png", None), (f"edited/{stem}.png", brighter)):
+            file = house.pairs.parent / place
+            file.parent.mkdir(parents=True, exist_ok=True)
+            image.save(file) if image else shutil.copy(house.flat / place, file)
+        lines.append(f"{stem}.png,edited/{stem}.png,light: bright,{stem.partition('/')[0]}")
+    house.pairs.write_text("\n".join(lines))
     house.ask("generate")  # estimates have its measurements
     return house
 
@@ -196,7 +233,7 @@ def _(house: House, command: str) -> None:
         assert ran.labels == {"omnibus"}
 
 
-@shows("--masks", *SETS)
+@shows("--masks", *SETS, "import")
 def _(house: House, command: str) -> None:
     masks = house.new("masks")
     shutil.copytree(house.root / "street" / "masks", masks)
@@ -204,7 +241,7 @@ def _(house: House, command: str) -> None:
     ran = house.ask(command, "--masks", masks)
     assert (ran.status, ran.count) == (1, 2)
     assert "skipped car/0001" in ran.err
-    if command == "generate":
+    if command in MAKES:
         assert all(row.mask for row in ran.rows)
         assert not any(row.mask for row in house.ask(command).rows)
 
@@ -283,17 +320,17 @@ def _(house: House, command: str) -> None:
     assert "1 of 1 boxes (100 %) leave" in house.ask(command, "--boxes", "sizes", *task, of=boxed).err
 
 
-@shows("--classes", *SETS)
+@shows("--classes", *SETS, "import")
 def _(house: House, command: str) -> None:
     assert house.ask(command, "--classes", "bus").count == 2
 
 
-@shows("--per-class", *SETS)
+@shows("--per-class", *SETS, "import")
 def _(house: House, command: str) -> None:
     assert house.ask(command, "--per-class", 1).count == 2
 
 
-@shows("--sample", *SETS)
+@shows("--sample", *SETS, "import")
 def _(house: House, command: str) -> None:
     assert house.ask(command, "--sample", 1).count == 1
 
@@ -495,7 +532,7 @@ def _(house: House, command: str) -> None:
 # Of one command each.
 
 
-@shows("--out", "generate")
+@shows("--out", *MAKES)
 def _(house: House, command: str) -> None:
     suite = house.ask(command).suite
     assert suite is not None
@@ -521,7 +558,7 @@ def _(house: House, command: str) -> None:
     assert all(held < free for free, held in zip(*apart, strict=True))
 
 
-@shows("--shard", "generate")
+@shows("--shard", *MAKES)
 def _(house: House, command: str) -> None:
     recorded = []
     for more in ((), ("--shard", 2)):
@@ -532,7 +569,7 @@ def _(house: House, command: str) -> None:
     assert '"shard_sources": 2' in recorded[1]
 
 
-@shows("--metrics", "generate")
+@shows("--metrics", *MAKES)
 def _(house: House, command: str) -> None:
     file = house.new("costs.jsonl")
     house.ask(command, "--metrics", file)
@@ -559,6 +596,69 @@ def _(house: House, command: str) -> None:
 @shows("--memory", "estimate")
 def _(house: House, command: str) -> None:
     assert [one["memory_bytes"] for one in house.ask(command, "--memory", 7).data["holdings"]] == [7_000_000_000]
+
+
+# Of pairs.
+
+
+@shows("PAIRS", "import")
+def _(house: House, command: str) -> None:
+    assert [edit["alternative"] for edit in house.ask(command).edits] == ["bright"] * 3
+    house.fails("there is no", command, of=house.root / "none.csv")
+
+
+def numbered(house: House) -> Path:
+    """The pairs with numbers for labels."""
+    path = house.pairs.with_name("numbered.csv")
+    path.write_text(house.pairs.read_text().replace(",bus", ",1").replace(",car", ",0"))
+    return path
+
+
+@shows("--class-map", "import")
+def _(house: House, command: str) -> None:
+    assert house.ask(command, of=numbered(house)).labels == {"0", "1"}
+    names = house.file("names.txt", "CAR\nBUS\n")
+    assert house.ask(command, "--class-map", names, of=numbered(house)).labels == {"BUS", "CAR"}
+
+
+@shows("--seed", "import")
+def _(house: House, command: str) -> None:
+    assert len({house.ask(command, "--sample", 1, "--seed", seed).rows[0].source for seed in range(4)}) > 1
+
+
+@shows("--allow-out-of-domain", "import")
+def _(house: House, command: str) -> None:
+    """Where networks look at pairs that do not know all of them."""
+    save = Image.fromarray(np.random.default_rng(0).integers(0, 255, (128, 128, 3), np.uint8)).save
+    for name in ("x", "edited/x"):
+        save(house.pairs.parent / f"{name}.png")
+    pairs = house.pairs.with_name("strange.csv")
+    pairs.write_text(f"{house.pairs.read_text()}\nx.png,edited/x.png,light: bright,bus")
+    judged = ("--profile", profile_with(house.new("profile"), painter={"kind": "given"}, name="judged"))
+    ran = house.ask(command, *judged, of=pairs)
+    assert (ran.status, ran.count) == (1, 3)
+    assert house.ask(command, *judged, "--allow-out-of-domain", of=pairs).count == 4
+
+
+@shows("--profile", "import")
+def _(house: House, command: str) -> None:
+    house.fails("no profile 'none'", command, "--profile", "none")
+    assert house.ask(command).data["accepted"] == 3
+    strict = profile_with(house.new("profile"), "given", check={"min_changed": 0.9})
+    assert house.ask(command, "--profile", strict).data["rejected"] == 3
+
+
+@shows("--task", "import")
+def _(house: House, command: str) -> None:
+    house.fails("segmentation needs masks", command, "--task", "segmentation")
+
+
+@shows("--task-file", "import")
+def _(house: House, command: str) -> None:
+    task = 'name = "n"\nsentence = "likes photos"\nprotect = ["photo"]\nprotect_label = false\n'
+    assert {row.protected for row in house.ask(command).rows} == {("bus",), ("car",)}
+    told = house.ask(command, "--task-file", house.file("task.toml", task)).rows
+    assert {row.protected for row in told} == {("photo",)}
 
 
 # On a finished suite.
@@ -626,6 +726,27 @@ def answers(house: House, suite: Path, wrong: str = "variant") -> Path:
     return house.file("answers.csv", "\n".join(["image,prediction", *lines, ""]))
 
 
+MODEL = "counterfactory.engine.pocket.judges:classify_streets"
+
+
+@shows("--model", "evaluate")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    ran = house.run(command, suite, "--model", MODEL, "--classes", house.file("kinds.txt", "\n".join(EMBEDDED.kinds)))
+    assert [one["name"] for one in ran.data["beside"]] == ["p(true)"]
+    assert len(list((suite / "predictions").glob("*.sqlite"))) == 1
+    ran = house.run(command, house.suite())
+    assert ran.status == 2
+    assert "--model MODEL" in ran.err
+
+
+@shows("--preprocess", "evaluate")
+def _(house: House, command: str) -> None:
+    ran = house.run(command, house.suite(), "--model", MODEL, "--preprocess", "sharpen=2")
+    assert ran.status == 2
+    assert "'sharpen'" in ran.err
+
+
 @shows("--predictions", "evaluate")
 def _(house: House, command: str) -> None:
     suite = house.suite()
@@ -660,6 +781,23 @@ def _(house: House, command: str) -> None:
     assert ["bus" in one["limit"] for one in ran.data["limits"]] == [True]
 
 
+@shows("--max-regression", "evaluate")
+def _(house: House, command: str) -> None:
+    suite, file = house.suite(), house.new("limits.xml")
+    pair = [answers(house, suite, wrong) for wrong in ("none", "variant")]
+    both = ("--predictions", pair[0], "--predictions", pair[1])
+    ran = house.run(command, suite, *both, "--max-regression", 100, "--junit", file)
+    assert [one["limit"] for one in ran.data["limits"]][2] == "variants lose at most 100 points"
+    assert "lose at most 100 points" in file.read_text()
+    (comparison,) = ran.data["comparisons"]
+    assert [(one["name"], one["first"], one["second"]) for one in comparison["sides"]] == [
+        *(("originals", 1, 1), ("controls", 1, 1), ("variants", 1, 0))
+    ]
+    ran = house.run(command, suite, "--predictions", pair[0], "--max-regression", 2)
+    assert ran.status == 2
+    assert "twice" in ran.err
+
+
 @shows("--fail-under", "evaluate")
 def _(house: House, command: str) -> None:
     suite = house.suite()
@@ -679,6 +817,17 @@ def _(house: House, command: str) -> None:
             main([*asked, *more])
         said.append(out.getvalue())
     assert len(said[0].splitlines()) < len(said[1].splitlines())
+
+
+@shows("--table", "evaluate")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    both = [word for wrong in ("none", "variant") for word in ("--predictions", answers(house, suite, wrong))]
+    (table,) = house.run(command, suite, *both, "--table", "dillema-table-1").data["tables"]
+    assert [row[1:] for row in table["rows"]] == [
+        ["0.0 %", "0.0 %", "0.0 %", "0.0 %", "100.0 %"],
+        ["0.0 %", "0.0 %", "100.0 %", "100.0 %", "0.0 %"],
+    ]
 
 
 @shows("--failures", "evaluate")
@@ -708,6 +857,19 @@ def _(house: House, command: str) -> None:
     folder = house.new("report")
     page(house, house.suite(), "--out", folder)
     assert (folder / "index.html").is_file()
+
+
+@shows("--model", "report")
+def _(house: House, command: str) -> None:
+    suite, kinds = house.suite(), house.file("kinds.txt", "\n".join(EMBEDDED.kinds))
+    assert "p(true)" in page(house, suite, "--model", MODEL, "--classes", kinds)
+
+
+@shows("--preprocess", "report")
+def _(house: House, command: str) -> None:
+    ran = house.run(command, house.suite(), "--model", MODEL, "--preprocess", "sharpen=2")
+    assert ran.status == 2
+    assert "'sharpen'" in ran.err
 
 
 @shows("--predictions", "report")
@@ -787,12 +949,13 @@ def _(house: House, command: str) -> None:
     assert "no profile 'none'" in ran.err
 
 
-@shows("--json", *SETS, "check", "evaluate", "report", "edits")
+@shows("--json", *SETS, "import", "check", "evaluate", "report", "edits")
 def _(house: House, command: str) -> None:
     """All cases read it; without it there is no JSON."""
     suite = house.suite()
     asked: dict[str, list[str | Path]] = {
         "generate": [house.flat, "--sample", "1", "--out", house.new("suite")],
+        "import": [house.pairs, "--out", house.new("suite")],
         "plan": [house.flat, "--first", "1"],
         "estimate": [house.flat],
         "evaluate": [suite, "--predictions", answers(house, suite)],

@@ -37,11 +37,16 @@ def fake_editor(key: str | None = None) -> Iterator[Served]:
             return json_reply({"error": {"message": "Incorrect API key provided"}}, 401)
         if (asked.method, asked.path) != ("POST", "/v1/images/edits"):
             return json_reply({"detail": "Not Found"}, 404)
-        form = asked.form
-        picture = cv2.imdecode(np.frombuffer(form["image"], np.uint8), cv2.IMREAD_COLOR)
-        assert picture is not None
-        _, file = cv2.imencode(".png", edited(picture, form["prompt"].decode(), int(form.get("seed", b"0"))))
-        return json_reply({"created": 0, "data": [{"b64_json": base64.b64encode(file.tobytes()).decode()}]})
+        return edit_reply(asked)
 
     with serving(answer) as served:
         yield served
+
+
+def edit_reply(asked: Asked) -> Reply:
+    """The picture that was sent, as its prompt tells."""
+    form = asked.form
+    picture = cv2.imdecode(np.frombuffer(form["image"], np.uint8), cv2.IMREAD_COLOR)
+    assert picture is not None
+    _, file = cv2.imencode(".png", edited(picture, form["prompt"].decode(), int(form.get("seed", b"0"))))
+    return json_reply({"created": 0, "data": [{"b64_json": base64.b64encode(file.tobytes()).decode()}]})

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import CounterfactoryError
-from ...sources.given import load_given
+from ...sources.given import GivenPicture, load_given
 from ...sources.source import Pictures, Problem, Source
 from ...suite import PaintedRow
 from ...variant import Variant
@@ -33,16 +33,20 @@ def paint_given(
 
         def one(variant: Variant) -> NDArray[np.uint8] | str:
             height, width = images[variant.source.key].shape[:2]
-            assert variant.given is not None, "its profile takes nothing else"
             try:
-                return load_given(variant.given, (height, width))
+                return load_given(_given(variant), (height, width))
             except CounterfactoryError as error:
                 return str(error)
 
         for variant, pixels in load_ahead(readable, one, _AHEAD, _WORKERS):
             if isinstance(pixels, str):
-                pictures.problems.append(Problem(variant.source.name, pixels))
+                pictures.problems.append(Problem(_given(variant).file, pixels))
             else:
                 yield VariantPicture(variant, pixels)
 
     return record_pictures(run, variants, draw)
+
+
+def _given(variant: Variant) -> GivenPicture:
+    assert variant.given is not None, "its profile takes nothing else"
+    return variant.given

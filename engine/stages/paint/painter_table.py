@@ -16,6 +16,7 @@ from ...variant import Variant
 from ..maps.draw_maps import Maps
 from ..run import Run
 from .edit_variants import edit_variants
+from .paint_by_server import paint_by_server
 from .paint_given import paint_given
 from .paint_light import paint_light
 from .paint_variants import paint_variants
@@ -23,5 +24,11 @@ from .paint_variants import paint_variants
 Paint = Callable[[Run, Sequence[Variant], Mapping[Source, Maps], Pictures], dict[Variant, PaintedRow]]
 
 PAINTERS: Mapping[Painter, Paint] = MappingProxyType(
-    {"diffusion": paint_variants, "inversion": edit_variants, "light": paint_light, "given": paint_given}
+    {
+        "diffusion": paint_variants,
+        "inversion": edit_variants,
+        "light": paint_light,
+        "given": paint_given,
+        "server": paint_by_server,
+    }
 )

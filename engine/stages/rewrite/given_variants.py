@@ -31,22 +31,23 @@ def given_variants(source: Source, text: str, wanted: SuiteRequest) -> list[Vari
         return []
     caption = clean_text(text)
     protected = draft_of(source, caption, wanted.task, None).protection.named
-    variants, before = list[Variant](), Counter[object]()
+    variants, before, levels = list[Variant](), Counter[object](), source.given.levels
     for kind in ("control", "variant"):
         for index, picture in enumerate(one for one in source.given.pictures if one.kind == kind):
             edits = picture.edits if kind == "control" else picture.edits or _edits_of(picture, source.given.caption)
+            level = picture.level or levels
             edited = _edited(caption, edits) if picture.edited_caption is None else clean_text(picture.edited_caption)
             variants.append(
                 Variant(
                     given_key(source.key, caption, edits, edited, picture.key),
                     *(source, index, caption, edits, edited, wanted.seed, None, picture.kind, protected),
-                    repeat=before[kind, edits, picture.level],
-                    level=picture.level,
-                    levels=source.given.levels if kind == "variant" else 1,
+                    repeat=before[kind, edits, level],
+                    level=level if kind == "variant" else 1,
+                    levels=levels if kind == "variant" else 1,
                     given=picture,
                 )
             )
-            before[kind, edits, picture.level] += 1
+            before[kind, edits, level] += 1
     return variants
 
 

@@ -1,4 +1,4 @@
-"""Edits of a profile without a language model: what its painter can draw, added to a caption that names the label.
+"""Edits of a profile without a language model: what its painter can show, added to a caption that names the label.
 
 No word of the caption is replaced, so that none of the label's is lost; an edit that would make the label itself false
 is left out.
@@ -12,7 +12,8 @@ from ...english.additions import phrase_of
 from ...english.words import says_any
 from ...errors import CounterfactoryError
 from ...light.drawable import drawn_as, named_by
-from ...light.menu import MENU
+from ...light.menu import EXCLUSIVE, MENU
+from ...profile.painter import Painter
 from ...request import SuiteRequest
 from ...sources.source import Source
 from ...tasks.choose import Choice
@@ -20,11 +21,14 @@ from ...tasks.user_task import Interventions
 from .caption_edits import CaptionEdits, Questions
 
 
-def find_choices(drafts: Sequence[CaptionEdits], questions: Questions) -> None:
+def find_choices(drafts: Sequence[CaptionEdits], questions: Questions, painter: Painter) -> None:
     """Gives each draft its choices, or the problem why it has none."""
-    wanted, types = questions.request, questions.settings.types
-    values = values_of(wanted.interventions) if wanted.interventions else {type_: MENU[type_] for type_ in types}
+    wanted, types = questions.request, [type_ for type_ in questions.settings.types if type_ in MENU]
+    if painter != "light":  # faults of a camera are nothing to ask an editor for
+        types = [type_ for type_ in types if type_ != "camera"]
+    values = values_of(wanted.interventions, painter) if wanted.interventions else {one: MENU[one] for one in types}
     for draft in drafts:
+        draft.exclusive = EXCLUSIVE
         for type_, phrases in values.items():
             allowed = tuple(phrase for phrase in phrases if _allowed(draft.source, type_, phrase, wanted))
             if allowed:
@@ -33,17 +37,22 @@ def find_choices(drafts: Sequence[CaptionEdits], questions: Questions) -> None:
             draft.problem = f"its label {draft.source.label!r} is what every edit that is left would change"
 
 
-def values_of(named: Interventions) -> dict[str, tuple[str, ...]]:
-    """The user's values as phrases by type. Raises CounterfactoryError for one that light and weather cannot show."""
+def values_of(named: Interventions, painter: Painter) -> dict[str, tuple[str, ...]]:
+    """The user's values as phrases by type. Raises CounterfactoryError for one that light and weather cannot show,
+    where nothing else is painted.
+    """
     for type_, values in named.axes:
         for value in values:
-            if drawn_as(type_, value) is None:
+            if painter == "light" and drawn_as(type_, value) is None:
                 known = "; ".join(f"{name}: {', '.join(offered)}" for name, offered in MENU.items())
                 raise CounterfactoryError(
                     f"'{type_}: {value}' is nothing that a painter of light and weather can show; it knows {known}; "
                     "other profiles paint more (counterfactory doctor lists them)"
                 )
-    return {type_: tuple(phrase_of(type_, value) for value in values) for type_, values in named.axes}
+    return {
+        type_: tuple(value if value in MENU.get(type_, ()) else phrase_of(type_, value) for value in values)
+        for type_, values in named.axes
+    }
 
 
 def _allowed(source: Source, type_: str, phrase: str, wanted: SuiteRequest) -> bool:

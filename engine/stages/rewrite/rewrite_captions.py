@@ -142,7 +142,9 @@ def _chosen(
 
     questions = Questions(run.profile.rewrite, run.request, ask, prompts_of(run.profile.llm.style))
     pointed = label_grounding.point_at_labels(run, captions, questions)
-    find: Find | None = partial(menu_edits.find_choices, questions=questions) if run.profile.by_rule else None
+    find: Find | None = None
+    if run.profile.by_rule:
+        find = partial(menu_edits.find_choices, questions=questions, painter=run.profile.painter_kind)
     if (settings := run.profile.random_words) is not None:
         fill = partial(random_words.fill_blanks, run)
         find = partial(random_words.find_choices, questions=questions, settings=settings, fill=fill)
@@ -206,7 +208,7 @@ def rewrite(
 
 def _choose(draft: CaptionEdits, wanted: SuiteRequest, first: EditSets) -> EditSets:
     key = choice_key(draft.source.key, wanted.task, wanted.seed)
-    chosen = choose_edits(draft.choices, wanted.sets, wanted.edits, key, first)
+    chosen = choose_edits(draft.choices, wanted.sets, wanted.edits, key, first, draft.exclusive)
     if not chosen and not draft.problem:
         low, high = wanted.edits
         draft.problem = draft.unread or f"its caption allows no set of {low} to {high} edits: {draft.caption!r}"

@@ -1,0 +1,129 @@
+"""Where a photograph's sky lies, by its pixels alone: what is bright or blue, smooth and joined to the upper border.
+
+A white wall or a ceiling passes for a sky. So whatever edits do to a sky has to look right on a wall too: they give it
+the light of a sky and leave its shades.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterfactory.kernels.opencv import cv2
+
+from .view import Field, Floats, View, Window, blurred, luminance, smoothstep, times
+
+# What a sky takes of the picture at least, and of the upper border.
+_LEAST_AREA, _LEAST_BORDER = 0.03, 0.12
+
+
+@dataclass(frozen=True)
+class Sky:
+    """A picture's sky: `near` is 1 where it may lie, `colour` its own linear light there, `horizon` how far down the
+    picture it ends, 0 to 1; `area` is its share of the picture.
+    """
+
+    source: View
+    near: Field
+    colour: Field
+    horizon: float
+    area: float
+
+    def at(self, window: Window) -> SkyRows:
+        """The sky on some rows.
+
+        What is left of a pixel without its sky cannot be darker than black, so no more of it is sky than its darkest
+        channel allows; and what is brighter than the sky stands before it.
+        """
+        near, colour = self.near.at(window), self.colour.at(window)
+        if not near.any():
+            return SkyRows(near, colour)
+        small = window == self.source.whole()
+        pixels = self.source.small if small else self.source.rows(window.top, window.bottom)
+        ratios = cv2.split(cv2.divide(pixels, colour))
+        least = cv2.min(cv2.min(ratios[0], ratios[1]), ratios[2])
+        most = cv2.max(cv2.max(ratios[0], ratios[1]), ratios[2])
+        share = smoothstep(np.asarray(least, np.float32), 0.2, 0.75)
+        share *= 1 - smoothstep(np.asarray(most, np.float32), 1.6, 2.6)
+        return SkyRows(share * near, colour)
+
+
+class SkyRows(NamedTuple):
+    """On some rows, how much of each pixel is sky, 0 to 1 [rows, W], and the sky's colour there [rows, W, 3]."""
+
+    matte: Floats
+    colour: Floats
+
+    def removed(self, pixels: Floats) -> Floats:
+        """What is left of pixels without their sky: outlines that are mixed of both keep nothing of its light."""
+        left = times(self.colour, self.matte)
+        cv2.subtract(pixels, left, dst=left)
+        return np.maximum(left, 0, out=left)
+
+
+def detect_sky(view: View) -> Sky | None:
+    """The sky of a picture that no edit has changed yet; None where there is next to none."""
+    small = view.small
+    height, width = small.shape[:2]
+    if min(height, width) < 12:
+        return None
+    region = _region(small)
+    area = float(region.mean())
+    if area < _LEAST_AREA:
+        return None
+    share = region.astype(np.float32)
+    sigma = 0.06 * min(height, width)
+    # The colour beyond the region is that of its nearest part, all the more the nearer.
+    weight = share + np.float32(1e-4) * blurred(share, 4 * sigma) + np.float32(1e-7)
+    sums = [cv2.multiply(plane, weight) for plane in cv2.split(small)]
+    mass = blurred(weight, sigma)
+    colour = cv2.merge([cv2.divide(blurred(np.asarray(total, np.float32), sigma), mass) for total in sums])
+    reach = max(1, round(0.025 * min(height, width)))
+    grown = np.asarray(cv2.dilate(share, np.ones((2 * reach + 1, 2 * reach + 1), np.uint8)), np.float32)
+    rows = np.flatnonzero(region.mean(axis=1) > 0.08)
+    horizon = (float(rows[-1]) + 1) / height if len(rows) else 0.3
+    return Sky(
+        view,
+        Field(blurred(grown, 0.4 * reach)),
+        Field(np.maximum(np.asarray(colour, np.float32), np.float32(0.01))),
+        horizon,
+        area,
+    )
+
+
+def _region(small: Floats) -> NDArray[np.bool_]:
+    """The pixels of the small picture that are sky, [h, w]."""
+    root = np.sqrt(small)
+    light = luminance(root)
+    red, green, blue = (root[..., i] for i in range(3))
+    top, bottom = np.maximum(np.maximum(red, green), blue), np.minimum(np.minimum(red, green), blue)
+    colourful = (top - bottom) / np.maximum(top, 1e-3)
+    bluish = (blue >= green - 0.02) & (green >= red - 0.06) & (light > 0.22)
+    pale = (colourful < 0.2) & (light > max(0.45, float(np.quantile(light, 0.55))))
+    across, down = (cv2.Sobel(light, cv2.CV_32F, *order, ksize=3, scale=1 / 8) for order in ((1, 0), (0, 1)))
+    rough = blurred(np.asarray(cv2.magnitude(across, down), np.float32), 1.5)
+    candidate = ((bluish & (colourful > 0.05)) | pale) & (rough < 0.02)
+    # Branches before a white sky, one of an old film, a dull one.
+    candidate |= pale & (light > 0.88) & (rough < 0.05)
+    candidate |= (colourful < 0.3) & (light > 0.8) & (rough < 0.01)
+    candidate |= (colourful < 0.12) & (light > 0.38) & (rough < 0.01)
+    opened = cv2.morphologyEx(candidate.astype(np.uint8), cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
+    _, parts = cv2.connectedComponents(opened, connectivity=4)
+    parts = np.asarray(parts)
+    borders = parts[: max(1, len(parts) // 40)]
+    counts = np.bincount(borders[borders > 0], minlength=int(parts.max()) + 1)
+    kept = counts >= _LEAST_BORDER * borders.size
+    kept[0] = False
+    # Patches between branches join where one of the kept is near.
+    large = kept[parts]
+    if not large.any():
+        return np.asarray(large)
+    reach = max(3, min(parts.shape) // 14)
+    near = cv2.dilate(large.astype(np.uint8), np.ones((2 * reach + 1, 2 * reach + 1), np.uint8)) > 0
+    floor = int(np.flatnonzero(large.any(axis=1))[-1])
+    near[floor + 1 :] = False
+    sizes = np.bincount(parts.ravel())
+    return np.asarray(large | (near & (parts > 0) & (sizes[parts] >= 6)))
