@@ -133,7 +133,7 @@ def journey(asked: Namespace) -> dict[str, Any]:
 
 def peaks(folder: Path) -> float:
     """The most memory, in 10^9 bytes, that the exporter held while it made the profile's networks."""
-    rows = [row["peak_memory_bytes"] for row in json.loads((folder / "export.json").read_text())]
+    rows: list[int] = [row["peak_memory_bytes"] for row in json.loads((folder / "export.json").read_text())]
     stamps = (*folder.glob("*/made_of.json"), *folder.glob("onnx/*/made_of.json"))
     rows += [json.loads(file.read_text()).get("peak_bytes", 0) for file in stamps]
     return max(rows) / 1e9
@@ -174,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     unet, controlnet, vae = denoiser.build_unet(request), denoiser.build_controlnet(request, 0), random_vae(3)
     more["evaluation_error"] = agree(engine, unet, controlnet, some[0])
     reference = Pipeline(profile, unet, controlnet, vae)
-    others = [copy.copy(part) for part in (unet, controlnet, vae)]
+    others = copy.copy(unet), copy.copy(controlnet), copy.copy(vae)
     put_painters(*others, settings(available_cores()))
     peer = Pipeline(profile, *others)
 
