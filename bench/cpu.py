@@ -26,6 +26,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from datetime import date
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -67,9 +68,13 @@ class Engine:
         self.paint = profile.paint
         self.plans: PaintPlans = ModelPool(library_of(profile), Meter(lambda _: None)).paint_plans(_SIDE, _SIDE)
 
+    def embed(self, scene: Scene) -> Array:
+        """What the ControlNet makes of a scene's hint alone, [1, D, h, w]."""
+        return self.plans.hint.run({"hint": scene.hint[None, :1]})["hint_embedding"]
+
     def __call__(self, some: Sequence[Scene], negative: Array) -> list[Array]:
         """Pictures, uint8 RGB [H, W, 3], of scenes in order."""
-        hints = self.plans.embed_hints(np.stack([scene.hint[0] for scene in some]))
+        hints = [self.embed(scene)[0] for scene in some]
         jobs = [PaintJob(scene.key, scene.text, hint, self.plans) for scene, hint in zip(some, hints, strict=True)]
         painted = dict(paint(jobs, negative, self.paint))
         return [painted[i] for i in range(len(some))]
@@ -100,8 +105,8 @@ def agree(engine: Engine, unet: Any, controlnet: Any, scene: Scene) -> float:
     """How far the engine's painter is from diffusers' networks on one row; stops the bench where that is too far."""
     side = _SIDE // denoiser.FACTOR
     latents = generator(scene.key, "noise").standard_normal((1, 4, side, side), np.float32)
-    hint = engine.plans.embed_hints(scene.hint[:1])
-    feeds = {"latents": latents, "timestep": np.array([499]), "text": scene.text[None], "hint_embedding": hint}
+    feeds = {"latents": latents, "timestep": np.array([499]), "text": scene.text[None]}
+    feeds["hint_embedding"] = engine.embed(scene)
     found = engine.plans.denoiser.run({**feeds, "control_scale": np.ones(1, np.float32)})["prediction"]
     row = [torch.from_numpy(array) for array in (latents, np.array([499]), scene.text[None], scene.hint[None])]
     with torch.no_grad():
@@ -128,7 +133,7 @@ def journey(asked: Namespace) -> dict[str, Any]:
 
 def peaks(folder: Path) -> float:
     """The most memory, in 10^9 bytes, that the exporter held while it made the profile's networks."""
-    rows = [row["peak_memory_bytes"] for row in json.loads((folder / "export.json").read_text())]
+    rows: list[int] = [row["peak_memory_bytes"] for row in json.loads((folder / "export.json").read_text())]
     stamps = (*folder.glob("*/made_of.json"), *folder.glob("onnx/*/made_of.json"))
     rows += [json.loads(file.read_text()).get("peak_bytes", 0) for file in stamps]
     return max(rows) / 1e9
@@ -169,11 +174,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     unet, controlnet, vae = denoiser.build_unet(request), denoiser.build_controlnet(request, 0), random_vae(3)
     more["evaluation_error"] = agree(engine, unet, controlnet, some[0])
     reference = Pipeline(profile, unet, controlnet, vae)
-    others = [copy.copy(part) for part in (unet, controlnet, vae)]
+    others = copy.copy(unet), copy.copy(controlnet), copy.copy(vae)
     put_painters(*others, settings(available_cores()))
     peer = Pipeline(profile, *others)
 
-    def timed(work: Callable[[], object], times: int) -> Callable[[], object]:
+    def timed(work: Callable[[], object], times: int) -> Callable[[], Spent]:
         if asked.core_seconds:
             return lambda: by_cores(work, times)
         return lambda: spent(work) / times
@@ -181,16 +186,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ours = timed(lambda: engine(some, negative), len(some))
     figures: dict[str, float] = {}
     taken: list[float] = []
+    ours()  # allocates
+    peer(some[0])  # compiles
     for name, pipeline in (("diffusers", reference), ("optimum_intel", peer)):
-        theirs = timed(lambda pipeline=pipeline: pipeline(some[0]), 1)
+        theirs = timed(partial(pipeline, some[0]), 1)
         if asked.core_seconds:
-            theirs(), ours()  # compiles, allocates
-            pairs = [(theirs(), ours()) for _ in range(asked.rounds)]
-            figures[f"ratio_{name}"] = median(a.wall_s / b.wall_s for a, b in pairs)  # type: ignore[attr-defined]
-            figures[f"seconds_{name}"] = median(a.wall_s for a, _ in pairs)  # type: ignore[attr-defined]
-            taken += [b.wall_s for _, b in pairs]  # type: ignore[attr-defined]
+            pairs = [(theirs().wall_s, ours().wall_s) for _ in range(asked.rounds)]
+            figures[f"ratio_{name}"] = median(a / b for a, b in pairs)
+            figures[f"seconds_{name}"] = median(a for a, _ in pairs)
+            taken += [b for _, b in pairs]
         else:
-            ratio = compare(theirs, ours, asked.rounds)
+            ratio = compare(theirs, ours, asked.rounds, warm=False)
             figures[f"ratio_{name}"], figures[f"seconds_{name}"] = ratio.median, ratio.baseline.wall_s
             taken.append(ratio.candidate.wall_s)
         print(

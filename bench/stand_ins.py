@@ -66,7 +66,7 @@ def write_clip(folder: Path) -> None:
 
 def write_lora(folder: Path) -> None:
     """kohya's names, in fp16: a small delta for every layer that LCM-LoRA changes."""
-    generator, found = torch.Generator().manual_seed(3), {}
+    generator, found = torch.Generator().manual_seed(3), dict[str, torch.Tensor]()
     with torch.device("meta"):
         unet = denoiser.random_unet(1)
     for name, module in unet.named_modules():
@@ -121,12 +121,12 @@ def write_llama(folder: Path) -> None:
 
     add("token_embd.weight", words, width)
     add("output_norm.weight", width)
+    parts = {f"attn_{one}": (width, width) for one in ("q", "k", "v", "output")}
+    parts |= {"ffn_gate": (inner, width), "ffn_up": (inner, width), "ffn_down": (width, inner)}
     for i in range(layers):
-        for part, *shape in (
-            *(("attn_norm", width), ("ffn_norm", width)),
-            *((f"attn_{one}", width, width) for one in ("q", "k", "v", "output")),
-            *(("ffn_gate", inner, width), ("ffn_up", inner, width), ("ffn_down", width, inner)),
-        ):
+        add(f"blk.{i}.attn_norm.weight", width)
+        add(f"blk.{i}.ffn_norm.weight", width)
+        for part, shape in parts.items():
             add(f"blk.{i}.{part}.weight", *shape)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -93,10 +94,10 @@ class CachedFlorence2Decoder(nn.Module):
 
     def _split(self, states: torch.Tensor) -> torch.Tensor:
         """[B, S, D] to [B, heads, S, D/heads]."""
-        return states.unflatten(2, (self.heads, -1)).transpose(1, 2)
+        return states.reshape(*states.shape[:2], self.heads, -1).transpose(1, 2)
 
     def _attend(
-        self, attention: nn.Module, states: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor | None
+        self, attention: Any, states: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor | None
     ) -> torch.Tensor:
         q = self._split(attention.q_proj(states)) / math.sqrt(k.shape[-1])
         scores = q @ k.transpose(-1, -2)

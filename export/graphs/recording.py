@@ -14,8 +14,7 @@ from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.profile.profile import Profile
-from counterfactory.engine.runtime.openvino import open_session
-from counterfactory.engine.runtime.session import Session, Signature
+from counterfactory.engine.runtime.session import Signature
 from counterfactory.engine.stages.maps.draw_maps import edge_maps
 from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
 
@@ -29,20 +28,20 @@ def master_of(denoiser: str) -> str:
 
 @dataclass(frozen=True)
 class _Recorder:
-    """A session that keeps what it is fed."""
+    """A session that keeps what it is fed, and lets `network` compute."""
 
-    session: Session
+    network: Batched
     feeds: list[Feeds] = field(default_factory=list)
 
     @property
     def signature(self) -> Signature:
-        """As that of the session."""
-        return self.session.signature
+        """As that of the network."""
+        return self.network.signature
 
     def run(self, feeds: Mapping[str, Any], hold: Collection[str] = ()) -> dict[str, Any]:
-        """Keep a copy of `feeds` and run the session."""
+        """Keep a copy of `feeds` and run the network."""
         self.feeds.append({name: np.array(array) for name, array in feeds.items()})
-        return self.session.run(feeds, hold)
+        return self.network.run(feeds)
 
 
 def painting_feeds(profile: Profile, images: Sequence[NDArray[np.uint8]], captions: Sequence[str]) -> list[Feeds]:
@@ -53,14 +52,9 @@ def painting_feeds(profile: Profile, images: Sequence[NDArray[np.uint8]], captio
     """
     name = master_of(profile.paint.denoiser)
     profile = replace(profile, paint=replace(profile.paint, denoiser=name, streams=1))
-    settings, runtime, library = profile.paint, profile.runtime, library_of(profile)
-    models, (height, width) = ModelPool(library, Meter(lambda _: None)), images[0].shape[:2]
-    plans = models.paint_plans(height, width)
-    size = plans.latent_shape[1:]
-    sizes = {"latents": size, "hint_embedding": size}
-    assert runtime.precision != "f16", "of OpenVINO"
-    how: dict[str, Any] = {"precision": runtime.precision, "threads": runtime.threads, "sizes": sizes}
-    recorder = _Recorder(open_session(library.graph(library.networks["denoiser"]), batch=settings.batch, **how))
+    settings, models = profile.paint, ModelPool(library_of(profile), Meter(lambda _: None))
+    plans = models.paint_plans(*images[0].shape[:2])
+    recorder = _Recorder(plans.denoiser)
     plans = replace(plans, denoiser=Batched(recorder))
     hints = plans.embed_hints(edge_maps(np.stack(images), profile.edges))
     texts, _ = models.clip_text().encode([settings.negative_prompt, *captions])

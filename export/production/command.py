@@ -31,7 +31,7 @@ from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, LIBRARIES
 from ..plans.tensorrt import require_compiler
 from ..precision.half import ISLANDS
 from . import blip2, clip, denoiser, florence2, hed, reuse, sentence, vae
-from .artefact import Asked, Row, compile_rows, export_graph, work_folder
+from .artefact import Asked, Precision, Row, compile_rows, export_graph, work_folder
 from .examples import on_streets, painting
 from .graph import Graph, Request, Sources, batches_of, names_of
 from .workspace import Workspace
@@ -234,7 +234,8 @@ def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
     if asked.out is None and (asked.random or profile.models.folder == "pocket"):
         raise CounterfactoryError("name the folder of the export: --out DIR")
     out: Path = asked.out or profile.models.path
-    precision = asked.precision or ("openvino" if profile.runtime.backend == "openvino" else "fp16")
+    usual: Precision = "openvino" if profile.runtime.backend == "openvino" else "fp16"
+    precision: Precision = asked.precision or usual
     if precision == "openvino" and (asked.plans or asked.int8):
         raise CounterfactoryError("--plans and --int8 are made of ONNX graphs, for GPUs: leave them out with openvino")
     if asked.plans:
