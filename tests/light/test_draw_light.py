@@ -175,8 +175,8 @@ def test_outlines_stay_in_place(value: str) -> None:
         scores = registration_scores(small_outlines(drawn(picture, value, 0.6)), source_map(small_outlines(picture)))
         assert scores["in_place"] >= 0.998
         shifts.append(scores["shift"] * 128)
-    # In pixels of registration's maps, of 128 on the shorter side. What falls and what shines hides outlines, so that one photograph alone seems to
-    # move by a little more.
+    # In pixels of registration's maps, of 128 on the shorter side. What falls and what shines hides outlines, so that
+    # one photograph alone seems to move by a little more.
     assert float(np.median(shifts)) < 0.1
 
 
