@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..keys import content_key, file_digest
 from .preparation import Preparation, Size, read_preparation
-from .under_test import ModelUnderTest
+from .under_test import ModelUnderTest, class_names_of
 
 
 def load_callable(name: str, preprocess: str | None) -> ModelUnderTest:
@@ -82,13 +81,3 @@ def is_torch(model: Any) -> bool:
     return any(
         base.__module__.startswith("torch.nn") and base.__name__ == "Module" for base in inspect.getmro(type(model))
     )
-
-
-def class_names_of(names: Any) -> dict[int, str] | None:
-    """Names by number, of a list or of a mapping; None where there are none that can be read."""
-    if isinstance(names, Mapping):
-        pairs = [(int(number), str(name)) for number, name in names.items() if str(number).isdigit()]
-        return dict(pairs) or None
-    if isinstance(names, (list, tuple, np.ndarray)) and len(names):
-        return {number: str(name) for number, name in enumerate(names)}
-    return None

@@ -19,7 +19,7 @@ from PIL import Image
 from ..errors import CounterfactoryError
 from ..keys import content_key
 from .preparation import Picture, Size, read_preparation
-from .under_test import ModelUnderTest
+from .under_test import ModelUnderTest, class_names_of
 
 _EXAMPLE = "resize=256 crop=224 mean=imagenet std=imagenet"
 
@@ -49,8 +49,6 @@ def library(name: str, asked: str) -> Any:
 def wrap_module(module: Any, name: str, declared: str | None) -> ModelUnderTest:
     """A module of torch; its input is declared, or read from what timm knows of it."""
     if declared is not None:
-        from .callables import class_names_of
-
         preparation = read_preparation(declared)
         classes = class_names_of(getattr(module, "classes", None))
         own = _Library(lambda picture: _first(preparation.apply(picture)), preparation.text, classes)

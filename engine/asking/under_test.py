@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from .preparation import Picture, Size
@@ -36,3 +37,13 @@ class ModelUnderTest:
     classes: Mapping[int, str] | None = None
     named_by: str = "the model"
     batch: int = field(default_factory=lambda: BATCH)
+
+
+def class_names_of(names: Any) -> dict[int, str] | None:
+    """Names by number, of a list or of a mapping; None where there are none that can be read."""
+    if isinstance(names, Mapping):
+        pairs = [(int(number), str(name)) for number, name in names.items() if str(number).isdigit()]
+        return dict(pairs) or None
+    if isinstance(names, (list, tuple, np.ndarray)) and len(names):
+        return {number: str(name) for number, name in enumerate(names)}
+    return None

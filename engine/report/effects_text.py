@@ -46,7 +46,8 @@ def evaluation_tables(evaluation: Evaluation, everything: bool = False) -> tuple
     alone = effects.by_value_alone if everything else ()
     for title, group in (("value", effects.by_value), ("value, one edit alone", alone), ("class", effects.by_class)):
         if len(group) > 1:
-            tables.append(_worst_table(title, group, len(group) if everything else _WORST))
+            worst = _worst_table(title, group, len(group) if everything else _WORST)
+            tables += [worst] if worst.rows else []
     tables.append(sides_table({evaluation.measure_name: evaluation}))
     if evaluation.boxes:
         tables.append(_boxes_table(evaluation.boxes if everything else evaluation.boxes[:_WORST]))

@@ -16,6 +16,7 @@ from PIL import Image
 
 from ..errors import CounterfactoryError
 from ..files.writing import open_whole
+from ..light.menu import MENU
 from ..profile.profile import Profile
 from ..stages.maps.draw_maps import edge_maps
 from ..suite import PictureRow
@@ -107,7 +108,9 @@ def write_report(
     edits = spread_of(edit for row in rows if row.kind == "variant" and row.accepted for edit in row.edits)
     rejected = reason_table(rows)
     tables = (*text.tables, *([rejected] if rejected else []), *([edit_table(edits)] if edits else []))
-    write_page(album, files.page, replace(text, tables=tables, remarks=(*text.remarks, *skew_notes(edits), *left_out)))
+    by_rule = all(row.painter == "light" for row in rows if row.kind == "variant")
+    skew = skew_notes(edits, [type_ for type_, values in MENU.items() if by_rule and len(values) == 1])
+    write_page(album, files.page, replace(text, tables=tables, remarks=(*text.remarks, *skew, *left_out)))
     return files
 
 
