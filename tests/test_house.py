@@ -31,7 +31,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "files": {"errors"},
         "schedule": {"errors"},
         "profile": {"errors", "edit", "keys", "files"},
-        "runtime": {"errors", "keys", "files", "profile"},
+        "runtime": {"errors", "keys", "packages", "files", "profile"},
         "language": {"errors", "keys", "profile", "runtime"},
         "meter": {"errors", "packages", "profile", "runtime"},
         "sources": {"errors", "edit", "keys", "content_keys", "files", "schedule", "profile", "runtime"},
