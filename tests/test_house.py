@@ -60,16 +60,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
             "stages",
         },
         "report": {
-            "errors",
-            "edit",
-            "light",
-            "files",
-            "profile",
-            "meter",
-            "models",
-            "suite",
-            "tasks",
-            "stages",
+            *("errors", "edit", "light", "files", "schedule", "profile", "meter", "models", "suite", "tasks", "stages"),
             "judging",
         },
         "journey": {
