@@ -201,7 +201,7 @@ def test_keywords_and_options_ask_for_the_same(
     assert call.profile.protect is not None
 
 
-@pytest.mark.usefixtures("shared_plans")
+@pytest.mark.usefixtures("shared_plans", "counted_once")
 def test_a_suite_from_python(street: Street, tmp_path: Path) -> None:
     told: list[str] = []
     progress: list[Progress] = []
