@@ -40,6 +40,8 @@ import sys, numpy as np, torch
 from pathlib import Path
 from PIL import Image
 import lite0
+model = lite0.model
+names = model.classes
 for file in sorted(Path(sys.argv[1]).iterdir()):
     image = Image.open(file).convert("RGB")
     scale = 256 / min(image.size)
@@ -47,8 +49,8 @@ for file in sorted(Path(sys.argv[1]).iterdir()):
     left, top = (side // 2 - 112 for side in small.size)
     pixels = np.asarray(small.crop((left, top, left + 224, top + 224)), np.float32) / 127.5 - 1
     with torch.inference_mode():
-        answer = int(lite0.model(torch.from_numpy(pixels).permute(2, 0, 1)[None]).argmax())
-    folder = Path(sys.argv[2]) / lite0.model.classes[answer]
+        answer = int(model(torch.from_numpy(pixels).permute(2, 0, 1)[None]).argmax())
+    folder = Path(sys.argv[2]) / names[answer]
     folder.mkdir(parents=True, exist_ok=True)
     image.save(folder / f"{file.stem}.jpg", quality=95)
 """
@@ -130,7 +132,7 @@ def _draw_page(page: Path, drawn: Path) -> None:
     subprocess.run(["chromium", *flags, f"--screenshot={drawn}", address], check=True, capture_output=True)
     picture = Image.open(drawn).convert("RGB")
     picture.thumbnail((1100, 10000), Image.Resampling.LANCZOS)
-    picture.save(_ROOT / "docs" / "photographs.webp", quality=85, method=6)
+    picture.save(_ROOT / "docs" / "photographs.webp", quality=70, method=6)
 
 
 def _thousand(files: list[Path], folder: Path) -> None:
