@@ -31,7 +31,7 @@ from counterfactory.engine.stages.rewrite.caption_edits import Questions
 from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite
 from counterfactory.engine.suite import Suite, read_metadata
 from counterfactory.engine.variant import Variant
-from counterfactory.export.pocket.int8 import master_of
+from counterfactory.export.graphs.recording import master_of
 
 
 @dataclass(frozen=True)

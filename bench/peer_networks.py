@@ -25,8 +25,8 @@ from counterfactory.engine.language.open_llm import open_llm
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.profile.profile import Profile
 from counterfactory.export.graphs.hub import locate
+from counterfactory.export.graphs.recording import master_of
 from counterfactory.export.pocket import llama
-from counterfactory.export.pocket.int8 import master_of
 from counterfactory.export.pocket.restore import restore_blip2, restore_clip, restore_denoiser, restore_llm, restore_vae
 from counterfactory.export.production import blip2, clip, denoiser, vae
 from counterfactory.export.production.graph import Request

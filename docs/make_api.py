@@ -1,6 +1,7 @@
 """Writes the reference of docs/api.md from the docstrings of `import counterfactory`: `python docs/make_api.py`.
 
-The part between the page's markers is replaced; what stands around it is written by hand.
+The part between the page's markers is replaced; what stands around it is written by hand. Keywords, the classes that
+are named `...Options`, are left to engine/api/options.py: the page of the options says what they mean.
 """
 
 from __future__ import annotations
@@ -17,72 +18,55 @@ BEGIN, END = "<!-- begin: python docs/make_api.py -->", "<!-- end -->"
 
 
 def reference(module: ModuleType) -> str:
-    """The public names of a module in Markdown, in the order of its `__all__`: signatures and docstrings.
+    """The public names of a module in Markdown, in the order of its `__all__`: how they are called, and docstrings.
 
     Names without a docstring of their own, such as `__version__`, are listed by their values' types.
     """
-    return "\n".join(part for name in module.__all__ for part in _entry(name, getattr(module, name)))
+    names = [name for name in module.__all__ if not name.endswith("Options")]
+    return "\n".join(f"### {name}\n\n{_entry(name, getattr(module, name))}\n" for name in names)
 
 
-class _Written:
-    """An annotation as the source has it, without the quotes of text."""
-
-    def __init__(self, text: Any) -> None:
-        self._text = text
-
-    def __repr__(self) -> str:
-        return self._text if isinstance(self._text, str) else inspect.formatannotation(self._text)
-
-
-def _entry(name: str, value: Any) -> Iterator[str]:
+def _entry(name: str, value: Any) -> str:
     if inspect.isclass(value):
-        yield f"### {name}\n"
-        yield _documented(value)
-        for own, member in vars(value).items():
-            if not own.startswith("_") and (inspect.isfunction(member) or isinstance(member, property)):
-                yield f"#### {name}.{own}\n"
-                yield from _called(own, member)
-    elif callable(value):
-        yield f"### {name}\n"
-        yield from _called(name, value)
-    else:
-        yield f"### {name}\n\nA `{type(value).__name__}`.\n"
+        return "\n".join([_documented(value), *_members(value)])
+    if callable(value):
+        return f"`{_called(name, value)}`\n\n{_documented(value)}"
+    return f"A `{type(value).__name__}`."
 
 
-def _called(name: str, member: Any) -> Iterator[str]:
+def _members(of: type) -> Iterator[str]:
+    """A list of a class's own properties and functions, after an empty line."""
+    own = [
+        (name, member)
+        for name, member in vars(of).items()
+        if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property))
+    ]
+    if own:
+        yield ""
+    for name, member in own:
+        yield f"- `{_called(name, member)}`: {' '.join(_documented(member).split())}"
+
+
+def _called(name: str, member: Any) -> str:
+    """A property with its type; a function with its parameters' names and defaults, and what it gives."""
     if isinstance(member, property):
-        text = f"{name}: {_Written(inspect.signature(member.fget).return_annotation)!r}"
-    else:
-        text = _signature(name, inspect.signature(member))
-    yield f"```text\n{text}\n```\n"
-    yield _documented(member)
+        return f"{name}: {_returned(inspect.signature(member.fget))}"
+    signature = inspect.signature(member)
+    bare = [one.replace(annotation=one.empty) for one in signature.parameters.values() if one.name != "self"]
+    return f"{name}{inspect.Signature(bare)} -> {_returned(signature)}"
 
 
-def _signature(name: str, found: inspect.Signature) -> str:
-    """How a function is called: a line, or one per parameter where that would be long."""
-    written = found.replace(
-        parameters=[
-            one if one.annotation is one.empty else one.replace(annotation=_Written(one.annotation))
-            for one in found.parameters.values()
-            if one.name != "self"
-        ],
-        return_annotation=_Written(found.return_annotation),
-    )
-    if len(f"{name}{written}") <= 100:
-        return f"{name}{written}"
-    lines = []
-    for one in written.parameters.values():
-        if one.kind is one.KEYWORD_ONLY and "    *,\n" not in lines:
-            lines.append("    *,\n")
-        lines.append(f"    {one},\n")
-    return f"{name}(\n{''.join(lines)}) -> {written.return_annotation}"
+def _returned(signature: inspect.Signature) -> str:
+    """The annotation of what is given, as the source has it."""
+    given = signature.return_annotation
+    return given if isinstance(given, str) else inspect.formatannotation(given)
 
 
 def _documented(value: Any) -> str:
     text = inspect.getdoc(value)
     if not text:
         raise SystemExit(f"{value.__qualname__} has no docstring")
-    return f"{text}\n"
+    return text
 
 
 def with_reference(page: str, module: ModuleType) -> str:

@@ -8,10 +8,12 @@ so this page decides what a changed setting costs.
     caption         image bytes, [image], [caption], the label where it goes on after that     captioner
     answer          the question with its grammar, how the language model samples              language model
     choice          source, task, seed                                                         the rules
-    variant         source, caption, edits, edited caption, seed
+    variant         source, caption, edits, edited caption, seed; of a picture that was given,
+                    its bytes
     original        source, [image]
-    picture         variant, [image], [edges], [paint], [text]; [[hints]], [protect], [invert]
-                    where there are any                                                        edge detector, painter
+    baseline        variant, [image]                                                           the rules of light
+    picture         variant, [image], [edges], [paint], [text]; [[hints]], [protect], [invert],
+                    [painter] where there are any                                              edge detector, painter
     scores          picture bytes, source, [image], captions, edits, [text], [check], classes,
                     bytes of the source's variants before                                      CLIP
     recaption       picture bytes, the words that are asked for with their texts               captioner
@@ -35,7 +37,13 @@ from .keys import content_key
 Stage = Literal["caption", "rewrite", "edges", "paint", "check"]
 
 # The form of a shard's rows on record; another one is raised when rows say more, and rows are then derived anew.
-ROW_FORM = 6
+ROW_FORM = 7
+# The rules by which the painter of light and weather draws, and by which pictures that somebody painted are read and
+# scaled: raised by hand when they come to other pixels.
+LIGHT = 1
+GIVEN = 1
+# The rules by which instructions for editors are written, as these.
+INSTRUCTIONS = 1
 # The rules that spread a user's own values over sources: raised by hand when they choose otherwise, as `code_of`.
 MATRIX = 1
 
@@ -88,6 +96,11 @@ def variant_key(
     return content_key("variant", source_key, caption, edits, edited_caption, seed, *again)
 
 
+def given_key(source_key: str, caption: str, edits: object, edited_caption: str, given: object) -> str:
+    """Names a variant or a control whose picture somebody else painted; `given` is what names that picture."""
+    return content_key("given", source_key, caption, edits, edited_caption, given)
+
+
 def shard_key(source_keys: Sequence[str]) -> str:
     """Names sources that travel together; the same sources in another order are another shard."""
     return content_key("shard", source_keys)
@@ -104,7 +117,7 @@ class ContentKeys:
 
     Settings are plain data (see `content_key`); `sampling` is how the language model chooses tokens, `check` what
     decides scores. `hints` is None where pictures follow the edges alone, `protect` where they keep nothing of
-    their sources, `invert` where they are painted anew.
+    their sources, `invert` where they are painted anew, `painter` where a diffusion model paints.
     """
 
     image: object
@@ -118,6 +131,7 @@ class ContentKeys:
     hints: object = None
     protect: object = None
     invert: object = None
+    painter: object = None
 
     def caption_key(self, image_sha256: str, named_prefix: str | None = None) -> str:
         """Names the caption of an image, and the random numbers that sample it; `named_prefix` is what it goes on
@@ -134,10 +148,14 @@ class ContentKeys:
         """Names the source's picture as the painter saw it."""
         return content_key("original", source_key, self.image)
 
+    def baseline_key(self, variant_key: str) -> str:
+        """Names the picture of a variant's weather and light, drawn by rule."""
+        return content_key("baseline", variant_key, self.image, LIGHT)
+
     def picture_key(self, variant_key: str) -> str:
         """Names a variant's picture."""
         made_by = (self.makers["edges"], self.makers["paint"])
-        optional = [part for part in (self.hints, self.protect, self.invert) if part is not None]
+        optional = [part for part in (self.hints, self.protect, self.invert, self.painter) if part is not None]
         return content_key("paint", variant_key, self.image, self.edges, self.paint, self.text, made_by, *optional)
 
     def recaption_key(self, picture_sha256: str, prefix: str, room: int, words: object) -> str:

@@ -43,8 +43,9 @@ from .stages.check.recaption import recaption
 from .stages.check.score_pictures import score_pictures
 from .stages.maps.draw_maps import draw_maps, palettes_of
 from .stages.original import keep_originals
-from .stages.paint.edit_variants import edit_variants
-from .stages.paint.paint_variants import paint_variants, unpainted_sources
+from .stages.paint.draw_baselines import draw_baselines
+from .stages.paint.paint_variants import unpainted_sources
+from .stages.paint.painter_table import PAINTERS
 from .stages.recording import ShardResults, content_keys_of, picture_rows, session_costs, session_facts
 from .stages.rewrite.rewrite_captions import ShardVariants, rewrite_captions
 from .stages.run import Classes, Run
@@ -104,10 +105,15 @@ class Tally:
         self.controls, self.rejected_controls = counts["control", True], counts["control", False]
         self.cells = gathered.counted()
 
+    @property
+    def _lost(self) -> set[str]:
+        """The sources of which nothing came; a problem may be one picture's."""
+        return {source.name for source in self.inputs.sources} & {problem.name for problem in self.problems}
+
     def standing(self, profile: Profile) -> Standing:
         """What the suite has come to, by the profile's thresholds."""
         return Standing(
-            sources=len(self.inputs.sources) - len(self.problems),
+            sources=len(self.inputs.sources) - len(self._lost),
             accepted=self.accepted,
             rejected=self.rejected,
             controls=self.controls,
@@ -201,9 +207,15 @@ class Journey:
             meter=meter,
             keys=content_keys_of(self.profile, library),
             sources=len(sources),
-            pictures=len(sources) * (self.request.variants + self.request.controls),
+            pictures=sum(map(self._pictures_of, sources)),
             classes=Classes(source.label for source in sources),
         )
+
+    def _pictures_of(self, source: Source) -> int:
+        """How many pictures a source is to have."""
+        if source.given is not None:
+            return len(source.given.pictures)
+        return self.request.variants + self.request.controls
 
     def _meter(self, on_progress: Callable[[Progress], None] | None, stream: MetricsFile | None) -> Meter:
         on_change = stream.write if stream else None
@@ -233,11 +245,11 @@ def step(run: Run, outcomes: Outcomes, shard: Shard, before: Sequence[ValueCells
     rewritten = rewrite_captions(run, captions, before)
     needed = unpainted_sources(run, rewritten.variants) if run.profile.follows_maps else []
     maps = draw_maps(run, captions, needed, pictures)
-    paint = paint_variants if run.profile.invert is None else edit_variants
-    painted = paint(run, rewritten.variants, maps, pictures)
+    painted = PAINTERS[run.profile.painter_kind](run, rewritten.variants, maps, pictures)
     scored = score_pictures(run, painted, pictures)
     others = _other_scores(run, painted, rewritten)
-    results = ShardResults(captions, originals, painted, scored, others)
+    baselines = draw_baselines(run, list(scored), pictures)
+    results = ShardResults(captions, originals, painted, scored, others, baselines)
     return _settle(outcomes, shard, rewritten, results, picture_rows(run.profile, results))
 
 
@@ -294,7 +306,8 @@ def _unkept(library: Library) -> str | None:
 def _files(results: ShardResults, table: Sequence[PictureRow]) -> dict[str, int]:
     """Bytes by path of the files that belong to a table."""
     named = {name for row in table for name in row.files}
-    files = [file for row in (*results.originals.values(), *results.painted.values()) for file in row.files]
+    pictures = (*results.originals.values(), *results.painted.values(), *results.baselines.values())
+    files = [file for row in pictures for file in row.files]
     return {file.path: file.bytes for file in files if file.path in named}
 
 

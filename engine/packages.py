@@ -16,13 +16,14 @@ from .errors import CounterfactoryError
 # Modules, and the extra of pyproject.toml that brings each.
 EXTRAS: Mapping[str, str] = MappingProxyType(
     {
-        "cv2": "generate",
+        "cv2": "light",
         "openvino": "generate",
         "tokenizers": "generate",
         "llguidance": "generate",
         "scipy": "scipy",
         "prometheus_client": "metrics",
         "datasets": "datasets",
+        "pycocotools": "detection",
     }
 )
 

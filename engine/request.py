@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from .errors import CounterfactoryError
 from .language.edit_types import EditType
@@ -30,6 +31,8 @@ class SuiteRequest:
     A source whose caption does not name what it is labelled with has no variants unless `allow_ungrounded`.
     No edit brings a word of `avoid`. `types` are the user's own, beside the profile's.
 
+    `baseline` "light" draws each variant's weather and light by rule as well, where light can show all of its edits.
+
     With `levels` above 1 a set of edits is painted so many times, from faint to full.
 
     Half of a source's variants have the least number of edits, so that an edit's effect is seen alone. With
@@ -47,6 +50,7 @@ class SuiteRequest:
     avoid: tuple[str, ...] = SUBJECTIVE
     types: tuple[EditType, ...] = ()
     levels: int = 1
+    baseline: Literal["light"] | None = None
 
     def __post_init__(self) -> None:
         if self.variants < 1:

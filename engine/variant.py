@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .edit import Edit
+from .sources.given import GivenPicture
 from .sources.source import Source
 
-# What a suite's picture is: the source as the painter saw it, its own caption painted anew, or an edited one.
-Kind = Literal["original", "control", "variant"]
-KINDS: tuple[Kind, ...] = ("original", "control", "variant")
+# What a suite's picture is: the source as the painter saw it, its own caption painted anew, an edited one, or the
+# source with a variant's weather and light drawn by rule, to compare that with.
+Kind = Literal["original", "control", "variant", "baseline"]
+KINDS: tuple[Kind, ...] = ("original", "control", "variant", "baseline")
+# Those that every figure is of; baselines are in the figures of their own alone.
+COMPARED: tuple[Kind, ...] = ("original", "control", "variant")
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class Variant:
     the source's caption that no edit may touch, since they name what it is labelled with.
     `repeat` counts the source's variants with the same edits before it: from 1 on it differs from them in its noise.
     Of `levels` at which the same edits are painted, from faint to full, it is number `level`; `series` is the key of
-    that at the last level where it is another one.
+    that at the last level where it is another one. `given` is its picture where somebody painted it already.
     """
 
     key: str
@@ -43,6 +47,7 @@ class Variant:
     level: int = 1
     levels: int = 1
     series: str | None = None
+    given: GivenPicture | None = None
 
     @property
     def noise_key(self) -> str:

@@ -1,6 +1,6 @@
 """`python -m counterfactory.export`: `pocket` and `world` make the embedded models, `language` measures one of them and
-`validity` the checks, `a10g` and `llm` make a GPU box's, `sentence` the encoder of `[grounding]`, `masked` the masked
-language model of `[random_words]`, `perturber` a language model tuned to edit.
+`validity` the checks, `a10g` and `llm` make a GPU box's, `cpu` a CPU's of published weights, `sentence` the encoder of
+`[grounding]`, `masked` the masked language model of `[random_words]`, `perturber` a language model tuned to edit.
 
 A command's modules are imported when it is asked for: `llm` runs on the box, which has none of the exporter's packages.
 """
@@ -18,7 +18,19 @@ from typing import Any
 from counterfactory.engine.errors import CounterfactoryError
 
 _DOCS = Path(__file__).parents[1] / "docs"
-_COMMANDS = ("pocket", "validity", "language", "world", "a10g", "facts", "llm", "sentence", "masked", "perturber")
+_COMMANDS = (
+    "pocket",
+    "validity",
+    "language",
+    "world",
+    "a10g",
+    "cpu",
+    "facts",
+    "llm",
+    "sentence",
+    "masked",
+    "perturber",
+)
 
 
 def main() -> None:
@@ -50,6 +62,8 @@ def _add(name: str, commands: Any) -> None:
         from .pocket.world import add_command
     elif name == "a10g":
         from .production.command import add_command
+    elif name == "cpu":
+        from .cpu import add_command
     elif name == "facts":
         from .production.facts import add_command
     elif name == "llm":

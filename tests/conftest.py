@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
@@ -16,14 +16,21 @@ from session_records import costs, session_facts
 from stand_in_cuda import OPENED
 
 from counterfactory.engine.edit import Edit
+from counterfactory.engine.estimate import estimate, formulas
+from counterfactory.engine.language.llm_request import Llm
 from counterfactory.engine.models import model_pool
+from counterfactory.engine.models.library import Library
+from counterfactory.engine.models.network import Network
+from counterfactory.engine.models.plan_facts import PlanFacts
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import Profile, load_profile, painting_as_teacher
+from counterfactory.engine.profile.rewrite import LlmSettings
 from counterfactory.engine.profile.runtime import ModelPaths, RuntimeSettings
 from counterfactory.engine.runtime import quiet_openvino  # noqa: F401 - before any test imports OpenVINO
 from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.runtime.opening import plan_file
 from counterfactory.engine.runtime.session import Session
+from counterfactory.engine.sources.source import Source
 from counterfactory.engine.suite import (
     Crop,
     NewPicture,
@@ -39,6 +46,14 @@ from counterfactory.engine.suite.images import Top
 from counterfactory.engine.suite.run_record import Standing
 from counterfactory.engine.suite.session_record import SessionRecord
 from counterfactory.export.pocket.packed import gather
+
+if TYPE_CHECKING:
+    from tiny_networks import TinyPainter
+    from wiring import House
+
+
+# Their assertions are told as those of tests are.
+pytest.register_assert_rewrite("wiring", "wiring_cases")
 
 
 def pytest_configure() -> None:
@@ -88,7 +103,7 @@ def packed_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return gather(tmp_path_factory.mktemp("packed"))
 
 
-def quick_profile(models: Path, steps: int = 2, batch: int = 2) -> Profile:
+def quick_profile(models: Path, steps: int = 2, batch: int = 4) -> Profile:
     """The pocket profile over the networks in `models`, guided, in few steps and small batches; its denoiser multiplies
     no integers, and opens fast.
     """
@@ -99,18 +114,18 @@ def quick_profile(models: Path, steps: int = 2, batch: int = 2) -> Profile:
 
 
 @pytest.fixture(scope="session")
-def opened_plans() -> dict[object, Session]:
+def opened_plans() -> dict[object, Any]:
     """Networks that tests have opened so far."""
     return {}
 
 
 @pytest.fixture(scope="module")
-def shared_plans(opened_plans: dict[object, Session]) -> Iterator[None]:
+def shared_plans(opened_plans: dict[object, Any]) -> Iterator[None]:
     """Networks are compiled once for all runs of the module, and of other modules that ask for this.
 
     What a run counts as loading stays in place, and takes no time. Not for tests of opening and closing networks.
     """
-    really = model_pool.open_plan
+    really, really_llm = model_pool.open_plan, model_pool.open_llm
 
     def open_once(
         folder: Path,
@@ -126,11 +141,50 @@ def shared_plans(opened_plans: dict[object, Session]) -> Iterator[None]:
         key = (file.resolve(), here, batch, tuple(sorted((sizes or {}).items())), streams)
         if key not in opened_plans or not file.is_file():
             opened_plans[key] = really(folder, plan, runtime, batch, sizes, streams, *rest)
-        return opened_plans[key]
+        return cast(Session, opened_plans[key])
+
+    def open_llm_once(model: Path, settings: LlmSettings, runtime: RuntimeSettings, *rest: Any) -> Llm:
+        key = (model.resolve(), settings, replace(runtime, memory_gb=0.0))
+        if key not in opened_plans:
+            opened_plans[key] = really_llm(model, settings, runtime, *rest)
+        return cast(Llm, opened_plans[key])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model_pool, "open_plan", open_once)
+        patch.setattr(model_pool, "open_llm", open_llm_once)
         yield
+
+
+@pytest.fixture(scope="module")
+def counted_once() -> Iterator[None]:
+    """Estimates count a network once, and this machine's peak is a given number: each takes a second and more."""
+    really, counted = formulas._count_facts, dict[object, PlanFacts]()
+
+    def count(library: Library, network: Network, size: tuple[int, int] | None) -> PlanFacts:
+        key = library.graph(network), size
+        if key not in counted:
+            counted[key] = really(library, network, size)
+        return counted[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(formulas, "_count_facts", count)
+        patch.setattr(estimate, "measure_peak", lambda *_: 1e11)
+        yield
+
+
+@pytest.fixture(scope="session")
+def furnished_house(tmp_path_factory: pytest.TempPathFactory) -> House:
+    """Data sets that options of commands are tried on, and what was run on them."""
+    from wiring import furnished
+
+    return furnished(tmp_path_factory.mktemp("wiring"))
+
+
+@pytest.fixture(scope="module")
+def house(furnished_house: House, shared_plans: None, counted_once: None) -> House:
+    """The same, with commands that open networks once; estimates have the measurements of a run."""
+    furnished_house.ask("generate")
+    return furnished_house
 
 
 @pytest.fixture
@@ -145,6 +199,22 @@ def street(tmp_path: Path) -> Street:
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(array).save(path)
     return Street(tmp_path / "street", tuple(sorted(names)))
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> list[Source]:
+    """Seven of noise, of three sizes."""
+    from tiny_desk import tiny_sources
+
+    return tiny_sources(tmp_path / "sources", 7)
+
+
+@pytest.fixture(scope="session")
+def painter() -> TinyPainter:
+    """Small networks that paint; not to be changed."""
+    from tiny_networks import tiny_painter
+
+    return tiny_painter()
 
 
 def made_profile() -> Profile:

@@ -69,10 +69,10 @@ def test_the_doctor_s_export_command_is_one(named: bool, exported: list[Any], mo
     ((request, _, asked),) = exported
     assert usual.weights is not None
     assert request.sources == Sources(
-        usual.weights.blip2,
-        usual.weights.clip,
-        usual.weights.diffusion,
-        usual.weights.controlnets,
+        blip2=usual.weights.blip2,
+        clip=usual.weights.clip,
+        diffusion=usual.weights.diffusion,
+        controlnets=usual.weights.controlnets,
         sentence=usual.weights.sentence,
     )
     assert (asked.plans, asked.library) == (True, "tensorrt")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from conftest import MadeSuite, Street
 from numpy.typing import NDArray
+from PIL import Image
 
 import counterfactory as cf
 from counterfactory.engine import packages
@@ -25,9 +27,10 @@ from counterfactory.engine.suite import read_metadata
 
 VERBS: Mapping[str, tuple[Any, set[str]]] = {
     "generate": (cf.GenerateOptions, {"sources", "out"}),
+    "import": (cf.ImportOptions, {"pairs", "out"}),
     "plan": (cf.PlanOptions, {"sources"}),
     "estimate": (cf.EstimateOptions, {"sources", "count"}),
-    "evaluate": (cf.EvaluateOptions, {"suite", "predictions", "all"}),
+    "evaluate": (cf.EvaluateOptions, {"suite", "models", "all", "table"}),
     "report": (cf.ReportOptions, {"suite"}),
 }
 
@@ -66,7 +69,7 @@ def test_judging_takes_nothing_that_makes_suites(made_suite: MadeSuite) -> None:
         f"result = cf.evaluate({str(made_suite.path)!r}, lambda pictures: ['bus'] * len(pictures))\n"
         "print(result.evaluation.variants.score.count)\n"
         "try:\n"
-        "    cf.generate\n"
+        f"    cf.plan({str(made_suite.path / 'images')!r}, profile='pocket', allow_out_of_domain=True)\n"
         "except cf.CounterfactoryError as error:\n"
         "    print(error)\n"
     )
@@ -98,7 +101,8 @@ def options_of(command: str) -> dict[str, Any]:
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_s_keywords_are_its_command_s_options(verb: str) -> None:
     options, others = VERBS[verb]
-    assert options_of(verb).keys() == options.__optional_keys__ | others
+    keywords = options.__optional_keys__ - {"against"}  # the models before the last
+    assert options_of(verb).keys() == keywords | others
 
 
 def test_an_estimate_is_of_a_number_or_of_sources() -> None:
@@ -197,7 +201,7 @@ def test_keywords_and_options_ask_for_the_same(
     assert call.profile.protect is not None
 
 
-@pytest.mark.usefixtures("shared_plans")
+@pytest.mark.usefixtures("shared_plans", "counted_once")
 def test_a_suite_from_python(street: Street, tmp_path: Path) -> None:
     told: list[str] = []
     progress: list[Progress] = []
@@ -284,7 +288,7 @@ def test_answers_in_any_form_are_judged_alike(
 
 
 def test_a_model_is_given_batches_of_one_size(made_suite: MadeSuite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("counterfactory.engine.api.asking.BATCH", 3)
+    monkeypatch.setattr("counterfactory.engine.asking.under_test.BATCH", 3)
     sizes: list[int] = []
 
     def model(pictures: NDArray[np.uint8]) -> list[int]:
@@ -311,6 +315,92 @@ def test_answers_that_are_none_are_refused(predictions: Any, message: str, made_
     with pytest.raises(cf.CounterfactoryError) as refused:
         cf.evaluate(made_suite.path, predictions)
     assert message in str(refused.value)
+
+
+def test_two_models_are_compared(made_suite: MadeSuite) -> None:
+    right = {name: label for name, label in answers_of(made_suite).items() if label != "tram"}
+    whole = {row.file_name: str(row.label) for row in made_suite.rows}
+    result = cf.evaluate(made_suite.path, answers_of(made_suite), against=whole, max_regression=0)
+    (comparison,) = result.comparisons
+    assert [(gap.name, gap.first, gap.second) for gap in comparison.sides] == [
+        ("originals", 1, 1),
+        ("variants", 1, pytest.approx(0.6)),
+    ]
+    first = cf.evaluate(made_suite.path, whole)
+    again = cf.evaluate(made_suite.path, right, against=[first, lambda pictures: ["bus"] * len(pictures)])
+    assert [one.pictures for one in again.comparisons] == [len(right)] * 2
+    for options, message in (
+        ({"max_regression": 2}, "twice"),
+        ({"against": cf.evaluate(made_suite.path, whole), "max_regression": 200}, "0 to 100"),
+    ):
+        with pytest.raises(cf.CounterfactoryError, match=message):
+            cf.evaluate(made_suite.path, whole, **options)  # type: ignore[arg-type]
+
+
+def test_a_model_s_scores_are_named_by_a_list_or_by_folders(made_suite: MadeSuite, tmp_path: Path) -> None:
+    labels = ["bus", "car", "tram", "truck"]  # of the record
+    truth = {row.file_name: labels.index(str(row.label)) for row in made_suite.rows}
+    names = iter([row.file_name for row in made_suite.rows if row.accepted])
+
+    def model(pictures: NDArray[np.uint8]) -> NDArray[np.float64]:
+        return np.eye(len(labels))[[truth[next(names)] for _ in pictures]]
+
+    result = cf.evaluate(made_suite.path, model)
+    assert f"model: classes 0 to {len(labels) - 1} by ImageFolder's order: {', '.join(labels)}" in result.notes
+    assert result.evaluation.variants.score.value == 1
+    (p_true,) = result.evaluation.measures
+    assert (p_true.name, p_true.variants.value) == ("p(true)", 1)
+    scores = np.eye(8)[[7 - truth[row.file_name] for row in made_suite.rows]]
+    with pytest.raises(cf.CounterfactoryError, match="name what they are of by --classes FILE"):
+        cf.evaluate(made_suite.path, scores)
+    listed = tmp_path / "names.txt"
+    listed.write_text("\n".join([*(f"other{i}" for i in range(8 - len(labels))), *reversed(labels)]))
+    np.save(tmp_path / "scores.npy", scores)
+    result = cf.evaluate(made_suite.path, tmp_path / "scores.npy", classes=listed)
+    assert result.evaluation.variants.score.value == 1
+    assert [one.name for one in result.evaluation.measures] == ["top-5 accuracy", "p(true)"]
+    with pytest.raises(cf.CounterfactoryError, match="too few for the 8 classes"):
+        cf.evaluate(made_suite.path, scores[:, :3], classes=listed)
+    with pytest.raises(cf.CounterfactoryError, match="or the 8 accepted ones, in its order"):
+        cf.evaluate(made_suite.path, scores[:4], classes=listed)
+
+
+def test_a_pipeline_s_labels_in_json(made_suite: MadeSuite, tmp_path: Path) -> None:
+    listed = {
+        name: [{"score": 0.2, "label": "truck"}, {"score": 0.8, "label": label}]
+        for name, label in answers_of(made_suite).items()
+    }
+    file = tmp_path / "answers.json"
+    file.write_text(json.dumps(listed))
+    result = cf.evaluate(made_suite.path, file)
+    assert result.evaluation.outcomes == cf.evaluate(made_suite.path, answers_of(made_suite)).evaluation.outcomes
+    assert [one.name for one in result.evaluation.measures] == ["confidence"]
+    file.write_text(json.dumps({**listed, next(iter(listed)): [{"label": "bus"}]}))
+    with pytest.raises(cf.CounterfactoryError, match="needs a list of dicts of label and score"):
+        cf.evaluate(made_suite.path, file)
+
+
+def test_a_model_that_guesses_is_said_to(made_suite: MadeSuite, monkeypatch: pytest.MonkeyPatch) -> None:
+    def always(pictures: NDArray[np.uint8]) -> NDArray[np.float64]:
+        return np.tile([0.0, 0, 0, 1], (len(pictures), 1))
+
+    assert not any("chance" in note for note in cf.evaluate(made_suite.path, always).notes), "three originals are few"
+    monkeypatch.setattr("counterfactory.engine.api.answers._FEW", 3)
+    assert any("no better than chance" in note for note in cf.evaluate(made_suite.path, always).notes)
+    truth = iter([["bus", "car", "tram", "truck"].index(str(row.label)) for row in made_suite.rows if row.accepted])
+    result = cf.evaluate(made_suite.path, lambda pictures: np.eye(4)[[next(truth) for _ in pictures]])
+    assert not any("chance" in note for note in result.notes)
+
+
+def test_a_segmenter_is_run(made_suite: MadeSuite) -> None:
+    masks = {row.sha256: np.asarray(Image.open(made_suite.path / str(row.mask))) for row in made_suite.rows}
+    shown = iter([row.sha256 for row in made_suite.rows if row.accepted])
+
+    def model(pictures: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        return np.stack([masks[next(shown)] for _ in pictures])
+
+    found = cf.evaluate(made_suite.path, model).evaluation
+    assert (found.measure, found.variants.score.value) == ("pooled_miou", 1)
 
 
 def test_a_frame_without_answers_is_refused(made_suite: MadeSuite) -> None:

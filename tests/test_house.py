@@ -30,37 +30,46 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "content_keys": {"keys"},
         "files": {"errors"},
         "schedule": {"errors"},
-        "light": set(),
         "profile": {"errors", "edit", "keys", "files"},
-        "runtime": {"errors", "keys", "files", "profile"},
+        "runtime": {"errors", "keys", "packages", "files", "profile"},
         "language": {"errors", "keys", "profile", "runtime"},
         "meter": {"errors", "packages", "profile", "runtime"},
-        "sources": {"errors", "keys", "content_keys", "files", "schedule", "profile", "runtime"},
+        "sources": {"errors", "edit", "keys", "content_keys", "files", "schedule", "profile", "runtime"},
         "variant": {"edit", "sources"},
         "english": {"edit", "keys", "files", "language"},
+        "server": {"errors", "edit", "keys", "files", "profile", "language", "sources", "english"},
+        "light": {"edit"},
         "models": {"errors", "keys", "content_keys", "schedule", "profile", "runtime", "language", "meter"},
         "suite": {"errors", "edit", "content_keys", "files", "profile", "meter", "sources", "variant"},
+        "asking": {"errors", "keys", "packages", "files", "runtime", "meter", "suite"},
         "tasks": {"errors", "edit", "keys", "files", "profile", "language", "english"},
         "request": {"errors", "language", "tasks"},
         "pocket": {"errors", "files", "runtime", "tasks"},
         "stages": {
             *("errors", "edit", "keys", "content_keys", "files", "schedule", "profile", "runtime", "language"),
-            *("meter", "sources", "variant", "english", "models", "suite", "tasks", "request"),
+            *("meter", "sources", "variant", "english", "light", "server", "models", "suite", "tasks"),
+            *("request",),
         },
         "inputs": {"errors", "profile", "sources", "stages"},
         "estimate": {
             *("errors", "keys", "content_keys", "files", "schedule", "profile", "runtime", "meter"),
             *("sources", "models", "suite"),
         },
-        "judging": {"errors", "edit", "keys", "files", "profile", "sources", "variant", "english", "suite", "stages"},
-        "report": {"errors", "edit", "files", "profile", "meter", "models", "suite", "tasks", "stages", "judging"},
+        "judging": {
+            *("errors", "edit", "keys", "packages", "files", "profile", "sources", "variant", "english", "suite"),
+            "stages",
+        },
+        "report": {
+            *("errors", "edit", "light", "files", "schedule", "profile", "meter", "models", "suite", "tasks", "stages"),
+            "judging",
+        },
         "journey": {
             *("content_keys", "files", "schedule", "profile", "meter", "sources", "variant", "models", "suite"),
             *("request", "stages", "inputs", "estimate"),
         },
         "api": {
-            *("errors", "packages", "files", "profile", "meter", "sources", "variant", "suite", "tasks", "request"),
-            *("pocket", "inputs", "estimate", "judging", "report", "journey"),
+            *("errors", "packages", "files", "profile", "runtime", "meter", "sources", "variant", "suite", "tasks"),
+            *("request", "stages", "asking", "pocket", "light", "inputs", "estimate", "judging", "report", "journey"),
         },
         "face": {"errors", "packages", "estimate", "api"},
         "cli": {
@@ -76,7 +85,8 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "language": {"graphs"},
         "pocket": {"graphs", "language"},
         "production": {"graphs", "precision", "plans"},
-        "__main__": {"language", "pocket", "production"},
+        "cpu": {"graphs", "language", "production"},
+        "__main__": {"language", "pocket", "production", "cpu"},
     },
 }
 
@@ -152,6 +162,12 @@ def test_nothing_imports_the_training_libraries(package: str) -> None:
             continue
         heavy = {name.split(".")[0] for name in imported(path)} & {"torch", "diffusers", "transformers", "onnx", "gguf"}
         assert not heavy, f"{path.relative_to(ROOT)} imports {heavy}"
+
+
+def test_nothing_but_the_client_of_a_server_speaks_to_the_network() -> None:
+    speaking = {"socket", "ssl", "http", "http.client", "urllib.request", "urllib3", "requests", "httpx", "asyncio"}
+    paths = [path for package in ("kernels", "engine") for path in modules(package) if imported(path) & speaking]
+    assert [path.relative_to(ROOT).as_posix() for path in paths] == ["engine/server/exchange.py"]
 
 
 # Rooms whose modules call every thing by its noun.

@@ -1,5 +1,5 @@
-"""A model's answers as a caller names them, read and judged: a table, a folder of masks, labels by picture, a data
-frame, or the model itself.
+"""A model's answers as a caller names them, read and judged: a table, a folder of masks, scores in an array, labels by
+picture, a data frame, or the model itself.
 """
 
 from __future__ import annotations
@@ -10,11 +10,18 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from ..asking.ask import ask_model
+from ..asking.callables import wrap_callable
+from ..asking.opening_models import names_model, open_model
+from ..asking.outputs import BoxAnswer, MapAnswer, ModelAnswer, ScoreAnswer
+from ..asking.under_test import ModelUnderTest
 from ..errors import CounterfactoryError
 from ..files.reading import read_text
-from ..judging.answer_labels import IMAGE_FOLDER, read_vocabulary
+from ..judging.answer_labels import IMAGE_FOLDER, Vocabulary, read_vocabulary
+from ..judging.detections import SURE, evaluate_boxes
 from ..judging.evaluate import evaluate_labels, evaluate_masks
 from ..judging.evaluation import Evaluation
 from ..judging.failures import label_failures, mask_failures
@@ -30,23 +37,34 @@ from ..judging.predictions import (
 from ..report.album import add_scores
 from ..suite import PictureRow
 from ..suite.recorded import recorded_classes, recorded_numbers
-from .asking import Model, ask_model
-from .options import AnyPath, Warn
+from .model_answers import (
+    array_answers,
+    json_boxes,
+    json_predictions,
+    label_predictions,
+    seen_boxes,
+    write_maps,
+)
+from .options import AnyPath, Caller
 
 # Names that a warning shows.
 _SHOWN = 5
 _GIVEN = "predictions"
+# Originals of which nothing is said of chance.
+_FEW = 20
 
 
 @dataclass(frozen=True)
 class Judged:
     """What the answers come to; `answers[i]` is the one to row i of a table's rows, None without one. A folder of masks
-    has none.
+    has none. `notes` say how a model was asked; `name` is what the caller calls what answered.
     """
 
     rows: Sequence[PictureRow]
     evaluation: Evaluation
     answers: tuple[Prediction | None, ...] | None
+    notes: tuple[str, ...] = ()
+    name: str = ""
 
     def scored_rows(self) -> list[PictureRow]:
         """The rows, with what the answers say of single pictures among their scores: confidence, or picture mIoU."""
@@ -64,33 +82,198 @@ class Judged:
         return label_failures(self.rows, self.answers)
 
 
-def judge(predictions: Any, classes: Path | None, suite: Path, rows: Sequence[PictureRow], warn: Warn) -> Judged:
-    """Judge the answers in `predictions`: a path to a table or to a folder of masks, of which `classes` names the
-    numbers (without it the suite's record does; for tables see `read_vocabulary`); a mapping of pictures' `file_name`
-    to labels; a data frame with the columns of such a table, or `file_name` in the place of `image`; or a model (see
-    `ask_model`).
+@dataclass(frozen=True)
+class Given:
+    """What a caller names, and how to read it: `classes` is a file that names a model's, or masks', numbers, or
+    `IMAGE_FOLDER`; `preprocess` declares how pictures become a model's input.
+    """
+
+    model: Any
+    classes: Path | None = None
+    preprocess: str | None = None
+
+
+def judge(given: Given, suite: Path, rows: Sequence[PictureRow], caller: Caller) -> Judged:
+    """Judge the answers that are given: a path to a table, to an array or to a folder of masks, of which `classes`
+    names the numbers (without it the suite's record does; for labels see `read_vocabulary`); a mapping of pictures'
+    `file_name` to labels; a data frame with the columns of such a table, or `file_name` in the place of `image`; an
+    array of scores; or a model: its name (see `open_model`) or a callable.
 
     Warns of what is left out. Raises CounterfactoryError for answers that cannot be read or do not fit the suite.
     """
-    path = Path(predictions) if isinstance(predictions, (str, PathLike)) else None
+    model, classes = given.model, given.classes
+    named = _as_model(given, suite, rows, caller)
+    if named is not None:
+        return _ask(named, classes, suite, rows, caller)
+    path = Path(model) if isinstance(model, (str, PathLike)) else None
+    name = _GIVEN if path is None else str(path)
     if path is not None and path.is_dir():
-        tally, lines = AnswerTally(path, suite), class_names(classes, suite)
-        names = recorded_numbers(suite) if classes is None else dict(enumerate(lines or ()))
-        evaluation = evaluate_masks(rows, *compare_masks(path, suite, rows, names, tally))
-        tally.settle(warn)
-        return Judged(rows, evaluation, None)
-    table = load_predictions(path) if path is not None else _given(predictions, suite, rows)
+        return replace(_judge_masks(path, classes, suite, rows, caller), name=name)
+    listed = json_predictions(path) if path is not None and path.suffix == ".json" else None
+    if path is not None and path.suffix == ".json" and listed is None:
+        boxes = json_boxes(path, rows, caller.warn)
+        return replace(_judge_boxes(boxes, None, name, classes, suite, rows, caller), name=name)
+    scores = array_answers(model if path is None else path, rows)
+    if scores is not None:
+        return replace(_judge_scores(scores, None, name, classes, suite, rows, caller), name=name)
+    table = listed or (load_predictions(path) if path is not None else _given(model))
     if path is not None and table.ignored:
-        warn(f"{path}: columns that are not read: {_some(table.ignored)}")
-    matched = match_predictions(table.answers, rows)
-    if matched.unmatched:
-        warn(strangers_line(matched.unmatched))
+        caller.warn(f"{path}: columns that are not read: {_some(table.ignored)}")
     rows = [_composed(row) for row in rows]
     vocabulary = read_vocabulary(suite, rows, classes)
-    if str(classes) == IMAGE_FOLDER:
-        warn(f"answers' numbers from 0 are ImageFolder's: {_some(vocabulary.folders)}")
+    return replace(_judge_labels(table.answers, vocabulary, classes, rows, caller), name=name)
+
+
+def _as_model(given: Given, suite: Path, rows: Sequence[PictureRow], caller: Caller) -> ModelUnderTest | None:
+    """The model under test; None where answers are given."""
+    model = given.model
+    if isinstance(model, ModelUnderTest):
+        return model
+    if isinstance(model, (str, PathLike)) and names_model(str(model)):
+        labels = sorted({row.label for row in rows if row.label is not None})
+        if given.classes is not None and str(given.classes) != IMAGE_FOLDER:
+            labels = class_names(given.classes, suite) or []
+        return open_model(str(model), given.preprocess, labels)
+    if isinstance(model, (Mapping, str, PathLike)) or hasattr(model, "columns") or not callable(model):
+        if given.preprocess is not None:
+            raise CounterfactoryError("--preprocess says how pictures become a model's input: give it with --model")
+        return None
+    return wrap_callable(model, given.preprocess)
+
+
+def _ask(
+    model: ModelUnderTest, classes: Path | None, suite: Path, rows: Sequence[PictureRow], caller: Caller
+) -> Judged:
+    """Ask the model about the suite's pictures, and judge what it answers."""
+    asked = ask_model(model, suite, rows, caller.on_progress, caller.warn)
+    kept = f", {asked.kept} of {len(asked.answers)} answers were kept" if asked.kept else ""
+    notes = (f"{model.name}: input {model.input}{kept}",)
+    kinds = {type(answer) for answer in asked.answers.values()}
+    if len(kinds) > 1:
+        raise CounterfactoryError(f"{model.name} gives pictures answers of different kinds: {_kinds(kinds)}")
+    if kinds == {BoxAnswer}:
+        judged = _judge_boxes(asked.answers, model, model.name, classes, suite, rows, caller)
+        return replace(judged, notes=(*notes, *judged.notes), name=model.name)
+    if kinds == {MapAnswer}:
+        numbers = recorded_numbers(suite)
+        with TemporaryDirectory() as folder:
+            write_maps(Path(folder), asked.answers, None if classes is not None else model.classes, numbers)
+            judged = _judge_masks(Path(folder), classes, suite, rows, caller)
+        return replace(judged, notes=notes, name=model.name)
+    judged = _judge_scores(asked.answers, model, model.name, classes, suite, rows, caller)
+    return replace(judged, notes=(*notes, *judged.notes), name=model.name)
+
+
+def _kinds(kinds: Iterable[type]) -> str:
+    return " and ".join(sorted(kind.__name__.removesuffix("Answer").lower() for kind in kinds))
+
+
+def _judge_masks(folder: Path, classes: Path | None, suite: Path, rows: Sequence[PictureRow], caller: Caller) -> Judged:
+    tally, lines = AnswerTally(folder, suite), class_names(classes, suite)
+    names = recorded_numbers(suite) if classes is None else dict(enumerate(lines or ()))
+    evaluation = evaluate_masks(rows, *compare_masks(folder, suite, rows, names, tally))
+    tally.settle(caller.warn)
+    return Judged(rows, evaluation, None)
+
+
+def _judge_boxes(
+    answers: Mapping[str, ModelAnswer],
+    model: ModelUnderTest | None,
+    name: str,
+    classes: Path | None,
+    suite: Path,
+    rows: Sequence[PictureRow],
+    caller: Caller,
+) -> Judged:
+    """Judge boxes; a class number is said by the model's own names, or those of `classes`."""
+    own = None if model is None else model.classes
+    by = "the model" if model is None else model.named_by
+    vocabulary = read_vocabulary(suite, rows, classes, own, by, of_boxes=True)
     if lacking := vocabulary.missing():
-        warn(f"{classes} lacks labels of the suite, which no answer can name: {_some(lacking)}")
+        caller.warn(f"{vocabulary.listed} lacks labels of the suite, which no answer can name: {_some(lacking)}")
+    boxes = seen_boxes(answers, vocabulary)
+    counted = {row.file_name for row in rows if row.accepted}
+    called = [box.label for picture, some in boxes.items() if picture in counted for box in some if box.score >= SURE]
+    strange = vocabulary.require_known(called)
+    note = (f"{name}: classes by {vocabulary.listed}",) if vocabulary.listed else ()
+    return Judged(rows, replace(evaluate_boxes(rows, boxes), strange=strange), None, note)
+
+
+def _judge_scores(
+    answers: Mapping[str, ModelAnswer],
+    model: ModelUnderTest | None,
+    name: str,
+    classes: Path | None,
+    suite: Path,
+    rows: Sequence[PictureRow],
+    caller: Caller,
+) -> Judged:
+    """Judge scores of classes, or labels; what the classes are is said in a note."""
+    rows = [_composed(row) for row in rows]
+    own = None if model is None else model.classes
+    vocabulary = read_vocabulary(suite, rows, classes, own, "the model" if model is None else model.named_by)
+    sizes = {len(answer.scores) for answer in answers.values() if isinstance(answer, ScoreAnswer)}
+    if len(sizes) > 1:
+        raise CounterfactoryError(
+            f"{name} gives {' and '.join(map(str, sorted(sizes)))} scores for pictures: give one per class"
+        )
+    note: tuple[str, ...] = ()
+    if sizes:
+        (size,) = sizes
+        if not vocabulary.numbers and size == len(vocabulary.folders):
+            vocabulary = read_vocabulary(suite, rows, Path(IMAGE_FOLDER))
+        note = (_order(vocabulary, size, name),)
+    elif vocabulary.listed is not None:
+        note = (f"{name}: classes by {vocabulary.listed}",)
+    predictions = label_predictions(answers, vocabulary, {row.file_name: row.label for row in rows})
+    judged = _judge_labels(predictions, vocabulary, classes, rows, caller)
+    if model is not None:
+        note += _chance(judged.evaluation, max((*sizes, len(vocabulary.labels))))
+    return replace(judged, notes=note)
+
+
+def _chance(evaluation: Evaluation, classes: int) -> tuple[str, ...]:
+    """The warning that a model guesses on the originals, by the guesses' own spread: mostly it was asked wrongly."""
+    score = evaluation.originals.score
+    luck = 1 / max(2, classes)
+    if score.value is None or score.count < _FEW or score.value > luck + 2 * (luck * (1 - luck) / score.count) ** 0.5:
+        return ()
+    return (
+        f"warning: right on {100 * score.value:.1f} % of the originals, which is no better than chance: check how "
+        "pictures become the model's input (--preprocess) and the order of its classes (--classes)",
+    )
+
+
+def _order(vocabulary: Vocabulary, size: int, name: str) -> str:
+    """What the classes of so many scores are. Raises CounterfactoryError where that is not known, or does not fit."""
+    if not vocabulary.numbers:
+        raise CounterfactoryError(
+            f"{name} gives {size} scores for a picture, and the suite's set has {len(vocabulary.folders)} labels: name "
+            "what they are of by --classes FILE (a name on each line, or JSON)"
+        )
+    where = vocabulary.listed or f"ImageFolder's order: {_some(vocabulary.folders)}"
+    if size < vocabulary.numbers:
+        raise CounterfactoryError(
+            f"{name} gives {size} scores for a picture, too few for the {vocabulary.numbers} classes of "
+            f"{vocabulary.listed or 'the suite'}: name its own classes by --classes FILE (a name on each line, or JSON)"
+        )
+    return f"{name}: classes 0 to {size - 1} by {where}"
+
+
+def _judge_labels(
+    answers: Mapping[str, Prediction],
+    vocabulary: Vocabulary,
+    classes: Path | None,
+    rows: Sequence[PictureRow],
+    caller: Caller,
+) -> Judged:
+    matched = match_predictions(answers, rows)
+    if matched.unmatched:
+        caller.warn(strangers_line(matched.unmatched))
+    if str(classes) == IMAGE_FOLDER:
+        caller.warn(f"answers' numbers from 0 are ImageFolder's: {_some(vocabulary.folders)}")
+    if lacking := vocabulary.missing():
+        caller.warn(f"{vocabulary.listed} lacks labels of the suite, which no answer can name: {_some(lacking)}")
     matched = replace(matched, answers=tuple(answer and vocabulary.settle(answer) for answer in matched.answers))
     counted = zip(rows, matched.labels, strict=True)
     strange = vocabulary.require_known([label for row, label in counted if row.accepted and label is not None])
@@ -104,18 +287,15 @@ def _composed(row: PictureRow) -> PictureRow:
     return row if label == row.label else replace(row, label=label)
 
 
-def _given(predictions: Any, suite: Path, rows: Sequence[PictureRow]) -> Predictions:
+def _given(predictions: Any) -> Predictions:
     """Answers that are no file."""
     if isinstance(predictions, Mapping):
         return _labelled(predictions.items())
     if hasattr(predictions, "columns") and hasattr(predictions, "to_dict"):
         return _framed(predictions)
-    if callable(predictions):
-        model: Model = predictions
-        return _labelled(ask_model(model, suite, rows))
     raise CounterfactoryError(
         "predictions are a path, a mapping of file_name to label, a data frame with the columns "
-        f"{' and '.join(COLUMNS)}, or a model that takes pictures and returns labels; got a "
+        f"{' and '.join(COLUMNS)}, an array, or a model that takes pictures and returns labels; got a "
         f"{type(predictions).__name__}"
     )
 

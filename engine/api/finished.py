@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from ..errors import CounterfactoryError
 from ..files.writing import write_whole
+from ..judging.compare import Comparison, check_regression, compare
 from ..judging.evaluation import Evaluation
 from ..judging.limits import Drop, LimitResult, check_limits, junit_xml
 from ..judging.recheck import Recheck, recheck, set_thresholds
@@ -28,11 +29,12 @@ from ..suite.metadata import open_table
 from ..suite.recorded import recorded_check
 from ..suite.run_record import RunSummary, SuiteCosts
 from ..tasks.spread import TypeSpread, spread_of
-from .answers import Judged, judge
+from .answers import Given, Judged, judge
 from .options import (
     AnyPath,
     Caller,
     EvaluateOptions,
+    OnProgress,
     PageOptions,
     ReportOptions,
     Warn,
@@ -104,20 +106,45 @@ class FinishedSuite:
         """How the edits of accepted variants are spread over types, and over what each brings."""
         return spread_of(accepted_edits(self.path))
 
-    def evaluate(self, predictions: Any, *, warn: Warn | None = None, **options: Unpack[EvaluateOptions]) -> Result:
-        """What each edit does to a model, from its answers; see `evaluate`."""
+    def evaluate(
+        self,
+        model: Any,
+        *,
+        on_progress: OnProgress | None = None,
+        warn: Warn | None = None,
+        **options: Unpack[EvaluateOptions],
+    ) -> Result:
+        """What each edit does to a model; see `evaluate`."""
         require_known("evaluate", options, EvaluateOptions)
-        caller, share = Caller.of(None, warn), options.get("fail_under")
+        caller, share, rows = Caller.of(on_progress, warn), options.get("fail_under"), self.rows
         drops = options.get("max_drop", ())
         limits = [Drop(*drop) for drop in (drops.items() if isinstance(drops, Mapping) else drops)]
         if share is not None and not 0 <= share <= 1:
             raise CounterfactoryError(f"fail_under is a share from 0 to 1, got {share:g}")
-        if options.get("junit") is not None and not limits and share is None:
-            raise CounterfactoryError("--junit writes what became of limits: give --max-drop or --fail-under as well")
-        judged = judge(predictions, path_or_none(options.get("classes")), self.path, self.rows, caller.warn)
-        result = Result(
-            self.path, judged, tuple(check_limits(judged.evaluation, limits, share)), options.get("classes")
-        )
+        others, most = _several(options.get("against")), options.get("max_regression")
+        if most is not None and not (others and 0 <= most <= 100):
+            raise CounterfactoryError(
+                f"max_regression is the most points, 0 to 100, that a model may lose to another, got {most:g} against "
+                f"{len(others)} models: give --model, or --predictions, twice"
+            )
+        if options.get("junit") is not None and not limits and share is None and most is None:
+            raise CounterfactoryError(
+                "--junit writes what became of limits: give --max-drop, --fail-under or --max-regression as well"
+            )
+        classes = options.get("classes")
+        given = Given(model, path_or_none(classes), options.get("preprocess"))
+        before = [
+            one
+            if isinstance(one, Result)
+            else Result(self.path, judge(replace(given, model=one), self.path, rows, caller))
+            for one in others
+        ]
+        judged = judge(given, self.path, rows, caller)
+        comparisons = tuple(_compared(self.path, one, judged) for one in before)
+        findings = [*check_limits(judged.evaluation, limits, share)]
+        for comparison in comparisons if most is not None else ():
+            findings += check_regression(comparison, most or 0.0)
+        result = Result(self.path, judged, tuple(findings), classes, comparisons)
         for path, text in (
             (options.get("failures"), judged.failures),
             (options.get("junit"), lambda: junit_xml(self.path.resolve().name, result.findings)),
@@ -126,13 +153,20 @@ class FinishedSuite:
                 write_whole(Path(path), text(), sync="nothing")
         return result
 
-    def report(self, *, warn: Warn | None = None, **options: Unpack[ReportOptions]) -> ReportFiles:
+    def report(
+        self,
+        *,
+        on_progress: OnProgress | None = None,
+        warn: Warn | None = None,
+        **options: Unpack[ReportOptions],
+    ) -> ReportFiles:
         """Write the page and the contact sheet; see `report`."""
         require_known("report", options, ReportOptions)
-        caller, classes, rows = Caller.of(None, warn), options.get("classes"), self.rows
+        caller, classes, rows = Caller.of(on_progress, warn), options.get("classes"), self.rows
         predictions, judged = options.get("predictions"), None
         if predictions is not None:
-            judged = judge(predictions, path_or_none(classes), self.path, rows, caller.warn)
+            given = Given(predictions, path_or_none(classes), options.get("preprocess"))
+            judged = judge(given, self.path, rows, caller)
         out = options.get("out")
         return make_report(self.path, rows, options, out=out, judged=judged, classes=classes, warn=caller.warn)
 
@@ -156,13 +190,14 @@ class Result:
     """What the answers of a model to the pictures of the suite in `suite` say.
 
     `judged` are the answers with their evaluation, `findings` what became of the limits that were asked for, `classes`
-    the file of masks' names, None without one.
+    the file of masks' names, None without one. `comparisons` are with the models that it was to be compared with.
     """
 
     suite: Path
     judged: Judged
     findings: tuple[LimitResult, ...] = ()
     classes: AnyPath | None = None
+    comparisons: tuple[Comparison, ...] = ()
 
     @property
     def evaluation(self) -> Evaluation:
@@ -179,7 +214,7 @@ class Result:
         """What a reader has to know of the figures, in sentences."""
         by_hand = hand_note(read_by_hand(self.suite).pictures)
         notes = (*answer_lines(self.evaluation), *suite_notes(self.judged.rows), *by_hand)
-        return (*notes, *note_lines(self.evaluation))
+        return (*self.judged.notes, *notes, *note_lines(self.evaluation))
 
     def effects(self, by: Literal["type", "value", "class"] = "type") -> DataFrame:
         """A row per type of edit, per value, or per class: what it does to the model in points, between `low` and
@@ -220,28 +255,50 @@ def open(path: AnyPath) -> FinishedSuite:  # noqa: A001 - it is `cf.open`
 
 def evaluate(
     suite: FinishedSuite | AnyPath,
-    predictions: Any,
+    model: Any,
     *,
+    on_progress: OnProgress | None = None,
     warn: Warn | None = None,
     **options: Unpack[EvaluateOptions],
 ) -> Result:
-    """Say what each edit does to your model, with certainty, from its answers.
+    """Say what each edit does to your model, with certainty.
 
-    `predictions` is the path of a table or of a folder of masks (docs/own-model.md); a mapping of pictures' `file_name`
-    to labels; a data frame with the columns `file_name` (or `image`) and `prediction`; or the model itself: a callable
-    that takes pictures of one size, uint8 RGB [N, H, W, 3], and returns N labels. `options` are those of
-    `EvaluateOptions`. Raises CounterfactoryError for answers that cannot be read or do not fit the suite.
+    `model` is its name: an .onnx or .xml file, `module:callable`, or a name after `timm:`, `torchvision:`, `hf:`,
+    `clip:` or `ultralytics:`; or a callable that takes pictures of one size, uint8 RGB [N, H, W, 3], and returns
+    labels, scores, class maps or boxes. Or its answers (docs/own-model.md): the path of a table, an array or a folder
+    of masks; a mapping of pictures' `file_name` to labels; a data frame. `options` are those of `EvaluateOptions`.
+    Raises CounterfactoryError for answers that cannot be read or do not fit the suite.
     """
-    return _opened(suite).evaluate(predictions, warn=warn, **options)
+    return _opened(suite).evaluate(model, on_progress=on_progress, warn=warn, **options)
 
 
 def report(
-    suite: FinishedSuite | AnyPath, *, warn: Warn | None = None, **options: Unpack[ReportOptions]
+    suite: FinishedSuite | AnyPath,
+    *,
+    on_progress: OnProgress | None = None,
+    warn: Warn | None = None,
+    **options: Unpack[ReportOptions],
 ) -> ReportFiles:
     """Make the web page and the contact sheet of a suite, and say where they are; `options` are those of
     `ReportOptions`.
     """
-    return _opened(suite).report(warn=warn, **options)
+    return _opened(suite).report(on_progress=on_progress, warn=warn, **options)
+
+
+def _several(given: Any) -> list[Any]:
+    """One thing, several or none."""
+    return [] if given is None else list(given) if isinstance(given, (list, tuple)) else [given]
+
+
+def _compared(suite: Path, first: Result, second: Judged) -> Comparison:
+    """A model against another one on the same suite. Raises CounterfactoryError for one of another suite or kind."""
+    if first.suite.resolve() != suite.resolve():
+        raise CounterfactoryError(f"{first.suite} and {suite} are two suites: compare models on one")
+    its, mine = first.evaluation, second.evaluation
+    if mine.measure != its.measure:
+        raise CounterfactoryError(f"a model is judged by {its.measure_name}, the other by {mine.measure_name}")
+    names = (first.judged.name, second.name)
+    return compare(second.rows, its.outcomes, mine.outcomes, names, mine.effects.measure, mine.effects.against)
 
 
 def _opened(suite: FinishedSuite | AnyPath) -> FinishedSuite:

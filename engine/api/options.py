@@ -47,8 +47,8 @@ class SourceOptions(TypedDict, total=False):
     what their numbers mean, `split` is a list of Pascal VOC's, `boxes` what the four numbers of a box are (the
     layout's). `classes` are the only ones to use: names, or a file;
     `per_class` or `sample` draws so many sources of each class, or in all, by `seed` (0). `allow_out_of_domain` takes
-    sources that the models do not know. `profile` is a name or a .toml file ("pocket"), `variants` (5) and `controls`
-    (1) are pictures per source.
+    sources that the models do not know. `profile` is a name or a .toml file (that which suits the sources), `variants`
+    (5) and `controls` (1) are pictures per source.
     """
 
     labels: AnyPath | None
@@ -65,7 +65,7 @@ class SourceOptions(TypedDict, total=False):
     sample: int | None
     seed: int
     allow_out_of_domain: bool
-    profile: AnyPath
+    profile: AnyPath | None
     variants: int
     controls: int
 
@@ -95,13 +95,40 @@ class GenerateOptions(EditOptions, total=False):
 
     `protect` are classes of the masks of which every variant keeps the pixels, `shard` is how many sources travel
     together (the profile's), `metrics` a file that is kept up to date with what the run costs. `require_coverage` is
-    the least share of the possible cells of your values to have an accepted picture, from 0 to 1.
+    the least share of the possible cells of your values to have an accepted picture, from 0 to 1. `baseline` "light"
+    draws each variant's weather and light by rule as well, to compare with.
     """
 
     protect: Sequence[str] | None
     shard: int | None
     metrics: AnyPath | None
     require_coverage: float | None
+    baseline: Literal["light"] | None
+
+
+class ImportOptions(TypedDict, total=False):
+    """What `import_pairs` takes.
+
+    `masks` is a folder of masks with the originals' names, `class_map` what their numbers, and labels that are numbers,
+    mean. `classes` are the only ones to use: names, or a file; `per_class` or `sample` draws so many originals of each
+    class, or in all, by `seed` (0). `task` is "classification" (the default), "segmentation" or "detection",
+    `task_file` a task of your own (TOML). `profile` is a name or a .toml file whose painter is of kind "given" (given);
+    `allow_out_of_domain` takes originals that its models do not know. `shard` is how many originals travel together,
+    `metrics` a file that is kept up to date with what the run costs.
+    """
+
+    masks: AnyPath | None
+    class_map: AnyPath | None
+    classes: AnyPath | Sequence[str] | None
+    per_class: int | None
+    sample: int | None
+    seed: int
+    task: Literal["classification", "segmentation", "detection"] | None
+    task_file: AnyPath | None
+    profile: AnyPath | None
+    allow_out_of_domain: bool
+    shard: int | None
+    metrics: AnyPath | None
 
 
 class PlanOptions(EditOptions, total=False):
@@ -123,16 +150,22 @@ class EstimateOptions(SourceOptions, total=False):
 class EvaluateOptions(TypedDict, total=False):
     """What `evaluate` takes.
 
+    `preprocess` declares how pictures become the model's input, such as "resize=256 crop=224 mean=imagenet
+    std=imagenet", or is a preprocessor_config.json (read from the model's own configuration).
     `classes` is a file of the names of masks' classes (those of the record), or of all that a classifier knows, by its
     numbers; "imagefolder" reads numbers as torchvision's ImageFolder gives them. `max_drop` has the most points that an
     edit's type, value or a class may cost, by name; `fail_under` is the least share of variants that must be right,
     from 0 to 1. `failures` and `junit` are files to write: the pictures that the model fails on, and what became of the
-    limits.
+    limits. `against` is another model, or its answers, or a `Result` on the same suite, or several: the model is
+    compared with each, picture by picture, and `max_regression` is the most points that it may lose to one.
     """
 
+    preprocess: str | None
     classes: AnyPath | None
     max_drop: Mapping[str, float] | Sequence[tuple[str, float]]
     fail_under: float | None
+    against: Any
+    max_regression: float | None
     failures: AnyPath | None
     junit: AnyPath | None
 
@@ -151,12 +184,13 @@ class PageOptions(TypedDict, total=False):
 
 
 class ReportOptions(PageOptions, total=False):
-    """What `report` takes: options of the page; `out`, its folder (SUITE/report); `predictions` to show, and `classes`,
-    both as `evaluate` has them.
+    """What `report` takes: options of the page; `out`, its folder (SUITE/report); `predictions`, a model or its
+    answers, to show, with `preprocess` and `classes`, all as `evaluate` has them.
     """
 
     out: AnyPath | None
     predictions: Any
+    preprocess: str | None
     classes: AnyPath | None
 
 

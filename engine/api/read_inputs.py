@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -16,15 +17,20 @@ from ..errors import CounterfactoryError
 from ..files.fill import nearest
 from ..inputs import Inputs, usable_inputs
 from ..meter.meter import Progress
+from ..packages import installed
 from ..pocket.tasks import street_task
 from ..profile.profile import Profile, load_profile
+from ..profile.runtime import PHOTOGRAPHS
 from ..request import SUBJECTIVE, SuiteRequest
+from ..runtime.installing import ENGINE, pip_install
 from ..sources.boxes import FORMS
-from ..sources.data_set import DataSet, SetOptions, read_set
+from ..sources.data_set import DataSet, SetOptions, read_listing, read_set
 from ..sources.depth import DEPTH_VALUES
 from ..sources.domain import examiner
+from ..sources.edited_pairs import list_edited
 from ..sources.layouts import LAYOUTS
 from ..sources.sampling import Selection, parse_classes
+from ..stages.rewrite.menu_edits import values_of
 from ..tasks.task import builtin_task, label_warnings
 from ..tasks.user_task import Interventions, UserTask, load_interventions, load_task, load_types, parse_interventions
 from .options import AnyPath, Caller, EditOptions, SourceOptions, names_in, path_or_none, span_of, words_in
@@ -33,31 +39,110 @@ from .options import AnyPath, Caller, EditOptions, SourceOptions, names_in, path
 _EDITS = (1, 3)
 
 
+# The profile where nobody names one: of rendered streets, and of all other pictures.
+_STREETS, _OTHERS = "pocket", "light"
+# And of pictures that are there.
+_GIVEN = "given"
+# What changes a profile as the caller says.
+Adapt = Callable[[Profile], Profile]
+
+
 @dataclass(frozen=True)
 class Asked:
-    """A request, the inputs to make it of, and the data set that they are of."""
+    """A request, the profile and the inputs to make it of, and the data set that they are of."""
 
+    profile: Profile
     request: SuiteRequest
     inputs: Inputs
     data: DataSet
 
 
 def profile_of(options: SourceOptions) -> Profile:
-    """The profile that options name."""
-    return load_profile(fspath(options.get("profile", "pocket")))
+    """The profile that options name, the streets' where they name none."""
+    profile = load_profile(fspath(options.get("profile") or _STREETS))
+    if profile.given:
+        raise CounterfactoryError(
+            f"profile {profile.name} paints nothing: counterfactory import makes a suite of pictures that are there"
+        )
+    return profile
 
 
-def read_data(sources: AnyPath, profile: Profile, options: SourceOptions, caller: Caller) -> DataSet:
-    """The sources that the options name, each examined, of which there is at least one; warns of each that cannot be
-    used, and says what masks hold.
+def read_data(sources: AnyPath, options: SourceOptions, caller: Caller) -> tuple[Profile, DataSet]:
+    """The sources that the options name, each examined, of which there is at least one, and the profile to make a suite
+    of them with: where no one is named, that which suits the sources, which is said first. Warns of each source that
+    cannot be used, and says what masks hold.
     """
+    profile = profile_of(options)
+    data = _read_set(sources, profile, options, caller)
+    if not options.get("profile") and not options.get("allow_out_of_domain") and data.sources:
+        profile = _suiting(profile, data, caller)
+    if profile.models.world == PHOTOGRAPHS:  # whatever another profile's models know
+        data = replace(data, sources=[replace(source, known_world=None) for source in data.sources])
+    _warn_of_set(data, fspath(sources), caller)
+    return profile, data
+
+
+def _warn_of_set(data: DataSet, root: str, caller: Caller) -> None:
+    """Say what has to be known of a data set, of which something can be used."""
+    for problem in data.problems:
+        caller.warn(f"skipped {problem.name}: {problem.reason}")
+    for note in data.all_notes:
+        caller.warn(note)
+    if not data.sources:
+        raise CounterfactoryError(f"none of the {len(data.problems)} images in {root} can be used")
+
+
+def read_pairs(pairs: AnyPath, options: EditOptions, caller: Caller, adapt: Adapt) -> Asked:
+    """As `read_request`, of originals with the pictures that are given of them."""
+    profile = load_profile(fspath(options.get("profile") or _GIVEN))
+    if not profile.given:
+        raise CounterfactoryError(
+            f'profile {profile.name} paints by itself: counterfactory import takes one with [painter] kind = "given"'
+        )
+    root, class_map = Path(pairs), options.get("class_map")
+    chosen = SetOptions(class_map=None if class_map is None else fspath(class_map), selection=_selection(options))
+    try:
+        listing = list_edited(root, path_or_none(options.get("masks")))
+    except OSError as error:
+        raise CounterfactoryError(f"cannot read {error.filename or root}: {error.strerror}") from error
+    data = read_listing(listing, str(root), chosen, _reading(caller), examiner(profile))
+    _warn_of_set(data, str(root), caller)
+    asked = _asked(adapt(profile), data, options, caller)
+    most = Counter[str]()
+    for source in asked.inputs.sources:
+        kinds = Counter(picture.kind for picture in source.given.pictures) if source.given is not None else {}
+        most |= kinds
+    request = replace(asked.request, variants=max(1, most["variant"]), controls=most["control"])
+    return replace(asked, request=request)
+
+
+def _suiting(streets: Profile, data: DataSet, caller: Caller) -> Profile:
+    """The profile that most sources suit: the streets' where its models know them and are installed."""
+    strange, count = sum(source.known_world is False for source in data.sources), len(data.sources)
+    others = "other photographs take --profile light, which changes weather and light alone"
+    if 2 * strange < count and installed("openvino"):
+        caller.warn(f"painter    {streets.name} paints rendered streets anew, which the sources look like; {others}")
+        return streets
+    if 2 * strange < count:
+        why = f"the sources look like rendered streets, but what paints those is not installed ({pip_install(ENGINE)})"
+    else:
+        why = f"{strange} of {count} sources are no rendered streets, all that {streets.name} knows"
+    caller.warn(
+        f"painter    {_OTHERS} changes the weather and the light of any photograph, by rule: {why}; other colours and "
+        "surroundings take --profile cpu (weights to download) or a10g (a GPU): counterfactory doctor --profile NAME"
+    )
+    return load_profile(_OTHERS)
+
+
+def _read_set(sources: AnyPath, profile: Profile, options: SourceOptions, caller: Caller) -> DataSet:
+    """The sources that the options name, each examined with the profile's eyes."""
     class_map, layout = options.get("class_map"), options.get("layout")
     depth_values, boxes = options.get("depth_values", "distance"), options.get("boxes")
     chosen = (("layout", layout, LAYOUTS), ("depth_values", depth_values, DEPTH_VALUES), ("boxes", boxes, FORMS))
     for name, value, choices in chosen:
         if value is not None and value not in choices:
             raise CounterfactoryError(f"no {name} {value!r}; {nearest(value, choices)}")
-    data = read_set(
+    return read_set(
         fspath(sources),
         SetOptions(
             labels=path_or_none(options.get("labels")),
@@ -71,16 +156,13 @@ def read_data(sources: AnyPath, profile: Profile, options: SourceOptions, caller
             depth_values=depth_values,
             boxes=boxes,
         ),
-        lambda done, total: caller.on_progress(Progress("read", done, total)),
+        _reading(caller),
         examiner(profile),
     )
-    for problem in data.problems:
-        caller.warn(f"skipped {problem.name}: {problem.reason}")
-    for note in data.all_notes:
-        caller.warn(note)
-    if not data.sources:
-        raise CounterfactoryError(f"none of the {len(data.problems)} images in {fspath(sources)} can be used")
-    return data
+
+
+def _reading(caller: Caller) -> Callable[[int, int], None]:
+    return lambda done, total: caller.on_progress(Progress("read", done, total))
 
 
 def _selection(options: SourceOptions) -> Selection:
@@ -98,20 +180,27 @@ def _selection(options: SourceOptions) -> Selection:
     return Selection(classes, per_class, sample, options.get("seed", 0))
 
 
-def read_request(sources: AnyPath, profile: Profile, options: EditOptions, caller: Caller) -> Asked:
+def read_request(sources: AnyPath, options: EditOptions, caller: Caller, adapt: Adapt = lambda same: same) -> Asked:
     """What the options ask for, of the sources that a run can use; warns of what they lack, of those that are left out
-    and of doubtful labels.
+    and of doubtful labels. `adapt` makes the caller's changes to the profile.
     """
-    data = read_data(sources, profile, options, caller)
+    profile, data = read_data(sources, options, caller)
+    return _asked(adapt(profile), data, options, caller)
+
+
+def _asked(profile: Profile, data: DataSet, options: EditOptions, caller: Caller) -> Asked:
     request = _request_of(profile, data, options)
     judged_by = None if options.get("task_file") is not None else _task_name(options)
     inputs = usable_inputs(profile, data.sources, allow_out_of_domain=request.allow_out_of_domain, judged_by=judged_by)
     warn_of(inputs, caller)
     if options.get("depth") is not None and not profile.reads_depth:
         caller.warn(f"--depth: profile {profile.name} has no hint of kind depth from files, so nothing follows them")
-    for warning in label_warnings(request.task, [source.label for source in data.sources]):
+    labels, by_rule = [source.label for source in data.sources], profile.by_rule or profile.given
+    for warning in label_warnings(request.task, labels, by_rule=by_rule):
         caller.warn(warning)
-    return Asked(request, replace(inputs, record=data.record()), data)
+    if profile.by_rule and request.interventions is not None:
+        values_of(request.interventions, profile.painter_kind)  # refuses before anything is made
+    return Asked(profile, request, replace(inputs, record=data.record()), data)
 
 
 def warn_of(inputs: Inputs, caller: Caller) -> None:
@@ -132,9 +221,15 @@ def _request_of(profile: Profile, data: DataSet, options: EditOptions) -> SuiteR
         raise _contradiction("types", fspath(given), task_file)
     types = user_task.types if given is None else load_types(Path(given))
     if types and not profile.llm.converses:
+        knows = "knows the types that it was trained on and no others"
+        model = (
+            f"profile {profile.name} has no language model"
+            if profile.by_rule
+            else (f"the language model of profile {profile.name} {knows}")
+        )
         raise CounterfactoryError(
-            f"the types of {fspath(given or task_file or '')}: the language model of profile {profile.name} knows the "
-            "types that it was trained on and no others; take a profile whose model converses, such as a10g"
+            f"the types of {fspath(given or task_file or '')}: {model}; take a profile whose model converses, such as "
+            "a10g"
         )
     edits = options.get("edits")
     return SuiteRequest(
@@ -190,7 +285,7 @@ def _task(profile: Profile, data: DataSet, options: EditOptions) -> UserTask:
             raise CounterfactoryError(f"the task {named!r} and the task file {fspath(file)} contradict: give one")
         return load_task(Path(file))
     name = _task_name(options)
-    if not profile.llm.converses:
+    if not (profile.llm.converses or profile.by_rule):
         task = street_task(name)
     elif name == "classification":
         task = builtin_task(name, sorted({source.label for source in data.sources if source.label is not None}))

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Unpack
+from typing import Unpack, cast
 
 from ..errors import CounterfactoryError
 from ..estimate.estimate import Estimate
@@ -18,8 +18,11 @@ from ..estimate.estimate import estimate as predict
 from ..inputs import usable_inputs
 from ..journey import Journey
 from ..judging.edit_labels import planned_edits, require_new, write_edits
+from ..light.menu import MENU
 from ..profile.paint import protect_classes
+from ..profile.profile import Profile
 from ..report.suite_text import skew_notes, uncovered
+from ..request import SuiteRequest
 from ..sources.data_set import refuse_suite_among_sources
 from ..suite import Suite, caution
 from ..tasks.spread import TypeSpread
@@ -30,6 +33,7 @@ from .options import (
     Caller,
     EstimateOptions,
     GenerateOptions,
+    ImportOptions,
     OnProgress,
     PlanOptions,
     Warn,
@@ -40,7 +44,10 @@ from .options import (
     share_or_none,
 )
 from .planned import EditPlan, Forecast
-from .read_inputs import profile_of, read_data, read_request, warn_of
+from .read_inputs import Asked, profile_of, read_data, read_pairs, read_request, warn_of
+
+# What a feather is measured by where pictures keep their own sizes, in pixels.
+_USUAL_SIDE = 512
 
 
 def generate(
@@ -58,21 +65,47 @@ def generate(
     without it). Raises CounterfactoryError, in one sentence, for what stops the run; what was done by then is kept.
     """
     require_known("generate", options, GenerateOptions)
-    caller, profile, suite_path = Caller.of(on_progress, warn), profile_of(options), Path(out)
-    shard, protected = options.get("shard"), options.get("protect")
-    if shard is not None:
-        profile = replace(profile, shard_sources=shard)
-    if protected is not None:
-        classes, short_side = names_in(protected), profile.image.short_side
-        profile = replace(profile, protect=protect_classes(classes, profile.protect, short_side))
+    caller, suite_path = Caller.of(on_progress, warn), Path(out)
     refuse_suite_among_sources(Path(sources), suite_path)
     least = share_or_none("require_coverage", options.get("require_coverage"))
-    asked = read_request(sources, profile, options, caller)
+    asked = read_request(sources, options, caller, lambda profile: _with_options(profile, options))
     if least is not None and asked.request.interventions is None:
         raise CounterfactoryError("--require-coverage counts the values that you name: give --interventions as well")
+    asked = replace(asked, request=_with_baseline(asked.profile, asked.request, options.get("baseline")))
+    finished = _make(asked, suite_path, path_or_none(options.get("metrics")), caller)
+    if least is not None and not finished.covers(least):
+        caller.warn(uncovered(finished.cells, least))
+    for note in one_sided(finished.spread, asked.request.interventions, by_rule=asked.profile.by_rule):
+        caller.warn(note)
+    return finished
+
+
+def import_pairs(
+    pairs: AnyPath,
+    *,
+    out: AnyPath,
+    on_progress: OnProgress | None = None,
+    warn: Warn | None = None,
+    **options: Unpack[ImportOptions],
+) -> FinishedSuite:
+    """Make a suite of pictures that are edited already, by whatever painter, in the folder `out`; called again, it goes
+    on where it was, and takes anew what has changed.
+
+    `pairs` is a table with the columns `original` and `edited`, or a folder with originals/ and edited/; `options` are
+    those of `ImportOptions`. The callbacks and errors are as for `generate`.
+    """
+    require_known("import_pairs", options, ImportOptions)
+    caller, suite_path = Caller.of(on_progress, warn), Path(out)
+    refuse_suite_among_sources(Path(pairs), suite_path)
+    given = cast("GenerateOptions", options)  # of which it has some
+    asked = read_pairs(pairs, given, caller, lambda profile: _with_options(profile, given))
+    return _make(asked, suite_path, path_or_none(options.get("metrics")), caller)
+
+
+def _make(asked: Asked, suite_path: Path, metrics: Path | None, caller: Caller) -> FinishedSuite:
+    """Make a suite, and say what a person should know of it."""
     with Suite.open(suite_path) as suite:
-        metrics = path_or_none(options.get("metrics"))
-        summary = Journey(profile, asked.request).run(asked.inputs, suite, caller.on_progress, metrics)
+        summary = Journey(asked.profile, asked.request).run(asked.inputs, suite, caller.on_progress, metrics)
     for problem in summary.problems[len(asked.inputs.left_out) :]:
         caller.warn(f"skipped {problem.name}: {problem.reason}")
     if not summary.variants:
@@ -82,12 +115,28 @@ def generate(
         caller.warn(unwritten)
     _warn_outside(summary.outside_world, summary.sources, caller)
     problems = (*asked.data.problems, *summary.problems)
-    finished = FinishedSuite(suite_path, summary, problems, asked.data.all_notes)
-    if least is not None and not finished.covers(least):
-        caller.warn(uncovered(finished.cells, least))
-    for note in one_sided(finished.spread, asked.request.interventions):
-        caller.warn(note)
-    return finished
+    return FinishedSuite(suite_path, summary, problems, asked.data.all_notes)
+
+
+def _with_options(profile: Profile, options: GenerateOptions) -> Profile:
+    """The profile with what the caller says of it."""
+    shard, protected = options.get("shard"), options.get("protect")
+    if shard is not None:
+        profile = replace(profile, shard_sources=shard)
+    if protected is not None:
+        classes, short_side = names_in(protected), profile.image.short_side or _USUAL_SIDE
+        profile = replace(profile, protect=protect_classes(classes, profile.protect, short_side))
+    return profile
+
+
+def _with_baseline(profile: Profile, request: SuiteRequest, named: str | None) -> SuiteRequest:
+    if named is None:
+        return request
+    if named != "light":
+        raise CounterfactoryError(f"there is no baseline {named!r} but 'light'")
+    if profile.painter_kind == "light":
+        raise CounterfactoryError(f"--baseline light goes with another painter: {profile.name} draws it already")
+    return replace(request, baseline="light")
 
 
 def plan(
@@ -102,23 +151,23 @@ def plan(
     `sources`, the callbacks and errors are as for `generate`, `options` those of `PlanOptions`.
     """
     require_known("plan", options, PlanOptions)
-    caller, profile, write = Caller.of(on_progress, warn), profile_of(options), path_or_none(options.get("write"))
+    caller, write = Caller.of(on_progress, warn), path_or_none(options.get("write"))
     if write is not None:
         require_new(write)
-    asked = read_request(sources, profile, options, caller)
+    asked = read_request(sources, options, caller)
     first = replace(asked.inputs, sources=asked.inputs.sources[: options.get("first", 5)])
     with TemporaryDirectory() as folder, Suite.open(Path(folder) / "plan") as suite:
-        planned = Journey(profile, asked.request).plan(first, suite, caller.on_progress)
+        planned = Journey(asked.profile, asked.request).plan(first, suite, caller.on_progress)
     if write is not None:
         both = (*planned.rewritten.variants, *planned.rewritten.dropped)
-        write_edits(write, planned_edits(both, planned.rewritten.scores, profile.check))
+        write_edits(write, planned_edits(both, planned.rewritten.scores, asked.profile.check))
     if planned.cache_problem is not None:
         caller.warn(planned.cache_problem)
     for problem in planned.problems:
         caller.warn(f"skipped {problem.name}: {problem.reason}")
     problems = (*asked.data.problems, *asked.inputs.left_out, *planned.problems)
     plan = EditPlan(planned, problems, asked.data.all_notes)
-    for note in one_sided(plan.spread, asked.request.interventions):
+    for note in one_sided(plan.spread, asked.request.interventions, by_rule=asked.profile.by_rule):
         caller.warn(note)
     return plan
 
@@ -146,14 +195,14 @@ def forecast(
 ) -> Forecast:
     """As `estimate`, with the sources that cannot be used."""
     require_known("estimate", options, EstimateOptions)
-    caller, profile = Caller.of(on_progress, warn), profile_of(options)
+    caller = Caller.of(on_progress, warn)
     variants, controls = options.get("variants", 5), options.get("controls", 1)
     memory_bytes = bytes_in(options.get("memory"))
     if isinstance(sources, int):
         if sources < 1:
             raise CounterfactoryError(f"estimate: a number of sources is needed, got {sources}")
-        return Forecast(predict(profile, sources, variants, memory_bytes, controls=controls))
-    data = read_data(sources, profile, options, caller)
+        return Forecast(predict(profile_of(options), sources, variants, memory_bytes, controls=controls))
+    profile, data = read_data(sources, options, caller)
     inputs = usable_inputs(profile, data.sources, allow_out_of_domain=options.get("allow_out_of_domain", False))
     warn_of(inputs, caller)
     predicted = predict(profile, inputs.sources, variants, memory_bytes, controls=controls)
@@ -161,10 +210,12 @@ def forecast(
     return Forecast(predicted, (*data.problems, *inputs.left_out), inputs.out_of_domain, data.all_notes)
 
 
-def one_sided(spread: Iterable[TypeSpread], allowed: Interventions | None) -> list[str]:
-    """A sentence for each type of edit that is nearly always the same, unless the user allowed it one value only."""
-    single = () if allowed is None else [type_ for type_, values in allowed.axes if len(values) == 1]
-    return skew_notes(spread, single)
+def one_sided(spread: Iterable[TypeSpread], allowed: Interventions | None, *, by_rule: bool = False) -> list[str]:
+    """A sentence for each type of edit that is nearly always the same, unless only one value of it was allowed, or is
+    on the menu of a painter that edits by rule.
+    """
+    values = allowed.axes if allowed is not None else MENU.items() if by_rule else ()
+    return skew_notes(spread, [type_ for type_, of_type in values if len(of_type) == 1])
 
 
 def _warn_outside(outside: int, sources: int, caller: Caller) -> None:

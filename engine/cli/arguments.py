@@ -17,18 +17,21 @@ from ..errors import CounterfactoryError
 from ..packages import missing_package, release
 from .parser import Parser
 from .statuses import EXIT_ERROR, EXIT_STOPPED
-from .values import count, drop, gigabytes, names, percent, positive, seed, setting, share, span, words
+from .values import count, drop, gigabytes, names, percent, points, positive, seed, setting, share, span, words
 
 if TYPE_CHECKING:
     from .terminal import Terminal
 
-# Those of tasks/task.py, sources/depth.py, sources/boxes.py and sources/layouts.py, which import more than help should
-# wait for; a test holds them to those.
+# Those of tasks/task.py, sources/depth.py, sources/boxes.py, sources/layouts.py and report/paper_tables.py, which
+# import more than help should wait for; a test holds them to those.
 TASKS = ("classification", "segmentation", "detection")
 DEPTH_VALUES = ("distance", "inverse")
 FORMS = ("sizes", "corners", "centres")
 LAYOUTS = (
     *("folders", "datasets", "coco", "yolo", "voc", "cityscapes", "shift", "camvid", "imagenet-val", "webdataset"),
+)
+PAPER_TABLES = (
+    *("dillema-table-1", "dillema-figure-6", "lance-table-2", "lance-figure-3", "lance-figure-8", "lance-figure-9"),
 )
 SHELLS = ("bash", "zsh", "tcsh")
 
@@ -84,9 +87,11 @@ def build_parser() -> Parser:
     )
     _add_demo(commands)
     _add_generate(commands)
+    _add_import(commands)
     _add_plan(commands)
     _add_estimate(commands)
     _add_doctor(commands)
+    _add_setup(commands)
     _add_check(commands)
     _add_evaluate(commands)
     _add_report(commands)
@@ -165,8 +170,24 @@ def _add_generate(commands: _Commands[Parser]) -> None:
     painting.add_argument(
         "--protect", type=names, metavar="A,B", help="classes of the masks of which every variant keeps the pixels"
     )
-    painting.add_argument("--shard", type=positive, metavar="N", help="sources that travel together (the profile's)")
+    painting.add_argument(
+        "--baseline",
+        choices=("light",),
+        help="draw each variant's weather and light by rule as well: evaluate says how much of an effect that has",
+    )
+    _add_shard(painting)
     output = parser.add_argument_group("output")
+    _add_made(output)
+    _add_coverage(output)
+    parser.set_defaults(run=_late("generate"))
+
+
+def _add_shard(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--shard", type=positive, metavar="N", help="sources that travel together (the profile's)")
+
+
+def _add_made(output: argparse._ArgumentGroup) -> None:
+    """Where a suite goes, and what it costs."""
     output.add_argument("--out", type=Path, required=True, metavar="SUITE", help="folder of the suite")
     output.add_argument(
         "--metrics",
@@ -174,8 +195,31 @@ def _add_generate(commands: _Commands[Parser]) -> None:
         metavar="FILE",
         help="what it costs so far: JSON lines, one a second; Prometheus text if FILE ends in .prom",
     )
-    _add_coverage(output)
-    parser.set_defaults(run=_late("generate"))
+
+
+def _add_import(commands: _Commands[Parser]) -> None:
+    text = "make a suite of pictures that are edited already, by whatever painter"
+    parser = _add(commands, "import", text, "PAIRS --out SUITE [options]", "pairs.csv --out suite")
+    data = parser.add_argument_group("data")
+    data.add_argument(
+        "pairs",
+        type=Path,
+        metavar="PAIRS",
+        help="table (.csv, .jsonl, .parquet) with original and edited, and where known edit ('weather: foggy', "
+        "'weather: sunny -> foggy'), caption, edited_caption, label, mask, kind (variant, control), level; or a folder "
+        "with originals/NAME.* and edited/NAME/EDIT.* or edited/EDIT/NAME.*",
+    )
+    data.add_argument("--masks", type=Path, metavar="DIR", help="folder of masks with the originals' names")
+    _add_class_map(data)
+    _add_drawing(data)
+    _add_task(parser.add_argument_group("task"))
+    checks = parser.add_argument_group("checks")
+    checks.add_argument(
+        "--profile", default="given", help='name or .toml file with [painter] kind = "given" (%(default)s)'
+    )
+    _add_shard(checks)
+    _add_made(parser.add_argument_group("output"))
+    parser.set_defaults(run=_late("import_pairs"))
 
 
 def _add_plan(commands: _Commands[Parser]) -> None:
@@ -195,9 +239,7 @@ def _add_plan(commands: _Commands[Parser]) -> None:
 def _add_edits(parser: Parser) -> None:
     """What may be changed."""
     edits = parser.add_argument_group("edits")
-    task = edits.add_mutually_exclusive_group()
-    task.add_argument("--task", choices=TASKS, help="what the model under test does (classification)")
-    task.add_argument("--task-file", type=Path, metavar="FILE", help="a task of your own (TOML)")
+    _add_task(edits)
     edits.add_argument(
         "--edits",
         type=span,
@@ -227,6 +269,12 @@ def _add_edits(parser: Parser) -> None:
         help="words that no edit brings, beside matters of taste such as 'stylish'",
         default=(),
     )
+
+
+def _add_task(group: argparse._ArgumentGroup) -> None:
+    task = group.add_mutually_exclusive_group()
+    task.add_argument("--task", choices=TASKS, help="what the model under test does (classification)")
+    task.add_argument("--task-file", type=Path, metavar="FILE", help="a task of your own (TOML)")
 
 
 def _add_doctor(commands: _Commands[Parser]) -> None:
@@ -281,17 +329,27 @@ def _add_sources(parser: Parser, optional: bool = False) -> argparse._ArgumentGr
     data.add_argument(
         "--pairs", metavar="PATTERN", help="which masks belong to which images: '{stem}_img.jpg={stem}_seg.png'"
     )
-    data.add_argument(
-        "--class-map",
-        metavar="FILE",
-        help="what numbers of masks and labels, or colours, mean: .toml, .json, .txt or a published map's name",
-    )
+    _add_class_map(data)
     data.add_argument("--split", metavar="NAME", help="a list of Pascal VOC's ImageSets/, such as Segmentation/val")
     data.add_argument(
         "--boxes",
         choices=FORMS,
         help="what a box's numbers are: x, y, width, height; x0, y0, x1, y1; or a middle and a size (the layout's)",
     )
+    _add_drawing(data)
+    return data
+
+
+def _add_class_map(data: argparse._ArgumentGroup) -> None:
+    data.add_argument(
+        "--class-map",
+        metavar="FILE",
+        help="what numbers of masks and labels, or colours, mean: .toml, .json, .txt or a published map's name",
+    )
+
+
+def _add_drawing(data: argparse._ArgumentGroup) -> None:
+    """Which sources are used."""
     data.add_argument("--classes", metavar="FILE|A,B", help="use the sources of these classes only")
     drawn = data.add_mutually_exclusive_group()
     drawn.add_argument("--per-class", type=positive, metavar="N", help="use N sources of each class, drawn by --seed")
@@ -302,13 +360,12 @@ def _add_sources(parser: Parser, optional: bool = False) -> argparse._ArgumentGr
         action="store_true",
         help="take sources outside of what the profile's models know as well; every result then says so",
     )
-    return data
 
 
 def _add_painting(parser: Parser) -> argparse._ArgumentGroup:
     """What paints, and how many pictures of each source."""
     painting = parser.add_argument_group("painting")
-    painting.add_argument("--profile", default="pocket", help="name or .toml file (%(default)s)")
+    painting.add_argument("--profile", help="name or .toml file (that which suits the sources: pocket or light)")
     painting.add_argument("--variants", type=positive, default=5, metavar="N", help="variants per source (%(default)s)")
     painting.add_argument(
         "--controls",
@@ -331,6 +388,24 @@ def _add_coverage(group: argparse._ArgumentGroup) -> None:
         metavar="SHARE",
         help="the least share, such as 0.8, of your values' possible cells to have an accepted picture; else status 3",
     )
+
+
+def _add_setup(commands: _Commands[Parser]) -> None:
+    text = "fetch published weights, make a CPU's networks of them, try them"
+    parser = _add(commands, "setup", text, "[options]", "--profile cpu --photos photos")
+    parser.add_argument(
+        "--profile", default="cpu", metavar="NAME", help="a profile with weights to fetch (%(default)s)"
+    )
+    parser.add_argument(
+        "--photos", type=Path, metavar="DIR", help="photographs to calibrate on and try (drawn streets)"
+    )
+    parser.add_argument(
+        "--weights",
+        type=Path,
+        metavar="DIR",
+        help="where they are or go, laid out like the hub (in the profile's folder)",
+    )
+    parser.set_defaults(run=_late("setup", "setup"))
 
 
 def _add_check(commands: _Commands[Parser]) -> None:
@@ -379,16 +454,33 @@ def _add_check(commands: _Commands[Parser]) -> None:
 
 def _add_evaluate(commands: _Commands[Parser]) -> None:
     text = "say what each edit does to your model, with certainty, from its answers"
-    usage = "SUITE --predictions FILE [options]"
-    parser = _add(commands, "evaluate", text, usage, "suite --predictions answers.csv --max-drop weather=5")
+    usage = "SUITE (--model M | --predictions F) [options]"
+    parser = _add(commands, "evaluate", text, usage, "suite --model model.onnx --max-drop weather=5")
     _add_suite(parser)
     parser.add_argument(
+        "--model",
+        dest="models",
+        action="append",
+        metavar="MODEL",
+        help="run it: an .onnx or .xml file, module:callable, or a name after timm:, torchvision:, hf:, clip: or "
+        "ultralytics:; its answers are kept in SUITE/predictions. Given twice, the second is compared with the first",
+    )
+    parser.add_argument(
         "--predictions",
+        dest="models",
+        action="append",
         type=Path,
-        required=True,
         metavar="FILE",
-        help="CSV or JSONL with image (a file_name of metadata.parquet) and prediction, originals and controls too, "
-        "and confidence and top5 where there are; or a folder with a mask for each file_name",
+        help="or its answers: a table with image (a file_name of metadata.parquet) and prediction, originals and "
+        "controls too, and p_true, confidence, top5 where there are; scores in an .npy; a folder of masks by file_name",
+    )
+    parser.add_argument(
+        "--preprocess",
+        action="append",
+        default=[],
+        metavar="WORDS",
+        help="how pictures become the model's input: 'resize=256 crop=224 mean=imagenet std=imagenet', or a "
+        "preprocessor_config.json (the model's own); once for all, or once for each --model",
     )
     _add_classes(parser)
     limits = parser.add_argument_group("limits")
@@ -400,9 +492,21 @@ def _add_evaluate(commands: _Commands[Parser]) -> None:
         metavar="NAME=POINTS",
         help="the most that an edit's type, value or a class may cost, such as weather=5; broken when that is certain",
     )
+    limits.add_argument(
+        "--max-regression",
+        type=points,
+        metavar="POINTS",
+        help="the most that the second model may lose to the first, on originals, controls, variants and each type",
+    )
     limits.add_argument("--fail-under", type=percent, metavar="PERCENT", help="the least that variants must reach")
     output = parser.add_argument_group("output")
     output.add_argument("--all", action="store_true", help="show every value and class, not only the worst")
+    output.add_argument(
+        "--table",
+        choices=PAPER_TABLES,
+        metavar="NAME",
+        help="show a table or figure of the papers instead, of all models given: %(choices)s",
+    )
     output.add_argument(
         "--failures", type=Path, metavar="FILE", help="write the pictures that your model fails on, CSV"
     )
@@ -424,9 +528,17 @@ def _add_report(commands: _Commands[Parser]) -> None:
     text = "make the web page and the contact sheet of a suite"
     parser = _add(commands, "report", text, "SUITE [options]", "suite --predictions answers.csv --out report")
     _add_suite(parser)
-    parser.add_argument(
-        "--predictions", type=Path, metavar="FILE", help="show what your model answered: a file or folder for evaluate"
+    answered = parser.add_mutually_exclusive_group()
+    answered.add_argument(
+        "--model", dest="predictions", metavar="MODEL", help="show what this model answers: as in evaluate"
     )
+    answered.add_argument(
+        "--predictions",
+        type=Path,
+        metavar="FILE",
+        help="show what your model answered: a file or folder for evaluate",
+    )
+    parser.add_argument("--preprocess", metavar="WORDS", help="how pictures become its input: as in evaluate")
     _add_classes(parser)
     parser.add_argument("--profile", help="name or .toml file: whose edges to show (the suite's own)")
     parser.add_argument(

@@ -8,17 +8,27 @@ from __future__ import annotations
 
 import shlex
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from ..api import finished
-from ..api.options import EstimateOptions, EvaluateOptions, GenerateOptions, PlanOptions, ReportOptions
+from ..api.options import (
+    EstimateOptions,
+    EvaluateOptions,
+    GenerateOptions,
+    ImportOptions,
+    PlanOptions,
+    ReportOptions,
+)
 from ..errors import CounterfactoryError
 from ..judging.recheck import threshold_named
 from ..judging.threshold_curve import load_valid, threshold_curve
 from ..profile.check import CheckSettings
 from ..profile.profile import load_profile
-from ..report.effects_text import evaluation_tables, finding_line
+from ..report.effects_text import comparison_notes, comparison_tables, evaluation_tables, finding_line
+from ..report.paper_tables import ModelResult, paper_tables
 from ..report.suite_text import coverage_data, coverage_table, hand_note, spread_data, uncovered
 from ..report.table import Table
 from ..suite import count_outside
@@ -34,7 +44,7 @@ from .terminal import Terminal
 def keywords(args: Namespace, options: Any) -> dict[str, Any]:
     """What a command line says of each of a verb's options (a class of `api.options`)."""
     names: frozenset[str] = options.__optional_keys__
-    return {name: getattr(args, name) for name in names}
+    return {name: getattr(args, name) for name in names if hasattr(args, name)}
 
 
 def generate(args: Namespace, terminal: Terminal) -> int:
@@ -49,6 +59,29 @@ def generate(args: Namespace, terminal: Terminal) -> int:
             warn=terminal.warn,
             **keywords(args, GenerateOptions),
         )
+    status = _show_suite(suite, terminal)
+    if args.require_coverage is not None and not suite.covers(args.require_coverage):
+        return EXIT_BROKEN
+    return status
+
+
+def import_pairs(args: Namespace, terminal: Terminal) -> int:
+    """`counterfactory import`."""
+    from ..api import verbs
+
+    with terminal.progress() as on_progress:
+        suite = verbs.import_pairs(
+            args.pairs,
+            out=args.out,
+            on_progress=on_progress,
+            warn=terminal.warn,
+            **keywords(args, ImportOptions),
+        )
+    return _show_suite(suite, terminal)
+
+
+def _show_suite(suite: finished.FinishedSuite, terminal: Terminal) -> int:
+    """Says what a run came to, and returns its status."""
     assert suite.summary is not None, "a suite of a run that just ended"
     summary = suite.summary
     for line in (cost_line(summary), *time_lines(summary), count_line(summary), use_line(summary)):
@@ -60,13 +93,13 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     show_spread(spread, terminal)
     if summary.cells:
         terminal.show(coverage_table(summary.cells))
-    terminal.say(f"suite      {args.out}")
+    terminal.say(f"suite      {suite.path}")
     if suite.summary.variants:
-        look = shlex.join(["counterfactory", "report", str(args.out)])
+        look = shlex.join(["counterfactory", "report", str(suite.path)])
         terminal.say(f"look at it with: {look}")
     terminal.finish(
         {
-            "suite": str(args.out),
+            "suite": str(suite.path),
             **as_data(suite.summary),
             **coverage_data(summary.cells),
             "edits": spread_data(spread),
@@ -74,8 +107,6 @@ def generate(args: Namespace, terminal: Terminal) -> int:
             "notes": list(suite.notes),
         }
     )
-    if args.require_coverage is not None and not suite.covers(args.require_coverage):
-        return EXIT_BROKEN
     return EXIT_SKIPPED if suite.problems or not suite.summary.variants else 0
 
 
@@ -119,6 +150,8 @@ def estimate(args: Namespace, terminal: Terminal) -> int:
     terminal.show(text.stage_table(predicted))
     shown: Table | None = None
     for holding in predicted.holdings:
+        if not predicted.plans:
+            continue
         terminal.say(text.holding_line(holding))
         if holding.timeline is None:
             continue
@@ -140,7 +173,8 @@ def doctor(args: Namespace, terminal: Terminal) -> int:
     examination = examine(load_profile(args.profile), named_as=args.profile)
     for line in lines(examination):
         terminal.say(line)
-    terminal.show(plan_table(examination))
+    if examination.plans:
+        terminal.show(plan_table(examination))
     terminal.say(f"next       {examination.next}")
     terminal.finish(as_data(examination))
     return 0
@@ -227,12 +261,27 @@ def _sweep(args: Namespace, settings: CheckSettings, terminal: Terminal) -> int:
 
 def evaluate(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory evaluate`."""
+    if not args.models:
+        raise CounterfactoryError("evaluate takes a model: --model MODEL, or its answers: --predictions FILE")
     suite = finished.open(args.suite)
-    result = suite.evaluate(args.predictions, warn=terminal.warn, **keywords(args, EvaluateOptions))
-    for note in result.notes:
+    options = keywords(args, EvaluateOptions)
+    options |= {"preprocess": None}
+    *others, (model, words) = _with_preprocess(args.models, args.preprocess)
+    with terminal.progress() as on_progress:
+        calls: dict[str, Any] = {"on_progress": on_progress, "warn": terminal.warn}
+        before = [suite.evaluate(one, preprocess=its, classes=args.classes, **calls) for one, its in others]
+        result = suite.evaluate(model, **calls, **{**options, "preprocess": words, "against": before})
+    for note in (*(note for one in before for note in one.judged.notes), *result.notes):
         terminal.note(note)
+    if args.table is not None:
+        return _paper(args.table, [*before, result], terminal)
     for table in evaluation_tables(result.evaluation, args.all):
         terminal.show(table)
+    for comparison in result.comparisons:
+        for note in comparison_notes(comparison):
+            terminal.note(note)
+        for table in comparison_tables(comparison, args.all):
+            terminal.show(table)
     for finding in result.findings:
         terminal.say(finding_line(finding))
     outside, count = count_outside(result.judged.rows)
@@ -241,15 +290,41 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
             "notes": list(result.notes),
             "outside_world": {"sources": outside, "of": count},
             **result.evaluation.to_json(),
+            "comparisons": [comparison.to_json() for comparison in result.comparisons],
             "limits": [asdict(finding) for finding in result.findings],
         }
     )
     return 0 if result.passed else EXIT_BROKEN
 
 
+def _paper(name: str, results: Sequence[finished.Result], terminal: Terminal) -> int:
+    """A paper's table of these models."""
+    asked = []
+    for result in results:
+        judged = result.judged
+        true = [None if answer is None else answer.true for answer in judged.answers or ()]
+        asked.append(ModelResult(judged.name, judged.rows, judged.evaluation, true))
+    tables = paper_tables(name, asked)
+    for table in tables:
+        terminal.show(table)
+    terminal.finish({"tables": [asdict(table) for table in tables]})
+    return 0 if results[-1].passed else EXIT_BROKEN
+
+
+def _with_preprocess(models: Sequence[str | Path], words: Sequence[str]) -> list[tuple[str | Path, str | None]]:
+    """Each model with the words that declare its input: those of all models, or one's each."""
+    run = [model for model in models if isinstance(model, str)]
+    if len(words) > 1 and len(words) != len(run):
+        raise CounterfactoryError(f"--preprocess was given {len(words)} times for {len(run)} models: once, or for each")
+    each = iter(words if len(words) > 1 else [*words] * len(run))
+    return [(model, next(each, None) if isinstance(model, str) else None) for model in models]
+
+
 def report(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory report`."""
-    files = finished.open(args.suite).report(warn=terminal.warn, **keywords(args, ReportOptions))
+    suite = finished.open(args.suite)
+    with terminal.progress() as on_progress:
+        files = suite.report(on_progress=on_progress, warn=terminal.warn, **keywords(args, ReportOptions))
     terminal.say(f"page           {files.page}")
     terminal.say(f"contact sheet  {files.sheet}")
     terminal.finish({"page": str(files.page), "sheet": str(files.sheet)})

@@ -32,9 +32,11 @@ from ..runtime.installing import (
     BOX_ONNXRUNTIME,
     ENGINE,
     EXPORTER,
+    LIGHT,
     ONNXRUNTIME_CPU,
     TENSORRT_RTX,
     pip_install,
+    releases,
 )
 from ..runtime.onnx_providers import NEEDS, PROVIDERS, exchange_onnxruntime, find_library
 from ..runtime.opening import PlanState, engines_of, plan_makers
@@ -142,13 +144,15 @@ def examine(
     """
     place = place or Place()
     library = library_of(profile)
-    folder, plans = profile.models.path, tuple(PlanCheck(one.plan, *library.state(one)) for one in library.networks)
+    folder = Path() if profile.by_rule else profile.models.path
+    plans = tuple(PlanCheck(one.plan, *library.state(one)) for one in library.networks)
     if remark := other_decoder(profile):
         plans = tuple(
             replace(one, reason=remark) if (one.name, one.state) == ("vae_decoder", "found") else one for one in plans
         )
     makers = plan_makers(folder, library.networks.plans) or (BOX_LIBRARY,)
     gpus, packages = find_gpus(nvml), {name: _version(name) for name in _needed(profile, makers)}
+    backends = (profile.runtime.backend, profile.llm.backend)
     driver = driver_fault(gpus, packages, _asks) if profile.runtime.on_gpu else ""
     examination = Examination(
         profile=profile.name,
@@ -161,13 +165,15 @@ def examine(
         faults=((driver,) if driver else ()) + tuple(build_faults(packages)),
         plans=plans,
         folder=folder,
-        cache=_cache(library.blobs) if "openvino" in (profile.runtime.backend, profile.llm.backend) else None,
+        cache=_cache(library.blobs) if not profile.by_rule and "openvino" in backends else None,
     )
     return replace(examination, next=_next(profile, examination, makers, named_as or profile.name, place))
 
 
 def _needed(profile: Profile, makers: tuple[str, ...]) -> tuple[str, ...]:
     """What a profile computes with; `makers` are the libraries of its plans."""
+    if profile.by_rule:
+        return (next(iter(releases(["opencv"])), "opencv-python-headless"),)
     runtimes: tuple[str, ...] = (profile.runtime.backend,)
     if profile.runtime.backend == "tensorrt":
         runtimes = makers
@@ -193,6 +199,8 @@ def _asks(name: str) -> tuple[str, ...]:
 
 def _runtime(profile: Profile) -> Runtime:
     asked = profile.runtime
+    if profile.by_rule:
+        return Runtime("nothing: it runs no network")
     if asked.provider is None:
         return Runtime(f"{asked.backend}, {asked.precision}")
     provider = PROVIDERS[asked.provider]
@@ -231,6 +239,8 @@ def _next(profile: Profile, examination: Examination, makers: tuple[str, ...], n
         assert profile.runtime.provider is not None, "nothing else is looked at"
         return exchange_onnxruntime(profile.runtime.provider)
     bad = [plan.name for plan in examination.plans if plan.state != "found"]
+    if bad and profile.weights is not None and profile.runtime.backend == "openvino":
+        return shlex.join(("counterfactory", "setup", "--profile", named_as))
     if bad == ["llm"]:
         return shlex.join((sys.executable, "-m", "counterfactory.export", "llm", "--profile", named_as))
     if bad == ["sentence"] and not (on_gpu or onnxruntime):
@@ -245,6 +255,8 @@ def _next(profile: Profile, examination: Examination, makers: tuple[str, ...], n
         return _export(profile, named_as, () if onnxruntime else makers, place)
     if bad:
         return pip_install(f"--force-reinstall --no-deps {ENGINE}")
+    if profile.given:
+        return f"counterfactory import PAIRS --out suite --profile {shlex.quote(named_as)}"
     return f"counterfactory generate SOURCES --task classification --out suite --profile {shlex.quote(named_as)}"
 
 
@@ -266,7 +278,7 @@ def _install(profile: Profile, missing: list[str], faults: tuple[str, ...], plac
     """What brings the packages that are missing, or takes the place of those that do not fit; in the checkout."""
     onnxruntime = profile.runtime.backend == "onnxruntime"
     if not profile.runtime.on_gpu:
-        return pip_install(ONNXRUNTIME_CPU if onnxruntime else ENGINE)
+        return pip_install(LIGHT if profile.by_rule else ONNXRUNTIME_CPU if onnxruntime else ENGINE)
     if missing == ["tensorrt-rtx-cu12"]:
         return pip_install(TENSORRT_RTX)
     what = BOX_ONNXRUNTIME if onnxruntime else BOX_EXLLAMAV3 if profile.llm.backend == "exllamav3" else BOX
@@ -294,7 +306,8 @@ def _export(profile: Profile, named_as: str, makers: tuple[str, ...], place: Pla
 
 def _named(weights: WeightSettings) -> list[str]:
     """The exporter's flags for weights that a profile does not name."""
-    flags = ["--blip2", weights.blip2, "--diffusion", weights.diffusion, "--clip", weights.clip]
+    captioner = ["--florence2", weights.florence2] if weights.florence2 else ["--blip2", weights.blip2 or ""]
+    flags = [*captioner, "--diffusion", weights.diffusion, "--clip", weights.clip]
     return flags + [part for one in weights.controlnets for part in ("--controlnet", one)]
 
 

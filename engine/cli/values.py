@@ -69,6 +69,10 @@ def drop(text: str) -> tuple[str, float]:
     return name, 100 * percent(points)
 
 
+def points(text: str) -> float:
+    return 100 * percent(text)
+
+
 def seed(text: str) -> int:
     if not re.fullmatch(r"\d+", text) or int(text) >= 1 << 63:
         raise argparse.ArgumentTypeError(f"a whole number from 0 to 2^63 - 1 is needed, got {text!r}")

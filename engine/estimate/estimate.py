@@ -41,6 +41,11 @@ from .measured import Rates, load_rates
 from .peak import PeakPrecision, measure_peak
 
 GPU_BYTES = 24 * 10**9
+# Core-seconds a megapixel of pictures that are drawn by rule (bench/first_run.py); and a photograph's usual size.
+DRAWN_S = 0.15
+_USUAL_SIZE = (853, 1280)
+# Seconds that a server is taken to need for a picture.
+SERVED_S = 10.0
 # A second share of a GPU's data sheet that projections state next to the profile's.
 OTHER_SHARE = 0.6
 # The rest is for pictures, intermediate results and the runtime itself.
@@ -180,6 +185,13 @@ def estimate(
     areas = sum(height * width * count for (height, width), count in sizes.items())
     each = PerSource(variants, controls, areas / sizes.total() / (size[0] * size[1]))
     peak, assumptions = None, tuple[str, ...]()
+    if profile.painter is not None and profile.painter.server is not None and "paint" not in seconds:
+        seconds["paint"] = SERVED_S / profile.painter.server.parallel, "roofline"
+        assumptions += (f"the server takes {SERVED_S:g} s a picture, which nobody knows before it was asked",)
+    elif profile.by_rule and "paint" not in seconds:
+        megapixels = areas / sizes.total() / 1e6
+        seconds["paint"] = DRAWN_S * megapixels / profile.runtime.devices, "roofline"
+        assumptions += (f"a picture takes {DRAWN_S:g} core-seconds a megapixel to be drawn, checked and written",)
     roofline = not seconds.keys() >= set(networks.stages)
     if roofline:
         reach, peak, facts = _reach(profile, library, size)
@@ -226,8 +238,12 @@ def plan_budget(memory_bytes: int) -> int:
 
 
 def painted_sizes(sources: Sequence[Source] | int, profile: Profile) -> Counter[tuple[int, int]]:
-    """How many sources are painted at each (height, width); a mere number of sources counts as square ones."""
+    """How many sources are painted at each (height, width); a mere number of sources counts as square ones, or as
+    photographs of a usual size where each keeps its own.
+    """
     image = profile.image
+    if isinstance(sources, int) and image.own_size:
+        return Counter({_USUAL_SIZE: sources})
     if isinstance(sources, int):
         return Counter({(image.short_side, image.short_side): sources})
     return Counter(image.size_for(*source.size) for source in sources)

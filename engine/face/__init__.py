@@ -21,13 +21,14 @@ if TYPE_CHECKING:
         EstimateOptions,
         EvaluateOptions,
         GenerateOptions,
+        ImportOptions,
         PageOptions,
         PlanOptions,
         ReportOptions,
         SourceOptions,
     )
     from counterfactory.engine.api.planned import EditPlan
-    from counterfactory.engine.api.verbs import estimate, generate, plan
+    from counterfactory.engine.api.verbs import estimate, generate, import_pairs, plan
     from counterfactory.engine.errors import CounterfactoryError
     from counterfactory.engine.estimate.estimate import Estimate
 
@@ -35,13 +36,13 @@ if TYPE_CHECKING:
 
 # Where each name comes from.
 _HOMES = {
-    "api.verbs": ("generate", "plan", "estimate"),
+    "api.verbs": ("generate", "import_pairs", "plan", "estimate"),
     "api.finished": ("open", "evaluate", "report", "FinishedSuite", "Result"),
     "api.planned": ("EditPlan",),
     "estimate.estimate": ("Estimate",),
     "api.options": (
         *("SourceOptions", "EditOptions", "GenerateOptions", "PlanOptions", "EstimateOptions", "EvaluateOptions"),
-        *("ReportOptions", "PageOptions"),
+        *("ReportOptions", "PageOptions", "ImportOptions"),
     ),
     "errors": ("CounterfactoryError",),
 }
@@ -49,6 +50,7 @@ _HOMES = {
 # In the order of docs/api.md.
 __all__ = [  # noqa: RUF022
     "generate",
+    "import_pairs",
     "plan",
     "estimate",
     "open",
@@ -59,6 +61,7 @@ __all__ = [  # noqa: RUF022
     "EditPlan",
     "Estimate",
     "GenerateOptions",
+    "ImportOptions",
     "PlanOptions",
     "EstimateOptions",
     "EditOptions",

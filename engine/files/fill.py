@@ -50,9 +50,9 @@ def fill(cls: type[T], table: Mapping[str, Any], where: str, advice: str = "") -
 
     Fields may be str, int, float (which takes whole numbers too), bool, Any, Literal, tuple[X, ...], tuple[X, Y],
     another dataclass or Mapping[str, X] (a table), and any of these with `| None`. Every field must be given, whatever
-    its default, but for `| None`, which TOML cannot write: there, leaving it out says None. A mapping or a dataclass
-    whose metadata names a `prefix` and `names` is gathered from keys of the table itself. `where` names the file in
-    errors, which end in `advice`.
+    its default, but for `| None`, which TOML cannot write: there, leaving it out says None; and but for a field whose
+    metadata says what stands for it where it is `absent`. A mapping or a dataclass whose metadata names a `prefix` and
+    `names` is gathered from keys of the table itself. `where` names the file in errors, which end in `advice`.
 
     Raises CounterfactoryError for an unknown key, a missing one, and a value of another type.
     """
@@ -70,10 +70,14 @@ def fill_record(cls: type[T], value: object, where: str, advice: str) -> T:
 
 
 def plain(settings: Any) -> dict[str, Any]:
-    """A dataclass as the table that `fill` takes: fields with a prefix are keys of the table itself."""
+    """A dataclass as the table that `fill` takes: fields with a prefix are keys of the table itself, absent ones are
+    left out.
+    """
     table: dict[str, Any] = {}
-    for name, (_, _, before, suffixes) in _fields(settings.__class__).items():
+    for name, (_, _, before, suffixes, absent) in _fields(settings.__class__).items():
         value = getattr(settings, name)
+        if absent is not None and value is absent:
+            continue
         if type(value) not in _EXACT:
             value = _plain_value(value)
         if before is None:
@@ -91,12 +95,15 @@ def _plain_value(value: Any) -> Any:
 
 
 class _Field(NamedTuple):
-    """A field: its type but for None, whether that is allowed, and the prefix and the names in its metadata."""
+    """A field: its type but for None, whether that is allowed, and from its metadata the prefix, the names, and what
+    stands for it where it is absent, None where it has to be given.
+    """
 
     hint: Any
     optional: bool
     before: str | None
     names: tuple[str, ...]
+    absent: Any
 
 
 @cache  # hints are parsed anew at every call, which takes longer than to fill a row of 35 fields
@@ -105,7 +112,11 @@ def _fields(cls: type[Any]) -> dict[str, _Field]:
     known = [(field.name, hints[field.name], field.metadata) for field in dataclasses.fields(cls) if field.init]
     return {
         name: _Field(
-            _without_none(hint), type(None) in typing.get_args(hint), more.get("prefix"), tuple(more.get("names", ()))
+            _without_none(hint),
+            type(None) in typing.get_args(hint),
+            more.get("prefix"),
+            tuple(more.get("names", ())),
+            more.get("absent"),
         )
         for name, hint, more in known
     }
@@ -126,6 +137,9 @@ class _Filling:
             raise self._error(f"unknown key {prefix + unknown!r}; {nearest(unknown, _keys(fields), prefix)}")
         values = {}
         for name, field in fields.items():
+            if name not in table and field.absent is not None:
+                values[name] = field.absent
+                continue
             if name not in table and not field.optional:
                 raise self._error(f"key {prefix + name!r} is missing ({_described(field.hint)})")
             value, before = table.get(name), field.before
@@ -201,7 +215,7 @@ def _shown(value: object) -> str:
 def _gather(fields: Mapping[str, _Field], table: Mapping[str, Any]) -> Mapping[str, Any]:
     """The table with its keys of one prefix as a table, for a field whose metadata names `prefix` and `names`."""
     gathered = dict(table)
-    for name, (_, _, before, suffixes) in fields.items():
+    for name, (_, _, before, suffixes, _) in fields.items():
         if before is not None and name not in table:
             keys = {suffix: gathered.pop(before + suffix, None) for suffix in suffixes}
             gathered[name] = {suffix: value for suffix, value in keys.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Tables that users bring: CSV with a header or JSONL with one object per line, read row by row.
+"""Tables that users bring: CSV with a header, JSONL with one object per line, or Parquet, read row by row.
 
 A file and the names of its columns give numbered rows, each a mapping or, if that row alone is broken, the reason. What
 the columns mean is the caller's business.
@@ -9,14 +9,21 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import CounterfactoryError
+from ..errors import CounterfactoryError, list_some
 from .reading import number_lines, read_text
 
 SUFFIXES = (".csv", ".jsonl")
+PARQUET = ".parquet"
+
+# Rows of Parquet that are in memory together.
+_AT_ONCE = 4096
+# Of a header that lacks something, so many columns are named.
+_NAMED = 20
 
 Row = dict[str, Any]
 
@@ -24,14 +31,16 @@ Row = dict[str, Any]
 def read_table(path: Path, required: Sequence[str | tuple[str, ...]]) -> Iterator[tuple[int, Row | str]]:
     """(line number, row) for each row that is not blank; a row that cannot be used is a sentence's end, the reason.
 
-    A row maps columns to values: stripped text from CSV, any JSON value from JSONL. Columns may be missing from a row;
-    only a CSV's header is held to `required`: columns, or several names for one. Raises CounterfactoryError for a table
-    that is wrong as a whole: another suffix than .csv and .jsonl, unreadable, not UTF-8, not CSV, without a header,
-    with a column twice or without a required one.
+    A row maps columns to values: stripped text from CSV, any value from JSONL and Parquet. Columns may be missing from
+    a row; only a header is held to `required`: columns, or several names for one. Raises CounterfactoryError for a
+    table that is wrong as a whole: another suffix than .csv, .jsonl and .parquet, unreadable, not UTF-8, not CSV,
+    without a header, with a column twice or without a required one.
     """
     suffix = path.suffix.lower()
+    if suffix == PARQUET:
+        return _parquet_rows(path, required)
     if suffix not in SUFFIXES:
-        raise CounterfactoryError(f"{path} is no table that is read; tables are .csv and .jsonl files")
+        raise CounterfactoryError(f"{path} is no table that is read; tables are .csv, .jsonl and .parquet files")
     read = _csv_rows if suffix == ".csv" else _jsonl_rows
     return read(read_text(path), path, required)
 
@@ -58,9 +67,24 @@ def _check_header(header: Sequence[str], path: Path, required: Sequence[str | tu
     for names in wanted:
         if not any(name in header for name in names):
             called = " or ".join(map(repr, names))
-            raise CounterfactoryError(f"{path} has no column {called} (found: {', '.join(header)})")
+            raise CounterfactoryError(f"{path} has no column {called} (found: {list_some(header, _NAMED)})")
     if len(set(header)) < len(header):
-        raise CounterfactoryError(f"{path} names a column twice: {', '.join(header)}")
+        twice = [name for name, count in Counter(header).items() if count > 1]
+        raise CounterfactoryError(f"{path} names a column twice: {list_some(twice, _NAMED)}")
+
+
+def _parquet_rows(path: Path, required: Sequence[str | tuple[str, ...]]) -> Iterator[tuple[int, Row | str]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            _check_header(file.schema_arrow.names, path, required)
+            rows = (row for batch in file.iter_batches(_AT_ONCE) for row in batch.to_pylist())
+            yield from ((number, row) for number, row in enumerate(rows, start=1))
+    except (OSError, pa.ArrowException, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else f"it is no Parquet ({error})"
+        raise CounterfactoryError(f"cannot read {path}: {' '.join(str(reason).split())}") from error
 
 
 def _jsonl_rows(text: str, path: Path, required: Sequence[str | tuple[str, ...]]) -> Iterator[tuple[int, Row | str]]:

@@ -38,15 +38,16 @@ _DIGITS = 10
 @dataclass(frozen=True)
 class Vocabulary:
     """`labels` are those of the suite's pictures, sorted; answers in `known` may be counted. `renamed` are other ways
-    to say a label: a class's number, its synset. `folders` are the labels in ImageFolder's order, `file` the list of
-    the model's classes, None without one.
+    to say a label: a class's number, its synset. `folders` are the labels in ImageFolder's order, `listed` says where
+    the model's classes are listed, None where they are not; there are so many `numbers`, 0 where that is not known.
     """
 
     labels: tuple[str, ...]
     known: frozenset[str]
     folders: tuple[str, ...]
     renamed: Mapping[str, str] = field(default_factory=dict)
-    file: Path | None = None
+    listed: str | None = None
+    numbers: int = 0
 
     def settle(self, answer: Prediction) -> Prediction:
         """The answer in the labels' words."""
@@ -76,7 +77,9 @@ class Vocabulary:
 
     def missing(self) -> tuple[str, ...]:
         """The suite's labels that the model's own list of classes lacks."""
-        return () if self.file is None else tuple(label for label in self.labels if label not in self.renamed.values())
+        return (
+            () if self.listed is None else tuple(label for label in self.labels if label not in self.renamed.values())
+        )
 
     def _knows(self, answer: str) -> bool:
         """Known are also all of ImageNet's synsets where the labels are synsets."""
@@ -93,7 +96,7 @@ class Vocabulary:
         more = f" and {len(commonest) - _SHOWN} others" if len(commonest) > _SHOWN else ""
         labels = list_some(list(map(repr, self.labels)), _SHOWN)
         what = "no prediction is a" if strange == of else f"{strange} of {of} predictions are no"
-        place = "of its record" if self.file is None else f"in {self.file}"
+        place = "of its record" if self.listed is None else f"in {self.listed}"
         return (
             f"{what} label of this suite nor a class {place}: its labels are {labels}, the predictions {named}{more}; "
             f"{self._advice([answer for answer, _ in commonest])}"
@@ -101,7 +104,7 @@ class Vocabulary:
 
     def _advice(self, strange: Sequence[str]) -> str:
         texts = [whole_number(text) for text in strange]
-        if self.file is not None:
+        if self.listed is not None:
             return "write predictions as the labels or the list have them, or as the list's numbers, from 0"
         if _are_numbers(texts) != _are_numbers(self.labels):
             numbers = sorted(map(int, texts)) if _are_numbers(texts) else [len(self.folders)]
@@ -117,11 +120,20 @@ class Vocabulary:
         )
 
 
-def read_vocabulary(suite: Path, rows: Iterable[PictureRow], classes: Path | None) -> Vocabulary:
+def read_vocabulary(
+    suite: Path,
+    rows: Iterable[PictureRow],
+    classes: Path | None,
+    own: Mapping[int, str] | None = None,
+    named_by: str = "the model",
+    of_boxes: bool = False,
+) -> Vocabulary:
     """What the answers to a suite's pictures may be called; `classes` is a file that lists the model's classes by their
-    numbers, or `IMAGE_FOLDER`. Raises CounterfactoryError for a list that cannot be read, or that no label is in.
+    numbers, or `IMAGE_FOLDER`; without it `own` are the names that a model gives its numbers. With `of_boxes`
+    labels are those of boxes. Raises CounterfactoryError for a list that cannot be read, or that no label is in.
     """
-    labels = tuple(sorted({row.label for row in rows if row.label is not None}))
+    boxes = (box.label for row in rows for box in row.boxes)
+    labels = tuple(sorted(set(boxes if of_boxes else (row.label for row in rows if row.label is not None))))
     try:
         recorded, names = recorded_labels(suite), recorded_classes(suite) or ()
     except CounterfactoryError:  # a broken record makes no label unknown
@@ -130,10 +142,11 @@ def read_vocabulary(suite: Path, rows: Iterable[PictureRow], classes: Path | Non
     known = frozenset((*labels, *recorded, *(name for name in names if not name.isdigit())))
     plain = Vocabulary(labels, known, recorded or labels, _trimmed(labels))
     if classes is None:
-        return plain
+        return plain if own is None else _listed(plain, _as_labels(own), named_by)
     if str(classes) == IMAGE_FOLDER:
-        return replace(plain, renamed={str(number): label for number, label in enumerate(plain.folders)})
-    return _listed(plain, classes)
+        renamed = {str(number): label for number, label in enumerate(plain.folders)}
+        return replace(plain, renamed=renamed, numbers=len(plain.folders))
+    return _listed(plain, _read_names(classes), str(classes))
 
 
 def _trimmed(labels: Collection[str]) -> dict[str, str]:
@@ -142,9 +155,8 @@ def _trimmed(labels: Collection[str]) -> dict[str, str]:
     return {form: label for form, label in forms if form not in labels}
 
 
-def _listed(plain: Vocabulary, file: Path) -> Vocabulary:
-    """With the classes of a file: each is the label of its name, else of its synset or of the same spelling."""
-    named = _read_names(file)
+def _listed(plain: Vocabulary, named: Mapping[int, str], where: str) -> Vocabulary:
+    """With classes by number: each is the label of its name, else of its synset or of the same spelling."""
     spelled: dict[str, list[str]] = {}
     for label in plain.labels:
         spelled.setdefault(fold_label(short_name(label)), []).append(label)
@@ -162,9 +174,10 @@ def _listed(plain: Vocabulary, file: Path) -> Vocabulary:
     if not set(plain.labels) & set(renamed.values()):
         shown = (list_some(list(map(repr, some)), _SHOWN) for some in (plain.labels, list(named.values())))
         raise CounterfactoryError(
-            "no class in {2} is a label of this suite: its labels are {0}, the classes {1}".format(*shown, file)
+            "no class in {2} is a label of this suite: its labels are {0}, the classes {1}".format(*shown, where)
         )
-    return replace(plain, renamed=dict(plain.renamed) | renamed, known=plain.known | set(renamed.values()), file=file)
+    known = plain.known | set(renamed.values())
+    return replace(plain, renamed=dict(plain.renamed) | renamed, known=known, listed=where, numbers=max(named) + 1)
 
 
 def _read_names(file: Path) -> Mapping[int, str]:
@@ -173,6 +186,10 @@ def _read_names(file: Path) -> Mapping[int, str]:
     else:
         lines = [line.strip() for line in read_text(file).rstrip().splitlines()]
         names = {number: (synset_of(line) or line) for number, line in enumerate(lines)}
+    return _as_labels(names)
+
+
+def _as_labels(names: Mapping[int, str]) -> dict[int, str]:
     return {number: label_text(name) or name for number, name in names.items()}
 
 

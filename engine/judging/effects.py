@@ -71,8 +71,19 @@ class Effect:
 
 
 @dataclass(frozen=True)
+class LevelEffect:
+    """What edits of a `type` do at `level` of `levels`, from faint to full: a point of its severity curve."""
+
+    type: str
+    level: int
+    levels: int
+    effect: Effect
+
+
+@dataclass(frozen=True)
 class Flips:
-    """How often the answer turns wrong: of `right` pictures with `name` whose baseline is right, `flipped` are wrong.
+    """How often the answer turns wrong: of `right` pictures with `name` whose baseline is right, `flipped` are wrong;
+    of `wrong` whose baseline is not, `righted` are right.
 
     `low` to `high` holds the rate 95 times in 100, sources taken as a whole. `p` is for "as many turn right as wrong":
     McNemar's test, with pictures of one source together (Durkalski et al., Statistics in Medicine 22, 2003).
@@ -85,6 +96,8 @@ class Flips:
     low: float | None
     high: float | None
     p: float | None
+    wrong: int = 0
+    righted: int = 0
 
 
 def find_effects(answers: Sequence[PictureOutcome], baseline: Kind) -> tuple[Effect, ...]:
@@ -170,10 +183,12 @@ def _flips(name: str, answers: Sequence[PictureOutcome], right: dict[str, bool])
         elif not failed:
             balance[answer.source] = balance.get(answer.source, 0) - 1
     count, flipped = sum(chances.values()), sum(wrong.values())
+    mended = sum(answer.outcome == 1 for answer in answers if not right[answer.source])
     if not count:
-        return Flips(name, 0, 0, None, None, None, None)
+        return Flips(name, 0, 0, None, None, None, None, len(answers), mended)
     low, high = _rate_interval(np.array([*wrong.values()]), np.array([*chances.values()]))
-    return Flips(name, count, flipped, flipped / count, low, high, _mcnemar(list(balance.values())))
+    p = _mcnemar(list(balance.values()))
+    return Flips(name, count, flipped, flipped / count, low, high, p, len(answers) - count, mended)
 
 
 def _rate_interval(parts: NDArray[np.int64], wholes: NDArray[np.int64]) -> tuple[float | None, float | None]:
@@ -211,6 +226,13 @@ def _effect(name: str, estimates: Estimates, k: int, most: float) -> Effect:
         return Effect(name, None, None, None, None, None, sources, pictures)
     if sources < 2:
         return Effect(name, value, None, None, None, None, sources, pictures)
+    return judge_difference(name, value, spread, sources, pictures, most)
+
+
+def judge_difference(name: str, value: float, spread: float, sources: int, pictures: int, most: float) -> Effect:
+    """The effect of an estimate and its standard error over two sources or more; pictures of one source differ by
+    `most` at most.
+    """
     # What shows in no source may show in some share of others, as far as any picture of the suite differs from another.
     times = t_reach(CONFIDENCE, sources - 1)
     reach = max(times * spread, most * _unseen(sources))

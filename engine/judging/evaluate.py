@@ -17,8 +17,17 @@ from numpy.typing import NDArray
 from ..errors import CounterfactoryError
 from ..suite import PictureRow
 from ..variant import KINDS, Kind
+from .baselines import find_baseline_effects
 from .confusion import Counts, accuracy, confusion_matrix, iou, mean_iou, recall, row_normalised
-from .effects import Effect, PictureOutcome, correct, find_effects, find_flips, find_interactions
+from .effects import (
+    Effect,
+    LevelEffect,
+    PictureOutcome,
+    correct,
+    find_effects,
+    find_flips,
+    find_interactions,
+)
 from .evaluation import Effects, Evaluation, MeanScore, Measure, Rejections, Side
 from .predictions import find_unanswered
 
@@ -65,11 +74,11 @@ def evaluate_labels(
         sources=len(right),
         all_fail=_fraction([not any(answers) for answers in right.values()]),
         none_fail=_fraction([all(answers) for answers in right.values()]),
-        excluded=_count_rejected(rows, "variant"),
-        excluded_controls=_count_rejected(rows, "control"),
+        excluded=count_rejected(rows, "variant"),
+        excluded_controls=count_rejected(rows, "control"),
         outcomes={row.file_name: outcome for row, outcome in outcomes},
         unanswered=find_unanswered(rows, [answer is not None for answer in predictions]),
-        rejections=_rejections(rows),
+        rejections=rejections_of(rows),
         measures=tuple(_measure(name, list(_pair_answers(rows, values))) for name, values in (measures or {}).items()),
     )
 
@@ -84,9 +93,10 @@ def _measure(name: str, outcomes: Sequence[tuple[PictureRow, float]]) -> Measure
 
 def _label_effects(outcomes: Sequence[tuple[PictureRow, float]], measure: str, flips: bool = False) -> Effects:
     def by_class(against: Kind) -> tuple[Effect, ...]:
-        return find_effects(_picture_outcomes(outcomes, lambda row: {_label(row)}), against)
+        edited = [(row, outcome) for row, outcome in outcomes if row.kind != "baseline"]
+        return find_effects(_picture_outcomes(edited, lambda row: {_label(row)}), against)
 
-    return _effects(outcomes, by_class, measure, flips)
+    return effects_of(outcomes, by_class, measure, flips)
 
 
 def evaluate_masks(
@@ -121,7 +131,7 @@ def evaluate_masks(
         effects: list[Effect] = []
         for number, name in enumerate(classes):
             outcomes = [(row, float(values[number])) for row, _, values in used if not np.isnan(values[number])]
-            effects += _effect_of_all(outcomes, name, against)
+            effects += effect_of_all(outcomes, name, against)
         return correct(sorted(effects, key=lambda effect: effect.name))
 
     outcomes = [(row, mean) for row, mean, _ in used if mean is not None]
@@ -132,55 +142,77 @@ def evaluate_masks(
         originals=side("original"),
         controls=side("control"),
         variants=side("variant"),
-        effects=_effects(outcomes, by_class, "picture mIoU"),
+        effects=effects_of(outcomes, by_class, "picture mIoU"),
         sources=len({row.source for row, _, _ in used if row.kind == "variant"}),
         all_fail=None,
         none_fail=None,
-        excluded=_count_rejected(rows, "variant"),
-        excluded_controls=_count_rejected(rows, "control"),
-        rejections=_rejections(rows),
+        excluded=count_rejected(rows, "variant"),
+        excluded_controls=count_rejected(rows, "control"),
+        rejections=rejections_of(rows),
         outcomes={row.file_name: outcome for row, outcome in outcomes},
         unanswered=find_unanswered(masked, [row.file_name in answered for row in masked]),
     )
 
 
-def _effects(
+def effects_of(
     outcomes: Sequence[tuple[PictureRow, float]],
     by_class: Callable[[Kind], tuple[Effect, ...]],
     measure: str,
     flips: bool = False,
 ) -> Effects:
     """The effects of pictures by their outcomes; `by_class` finds those of classes against a kind of pictures."""
-    copies = _copies(outcomes)
+    every, copies = outcomes, _copies(outcomes)
+    outcomes = [(row, outcome) for row, outcome in outcomes if row.kind != "baseline"]
     painted = [(row, outcome) for row, outcome in outcomes if row.file_name not in copies]
     kinds = {row.kind for row, _ in painted}
     against: Kind | None = "control" if "control" in kinds else "original" if "original" in kinds else None
     alone = [(row, outcome) for row, outcome in outcomes if row.kind != "variant" or len(row.edits) == 1]
-    types = _picture_outcomes(outcomes, _edit_types)
+    types = _picture_outcomes(outcomes, edit_types)
 
     def effects(
         some: Sequence[tuple[PictureRow, float]], names: Callable[[PictureRow], set[str]]
     ) -> tuple[Effect, ...]:
         return find_effects(_picture_outcomes(some, names), against) if against else ()
 
-    of_painter = _effect_of_all(painted, "painting", "original", "control") if {"control", "original"} <= kinds else ()
-    turned = find_flips(_picture_outcomes(alone, _edit_types), against) if flips and against else ()
+    of_painter = effect_of_all(painted, "painting", "original", "control") if {"control", "original"} <= kinds else ()
+    turned = find_flips(_picture_outcomes(alone, edit_types), against) if flips and against else ()
     if flips and of_painter:
         turned = (*find_flips(_picture_outcomes(painted, lambda _: {"painting"}, "control"), "original"), *turned)
     return Effects(
         against=against,
+        baselines=find_baseline_effects(every, _types_and_values, against) if against else (),
+        exact=all(row.painter == "light" for row, _ in outcomes if row.kind == "variant"),
         painter=of_painter[0] if of_painter else None,
-        by_type=effects(outcomes, _edit_types),
-        by_value=effects(outcomes, _edit_values),
+        by_type=effects(outcomes, edit_types),
+        by_value=effects(outcomes, edit_values),
         by_class=by_class(against) if against else (),
         by_type_with_painter=find_effects(types, "original") if "original" in kinds else (),
         flips=turned,
-        by_type_alone=effects(alone, _edit_types),
-        by_value_alone=effects(alone, _edit_values),
+        by_type_alone=effects(alone, edit_types),
+        by_value_alone=effects(alone, edit_values),
         interactions=find_interactions(types, against) if against else (),
         copies=len(copies),
         measure=measure,
+        by_level=_by_level(outcomes, against) if against else (),
     )
+
+
+def _by_level(outcomes: Sequence[tuple[PictureRow, float]], against: Kind) -> tuple[LevelEffect, ...]:
+    """The curve of each type, of the variants that were painted at several levels."""
+    leveled = [(row, outcome) for row, outcome in outcomes if row.kind != "variant" or row.levels > 1]
+    points = {
+        f"{kind} {row.level} {row.levels}": (kind, row.level, row.levels)
+        for row, _ in leveled
+        if row.kind == "variant"
+        for kind in row.edit_types
+    }
+
+    def names(row: PictureRow) -> set[str]:
+        return {f"{kind} {row.level} {row.levels}" for kind in row.edit_types}
+
+    effects = find_effects(_picture_outcomes(leveled, names), against) if points else ()
+    curve = [LevelEffect(*points[effect.name], effect) for effect in effects]
+    return tuple(sorted(curve, key=lambda point: (point.type, point.levels, point.level)))
 
 
 def _copies(outcomes: Sequence[tuple[PictureRow, float]]) -> set[str]:
@@ -189,10 +221,10 @@ def _copies(outcomes: Sequence[tuple[PictureRow, float]]) -> set[str]:
     return {row.file_name for row, _ in outcomes if row.kind == "control" and originals.get(row.original) == row.sha256}
 
 
-def _rejections(rows: Sequence[PictureRow]) -> tuple[Rejections, ...]:
+def rejections_of(rows: Sequence[PictureRow]) -> tuple[Rejections, ...]:
     """By type and by value, each sorted by name."""
     carried, lost = Counter[str](), Counter[str]()
-    names = (_edit_types, _edit_values)
+    names = (edit_types, edit_values)
     for row in rows:
         if row.kind == "variant":
             for of in names:
@@ -212,7 +244,7 @@ def _picture_outcomes(
     ]
 
 
-def _effect_of_all(
+def effect_of_all(
     outcomes: Sequence[tuple[PictureRow, float]], name: str, against: Kind, carrier: Kind = "variant"
 ) -> tuple[Effect, ...]:
     """The effect on all pictures of the kind `carrier` together, called `name`; empty where there are none."""
@@ -232,7 +264,7 @@ def _pair_answers(rows: Sequence[PictureRow], answers: Iterable[T | None]) -> It
         raise CounterfactoryError(f"{len(rows)} pictures need as many answers of the model, got {more}")
 
 
-def _count_rejected(rows: Sequence[PictureRow], kind: Kind) -> int:
+def count_rejected(rows: Sequence[PictureRow], kind: Kind) -> int:
     return sum(row.kind == kind and not row.accepted for row in rows)
 
 
@@ -245,12 +277,16 @@ def _label(row: PictureRow) -> str:
     return row.label
 
 
-def _edit_types(row: PictureRow) -> set[str]:
+def edit_types(row: PictureRow) -> set[str]:
     return set(row.edit_types)
 
 
-def _edit_values(row: PictureRow) -> set[str]:
+def edit_values(row: PictureRow) -> set[str]:
     return {edit.value for edit in row.edits}
+
+
+def _types_and_values(row: PictureRow) -> set[str]:
+    return edit_types(row) | edit_values(row)
 
 
 def _fraction(answers: Sequence[bool]) -> float | None:
@@ -266,4 +302,5 @@ def _by_class(classes: Sequence[str], values: NDArray[np.float64]) -> dict[str, 
 
 
 def _confusion_shares(counts: Counts) -> tuple[tuple[float | None, ...], ...]:
-    return tuple(tuple(_none_for_nan(value) for value in row[: len(counts)]) for row in row_normalised(counts).tolist())
+    rows = row_normalised(counts)[:, : len(counts)].tolist()
+    return tuple((None,) * len(row) if np.isnan(row[0]) else tuple(row) for row in rows)  # NaN throughout, or nowhere

@@ -8,7 +8,8 @@ from typing import Any
 
 from ..files.fill import plain
 from ..variant import Kind
-from .effects import Effect, Flips
+from .baselines import BaselineEffect
+from .effects import Effect, Flips, LevelEffect
 
 # Letters of an answer that a sentence shows.
 _SHOWN = 40
@@ -48,7 +49,9 @@ class Effects:
     `painter` is the controls against the originals; `by_type_with_painter` the types against the originals, the
     painter's damage included. `flips` are answers that turned wrong: of the controls that were right on the originals
     ("painting"), and of variants with one edit that were right on what `against` says, by type; masks have none.
-    `measure` is what of a picture is compared.
+    `measure` is what of a picture is compared. `baselines` are how much of it weather and light alone do, by types and
+    values, where the suite has drawn them. The painter of `exact` pictures leaves alone all that no edit names.
+    `by_level` are the types at each level of severity, where a suite was painted at several.
     """
 
     against: Kind | None
@@ -63,6 +66,9 @@ class Effects:
     interactions: tuple[Effect, ...] = ()
     copies: int = 0
     measure: str = "accuracy"
+    baselines: tuple[BaselineEffect, ...] = ()
+    exact: bool = False
+    by_level: tuple[LevelEffect, ...] = ()
 
     @property
     def beyond_sum(self) -> tuple[Effect, ...]:
@@ -88,6 +94,19 @@ class Measure:
     controls: MeanScore
     variants: MeanScore
     effects: Effects
+
+
+@dataclass(frozen=True)
+class BoxScore:
+    """How a detector does on the `pictures` called `name`: COCO's AP over overlaps from 0.5 to 0.95, AP at 0.5, and AR,
+    the recall of at most 100 boxes a class over the same overlaps; None where they show no thing.
+    """
+
+    name: str
+    pictures: int
+    ap: float | None
+    ap50: float | None
+    ar: float | None
 
 
 @dataclass(frozen=True)
@@ -121,8 +140,9 @@ class Unanswered:
 class Evaluation:
     """How a model under test answers a suite.
 
-    `measure` is "accuracy" or "pooled_miou", the mIoU of all pictures' pixels together; a picture's own mean IoU,
-    which effects are of, is its "picture mIoU". `originals`, `controls` and `variants` are different pictures and,
+    `measure` is "accuracy", "pooled_miou", the mIoU of all pictures' pixels together, or "AP"; a picture's own mean
+    IoU, which effects are of, is its "picture mIoU", and for boxes effects are of a picture's recall. `boxes` are
+    scores of a detector by type and by value. `originals`, `controls` and `variants` are different pictures and,
     where sources lack an accepted one, different sources: what an edit does is in `effects`. `all_fail` and
     `none_fail` are the shares of sources with at least one variant for which the model fails on all, or on none, of
     the variants (DILLEMA, arXiv 2502.04378, section IV); for masks, where a picture does not simply fail, they are
@@ -148,6 +168,7 @@ class Evaluation:
     strange: tuple[StrangeAnswer, ...] = ()
     unanswered: tuple[Unanswered, ...] = ()
     rejections: tuple[Rejections, ...] = ()
+    boxes: tuple[BoxScore, ...] = ()
 
     @property
     def measure_name(self) -> str:

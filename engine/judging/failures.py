@@ -39,7 +39,7 @@ def label_failures(rows: Sequence[PictureRow], answers: Sequence[Prediction | No
 
 
 def mask_failures(rows: Sequence[PictureRow], evaluation: Evaluation) -> str:
-    """Variants whose mIoU is below their baseline's as CSV, with the mIoUs of the source's original and control."""
+    """Variants whose mIoU, or recall, is below their baseline's as CSV, with the source's original's and control's."""
     outcomes = evaluation.outcomes
     falls: dict[str, float] = {}
     for row in rows:
@@ -53,7 +53,8 @@ def mask_failures(rows: Sequence[PictureRow], evaluation: Evaluation) -> str:
         names = (row.file_name, row.original, row.control)
         return tuple("" if name is None or name not in outcomes else f"{outcomes[name]:.4f}" for name in names)
 
-    return _csv(worse, ("miou", "original_miou", "control_miou"), cells)
+    measure = "recall" if evaluation.boxes else "miou"
+    return _csv(worse, (measure, f"original_{measure}", f"control_{measure}"), cells)
 
 
 def _csv(rows: Sequence[PictureRow], columns: Sequence[str], cells: Callable[[PictureRow], tuple[str, ...]]) -> str:

@@ -72,7 +72,16 @@ def _check_drop(effects: Effects, drop: Drop) -> LimitResult:
             if single.name == drop.name:
                 other, more = _hold(single, drop)
                 outcome, figures = max(outcome, other, key=_GRAVITY.index), f"{figures}; alone {more}"
-    return LimitResult(limit, outcome, figures)
+    return LimitResult(limit, outcome, figures + _first_broken(effects, drop))
+
+
+def _first_broken(effects: Effects, drop: Drop) -> str:
+    """The least level of severity at which the limit is certainly broken, where a suite has levels."""
+    points = [point for point in effects.by_level if point.type == drop.name]
+    if not points:
+        return ""
+    broken = [point for point in points if _hold(point.effect, drop)[0] == "broken"]
+    return f"; broken from level {broken[0].level} of {broken[0].levels}" if broken else "; broken at no single level"
 
 
 def _hold(effect: Effect, drop: Drop) -> tuple[Outcome, str]:

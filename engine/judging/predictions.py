@@ -1,9 +1,9 @@
 """Reads the answers of a user's own model: a table of pictures and answers.
 
-The table is CSV (with a header) or JSONL. `image` names a picture as metadata.parquet does (`file_name`), an original
-also by its source's name or file; folders may stand before either. `prediction` is the model's label. Where there are
-any, `confidence` (or `probability`) is what the model gives that label, 0..1, and the likeliest labels are
-`prediction_2` to `prediction_5`, or `top5`: a list, in CSV with | between the labels.
+The table is CSV (with a header), JSONL or Parquet. `image` (or `file_name`) names a picture as metadata.parquet does,
+an original also by its source's name or file; folders may stand before either. `prediction` is the model's label. Where
+there are any, `confidence` (or `probability`) is what the model gives that label, 0..1, `p_true` what it gives the true
+one, and the likeliest labels are `prediction_2` to `prediction_5`, or `top5`: a list, in CSV with | between the labels.
 """
 
 from __future__ import annotations
@@ -24,20 +24,26 @@ from .evaluation import Unanswered
 COLUMNS = ("image", "prediction")
 _CONFIDENCE = ("confidence", "probability")
 _NEXT = tuple(f"prediction_{rank}" for rank in range(2, 6))
-_READ = (*COLUMNS, *_CONFIDENCE, "top5", *_NEXT)
+_TRUE = ("p_true",)
+# What metadata.parquet calls the image.
+_FILE_NAME = "file_name"
+_READ = (*COLUMNS, _FILE_NAME, *_CONFIDENCE, *_TRUE, "top5", *_NEXT)
+# What the model gives the true label: LANCE's p(y_GT), whose change is its delta p (arXiv 2305.19164, section 4).
+P_TRUE = "p(true)"
 _MOST = 5
 _LONGEST = 160
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The model's answer `label`, its `confidence` in that label, 0..1, and its likeliest labels, five at most and the
-    answer among them; None where the table has none.
+    """The model's answer `label`, its `confidence` in that label, 0..1, its likeliest labels, five at most and the
+    answer among them, and what it gives the true label, 0..1; None where the table has none.
     """
 
     label: str
     confidence: float | None = None
     likeliest: tuple[str, ...] | None = None
+    true: float | None = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,27 @@ class Predictions:
 
 def load_predictions(path: Path) -> Predictions:
     """The answers in a table. Raises CounterfactoryError for what cannot be read as such a table."""
-    return read_predictions(((f"{path}:{line}", row) for line, row in read_table(path, required=COLUMNS)), str(path))
+    if path.suffix.lower() == ".parquet":
+        lines: Iterable[tuple[int, Mapping[str, Any] | str]] = enumerate(_parquet_rows(path), start=1)
+    else:
+        lines = read_table(path, required=((COLUMNS[0], _FILE_NAME), COLUMNS[1]))
+    return read_predictions(((f"{path}:{line}", row) for line, row in lines), str(path))
+
+
+def _parquet_rows(path: Path) -> list[Mapping[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        raise CounterfactoryError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+    names = table.column_names
+    if "prediction" not in names or not {COLUMNS[0], _FILE_NAME} & set(names):
+        raise CounterfactoryError(f"{path} needs the columns {' and '.join(COLUMNS)} (found: {', '.join(names)})")
+    columns: list[str] = [name for name in names if name in _READ]
+    rows: list[Mapping[str, Any]] = table.select(columns).to_pylist()
+    return rows
 
 
 def read_predictions(rows: Iterable[tuple[str, Mapping[str, Any] | str]], name: str) -> Predictions:
@@ -64,13 +90,14 @@ def read_predictions(rows: Iterable[tuple[str, Mapping[str, Any] | str]], name: 
         if isinstance(row, str):
             raise CounterfactoryError(f"{where} {row}")
         ignored |= dict.fromkeys(column for column in row if column not in _READ)
-        image, label = row.get("image"), _label(row.get("prediction"))
+        image, label = row.get("image", row.get(_FILE_NAME)), _label(row.get("prediction"))
         if not isinstance(image, str) or not image or label is None:
             raise CounterfactoryError(
                 f"{where}: every row needs an image, as text, and a prediction, as text or a whole number; "
                 f"found {_shorten(str(row))}"
             )
-        prediction = Prediction(label, _confidence(row, where), _likeliest(label, row, where))
+        sure, true = (_probability(row, names, where) for names in (_CONFIDENCE, _TRUE))
+        prediction = Prediction(label, sure, _likeliest(label, row, where), true)
         first = first or prediction
         _require_alike(first, prediction, where)
         if answers.setdefault(image, prediction) != prediction:
@@ -86,8 +113,9 @@ def _label(value: object) -> str | None:
     return label_text(value) if type(value) is int or whole or isinstance(value, str) else None
 
 
-def _confidence(row: Mapping[str, Any], where: str) -> float | None:
-    columns = [column for column in _CONFIDENCE if row.get(column) not in (None, "")]
+def _probability(row: Mapping[str, Any], names: Sequence[str], where: str) -> float | None:
+    """What stands in one of the columns `names`, 0..1."""
+    columns = [column for column in names if row.get(column) not in (None, "")]
     if not columns:
         return None
     if len(columns) > 1:
@@ -98,8 +126,9 @@ def _confidence(row: Mapping[str, Any], where: str) -> float | None:
     except (ValueError, OverflowError):
         number = math.nan
     if not 0 <= number <= 1:
+        what = "the true label" if names is _TRUE else "its prediction"
         raise CounterfactoryError(
-            f"{where}: {columns[0]} is what the model gives its prediction, from 0 to 1; found {_shorten(repr(value))}"
+            f"{where}: {columns[0]} is what the model gives {what}, from 0 to 1; found {_shorten(repr(value))}"
         )
     return number
 
@@ -130,6 +159,7 @@ def _require_alike(first: Prediction, other: Prediction, where: str) -> None:
     for name, mine, its in (
         ("confidence", first.confidence, other.confidence),
         ("likeliest labels", first.likeliest, other.likeliest),
+        ("p_true", first.true, other.true),
     ):
         if (mine is None) != (its is None):
             has, lacks = ("lacks", "have") if its is None else ("has", "lack")
@@ -156,7 +186,8 @@ class RowPredictions:
 
     def measures(self, rows: Sequence[PictureRow]) -> dict[str, list[float | None]]:
         """Further measures of the answers to `rows`, the rows that were matched, each 0..1: whether the label is among
-        the likeliest, and the confidence in the prediction, right or wrong; empty where the table has neither.
+        the likeliest, and what the model gives the true label, or without that the confidence in the prediction, right
+        or wrong; empty where the table has none.
         """
         present = [answer for answer in self.answers if answer is not None]
         measures: dict[str, list[float | None]] = {}
@@ -166,7 +197,9 @@ class RowPredictions:
                 None if answer is None else float(row.label in (answer.likeliest or ()))
                 for row, answer in zip(rows, self.answers, strict=True)
             ]
-        if present and present[0].confidence is not None:
+        if any(answer.true is not None for answer in present):
+            measures[P_TRUE] = [None if answer is None else answer.true for answer in self.answers]
+        elif present and present[0].confidence is not None:
             measures["confidence"] = [None if answer is None else answer.confidence for answer in self.answers]
         return measures
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 _TINY = 1e-300  # keeps the continued fraction's denominators from 0
 _CLOSE = 1e-15
@@ -22,6 +23,7 @@ def two_sided_p(t: float, freedom: int) -> float:
     return _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + square), square / (freedom + square))
 
 
+@cache
 def t_reach(confidence: float, freedom: int) -> float:
     """How far from 0 Student's t stays with this chance: the half width of an interval, in standard errors."""
     outside = 1 - confidence

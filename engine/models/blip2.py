@@ -1,9 +1,11 @@
-"""BLIP-2 as the engine uses it: images to captions (Li et al. 2023, arXiv 2301.12597).
+"""The captioner as the engine uses it: BLIP-2 (Li et al. 2023, arXiv 2301.12597), or another of its form.
 
 Vision encoder, Q-Former and projection are one graph that turns an image into query embeddings; an OPT decoder with
-an explicit key-value cache continues them as text, by the rules of `decoding`. All rows of a batch start at the same
-position, so no row is padded and a caption does not depend on its neighbours. A decoder for GPUs keeps its cache in
-device memory and only ever adds to it: a table of the rows that hold each beam's positions keeps beams apart.
+an explicit key-value cache continues them as text, by the rules of `decoding`. Florence-2's decoder (Xiao et al. 2023,
+arXiv 2311.06242) does not begin with what its encoder makes of an image: it is given that with every step. All rows of
+a batch start at the same position, so no row is padded and a caption does not depend on its neighbours. A decoder for
+GPUs keeps its cache in device memory and only ever adds to it: a table of the rows that hold each beam's positions
+keeps beams apart.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Blip2:
-    """The captioner. `embeddings` is OPT's token table, [V, D]; `bos` starts a caption and `eos` ends it.
+    """The captioner. `embeddings` is the decoder's token table, [V, D]; `bos` starts a caption and `eos` ends it.
 
     The decoder's batch is the encoder's times the rows per image, which are captions times beams.
     """
@@ -52,7 +54,7 @@ class Blip2:
     decoder: Batched
     embeddings: Floats
     tokenizer: Tokenizer
-    bos: int
+    bos: tuple[int, ...]
     eos: int
 
     @property
@@ -110,13 +112,19 @@ class Blip2:
         ]
 
     def _look(self, images: Sequence[NDArray[np.uint8]]) -> Floats:
-        """Query embeddings [N, Q, D]."""
+        """Query embeddings [N, Q, D], or what a decoder attends to of each image [N, ...]."""
         side = self.vision.signature.inputs[0].shape[2]
         assert side is not None
         return self.vision.run({"pixel_values": to_pixel_values(images, side)})["query_embeds"]
 
     def _prompt(self, prefix: str) -> list[int]:
-        return [self.bos, *(self.tokenizer.encode(prefix, add_special_tokens=False).ids if prefix else ())]
+        return [*self.bos, *(self.tokenizer.encode(prefix, add_special_tokens=False).ids if prefix else ())]
+
+    def _begin(self, queries: Floats, prompt: Sequence[int]) -> tuple[_Continuation, Floats]:
+        """The rows of some queries once they have read the prompt, and logits [R, V] after it."""
+        past = _Continuation(self.decoder, queries)
+        spoken = np.repeat(self.embeddings[list(prompt)][None], len(queries), axis=0)
+        return past, past.append(spoken if past.attends else np.concatenate([queries, spoken], axis=1))
 
     def _surprises(
         self, queries: Floats, prompt: Sequence[int], rows: Sequence[_DecoderRow]
@@ -127,10 +135,9 @@ class Blip2:
         tokens = np.full((len(rows), max(len(row.context) for row in rows)), self.eos)
         for line, decoder_row in zip(tokens, rows, strict=True):
             line[: len(decoder_row.context)] = decoder_row.context
-        past = _Continuation(self.decoder, len(rows))
-        spoken = np.repeat(self.embeddings[list(prompt)][None], len(rows), axis=0)
-        logits = past.append(np.concatenate([queries, spoken], axis=1))
-        most = queries.shape[1]  # plans read at least as many positions at once
+        past, logits = self._begin(queries, prompt)
+        # Plans read at least as many positions at once.
+        most = len(prompt) if past.attends else queries.shape[1]
         texts = [(row, text) for row, decoder_row in enumerate(rows) for text in decoder_row.texts.values()]
         surprises = [np.zeros(text.last) for _, text in texts]
         position = 0
@@ -157,9 +164,7 @@ class Blip2:
         """Captions after the query embeddings [B, Q, D] of each image."""
         each, prompt = len(generators[0]), self._prompt(prefix)
         rows = np.repeat(queries, each * settings.beams, axis=0)
-        spoken = np.repeat(self.embeddings[prompt][None], len(rows), axis=0)
-        past = _Continuation(self.decoder, len(rows))
-        logits = past.append(np.concatenate([rows, spoken], axis=1))
+        past, logits = self._begin(rows, prompt)
 
         def advance(tokens: Ids, parents: Ids) -> Floats:
             past.reorder(parents)
@@ -234,12 +239,15 @@ class _Continuation:
 
     One kind of cache is taken and returned whole by each run, [B, L, heads, P, D/heads]: its rows are reordered here.
     Another is kept by a device, [P, B, L, heads, D/heads]: what was written stays where it is, and a row that goes on
-    from another finds its past in a table of rows [P, B], which alone is reordered.
+    from another finds its past in a table of rows [P, B], which alone is reordered. A decoder that `attends` to images
+    takes their queries at every step; rows are reordered only among those of one image.
     """
 
-    def __init__(self, decoder: Batched, rows: int) -> None:
-        self._decoder, self._rows, self._position = decoder, rows, 0
+    def __init__(self, decoder: Batched, queries: Floats) -> None:
+        self._decoder, self._rows, self._position = decoder, len(queries), 0
         inputs = {port.name: port for port in decoder.signature.inputs}
+        self.attends = "query_embeds" in inputs
+        self._attended = {"query_embeds": pad_rows(queries, decoder.batch)} if self.attends else {}
         self._keeps = "cache_keys" in inputs
         if self._keeps:
             self._outputs = {"cache_keys": "cache_keys_added", "cache_values": "cache_values_added"}
@@ -273,6 +281,7 @@ class _Continuation:
         feeds = {
             "inputs_embeds": pad_rows(inputs_embeds, self._decoder.batch),
             "position_ids": np.tile(steps, (self._decoder.batch, 1)),
+            **self._attended,
             **self._cache,
         }
         if self._table is not None:

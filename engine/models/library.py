@@ -110,6 +110,8 @@ class Library:
 
     def _libraries(self, stage: Stage) -> tuple[str, ...]:
         """The libraries that compute a stage."""
+        if not self.networks.table:
+            return () if stage == "rewrite" else ("numpy", "opencv", "pillow")
         if stage == "rewrite":
             encodes = "sentence" in self.networks or "masked" in self.networks
             encoder = (self.runtime.backend,) if encodes else ()

@@ -180,7 +180,8 @@ class ModelPool:
                 path = self._library.folder / "opt_tokenizer.json"
                 raise CounterfactoryError(f"{path} has no <s> or no </s>: export the captioner again")
         vision, decoder = self._open("blip2_vision"), self._open("opt_decoder")
-        return Blip2(vision, decoder, table, tokenizer, int(tokens["bos"]), int(tokens["eos"]))
+        first = tokens["bos"] if isinstance(tokens["bos"], list) else [tokens["bos"]]
+        return Blip2(vision, decoder, table, tokenizer, tuple(map(int, first)), int(tokens["eos"]))
 
     def _open_llm(self) -> Llm:
         library = self._library

@@ -153,12 +153,19 @@ def _captions_per_image(caption: CaptionSettings) -> float:
 
 
 def networks_of(profile: Profile) -> Networks:
-    """The networks that a profile's suites need."""
+    """The networks that a profile's suites need; none where all is done by rule."""
+    if profile.by_rule:
+        return Networks(())
     moved = _moved_bytes(profile)
     looked: dict[Stage, Rows] = {"check": Rows(per_source=1, per_variant=1)}
     if profile.invert is not None:  # an editor looks for the best of its pictures
         looked["paint"] = Rows(1, len(profile.invert.fractions), 1)
     judge = Network("clip_image", "clip_image", profile.check.batch, looked, streams=profile.paint.streams)
+    if profile.painter_kind == "server":  # nothing is painted here
+        return Networks((*(network for network in _readers_of(profile) if network.name != "hed"), judge))
+    if profile.given:  # nothing is chosen or painted
+        idle = ("hed",) if profile.rewrite.perplexity else ("hed", "llm")
+        return Networks((*(network for network in _readers_of(profile) if network.name not in idle), judge))
     table = (*_readers_of(profile), *painters_of(profile, _kept_bytes(profile)), judge)
     return Networks(tuple(replace(network, moved_bytes=moved.get(network.name, 0)) for network in table))
 
@@ -201,7 +208,9 @@ def _readers_of(profile: Profile) -> Iterator[Network]:
         yield Network("masked", "masked", words.batch, blanks, files=("masked_tokenizer.json", "masked.json"))
     # An editor reads both captions. Checks compare with both, and with an edited one of several edits without each.
     read = Rows(per_variant=1) if profile.invert is None else Rows(2, 2, 0)
-    conditions: dict[Stage, Rows] = {"paint": read, "check": Rows(per_source=1, per_variant=2)}
+    conditions: dict[Stage, Rows] = {"check": Rows(per_source=1, per_variant=2)}
+    if profile.painter_kind in ("diffusion", "inversion"):
+        conditions["paint"] = read
     yield Network(
         "clip_text", "clip_text", profile.text.batch, conditions, streams=streams, files=("clip_tokenizer.json",)
     )

@@ -46,6 +46,11 @@ class Score:
         return f"{self.unit}, {self.least:g} to {self.most:g}"
 
     @property
+    def of_network(self) -> bool:
+        """Whether a network of every profile with networks measures it: CLIP, which compares pictures and texts."""
+        return self.unit.endswith(("a cosine", "of cosines")) or self.name in ("edit", "label", "valid")
+
+    @property
     def of_text(self) -> bool:
         """Whether it is an edited caption's, and no picture's."""
         return self.needs in ("grounding", "perplexity")
@@ -194,13 +199,14 @@ class CheckSettings:
     maximum in `most`, where it has one: in a profile `min_NAME` and `max_NAME` (see `SCORES`).
 
     `label_prompt` is what a class is compared by, its name in place of "{label}"; `logit_scale` what CLIP multiplies
-    likenesses by before its softmax. With `recaption` the captioner looks at painted pictures too, for edits of the
-    types, and for the label, that `recaption_of` names; None for all. `valid` are the parts of the score "valid".
+    likenesses by before its softmax; without these three no network compares anything. With `recaption` the captioner
+    looks at painted pictures too, for edits of the types, and for the label, that `recaption_of` names; None for all.
+    `valid` are the parts of the score "valid".
     """
 
-    batch: int
-    label_prompt: str
-    logit_scale: float
+    batch: int = field(default=0, metadata={"absent": 0})
+    label_prompt: str = field(default="", metadata={"absent": ""})
+    logit_scale: float = field(default=0.0, metadata={"absent": 0.0})
     least: Mapping[str, float] = field(default_factory=dict, metadata={"prefix": "min_", "names": _LIMITED_BELOW})
     most: Mapping[str, float] = field(default_factory=dict, metadata={"prefix": "max_", "names": _LIMITED_ABOVE})
     recaption: bool | None = None
@@ -208,11 +214,14 @@ class CheckSettings:
     valid: tuple[ValidPart, ...] | None = None
 
     def __post_init__(self) -> None:
-        require(self, 1, "batch")
-        if self.label_prompt.count(LABEL) != 1:
-            raise ValueError(f"[check] label_prompt holds {LABEL} once, got {self.label_prompt!r}")
-        if not self.logit_scale > 0:
-            raise ValueError(f"[check] logit_scale must be positive, got {self.logit_scale}")
+        if self.compares:
+            if not self.label_prompt:
+                raise ValueError("[check] key 'check.label_prompt' is missing")
+            require(self, 1, "batch")
+            if self.label_prompt.count(LABEL) != 1:
+                raise ValueError(f"[check] label_prompt holds {LABEL} once, got {self.label_prompt!r}")
+            if not self.logit_scale > 0:
+                raise ValueError(f"[check] logit_scale must be positive, got {self.logit_scale}")
         for end, thresholds in (("min", self.least), ("max", self.most)):
             for name, value in thresholds.items():
                 score = score_named(name)
@@ -234,6 +243,11 @@ class CheckSettings:
         names = [part.part for part in self.valid or ()]
         if len(set(names)) < len(names):
             raise ValueError(f"[[check.valid]] names each part once, found {', '.join(names)}")
+
+    @property
+    def compares(self) -> bool:
+        """Whether CLIP compares pictures and texts."""
+        return bool(self.batch or self.label_prompt or self.logit_scale)
 
     @property
     def thresholds(self) -> dict[str, float]:

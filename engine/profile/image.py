@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class ImageSettings:
     """The size to paint at, in pixels: the short side, what both sides are a multiple of, the longest long side.
 
-    Where there are `buckets`, each (height, width), every picture is painted at one of them and at no other size.
+    Where there are `buckets`, each (height, width), every picture is painted at one of them and at no other size. With
+    `own_size` each is painted at its own, whole, and nothing else is said of sizes.
     """
 
-    short_side: int
-    multiple: int
-    max_long_side: int
+    short_side: int = field(default=0, metadata={"absent": 0})
+    multiple: int = field(default=0, metadata={"absent": 0})
+    max_long_side: int = field(default=0, metadata={"absent": 0})
     buckets: tuple[tuple[int, int], ...] | None = None
+    own_size: bool | None = None
 
     def __post_init__(self) -> None:
+        if self.own_size:
+            if self.short_side or self.multiple or self.max_long_side or self.buckets is not None:
+                raise ValueError("[image] own_size = true leaves pictures as they are: take the other keys out")
+            return
+        for name in ("short_side", "multiple", "max_long_side"):
+            if not getattr(self, name):
+                raise ValueError(f"[image] key 'image.{name}' is missing; own_size = true leaves pictures as they are")
         if self.multiple < 1 or self.short_side < 1:
             raise ValueError(f"[image] short_side and multiple start at 1, found {self.short_side} and {self.multiple}")
         for name in ("short_side", "max_long_side"):
@@ -45,6 +54,8 @@ class ImageSettings:
         """(height, width) to paint a picture at: the bucket whose crop loses least of its area, the first of several;
         without buckets in proportion, see `target_size`.
         """
+        if self.own_size:
+            return height, width
         if self.buckets is None:
             return target_size(height, width, self.short_side, self.multiple, self.max_long_side)
         return min(self.buckets, key=lambda size: lost_share(height, width, size))

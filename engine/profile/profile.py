@@ -9,7 +9,7 @@ profile by itself, checked as such: whatever is wrong with the two together is t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,18 @@ from .check import CheckSettings, Score, score_named
 from .image import ImageSettings
 from .maps import DepthSettings, DetectorSettings, HintSettings, check_hints
 from .paint import InvertSettings, PaintSettings, ProtectSettings, TextSettings, require_invertible
+from .painter import (
+    BY_RULE,
+    NO_CAPTIONER,
+    NO_EDGES,
+    NO_LLM,
+    NO_MODELS,
+    NO_PAINT,
+    NO_RUNTIME,
+    NO_TEXT,
+    Painter,
+    PainterSettings,
+)
 from .referees import RefereeSettings
 from .rewrite import GroundingSettings, LlmSettings, RandomWordSettings, RewriteSettings
 from .runtime import DeviceSettings, ModelPaths, RuntimeSettings, WeightSettings
@@ -34,9 +46,29 @@ EXTENDS, WITHOUT = "extends", "without"
 _NAME = "name"
 
 
+_ABSENT = {
+    "runtime": NO_RUNTIME,
+    "models": NO_MODELS,
+    "llm": NO_LLM,
+    "caption": NO_CAPTIONER,
+    "rewrite": BY_RULE,
+    "edges": NO_EDGES,
+    "paint": NO_PAINT,
+    "text": NO_TEXT,
+}
+# Tables of networks that no profile needs.
+_OF_NETWORKS = ("device", "weights", "grounding", "hints", "depth", "random_words", "protect", "referees", "invert")
+# Of all tables those that painting alone reads, and those of networks that look at pictures and texts.
+_OF_PAINTING = ("protect", "hints", "depth", "random_words", "invert")
+_READING = ("runtime", "models", "caption", "text")
+# What painters that work without networks read of the tables that others need or may have.
+_OF_RULES = {"light": {"rewrite", "protect"}, "server": {"rewrite"}, "given": set[str]()}
+
+
 @dataclass(frozen=True)
 class Profile:
-    """Everything that a run takes from its box. `shard_sources` is how many sources travel together.
+    """Everything that a run takes from its box. `shard_sources` is how many sources travel together. A `painter` that
+    works without networks does without the tables of networks.
 
     `device` is the GPU that the profile is for, None for CPUs. `weights` are what its networks are exported from, None
     where the exporter's command line says it. With `grounding` the language model points at what names a label where
@@ -49,16 +81,17 @@ class Profile:
 
     name: str
     shard_sources: int
-    runtime: RuntimeSettings
-    models: ModelPaths
     image: ImageSettings
-    llm: LlmSettings
-    caption: CaptionSettings
-    rewrite: RewriteSettings
-    edges: DetectorSettings
-    paint: PaintSettings
-    text: TextSettings
     check: CheckSettings
+    runtime: RuntimeSettings = field(default=NO_RUNTIME, metadata={"absent": NO_RUNTIME})
+    models: ModelPaths = field(default=NO_MODELS, metadata={"absent": NO_MODELS})
+    llm: LlmSettings = field(default=NO_LLM, metadata={"absent": NO_LLM})
+    caption: CaptionSettings = field(default=NO_CAPTIONER, metadata={"absent": NO_CAPTIONER})
+    rewrite: RewriteSettings = field(default=BY_RULE, metadata={"absent": BY_RULE})
+    edges: DetectorSettings = field(default=NO_EDGES, metadata={"absent": NO_EDGES})
+    paint: PaintSettings = field(default=NO_PAINT, metadata={"absent": NO_PAINT})
+    text: TextSettings = field(default=NO_TEXT, metadata={"absent": NO_TEXT})
+    painter: PainterSettings | None = None
     device: DeviceSettings | None = None
     weights: WeightSettings | None = None
     grounding: GroundingSettings | None = None
@@ -73,6 +106,7 @@ class Profile:
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("name is empty")
+        self._require_tables()
         if self.teacher == self.name:
             raise ValueError(f"teacher is another profile, or left out where there is none; found {self.teacher!r}")
         if (self.device is not None) != self.runtime.on_gpu:
@@ -110,6 +144,47 @@ class Profile:
             )
         require(self, 1, "shard_sources")
 
+    def _require_tables(self) -> None:
+        """Refuse a profile without a table that its painter needs, and with one that it does not read."""
+        given = {name: getattr(self, name) is not absent for name, absent in _ABSENT.items()}
+        given |= {name: getattr(self, name) is not None for name in _OF_NETWORKS}
+        painter = self.painter_kind
+        bare = painter == "light" or (painter in ("given", "server") and self.by_rule)
+        needed, unread = set(_ABSENT), set[str]()
+        if bare:
+            needed, unread = set(), set(given) - _OF_RULES[painter]
+        elif painter in ("given", "server"):
+            needed = set(_READING) | (set() if self.given else {"llm", "rewrite"})
+            unread = set(_OF_PAINTING) - (set() if self.given else {"random_words"})
+            unread |= set() if self.given else {"edges", "paint"}
+        for name in ("batch", "label_prompt", "logit_scale"):
+            if bool(getattr(self.check, name)) == self.by_rule:
+                fault = f"is read by networks, which kind = {painter!r} has none of" if self.by_rule else "is missing"
+                raise ValueError(f"[check] key 'check.{name}' {fault}")
+        for name, there in given.items():
+            if there and name in unread:
+                what = "needs no network" if bare else "paints nothing itself"
+                raise ValueError(f'[painter] kind = "{painter}" {what} and reads no [{name}]: take it out')
+            if name in needed and not there:
+                raise ValueError(f"the table [{name}] is missing: a painter of kind {painter!r} needs it")
+
+    @property
+    def painter_kind(self) -> Painter:
+        """Who paints."""
+        if self.painter is not None and self.painter.kind != "diffusion":
+            return self.painter.kind
+        return "diffusion" if self.invert is None else "inversion"
+
+    @property
+    def given(self) -> bool:
+        """Whether it paints nothing and takes the pictures that the user gives."""
+        return self.painter_kind == "given"
+
+    @property
+    def by_rule(self) -> bool:
+        """Whether captions name labels and edits come from the painter's own menu: no network reads a picture."""
+        return self.models is NO_MODELS
+
     def _unscored(self) -> tuple[str, str] | None:
         """A setting of [check] for a score that the profile does not measure, and what would."""
         check, kinds = self.check, {referee.kind for referee in self.referees or ()}
@@ -130,6 +205,8 @@ class Profile:
 
     def _unmeasured(self, score: Score, kinds: Collection[str]) -> str | None:
         """What a score lacks to be measured; None where it lacks nothing."""
+        if self.by_rule and score.of_network:
+            return "a network measures that, and the profile has none"
         if score.needs == "grounding" and self.grounding is None:
             return "a sentence encoder measures that: it needs a table [grounding]"
         if score.needs == "perplexity" and not self.rewrite.perplexity:
@@ -149,7 +226,7 @@ class Profile:
     @property
     def follows_maps(self) -> bool:
         """Whether ControlNets follow maps of the sources; an editor does so where they have a scale."""
-        return self.invert is None or self.paint.control_scale > 0
+        return self.painter_kind == "diffusion" or (self.painter_kind == "inversion" and self.paint.control_scale > 0)
 
     @property
     def reads_depth(self) -> bool:
@@ -164,7 +241,11 @@ class Profile:
     @property
     def decisive(self) -> dict[str, Any]:
         """All of it that decides what a suite is, as plain data."""
-        return {name: value for name, value in asdict(self).items() if name != "teacher"}
+        decisive = {name: value for name, value in asdict(self).items() if name not in ("teacher", "painter")}
+        if self.painter is not None:
+            server = self.painter.server
+            decisive["painter"] = (self.painter.kind, server and server.decisive)
+        return decisive
 
 
 def profile_names() -> tuple[str, ...]:

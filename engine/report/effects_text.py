@@ -9,12 +9,15 @@ from ..errors import list_some
 from .table import Table, percent
 
 if TYPE_CHECKING:
+    from ..judging.compare import Comparison, Gap
     from ..judging.effects import Effect
-    from ..judging.evaluation import Effects, Evaluation, MeanScore, Rejections
+    from ..judging.evaluation import BoxScore, Effects, Evaluation, MeanScore, Rejections
     from ..judging.limits import LimitResult
 
 # Values and classes in a table: those that do most harm.
 _WORST = 8
+# Classes of a confusion that is shown.
+_CONFUSED = 8
 # Labels, and values, that a note shows.
 _UNKNOWN = 5
 # The share of a value's variants that, once rejected, a note speaks of.
@@ -30,26 +33,37 @@ _COLUMNS = ("95 % interval", "q")
 def evaluation_tables(evaluation: Evaluation, everything: bool = False) -> tuple[Table, ...]:
     """What edits do to the model, the values and classes that do most, and accuracy (or mIoU) by kind of picture.
 
-    With `everything` these are all values and classes, and how each class is answered.
+    With `everything` these are all values and classes, single edits by every measure, and how each class is answered.
     """
     effects, tables = evaluation.effects, []
     for of in (effects, *(measure.effects for measure in evaluation.measures)):
         if of.against is not None and (of.by_type or of.painter):
             tables.append(effects_table(of, evaluation.rejections))
-            tables += [alone_table(of)] if of.by_type_alone else []
+            tables += [alone_table(of)] if of.by_type_alone and (of is effects or everything) else []
+        tables += [baselines_table(of)] if of.baselines else []
+    if effects.by_level:
+        tables.append(_levels_table(effects))
     alone = effects.by_value_alone if everything else ()
     for title, group in (("value", effects.by_value), ("value, one edit alone", alone), ("class", effects.by_class)):
         if len(group) > 1:
-            tables.append(_worst_table(title, group, len(group) if everything else _WORST))
+            worst = _worst_table(title, group, len(group) if everything else _WORST)
+            tables += [worst] if worst.rows else []
     tables.append(sides_table({evaluation.measure_name: evaluation}))
-    return (*tables, _classes_table(evaluation)) if everything else tuple(tables)
+    if evaluation.boxes:
+        tables.append(_boxes_table(evaluation.boxes if everything else evaluation.boxes[:_WORST]))
+    if everything:
+        tables += [_turns_table(effects)] if effects.flips else []
+        tables += [_classes_table(evaluation), *_confusion_table(evaluation)]
+    return tuple(tables)
 
 
 def note_lines(evaluation: Evaluation) -> list[str]:
     """What a reader has to know of the tables: what they compare, and what is not in them."""
     effects = evaluation.effects
     notes = []
-    if effects.copies and effects.against != "control":
+    if effects.exact:
+        notes.append("weather and light are drawn into the sources themselves: effects are against originals")
+    elif effects.copies and effects.against != "control":
         notes.append(
             "the controls are their originals again, byte for byte: what painting does was not measured, and is in "
             "every effect, which is against originals"
@@ -71,6 +85,18 @@ def note_lines(evaluation: Evaluation) -> list[str]:
     if effects.flips and effects.by_type_alone:
         painting = ", and of controls whose original is" if effects.painter else ""
         notes.append(f"turned wrong: of variants with one edit whose {effects.against} is right{painting}")
+    several = evaluation.variants.score.count > evaluation.sources
+    if several and evaluation.all_fail is not None and evaluation.none_fail is not None:
+        shares = (evaluation.all_fail, 1 - evaluation.all_fail - evaluation.none_fail, evaluation.none_fail)
+        parts = ", ".join(
+            f"{percent(share)} on {which}" for share, which in zip(shares, ("all", "some", "none"), strict=True)
+        )
+        notes.append(f"of {evaluation.sources} sources the model fails on variants: {parts}")
+    if evaluation.boxes:
+        notes.append(
+            "AP, AP50 and AR are COCO's; recall and false alarms are of single pictures: the share of things that are "
+            "detected, and of boxes that show nothing, by boxes of score 0.5 and more that overlap by half"
+        )
     notes += _interaction_lines(effects)
     if any(measure.name == "confidence" for measure in evaluation.measures):
         notes.append("confidence: what the model gives its own answer on average, right or wrong")
@@ -126,6 +152,38 @@ def _rejection_lines(rejections: Sequence[Rejections]) -> list[str]:
     ]
 
 
+def comparison_tables(comparison: Comparison, everything: bool = False) -> tuple[Table, ...]:
+    """Where the second model falls behind the first, and what edits do to it more than to the first."""
+    gaps = (*comparison.sides, *comparison.by_type)
+    tables = [_gaps_table(f"The second against the first, {comparison.measure} on the same pictures", "pictures", gaps)]
+    for title, group in (("value", comparison.by_value), ("class", comparison.by_class)):
+        if len(group) > 1:
+            worst = sorted(group, key=lambda gap: (gap.effect.high is None, gap.effect.high, gap.name))
+            rows = worst if everything else worst[:_WORST]
+            less = f", {len(rows)} of {len(group)}" if len(rows) < len(group) else ""
+            tables.append(_gaps_table(f"The same by {title}, certain losses first{less}", title, rows))
+    if comparison.breaks_by_type:
+        cells = tuple((e.name, *_figures(e), str(e.sources)) for e in comparison.breaks_by_type)
+        against = _BASELINES[str(comparison.against)]
+        title = f"What edits do to the second more than to the first, in points against the {against}"
+        tables.append(Table(title, ("edit", "points", *_COLUMNS, "sources"), cells))
+    return tuple(tables)
+
+
+def comparison_notes(comparison: Comparison) -> list[str]:
+    """Which model is which."""
+    both = f"both answered {comparison.pictures} pictures"
+    return [f"first: {comparison.first}; second: {comparison.second}; {both}"]
+
+
+def _gaps_table(title: str, of: str, gaps: Sequence[Gap]) -> Table:
+    rows = tuple(
+        (gap.name, percent(gap.first), percent(gap.second), *_figures(gap.effect), str(gap.effect.sources))
+        for gap in gaps
+    )
+    return Table(title, (of, "first", "second", "points", *_COLUMNS, "sources"), rows)
+
+
 def headline(evaluation: Evaluation) -> tuple[str, str]:
     """The one figure of an evaluation, with its name: how answers fall from what variants are compared with."""
     controls = evaluation.effects.against == "control"
@@ -160,8 +218,51 @@ def _classes_table(evaluation: Evaluation) -> Table:
     sides = (evaluation.originals, evaluation.controls, evaluation.variants)
     known = [name for name in evaluation.classes if name not in evaluation.unknown_classes]
     rows = tuple((name, *(percent(side.by_class.get(name)) for side in sides)) for name in known)
-    what = "right" if evaluation.measure == "accuracy" else "IoU"
+    what = {"accuracy": "right", "AP": "AP"}.get(evaluation.measure, "IoU")
     return Table(f"How classes are answered ({what})", ("class", *_KINDS), rows)
+
+
+def _levels_table(effects: Effects) -> Table:
+    rows = tuple(
+        (one.type, f"{one.level} of {one.levels}", *_figures(one.effect), str(one.effect.sources))
+        for one in effects.by_level
+    )
+    columns = ("edit", "level", "points", *_COLUMNS, "sources")
+    return Table(f"By severity: {effects.measure} against the {_BASELINES[str(effects.against)]}", columns, rows)
+
+
+def _boxes_table(scores: Sequence[BoxScore]) -> Table:
+    rows = tuple((one.name, str(one.pictures), *map(percent, (one.ap, one.ap50, one.ar))) for one in scores)
+    return Table("How variants are detected, by edit", ("edit", "pictures", "AP", "AP50", "AR"), rows)
+
+
+def _turns_table(effects: Effects) -> Table:
+    """Both ways in which answers turn: wrong where the baseline's is right, and right where it is wrong."""
+    rows = tuple(
+        (
+            PAINTING if flip.name == "painting" else flip.name,
+            *_share_of(flip.flipped, flip.right),
+            *_share_of(flip.righted, flip.wrong),
+        )
+        for flip in effects.flips
+    )
+    columns = ("edit", "turned wrong", "of right", "turned right", "of wrong")
+    return Table("How answers turn, one edit alone", columns, rows)
+
+
+def _share_of(part: int, whole: int) -> tuple[str, str]:
+    return percent(part / whole if whole else None), str(whole)
+
+
+def _confusion_table(evaluation: Evaluation) -> tuple[Table, ...]:
+    """What classes are called on variants, a row for each true class; none where there are too many to read."""
+    names = [name for name in evaluation.classes if evaluation.variants.by_class.get(name) is not None]
+    if not evaluation.variants.confusion or not 2 <= len(names) <= _CONFUSED:
+        return ()
+    shares = dict(zip(evaluation.classes, evaluation.variants.confusion, strict=True))
+    places = [evaluation.classes.index(name) for name in names]
+    rows = tuple((name, *(percent(shares[name][place]) for place in places)) for name in names)
+    return (Table("What classes are called on variants (a row is the truth)", ("class", *names), rows),)
 
 
 def effects_table(effects: Effects, rejections: Sequence[Rejections] = ()) -> Table:
@@ -178,6 +279,21 @@ def effects_table(effects: Effects, rejections: Sequence[Rejections] = ()) -> Ta
     return Table(
         f"What edits do to {effects.measure}, in points against the {_BASELINES[str(effects.against)]}", columns, rows
     )
+
+
+def baselines_table(effects: Effects) -> Table:
+    """What weather and light alone do of what painting them does."""
+    rows = tuple(
+        (
+            *(one.name, f"{100 * one.painted:+.1f}", f"{100 * one.drawn:+.1f}"),
+            percent(one.share),
+            "-" if one.low is None or one.high is None else f"{100 * one.low:.0f} to {100 * one.high:.0f} %",
+            str(one.sources),
+        )
+        for one in effects.baselines
+    )
+    columns = ("edit", "painted", "light alone", "share", "95 %", "sources")
+    return Table(f"What weather and light alone do to {effects.measure}, in points", columns, rows)
 
 
 def alone_table(effects: Effects) -> Table:

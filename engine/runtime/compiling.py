@@ -58,6 +58,9 @@ def compile_model(
     Without `blobs` nothing is kept. `digest` hashes a file. Raises what `prepare` and OpenVINO's compiler raise.
     """
     config = dict(inputs.config)
+    held = sum(file.stat().st_size for file in inputs.files if file.is_file())
+    if blobs is not None and held > blobs.limit_bytes:
+        blobs = None  # it would not be kept, and writing it down takes as much memory again
     key = None if blobs is None else blob_key(core, inputs, digest)
     if blobs is None or key is None:
         return core.compile_model(prepare(), "CPU", config)

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
 
-# The engine alone, for CPUs, and with ONNX Runtime on them.
+# What draws light and weather; the engine alone, for CPUs, and with ONNX Runtime on them.
+LIGHT = "'.[light]'"
 ENGINE = "'.[generate]'"
 ONNXRUNTIME_CPU = "'.[onnxruntime-cpu]'"
 # The box that generates: one torch, one CUDA, one Python. Then the same with another language model or runtime.
@@ -21,6 +22,8 @@ BOX_EXLLAMAV3 = f"{BOX} '.[exllamav3]'"
 BOX_ONNXRUNTIME = f"{BOX} -r requirements/onnxruntime-gpu.txt"
 # What exports, whose torch is a newer one.
 EXPORTER = "'.[export,cuda,tensorrt]'"
+# What makes a profile for CPUs of published weights.
+SETUP = "'.[export]'"
 # Reads Hugging Face's data sets.
 DATASETS = "'.[datasets]'"
 # Compilers of plans.
@@ -28,8 +31,8 @@ TENSORRT = "'.[tensorrt]'"
 TENSORRT_RTX = "'.[tensorrt-rtx]'"
 
 ALL = (
-    *(ENGINE, ONNXRUNTIME_CPU, BOX, BOX_EXLLAMAV3, BOX_ONNXRUNTIME),
-    *(DATASETS, EXPORTER, TENSORRT, TENSORRT_RTX),
+    *(LIGHT, ENGINE, ONNXRUNTIME_CPU, BOX, BOX_EXLLAMAV3, BOX_ONNXRUNTIME),
+    *(DATASETS, EXPORTER, SETUP, TENSORRT, TENSORRT_RTX),
 )
 
 

@@ -25,7 +25,10 @@ PlanState = Literal["found", "stale", "missing"]
 
 def arithmetic(runtime: RuntimeSettings) -> Literal["bf16", "f32", "f16"]:
     """The precision of networks. Raises CounterfactoryError where the profile wants bf16 and the CPU has none."""
-    return "f16" if runtime.precision == "f16" else resolve_precision(runtime.precision)
+    precision = runtime.precision
+    if precision == "f16" or precision == "f32":
+        return precision
+    return resolve_precision(precision)
 
 
 def plan_file(folder: Path, plan: str, backend: Backend) -> Path:

@@ -115,7 +115,9 @@ class Residency:
             shard, self._open = passes[before]
             sequence.append(shard)
         load_s = math.fsum(self._costs[name].load_s for shard in sequence for step in shard for name in step.load)
-        return Timeline(tuple(sequence), load_s, max(step.bytes for shard in set(sequence) for step in shard))
+        return Timeline(
+            tuple(sequence), load_s, max((step.bytes for shard in set(sequence) for step in shard), default=0)
+        )
 
     def _together(self, plans: Iterable[str]) -> int:
         """Bytes of plans that are open at once."""

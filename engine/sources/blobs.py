@@ -73,7 +73,7 @@ def read_blob(blob: Blob) -> bytes:
 
 def unprintable(text: str) -> bool:
     """Whether text holds what metadata cannot store or a terminal would obey. (A file's non-UTF-8 bytes are such.)"""
-    return any(unicodedata.category(character) in ("Cc", "Cs") for character in text)
+    return not text.isprintable() and any(unicodedata.category(character) in ("Cc", "Cs") for character in text)
 
 
 def printable(name: str) -> str:

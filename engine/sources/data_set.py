@@ -76,7 +76,17 @@ def read_set(
     `on_progress` is called with (images verified, images) now and then; `examine` sees each picture while it is read.
     Raises CounterfactoryError if `root` has no image at all, is no such layout, or an option contradicts it.
     """
-    listing = list_set(root, options)
+    return read_listing(list_set(root, options), root, options, on_progress, examine)
+
+
+def read_listing(
+    listing: Listing,
+    root: str,
+    options: SetOptions,
+    on_progress: Callable[[int, int], None] | None = None,
+    examine: Examine | None = None,
+) -> DataSet:
+    """The data set that a listing of `root` names, as `read_set` has it."""
     if not listing.entries and not listing.problems:
         raise CounterfactoryError(f"no images found in {root}; {ACCEPTED}")
     if options.depth is not None:
@@ -118,6 +128,7 @@ def read_set(
         tally.class_map, names = by_white, dict(by_white.names)
         sources = reader.read_as(sources, by_white)
     sources = sorted(sources, key=lambda source: source.name)
+    problems += reader.lost
     problems = sorted(problems, key=lambda p: (p.name, p.reason))
     if listing.boxes is not None:
         listing.boxes.refuse()

@@ -161,6 +161,10 @@ def world_of(profile: Profile) -> Domain | None:
     return fill(Domain, table, str(path))
 
 
+def _paints_photographs(profile: Profile) -> bool:
+    return profile.models.world == PHOTOGRAPHS and not profile.by_rule
+
+
 def examiner(profile: Profile) -> Examine | None:
     """A test of a picture, uint8 RGB [H, W, 3] of any size: whether it is of the domain that the models know. None
     where they know any picture.
@@ -190,13 +194,13 @@ def drop_out_of_domain(
         return examined, []
     if 2 * len(strange) >= len(examined):
         several = len(examined) > 1
-        instead = [name for name in profile_names() if load_profile(name).models.world == PHOTOGRAPHS]
+        instead = [name for name in profile_names() if _paints_photographs(load_profile(name))]
         raise CounterfactoryError(
             f"the models of profile {profile.name} know {world.about} and nothing else, and "
             f"{f'{len(strange)} of {len(examined)} sources do' if several else 'the source does'} not look like that"
-            f"{f', such as {strange[0].name}' * several}: nothing was painted; use --profile "
-            f"{' or '.join(instead)} for photographs, or --allow-out-of-domain to go on and have every result marked "
-            "as meaningless"
+            f"{f', such as {strange[0].name}' * several}: nothing was painted; use --profile light for other weather "
+            f"and light, or {' or '.join(instead)} for other colours and surroundings as well, or "
+            "--allow-out-of-domain to go on and have every result marked as meaningless"
         )
     reason = f"it does not look like {world.about}, which is all that the models know; --allow-out-of-domain takes it"
     return [s for s in examined if s.known_world is not False], [Problem(s.name, reason) for s in strange]

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from reprlib import repr as shortened
 
 from ..errors import CounterfactoryError, list_some
 from ..files.tables import Row, read_table
@@ -18,6 +19,7 @@ from .aside import leave_aside
 from .blobs import Blob, printable, unprintable
 from .boxes import BoxCensus
 from .class_map import ClassMap
+from .given import GivenPictures
 from .labels import alike, label_text, whole_numbers
 from .shapes import Box, DrawnMask
 
@@ -33,6 +35,8 @@ _COLUMNS = {
     "label": ("label", "class"),
     "mask": ("mask", "mask_file_name"),
 }
+# Columns that a sentence names.
+_SHOWN = 20
 SPLIT = re.compile(r"(train|training|val|valid|validation|dev|test|testing)(\d{4})?", re.IGNORECASE)
 
 
@@ -49,7 +53,8 @@ class Entry:
     """An image that the data set lists. `file` is its path as the user wrote it, `name` the same without its suffix
     where that is unique; the bytes are at `blob`. `mask` is where its mask lies or how it is drawn, None without one.
     `size` is the (height, width) that the set says it has, None where it says nothing; `boxes` are in pixels or, where
-    they are `relative`, in shares of its width and height; its depth map lies at `depth`. Nothing is known to exist.
+    they are `relative`, in shares of its width and height; its depth map lies at `depth`. `given` are pictures of it
+    that somebody painted. Nothing is known to exist.
     """
 
     name: str
@@ -61,6 +66,7 @@ class Entry:
     size: tuple[int, int] | None = None
     relative: bool = False
     depth: Blob | None = None
+    given: GivenPictures | None = None
 
 
 @dataclass
@@ -90,6 +96,11 @@ class Listing:
             self.skip(relative, reason)
         else:
             self.entries.append(entry_of(root, relative, mask=f"{root}/{mask}"))
+
+    def note_unused(self, table: Path, columns: Iterable[str]) -> None:
+        """Notes the columns of a table that nothing reads, if there are any."""
+        if names := [repr(printable(name)) for name in columns]:
+            self.notes.append(f"{table.name}: columns that are not used: {list_some(names, _SHOWN)}")
 
     def note_first(self, paths: Sequence[str], what: str) -> None:
         """Notes how many files there are of a kind and the first of them, if there are any."""
@@ -139,7 +150,7 @@ def list_table(table: Path, masks: Path | None) -> Listing:
         if rows.accept(path, name, row.get("label"), where):
             mask = _absolute(root, row["mask"]) if "mask" in row else None
             entries[path] = Entry(name, printable(name), path, row.get("label"), mask)
-    listing.entries = _number_labels([entry for path, entry in entries.items() if path not in rows.contradicted])
+    listing.entries = number_labels([entry for path, entry in entries.items() if path not in rows.contradicted])
     return finish(listing, masks)
 
 
@@ -228,10 +239,11 @@ def _apply_labels(listing: Listing, root: Path, table: Path) -> list[Entry]:
     for path, entry in by_path.items():
         if path not in labelled:
             listing.skip(entry.file, f"{table.name} says nothing about this image")
-    return _number_labels([entry for path, entry in labelled.items() if path not in rows.contradicted])
+    return number_labels([entry for path, entry in labelled.items() if path not in rows.contradicted])
 
 
-def _number_labels(entries: Sequence[Entry]) -> list[Entry]:
+def number_labels(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries with their labels, "3" for "3.0" where all are whole numbers."""
     labels = whole_numbers([entry.label for entry in entries])
     return [replace(entry, label=label) for entry, label in zip(entries, labels, strict=True)]
 
@@ -252,16 +264,14 @@ class _Rows:
         extra: dict[str, None] = {}
         for line, row in read_table(self._table, required=[_COLUMNS["image"]]):
             where = f"{self._table.name}:{line}"
-            values = row if isinstance(row, str) else _check_values(row)
+            values = row if isinstance(row, str) else check_values(row, _COLUMNS)
             if isinstance(row, str) or isinstance(values, str):
                 self._listing.skip(where, str(values))
                 continue
             used = [next((name for name in names if name in row), None) for names in _COLUMNS.values()]
             extra |= dict.fromkeys(name for name in row if name not in used)
             yield where, values
-        if extra:
-            names = ", ".join(map(repr, map(printable, extra)))
-            self._listing.notes.append(f"{self._table.name}: columns that are not used: {names}")
+        self._listing.note_unused(self._table, extra)
 
     def accept(self, path: str, name: str, label: str | None, where: str) -> bool:
         """Whether this row is the first about its image."""
@@ -278,20 +288,24 @@ class _Rows:
         return False
 
 
-def _check_values(row: Row) -> dict[str, str] | str:
-    """The row's values as text, without the empty ones, by their columns' own names; or why they cannot be used."""
+def check_values(
+    row: Row, columns: Mapping[str, Sequence[str]], numbers: Collection[str] = ("label",)
+) -> dict[str, str] | str:
+    """The row's values as text, without the empty ones, by their columns' own names; or why they cannot be used. The
+    first of `columns`, each with its names, has to be there; of `numbers` floats that are whole may be, too.
+    """
     values: dict[str, str] = {}
-    for column, names in _COLUMNS.items():
+    for column, names in columns.items():
         value = next((row[name] for name in names if name in row), None)
         whole = isinstance(value, float) and (value.is_integer() or value != value)
-        if column == "label" and (whole or isinstance(value, str)):
+        if column in numbers and (whole or isinstance(value, str)):
             value = label_text(value)
         if type(value) not in (str, int, type(None)):
-            return f"column {column!r} holds {value!r}; text is needed"
+            return f"column {column!r} holds {shortened(value)}; text is needed"
         if text := "" if value is None else str(value).strip():
             values[column] = text
-    if "image" not in values:
-        return "names no image"
+    if (first := next(iter(columns))) not in values:
+        return f"names no {first}"
     if unprintable("".join(values.values())):
         return "holds control characters or half a surrogate pair"
     return values

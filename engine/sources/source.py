@@ -28,6 +28,7 @@ from .blobs import Blob, path_of, read_blob
 from .boxes import BoxCensus
 from .class_map import ClassMap
 from .depth import Depth, DepthValues, fit_depth, open_depth
+from .given import GivenPicture, GivenPictures, open_given
 from .jpeg import damage, ends_grey
 from .listing import Entry, Problem
 from .mask_contents import UNNAMED, MaskFacts, count_classes, examine_mask
@@ -95,7 +96,7 @@ class Source:
     one. `digest` is the SHA-256 of the image's bytes, `key` the content key of name, digest, label, mask, boxes, depth.
     `boxes` are in the pixels of the image, upright; `classes` the names of the classes that its mask or its boxes show,
     each once and sorted, where the set names them. `known_world` is whether the picture is within what the models know,
-    None where that was not examined.
+    None where that was not examined. `given` are pictures of it that somebody painted, None where none are given.
     """
 
     name: str
@@ -114,6 +115,13 @@ class Source:
     mask: Mask | None = field(default=None, compare=False)
     known_world: bool | None = field(default=None, compare=False)
     depth: Depth | None = field(default=None, compare=False)
+    # Not in the key either: another picture of it leaves the source as it is.
+    given: GivenPictures | None = field(default=None, compare=False)
+
+    @property
+    def whole_key(self) -> str:
+        """The key of the source with the pictures that are given of it."""
+        return self.key if self.given is None else content_key(self.key, self.given.key)
 
 
 def load_pixels(source: Source, settings: ImageSettings) -> NDArray[np.uint8]:
@@ -180,7 +188,8 @@ _READERS = min(4, os.cpu_count() or 1)
 class Reader:
     """Reads entries' files and decodes them completely, a few at a time. `names` are those of the set's class numbers,
     `depth_values` the meaning of its depth maps' numbers; `on_progress` is called with (images verified, images), and
-    `boxes` counts boxes before they are clipped. `grey` are the names of pictures that may have been broken once.
+    `boxes` counts boxes before they are clipped. `grey` are the names of pictures that may have been broken once, and
+    `lost` the pictures of sources that were given and cannot be used.
     """
 
     class_map: ClassMap | None
@@ -191,6 +200,7 @@ class Reader:
     boxes: BoxCensus | None = None
     facts: dict[str, MaskFacts] = field(default_factory=dict)
     grey: list[str] = field(default_factory=list)
+    lost: list[Problem] = field(default_factory=list)
     done: int = 0
     total: int = 0
 
@@ -286,8 +296,25 @@ class Reader:
             mask=mask,
             known_world=known_world,
             depth=depth,
+            given=None if entry.given is None else self._open_given(entry.given, size),
         )
         return source, facts
+
+    def _open_given(self, given: GivenPictures, size: tuple[int, int]) -> GivenPictures:
+        """The pictures of an original of `size` that can be used."""
+        opened: dict[str, GivenPicture] = {}
+        for picture in given.pictures:
+            try:
+                one = open_given(picture, size)
+            except UnreadableError as error:
+                self.lost.append(Problem(picture.file, str(error)))
+                continue
+            if one.key in opened:
+                first = opened[one.key].file
+                self.lost.append(Problem(picture.file, f"the same picture as {first}, with the same edit; one counts"))
+            else:
+                opened[one.key] = one
+        return replace(given, pictures=tuple(opened.values()))
 
 
 def _inside(box: Box, size: tuple[int, int]) -> Box:

@@ -24,8 +24,16 @@ from .run import Run
 
 
 def missing_captions(run: Run, sources: Sequence[Source]) -> list[Source]:
-    """The sources whose captions are not on record."""
-    return run.missing("caption", _keys(run, sources, run.profile.caption.prefix))
+    """The sources whose captions are neither given nor on record; none where captions are written by rule."""
+    if run.profile.by_rule:
+        return []
+    unsaid = [source for source in sources if _given(source) is None]
+    return run.missing("caption", _keys(run, unsaid, run.profile.caption.prefix))
+
+
+def _given(source: Source) -> str | None:
+    """The caption that the user gave it."""
+    return None if source.given is None else source.given.caption
 
 
 def _keys(run: Run, sources: Sequence[Source], prefix: str) -> dict[Source, str]:
@@ -33,10 +41,15 @@ def _keys(run: Run, sources: Sequence[Source], prefix: str) -> dict[Source, str]
 
 
 def caption_sources(run: Run, sources: Sequence[Source], pictures: Pictures) -> dict[Source, str]:
-    """The captions of sources, without those whose picture cannot be read."""
+    """The captions of sources: the user's, or else the captioner's, without those whose picture cannot be read."""
     settings, task = run.profile.caption, run.request.task
+    given = {source: text for source in sources if (text := _given(source)) is not None}
+    if run.profile.by_rule:
+        run.advance("caption", len(sources), computed=len(sources))
+        return {source: given.get(source) or caption_of_labels(source) for source in sources}
     with run.meter.stage("caption"):
-        captions = _continue(run, sources, pictures, settings.prefix)
+        run.advance("caption", len(given))
+        captions = _continue(run, [source for source in sources if source not in given], pictures, settings.prefix)
         if settings.label_prefix is not None and task.protect_label:
             silent = [
                 source
@@ -44,7 +57,8 @@ def caption_sources(run: Run, sources: Sequence[Source], pictures: Pictures) -> 
                 if label_words(source.label or "") and not protect(task, source.label, (), text).grounded
             ]
             captions |= _continue(run, silent, pictures, settings.label_prefix)
-    return captions
+    both = {**captions, **given}
+    return {source: both[source] for source in sources if source in both}
 
 
 def _continue(run: Run, sources: Sequence[Source], pictures: Pictures, prefix: str) -> dict[Source, str]:
@@ -63,6 +77,16 @@ def _continue(run: Run, sources: Sequence[Source], pictures: Pictures, prefix: s
                 yield dict(zip(batch, caption_images(run.models.blip2(), keyed, settings, text), strict=True))
 
     return run.recorded("caption", keys, make, counted=prefix == settings.prefix)
+
+
+def caption_of_labels(source: Source) -> str:
+    """What a source's label, or else the classes that its mask or boxes show, say of it: "a photo of a bus"."""
+    named = [source.label] if source.label is not None else source.classes
+    names = [clean_text(short_name(label)) for label in named if label_words(label)]
+    if not names:
+        return "a photo"
+    first = f"{agree('a photo of a ', names[0])}{names[0]}" if source.label is not None else ", ".join(names)
+    return first if source.label is not None else f"a photo of {first}"
 
 
 def named_prefix(prefix: str, label: str | None) -> str | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from ..content_keys import STAGES, ContentKeys
+from ..content_keys import GIVEN, INSTRUCTIONS, LIGHT, STAGES, ContentKeys
 from ..files.fill import plain
 from ..meter.energy import EnergyMeter
 from ..meter.machine import this_machine
@@ -45,13 +45,21 @@ def content_keys_of(profile: Profile, library: Library) -> ContentKeys:
         hints=hints,
         protect=profile.protect,
         invert=profile.invert,
+        painter=_painter_key(profile),
     )
+
+
+def _painter_key(profile: Profile) -> object:
+    """What decides a picture of a painter beside the other settings; None where a diffusion model paints."""
+    if profile.painter is not None and profile.painter.server is not None:
+        return "server", profile.painter.server.digest(), INSTRUCTIONS
+    return {"light": ("light", LIGHT), "given": ("given", GIVEN)}.get(profile.painter_kind)
 
 
 @dataclass(frozen=True)
 class ShardResults:
     """The results of the stages for a shard. `others` are scores that the check stage does not measure: of edited
-    captions, of the captioner's second look, of referees.
+    captions, of the captioner's second look, of referees. `baselines` are the pictures of variants' light and weather.
     """
 
     captions: Mapping[Source, str]
@@ -59,6 +67,7 @@ class ShardResults:
     painted: Mapping[Variant, PaintedRow]
     scored: Mapping[Variant, PictureScores]
     others: Mapping[Variant, Mapping[str, float]]
+    baselines: Mapping[Variant, PaintedRow] = field(default_factory=dict)
 
 
 def picture_rows(profile: Profile, results: ShardResults) -> list[PictureRow]:
@@ -68,6 +77,7 @@ def picture_rows(profile: Profile, results: ShardResults) -> list[PictureRow]:
     whatever its verdict.
     """
     painted, originals, guidance = results.painted, results.originals, profile.paint.guidance
+    denoised = profile.painter_kind in ("diffusion", "inversion")
     first = {v.source: painted[v].image.path for v in results.scored if v.kind == "control" and v.index == 0}
     shown = {variant.source: variant.protected for variant in results.scored}
     alike = {
@@ -95,7 +105,9 @@ def picture_rows(profile: Profile, results: ShardResults) -> list[PictureRow]:
         row = painted[variant]
         by_edit = by_type("edit", [edit.type for edit in variant.edits], scored.edits) if scored.edits else {}
         scores = {**results.others.get(variant, {}), **scored.scores, **by_edit}
-        how = (profile.paint.sampler.steps, guidance.scale, guidance.start, guidance.stop)
+        steps = profile.paint.sampler.steps
+        how = (steps, guidance.scale, guidance.start, guidance.stop) if denoised else (0, 1.0, 0.0, 0.0)
+        painting = Painting(variant.seed, *how, row.self_attention)
         rows.append(
             PictureRow(
                 **alike[variant.source],
@@ -109,13 +121,36 @@ def picture_rows(profile: Profile, results: ShardResults) -> list[PictureRow]:
                 repeat=variant.repeat,
                 level=variant.level,
                 levels=variant.levels,
-                painting=Painting(variant.seed, *how, row.self_attention),
+                painting=painting,
+                painter=profile.painter_kind,
                 scores=with_valid(variant.kind, scores, profile.check),
                 reason=None,
                 key=variant.key,
             )
         )
-    return [replace(row, reason=verdict(row, profile.check)) for row in rows]
+    judged = [replace(row, reason=verdict(row, profile.check)) for row in rows]
+    return [*judged, *(_baseline(alike[of.source], of, row) for of, row in results.baselines.items())]
+
+
+def _baseline(alike: Mapping[str, Any], variant: Variant, row: PaintedRow) -> PictureRow:
+    """The row of a variant's weather and light, drawn by rule: no check rejects it."""
+    return PictureRow(
+        **alike,
+        **_of_files(row),
+        kind="baseline",
+        caption=variant.caption,
+        edited_caption=variant.edited_caption,
+        edits=variant.edits,
+        number=variant.index,
+        repeat=variant.repeat,
+        level=variant.level,
+        levels=variant.levels,
+        painting=Painting(variant.seed, 0, 1.0, 0.0, 0.0),
+        scores={},
+        reason=None,
+        key=variant.key,
+        painter="light",
+    )
 
 
 def _of_files(row: PaintedRow) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from .paths import Folder
 from .picture_row import AFTER_SCORES, BEFORE_SCORES, COLUMNS, PAINTING, PictureRow
 
 FILE = "metadata.parquet"
-_NULLABLE = ("label", "mask_file_name", "control_file_name", *PAINTING, "scores", "reason")
+_NULLABLE = ("label", "mask_file_name", "control_file_name", *PAINTING, "painter", "scores", "reason")
 # Readers take a group at a time, `datasets` one batch of it. A group is 10,000 rows.
 _ROWS_PER_PART = 1_000
 _PARTS_PER_GROUP = 10

@@ -60,7 +60,7 @@ class Outcomes:
 
         Raises CounterfactoryError for one that is damaged, or names a file outside of the suite.
         """
-        key = shard_key([source.key for source in sources])
+        key = shard_key([source.whole_key for source in sources])
         stored = self._suite.ledger.get(_STAGE, [key]).get(key)
         if stored is None:
             return None
@@ -77,7 +77,7 @@ class Outcomes:
         value = {"made_by": self._maker if finished else None, **plain(outcome)}
         if outcome.cells is None:  # rows of suites without values stay what they were
             del value["cells"]
-        key = shard_key([source.key for source in sources])
+        key = shard_key([source.whole_key for source in sources])
         self._suite.ledger.put_stages({_STAGE: {key: value}, _ROWS: {key: [row.to_json() for row in rows]}})
 
     def rows(self, shards: Iterable[Sequence[Source]]) -> Iterator[PictureRow]:
@@ -86,7 +86,7 @@ class Outcomes:
         Raises CounterfactoryError for one that is damaged, or names a file outside of the suite.
         """
         for sources in shards:
-            key = shard_key([source.key for source in sources])
+            key = shard_key([source.whole_key for source in sources])
             place, advice = self._suite.ledger.place(_ROWS, key)
             for number, row in enumerate(self._suite.ledger.get(_ROWS, [key])[key], start=1):
                 yield PictureRow.from_json(row, f"{place}, row {number}", advice)

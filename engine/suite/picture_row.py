@@ -37,6 +37,7 @@ BEFORE_SCORES = (
     ("edit_types", _TEXTS),
     *_columns(pa.int64(), "number repeat level levels seed steps"),
     *_columns(pa.float64(), "guidance_scale guidance_start guidance_stop self_attention"),
+    ("painter", pa.string()),
 )
 AFTER_SCORES = (
     *_columns(pa.string(), "verdict reason source_path source_sha256"),
@@ -116,6 +117,7 @@ class PictureRow:
     `boxes` are in the picture's pixels. `known_world` is False where the source is outside of what the models know:
     then the row is meaningless. `repeat` is how many variants of the source with the same edits came before: they
     differ in their noise. Of `levels` at which the same edits are painted, from faint to full, it is number `level`.
+    `painter` is who painted it (profile/painter.py); None of an original, and in suites older than that.
     """
 
     file_name: str
@@ -144,6 +146,7 @@ class PictureRow:
     level: int = 1
     levels: int = 1
     edit_scores: tuple[float, ...] = ()
+    painter: str | None = None
 
     @property
     def accepted(self) -> bool:

@@ -21,6 +21,8 @@ from ..edit import Edit
 from ..keys import generator
 
 T = TypeVar("T")
+# Pairs of alternatives of which a picture shows one at most.
+Exclusive = frozenset[frozenset[str]]
 # Random draws before all sets are enumerated; most sources have far more sets than variants.
 _DRAWS = 8
 
@@ -62,10 +64,11 @@ def choose_edits(
     edits: tuple[int, int],
     key: str,
     first: Sequence[tuple[Edit, ...]] = (),
+    exclusive: Exclusive = frozenset(),
 ) -> list[tuple[Edit, ...]]:
     """`variants` different sets of edits, or all that exist if there are fewer; edits are in the order of `choices`.
-    `edits` is the least and the largest size of a set; the sets of `first` come first. Raises ValueError unless
-    1 <= least <= largest.
+    `edits` is the least and the largest size of a set; the sets of `first` come first. No set has both alternatives of
+    a pair that is `exclusive`. Raises ValueError unless 1 <= least <= largest.
     """
     low, high = edits
     if not 1 <= low <= high:
@@ -79,13 +82,21 @@ def choose_edits(
         taken = set(chosen)
         most = low if index % 2 == 0 else min(high, len(_slots(choices)))
         drawn = (_draw(choices, min(low + index % 2, most), most, used, rng) for _ in range(_DRAWS))
-        fresh = next((edits for edits in drawn if edits not in taken), None)
+        fresh = next((edits for edits in drawn if edits not in taken and not _clash(edits, exclusive)), None)
         if fresh is None:
-            fresh = next(edits for edits in _all_sets(choices, low, high) if edits not in taken)
+            every = _all_sets(choices, low, high)
+            fresh = next((edits for edits in every if edits not in taken and not _clash(edits, exclusive)), None)
+        if fresh is None:
+            break
         chosen.append(fresh)
         for edit in fresh:
             used.update(_parts(edit))
     return chosen
+
+
+def _clash(edits: Sequence[Edit], exclusive: Exclusive) -> bool:
+    """Whether two of the edits cannot be in one picture."""
+    return any(pair <= {edit.alternative for edit in edits} for pair in exclusive)
 
 
 def _parts(edit: Edit) -> tuple[object, ...]:
@@ -93,12 +104,14 @@ def _parts(edit: Edit) -> tuple[object, ...]:
     return edit.type, (edit.type, edit.keyword), edit
 
 
-def cover_cells(choices: Sequence[Choice], cells: Mapping[T, Sequence[Edit]], size: int) -> list[tuple[Edit, ...]]:
+def cover_cells(
+    choices: Sequence[Choice], cells: Mapping[T, Sequence[Edit]], size: int, exclusive: Exclusive = frozenset()
+) -> list[tuple[Edit, ...]]:
     """Sets of `size` edits that bring each of the cells, in their order, as few as may be; a cell that goes into no
     such set is left out. `cells` have the edits that bring them, of `choices`.
 
     Of several edits that bring a cell, that of the least used keyword is taken. A set has edits of different types
-    where it can.
+    where it can, and no two that are `exclusive`.
     """
     places = {(choice.type, choice.keyword): at for at, choice in enumerate(choices)}
     slots = [("own", at) if choice.slot is None else choice.slot for at, choice in enumerate(choices)]
@@ -115,7 +128,7 @@ def cover_cells(choices: Sequence[Choice], cells: Mapping[T, Sequence[Edit]], si
             ((cell not in left, edit.type in types, at, used[place(edit)]), cell, edit)
             for at, cell in enumerate([*left, *(cell for cell in cells if cell not in left)])
             for edit in cells[cell]
-            if cell not in taken and slots[place(edit)] not in held
+            if cell not in taken and slots[place(edit)] not in held and not _clash([*taken.values(), edit], exclusive)
         ]
         if len(taken) == size or not free:
             return taken

@@ -6,7 +6,7 @@ Edits are counted by what is new in them, so that "red car" -> "blue car" and "a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..edit import Edit
@@ -53,8 +53,23 @@ def value_of(edit: Edit) -> str:
     """
     old, new = ([word.same for word in words_of(text)] for text in (edit.keyword, edit.alternative))
     words = [word for word in new if word not in old] if new else old
-    telling = [word for word in words if word not in AGREEING and word not in ("of", "with")]
+    if not edit.keyword:  # "out of focus" stays together, "at night" is "night"
+        return " ".join(_without_ends(words)) or edit.alternative
+    telling = [word for word in words if not _is_small(word)]
     return ("" if new else "no ") + " ".join(telling or new or old)
+
+
+def _is_small(word: str) -> bool:
+    return word in AGREEING or word in ("of", "with")
+
+
+def _without_ends(words: Sequence[str]) -> Sequence[str]:
+    """Words without the small ones before and behind."""
+    while words and _is_small(words[0]):
+        words = words[1:]
+    while words and _is_small(words[-1]):
+        words = words[:-1]
+    return words
 
 
 def skewed(spreads: Iterable[TypeSpread], single: Collection[str] = ()) -> list[TypeSpread]:

@@ -126,14 +126,15 @@ def protect(
     return Protection(tuple(keep), mentioned(caption, keep), bool(things))
 
 
-def label_warnings(task: Task, labels: Sequence[str | None]) -> list[str]:
+def label_warnings(task: Task, labels: Sequence[str | None], *, by_rule: bool = False) -> list[str]:
     """Sentences about sources' labels that protect nothing or say nothing, before anything is painted; none for a task
-    that does not protect labels. A label is None where a source has none.
+    that does not protect labels. A label is None where a source has none. Edits `by_rule` touch no label, whatever it
+    says.
     """
     if not task.protect_label:
         return []
     named = list(dict.fromkeys(label for label in labels if label is not None))
-    wordless = [label for label in named if not label_words(label)]
+    wordless = [label for label in named if not by_rule and not label_words(label)]
     sentences = []
     for group, fault in (
         ([label for label in wordless if synset_of(label)], "no noun of WordNet 3.0 that can be seen"),
@@ -145,7 +146,7 @@ def label_warnings(task: Task, labels: Sequence[str | None]) -> list[str]:
                 f"{subject} {fault}: no word of a caption would hold it true, so these sources get no variants; give "
                 "names with --labels"
             )
-    numbers = [label for label in named if label.strip().isdigit()]
+    numbers = [label for label in named if not by_rule and label.strip().isdigit()]
     if numbers:
         sentences.append(
             f"labels are numbers ({list_some(numbers, 3)}), which captions seldom say: a source whose caption does not "

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.profile.published import Checkpoint
 
 _PINNED = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)@(?P<revision>[0-9a-f]{40})(?:/(?P<file>[\w.-]+(?:/[\w.-]+)*))?")
 # What holds all of a network's weights, in the order in which it is looked for; in parts, NAME.index.json lists them.
@@ -58,6 +59,38 @@ def locate(
     if weights:
         repository.fetch_weights(inside)
     return folder.parent if inside else folder
+
+
+def place(source: str, folder: Path | None) -> str:
+    """`source`, or where it lies in a folder that is laid out like the hub, OWNER/NAME/FILE, if it lies there."""
+    pinned = _PINNED.fullmatch(source)
+    if folder is None or pinned is None:
+        return source
+    here = folder / pinned["repo"] / (pinned["file"] or "")
+    return str(here) if here.exists() else source
+
+
+def fetch(checkpoint: Checkpoint, folder: Path, say: Callable[[str], None]) -> None:
+    """Fetch the files of a published checkpoint that `folder`, laid out like the hub, lacks.
+
+    A file appears when it is whole; of one that broke off what there is is kept and gone on from. Raises
+    CounterfactoryError when the hub does not answer or the connection breaks.
+    """
+    missing = checkpoint.missing(folder)
+    if not missing:
+        return
+    from huggingface_hub import hf_hub_download
+
+    say(f"{checkpoint.repository}: {sum(missing.values()) / 1e9:.2f} GB to fetch")
+    for name in missing:
+        try:
+            local = folder / checkpoint.repository
+            hf_hub_download(checkpoint.repository, name, revision=checkpoint.revision, local_dir=local)
+        except Exception as error:  # the client has an exception for each way to fail, and passes others through
+            raise CounterfactoryError(
+                f"{name} of {checkpoint.repository} could not be fetched ({type(error).__name__}): say the same "
+                f"command again, which goes on where this one stopped, or put the file into {local}"
+            ) from error
 
 
 def is_pinned(source: str) -> bool:

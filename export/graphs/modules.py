@@ -281,18 +281,31 @@ class CachedOptDecoder(OptDecoder):
         cache_values: torch.Tensor,
         cache_rows: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        past, rows = cache_keys.shape[:2]
-        # Of each position and row, where its keys lie in [P * B, heads, D/heads].
-        places = None if cache_rows is None else (torch.arange(past)[:, None] * rows + cache_rows).flatten()
-
-        def layer(cache: torch.Tensor, i: int) -> torch.Tensor:
-            one = cache[:, :, i]
-            if places is not None:
-                one = one.flatten(0, 1).index_select(0, places).reshape(one.shape)
-            return one.permute(1, 2, 0, 3)
-
         logits, _, added = self._continue(
-            inputs_embeds, position_ids, past, lambda i: (layer(cache_keys, i), layer(cache_values, i))
+            inputs_embeds, position_ids, len(cache_keys), read_cache(cache_keys, cache_values, cache_rows)
         )
-        keys, values = (torch.stack([one.permute(2, 0, 1, 3) for one in kind], 2) for kind in zip(*added, strict=True))
+        keys, values = join_added(added)
         return logits, keys, values
+
+
+def read_cache(
+    cache_keys: torch.Tensor, cache_values: torch.Tensor, cache_rows: torch.Tensor | None
+) -> Callable[[int], _KeysValues]:
+    """What gives each layer's keys and values [B, heads, P, D/heads] of a cache [P, B, L, heads, D/heads]."""
+    past, rows = cache_keys.shape[:2]
+    # Of each position and row, where its keys lie in [P * B, heads, D/heads].
+    places = None if cache_rows is None else (torch.arange(past)[:, None] * rows + cache_rows).flatten()
+
+    def layer(cache: torch.Tensor, i: int) -> torch.Tensor:
+        one = cache[:, :, i]
+        if places is not None:
+            one = one.flatten(0, 1).index_select(0, places).reshape(one.shape)
+        return one.permute(1, 2, 0, 3)
+
+    return lambda i: (layer(cache_keys, i), layer(cache_values, i))
+
+
+def join_added(added: Sequence[_KeysValues]) -> _KeysValues:
+    """What steps add to a cache, [S, B, L, heads, D/heads], of each layer's [B, heads, S, D/heads]."""
+    keys, values = (torch.stack([one.permute(2, 0, 1, 3) for one in kind], 2) for kind in zip(*added, strict=True))
+    return keys, values

@@ -59,12 +59,9 @@ def quantise(
     for one in feeds:
         if one.keys() != wanted:
             raise ValueError(f"{model_path.name} takes inputs {sorted(wanted)}, calibration has {sorted(one)}")
-    weights = {
-        op.get_friendly_name(): _weight(op)
-        for op in model.get_ordered_ops()
-        if op.get_type_name() in ("Convolution", "MatMul")
-    }
-    kept = [name for name, weight in weights.items() if weight is None or re.search(keep, weight)]
+    kept = [
+        op.get_friendly_name() for op, weight in multiplied_weights(model) if weight is None or re.search(keep, weight)
+    ]
     with signal_stack_kept():  # NNCF measures in cores of its own
         quantised = nncf.quantize(
             model,
@@ -77,6 +74,11 @@ def quantise(
         )
     out_path.parent.mkdir(parents=True, exist_ok=True)
     ov.save_model(quantised, out_path, compress_to_fp16=True)
+
+
+def multiplied_weights(model: Any) -> list[tuple[Any, str | None]]:
+    """The operations that multiply, in order, each with the name of its weight; None for two activations."""
+    return [(op, _weight(op)) for op in model.get_ordered_ops() if op.get_type_name() in ("Convolution", "MatMul")]
 
 
 def _weight(op: Any) -> str | None:

@@ -103,10 +103,22 @@ def to_ir(
     with tempfile.TemporaryDirectory() as folder:
         graph = Path(folder) / "model.onnx"
         to_onnx(module, inputs, outputs, graph, batched)
-        model = ov.convert_model(graph)
-        for port, name in zip(model.inputs, inputs, strict=True):
-            port.get_tensor().set_names({name})
-        for out, name in zip(model.outputs, outputs, strict=True):
-            out.get_tensor().set_names({name})
-        path.parent.mkdir(parents=True, exist_ok=True)
-        ov.save_model(model, path, compress_to_fp16=True)
+        onnx_to_ir(graph, list(inputs), outputs, path)
+
+
+def onnx_to_ir(graph: Path, inputs: Sequence[str], outputs: Sequence[str], path: Path) -> None:
+    """Write the ONNX graph as OpenVINO IR at `path` (.xml beside .bin), weights in fp16, which are read one by one.
+
+    A graph that is already there is replaced when the new one is whole.
+    """
+    model = ov.convert_model(graph)
+    for port, name in zip(model.inputs, inputs, strict=True):
+        port.get_tensor().set_names({name})
+    for out, name in zip(model.outputs, outputs, strict=True):
+        out.get_tensor().set_names({name})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as aside:
+        written = Path(aside) / path.name
+        ov.save_model(model, written, compress_to_fp16=True)
+        for part in (written.with_suffix(".bin"), written):
+            part.replace(path.parent / part.name)

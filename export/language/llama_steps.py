@@ -23,6 +23,8 @@ from transformers import LlamaForCausalLM
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.runtime.quiet_openvino import ov
 
+from ..graphs.mapped import lay_out
+
 _FAR = -1e9  # added to the scores of places that hold nothing
 
 
@@ -119,7 +121,16 @@ def write_llama(model: LlamaForCausalLM, tokenizer: Tokenizer, end: int, folder:
     """Write the folder that `[llm] backend = "openvino"` names; `model` is in float32, `end` the token that closes an
     answer. Raises CounterfactoryError for a Llama with biases in its attention or scaled rotary positions.
     """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        _write(model, tokenizer, end, folder, Path(scratch))
+
+
+def _write(model: LlamaForCausalLM, tokenizer: Tokenizer, end: int, folder: Path, scratch: Path) -> None:
     steps = LlamaSteps(model.eval())
+    # On the disk: they are two thirds of all weights.
+    for name in ("projections", "gates"):
+        lay_out(getattr(steps, name), scratch / f"{name}.weights")
     config, size = model.config, steps.size
     layers, groups = config.num_hidden_layers, config.num_key_value_heads
     example = [torch.zeros(2, 3, dtype=torch.int64), torch.tensor([0, 4]), torch.tensor([3, 2]), torch.tensor([5])]
@@ -138,11 +149,9 @@ def write_llama(model: LlamaForCausalLM, tokenizer: Tokenizer, end: int, folder:
     graph.reshape({name: ov.PartialShape(shape) for name, shape in shapes.items()})
     for name, value in (("end", end), ("context", config.max_position_embeddings)):
         graph.set_rt_info(value, ["counterfactory", name])
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as aside:
-        ov.save_model(_halved(graph), Path(aside) / "model.xml", compress_to_fp16=False)
-        for part in ("model.bin", "model.xml"):
-            (Path(aside) / part).replace(folder / part)
+    ov.save_model(_halved(graph), scratch / "model.xml", compress_to_fp16=False)
+    for part in ("model.bin", "model.xml"):
+        (scratch / part).replace(folder / part)
     tokenizer.save(str(folder / "tokenizer.json"))
 
 

@@ -19,6 +19,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -171,8 +172,10 @@ def write_for_cpu(source: str, target: Path) -> str:
     from .llama_source import read_llama
     from .llama_steps import write_llama
 
-    llama = read_llama(fetch_llama(source))
-    write_llama(llama.model, llama.tokenizer, llama.end, target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:  # not in memory, as /tmp may be
+        llama = read_llama(fetch_llama(source), Path(scratch))
+        write_llama(llama.model, llama.tokenizer, llama.end, target)
     size = sum(file.stat().st_size for file in target.iterdir()) / 1e9
     return f'{target} holds {source}, {size:.2f} GB; say [llm] backend = "openvino" and model = "{target}"'
 

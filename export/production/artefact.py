@@ -1,11 +1,13 @@
 """One network's way from a torch module to an artefact: exported, halved, compared, described, compiled.
 
     torch module in float32 -> ONNX in float32 -> ONNX in fp16 with islands, or int8 -> plan
+                                               -> OpenVINO's IR, weights in fp16
                  reference  ..  parity 1e-4    ..  parity 1e-2
 
 Weights stay on the disk: the module's parameters and the first graph's are the same mapped file, which everything reads
-a tensor at a time, so that memory holds a few tensors and not a network. NAME/manifest.json says where NAME/model.onnx
-came from, what it takes and gives, and how far it is from its module; written last, half an export has none.
+a tensor at a time, so that memory holds a few tensors and not a network. onnx/NAME/manifest.json says where the graph
+came from (model.onnx beside it, or NAME.xml in the export's folder), what it takes and gives, and how far it is from
+its module; written last, half an export has none.
 """
 
 from __future__ import annotations
@@ -26,13 +28,15 @@ from onnx import helper
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import write_whole
+from counterfactory.engine.keys import content_key, file_digest
+from counterfactory.engine.runtime.openvino import open_core, open_session
 from counterfactory.engine.runtime.plans import onnx_digest, read_key, read_profiles
-from counterfactory.engine.runtime.session import Array
+from counterfactory.engine.runtime.session import Array, row_axis
 from counterfactory.engine.runtime.trt_library import BOX_LIBRARY
 
 from ..graphs.mapped import lay_out, mapped_files
 from ..graphs.parity import TOLERANCE
-from ..graphs.tracing import to_onnx
+from ..graphs.tracing import onnx_to_ir, to_onnx
 from ..graphs.weights import digest
 from ..precision.cpu import OnnxCpu
 from ..precision.half import opset_of, to_half
@@ -43,7 +47,7 @@ from .graph import Graph
 from .peak import PeakMemory
 from .workspace import Workspace, onnx_bytes
 
-Precision = Literal["fp32", "fp16"]
+Precision = Literal["fp32", "fp16", "openvino"]
 LIBRARIES = ("torch", "diffusers", "transformers", "onnx")
 _Paint = Callable[[Mapping[str, Array]], Painting]
 
@@ -51,6 +55,7 @@ _Paint = Callable[[Mapping[str, Array]], Painting]
 @dataclass(frozen=True)
 class Asked:
     """How a network is exported: `int8` makes that form beside the one in `precision`, `library` compiles it.
+    "openvino" is the form that engines on CPUs open, without plans and int8.
 
     `islands` are those of fp16; None looks for them, which runs the network three to four times. `workspace` says what
     scratch memory a plan may take; without it that is the compiler's own affair.
@@ -118,8 +123,9 @@ class _Traced:
 
 @dataclass(frozen=True)
 class _Artefact:
-    """A form of the network: `measured` holds the error for each set of islands that was tried."""
+    """A form of the network, the graph at `path`: `measured` holds the error for each set of islands that was tried."""
 
+    name: str
     path: Path
     precision: str
     islands: tuple[str, ...]
@@ -145,14 +151,17 @@ def export_graph(
     try:
         with PeakMemory() as peak:
             traced = _trace(build, out, random)
-            forms = [_write(traced, out / "onnx" / traced.name, asked, out / "work")]
+            if asked.precision == "openvino":
+                forms = [_write_ir(traced, out)]
+            else:
+                forms = [_write(traced, out / "onnx" / traced.name, asked, out / "work")]
             if asked.int8:
                 assert painting is not None, "int8 is calibrated on something"
                 ranges = activation_ranges(traced.full, painting(traced.feeds))
                 folder = out / "onnx" / f"{traced.name}_int8"
                 forms.append(_write_int8(traced, folder, ranges, forms[0].islands, asked.precision))
-            shutil.rmtree(traced.full.parent)
-            return [_described(traced, form, peak) for form in forms]
+            shutil.rmtree(traced.full.parent, ignore_errors=True)
+            return [_described(traced, form, out, peak) for form in forms]
     finally:
         shutil.rmtree(out / "work", ignore_errors=True)
 
@@ -196,7 +205,7 @@ def _write(traced: _Traced, folder: Path, asked: Asked, work: Path) -> _Artefact
         fold_transposes(stored)
         stored.save(path)
         error = _error_of(path, traced, "fp32")
-        return _Artefact(path, "fp32", ("all",), {"all": error}, error, TOLERANCE["f32"])
+        return _Artefact(traced.name, path, "fp32", ("all",), {"all": error}, error, TOLERANCE["f32"])
     islands, measured = asked.islands, dict[str, float]()
     if islands is None:
         tried = work / f"{traced.name}_islands"
@@ -207,7 +216,18 @@ def _write(traced: _Traced, folder: Path, asked: Asked, work: Path) -> _Artefact
     # The very graph that was measured, where islands were looked for.
     known = measured.get("+".join(islands) or "none")
     error = _error_of(path, traced, "fp16") if known is None else known
-    return _Artefact(path, "fp16", islands, measured, error, TOLERANCE["fp16"])
+    return _Artefact(traced.name, path, "fp16", islands, measured, error, TOLERANCE["fp16"])
+
+
+def _write_ir(traced: _Traced, out: Path) -> _Artefact:
+    """Write OpenVINO's form, weights in fp16, to `out`; compared as it computes in f32."""
+    path = out / f"{traced.name}.xml"
+    _cleared(out / "onnx" / traced.name)
+    onnx_to_ir(traced.full, list(traced.feeds), list(traced.reference), path)
+    shutil.rmtree(traced.full.parent)  # what is compared next takes the room
+    batch = max(value.shape[row_axis(name)] for name, value in traced.feeds.items())
+    error = worst_error(open_session(path, batch=batch, precision="f32").run(traced.feeds), traced.reference)
+    return _Artefact(traced.name, path, "openvino", (), {"none": error}, error, TOLERANCE["fp16"])
 
 
 def _write_int8(
@@ -221,7 +241,8 @@ def _write_int8(
         to_half(stored, islands)
     stored.save(path)
     error = _error_of(path, traced, precision)
-    return _Artefact(path, "int8", islands, {"+".join(islands) or "none": error}, error, TOLERANCE["int8"])
+    name, measured = folder.name, {"+".join(islands) or "none": error}
+    return _Artefact(name, path, "int8", islands, measured, error, TOLERANCE["int8"])
 
 
 def _error_of(path: Path, traced: _Traced, precision: Precision) -> float:
@@ -231,31 +252,28 @@ def _error_of(path: Path, traced: _Traced, precision: Precision) -> float:
 
 
 def _cleared(folder: Path) -> Path:
-    """The path of the graph in `folder`, whose manifest goes first: it would speak of another graph."""
+    """The path of an ONNX graph in `folder`, whose manifest goes first: it would speak of another graph."""
     (folder / "manifest.json").unlink(missing_ok=True)
     return folder / "model.onnx"
 
 
-def _described(traced: _Traced, form: _Artefact, peak: PeakMemory) -> Row:
-    """Write the manifest beside a graph; the graph's row."""
-    proto, path = onnx.load(str(form.path), load_external_data=False), form.path
+def _described(traced: _Traced, form: _Artefact, out: Path, peak: PeakMemory) -> Row:
+    """Write a graph's manifest; the graph's row."""
+    path, ir = form.path, form.precision == "openvino"
     row = Row(
-        path.parent.name,
+        form.name,
         traced.parameters,
         form.precision,
         form.error,
         form.bound,
-        onnx_bytes(path),
+        sum(file.stat().st_size for file in ir_files(path)) if ir else onnx_bytes(path),
         form.islands,
         traced.facts["random"],
         peak.bytes,
     )
     manifest = {
         "name": row.name,
-        "onnx_sha256": onnx_digest(path),
-        "inputs": [_port(port) for port in proto.graph.input],
-        "outputs": [_port(port) for port in proto.graph.output],
-        "opset": opset_of(proto),
+        **(_of_ir(path) if ir else _of_onnx(path)),
         "precision": form.precision,
         "islands": form.islands,
         "parity": {"error": form.error, "bound": form.bound, "precision": form.precision},
@@ -263,8 +281,42 @@ def _described(traced: _Traced, form: _Artefact, peak: PeakMemory) -> Row:
         "versions": {library: version(library) for library in LIBRARIES},
         **traced.facts,
     }
-    write_whole(path.with_name("manifest.json"), json.dumps(manifest, indent=2, default=asdict) + "\n")
+    file = out / "onnx" / row.name / "manifest.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(file, json.dumps(manifest, indent=2, default=asdict) + "\n")
     return row
+
+
+def ir_files(path: Path) -> tuple[Path, Path]:
+    """The files of a network in OpenVINO's form."""
+    return path, path.with_suffix(".bin")
+
+
+def _of_onnx(path: Path) -> dict[str, Any]:
+    proto = onnx.load(str(path), load_external_data=False)
+    return {
+        "onnx_sha256": onnx_digest(path),
+        "inputs": [_port(port) for port in proto.graph.input],
+        "outputs": [_port(port) for port in proto.graph.output],
+        "opset": opset_of(proto),
+    }
+
+
+def _of_ir(path: Path) -> dict[str, Any]:
+    """As of ONNX, its content under the same name."""
+    signature = open_core().read_model(path)
+    ports = {
+        kind: [
+            {
+                "name": port.get_any_name(),
+                "dtype": np.dtype(port.get_element_type().to_dtype()).name,
+                "shape": [axis.get_length() if axis.is_static else None for axis in port.get_partial_shape()],
+            }
+            for port in getattr(signature, kind)
+        ]
+        for kind in ("inputs", "outputs")
+    }
+    return {"onnx_sha256": content_key([file_digest(file) for file in ir_files(path)]), **ports}
 
 
 def _port(port: Any) -> dict[str, Any]:

@@ -145,16 +145,19 @@ def write_tokens(request: Request, graph: Graph, folder: Path) -> None:
 
     Random weights of real size have none.
     """
-    module = graph.module
-    assert isinstance(module, modules.CachedOptDecoder)
-    np.save(folder / "opt_embeddings.npy", module.tokens.detach().numpy().astype(np.float16))
+    assert isinstance(graph.module, modules.CachedOptDecoder)
     config = config_of(request).text_config
-    tokens = {"bos": int(config.bos_token_id), "eos": int(config.eos_token_id)}
-    (folder / "opt_tokens.json").write_text(json.dumps(tokens) + "\n")
+    write_vocabulary(folder, graph.module.tokens, int(config.bos_token_id), int(config.eos_token_id))
     if request.small:
         opt_tokenizer(config.vocab_size, int(config.eos_token_id)).save(str(folder / "opt_tokenizer.json"))
     if request.sources is not None:
         shutil.copyfile(tokenizer_file(request), folder / "opt_tokenizer.json")
+
+
+def write_vocabulary(folder: Path, table: torch.Tensor, first: int | list[int], end: int) -> None:
+    """A captioner's token table [V, D], in float16, what begins a caption, and the token that ends it."""
+    np.save(folder / "opt_embeddings.npy", table.detach().numpy().astype(np.float16))
+    (folder / "opt_tokens.json").write_text(json.dumps({"bos": first, "eos": end}) + "\n")
 
 
 def tokenizer_file(request: Request) -> Path:

@@ -30,8 +30,8 @@ from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, LIBRARIES
 
 from ..plans.tensorrt import require_compiler
 from ..precision.half import ISLANDS
-from . import blip2, clip, denoiser, hed, reuse, sentence, vae
-from .artefact import Asked, Row, compile_rows, export_graph, work_folder
+from . import blip2, clip, denoiser, florence2, hed, reuse, sentence, vae
+from .artefact import Asked, Precision, Row, compile_rows, export_graph, work_folder
 from .examples import on_streets, painting
 from .graph import Graph, Request, Sources, batches_of, names_of
 from .workspace import Workspace
@@ -46,10 +46,11 @@ def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
     """
     sources = request.sources
     hints = len(sources.controlnets) if sources else request.controls
+    captioner = florence2 if request.florence2 else blip2
     names = [f"hint_{i}" if i else "hint" for i in range(max(hints, 1)) if request.editor != "without controls"]
     return {
-        "blip2_vision": partial(blip2.vision_graph, request),
-        "opt_decoder": partial(blip2.decoder_graph, request),
+        "blip2_vision": partial(captioner.vision_graph, request),
+        "opt_decoder": partial(captioner.decoder_graph, request),
         **({"sentence": partial(sentence.graph, request)} if "sentence" in request.batches else {}),
         "clip_text": partial(clip.text_graph, request),
         **{name: partial(denoiser.hint_graph, request, i) for i, name in enumerate(names)},
@@ -73,17 +74,19 @@ def export_one(name: str, request: Request, out: Path, asked: Asked, threads: in
     def build() -> Graph:
         graph = graphs_of(own)[name]()
         if name == "opt_decoder":
-            blip2.write_tokens(request, graph, out)
+            (florence2 if request.florence2 else blip2).write_tokens(request, graph, out)
         elif name == "sentence":
             sentence.write_tokenizer(request, out)
         elif name == "clip_text":
             clip.write_tokenizer(request, out)
         elif name == "vae_decoder":
             vae.write_latent(request, out)
-        return replace(on_streets(graph, own), name=request.plan(name))
+        # On a CPU no island is looked for, for which examples of real use are made, at the cost of memory.
+        shown = graph if asked.precision == "openvino" else on_streets(graph, own)
+        return replace(shown, name=request.plan(name))
 
     asked = replace(asked, int8=asked.int8 and name == "denoiser")
-    return export_graph(build, out, asked, random=request.sources is None, painting=partial(painting, request))
+    return export_graph(build, out, asked, random=request.random, painting=partial(painting, request))
 
 
 def export_all(
@@ -181,7 +184,11 @@ def add_command(commands: Any) -> None:
         default=BOX_LIBRARY,
         help="what compiles: tensorrt on the box itself, tensorrt-rtx anywhere (%(default)s)",
     )
-    parser.add_argument("--precision", choices=("fp16", "fp32"), default="fp16", help="of the ONNX graphs")
+    parser.add_argument(
+        "--precision",
+        choices=("fp16", "fp32", "openvino"),
+        help="of the ONNX graphs, or OpenVINO's form (default: as the profile's runtime takes)",
+    )
     parser.add_argument(
         "--islands", metavar="NAMES", help=f"of fp16, instead of looking for them: {', '.join(ISLANDS)}"
     )
@@ -193,6 +200,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--threads", type=int, default=0, help="threads of torch (default: all cores)")
     for name, what in (
         ("blip2", "BLIP-2 with OPT"),
+        ("florence2", "Florence-2, as captioner in BLIP-2's place"),
         ("clip", "CLIP ViT-L/14"),
         ("diffusion", "a Stable Diffusion 1.x pipeline"),
         ("hed", "ControlNet's HED weights, a file"),
@@ -205,7 +213,7 @@ def add_command(commands: Any) -> None:
         ("lora", "FILE or ID@COMMIT/FILE, maybe :WEIGHT; merged into the UNet"),
     ):
         parser.add_argument(f"--{name}", dest=f"{name}s", action="append", default=[], help=what)
-    parser.add_argument("--captioner", choices=("2.7b", "6.7b"), default="6.7b", help="size with --random")
+    parser.add_argument("--captioner", choices=("2.7b", "6.7b", "florence2"), default="6.7b", help="size with --random")
     parser.add_argument("--caption-side", type=int, choices=(224, 364), default=364, help="pixels with --random")
     parser.add_argument("--controls", type=int, default=1, help="number of ControlNets with --random")
     parser.add_argument("--random-tiny-vae", action="store_true", help="the small decoder with --random")
@@ -226,6 +234,10 @@ def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
     if asked.out is None and (asked.random or profile.models.folder == "pocket"):
         raise CounterfactoryError("name the folder of the export: --out DIR")
     out: Path = asked.out or profile.models.path
+    usual: Precision = "openvino" if profile.runtime.backend == "openvino" else "fp16"
+    precision: Precision = asked.precision or usual
+    if precision == "openvino" and (asked.plans or asked.int8):
+        raise CounterfactoryError("--plans and --int8 are made of ONNX graphs, for GPUs: leave them out with openvino")
     if asked.plans:
         require_compiler(library)
     if asked.int8 and profile.invert is not None:
@@ -239,7 +251,7 @@ def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
         request,
         out,
         only=only,
-        asked=Asked(asked.precision, asked.int8, asked.plans, library, islands, Workspace(profile, out)),
+        asked=Asked(precision, asked.int8, asked.plans, library, islands, Workspace(profile, out)),
         threads=asked.threads,
         again=asked.again,
         say=say,
@@ -259,22 +271,30 @@ def _request(asked: argparse.Namespace, profile: Profile) -> Request:
             f"profile {profile.name} has no table [weights]: name weights (--blip2, --clip, --diffusion, --controlnet) "
             "or say --random"
         )
+    batches = batches_of(profile)
+    return replace(
+        request_of(profile, None if asked.random else sources_of(profile.weights, named)),
+        small=asked.small,
+        captioner=asked.captioner,
+        caption_side=asked.caption_side,
+        controls=asked.controls,
+        tiny_vae=asked.random_tiny_vae,
+        hint_channels=asked.hint_channels,
+        batches={**batches, **_batches(asked.batch, batches)},
+    )
+
+
+def request_of(profile: Profile, sources: Sources | None) -> Request:
+    """What is exported for a profile. Raises CounterfactoryError where it does not say the sizes of pictures."""
     if not profile.image.sizes:
         raise CounterfactoryError(
             f"profile {profile.name} paints at sizes that follow from each picture, and plans take few: "
             "name them in [image] buckets"
         )
-    batches = batches_of(profile)
     return Request(
-        sources=None if asked.random else sources_of(profile.weights, named),
-        small=asked.small,
-        captioner=asked.captioner,
-        caption_side=asked.caption_side,
+        sources=sources,
         sizes=profile.image.sizes,
-        controls=asked.controls,
-        tiny_vae=asked.random_tiny_vae,
-        hint_channels=asked.hint_channels,
-        batches={**batches, **_batches(asked.batch, batches)},
+        batches=batches_of(profile),
         names=names_of(profile),
         prompt_tokens=profile.caption.prompt_tokens,
         caption_tokens=profile.caption.decoding.max_tokens,
@@ -288,8 +308,10 @@ def sources_of(usual: WeightSettings | None, named: Sources) -> Sources:
     """What the command line names, and the profile's where it names nothing."""
     if usual is None:
         return named
-    names = [field.name for field in fields(Sources)]
-    return Sources(**{name: getattr(named, name) or getattr(usual, name) for name in names})
+    found = {field.name: getattr(named, field.name) or getattr(usual, field.name) for field in fields(Sources)}
+    if named.blip2 and not named.florence2:  # one captioner
+        found["florence2"] = None
+    return Sources(**found)
 
 
 def _batches(said: Sequence[str], usual: Mapping[str, int]) -> Mapping[str, int]:

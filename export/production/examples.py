@@ -87,6 +87,8 @@ def on_streets(graph: Graph, request: Request) -> Graph:
     sources = request.sources
     if sources is None or (maker is _step and not (sources.clip and sources.diffusion)):
         return graph
+    if maker is _continued and request.florence2:
+        return graph
     with torch.no_grad():
         made = maker(graph, request)
     for name, value in made.items():

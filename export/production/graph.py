@@ -61,10 +61,12 @@ class Sources:
     """Where weights are: a local folder or file, or a hub id with its pinned revision, ID@COMMIT or ID@COMMIT/FILE.
 
     `diffusion` is a folder of a Stable Diffusion 1.x pipeline (its `unet` and `vae` are used); `tiny_vae` takes the
-    place of that `vae`. Several `controlnets` make one denoiser. A LoRA is FILE or FILE:WEIGHT.
+    place of that `vae`. Several `controlnets` make one denoiser. A LoRA is FILE or FILE:WEIGHT. The captioner is
+    `florence2` where it is named, else `blip2`.
     """
 
     blip2: str | None = None
+    florence2: str | None = None
     clip: str | None = None
     diffusion: str | None = None
     controlnets: tuple[str, ...] = ()
@@ -111,7 +113,8 @@ class Request:
     """What is to be exported.
 
     Without `sources`, weights are random, seeded by `seed`: `small` networks of the same classes, or the real sizes.
-    `captioner` is "2.7b" or "6.7b" and `caption_side` 224 or 364, both for random weights only. `sizes` are the
+    `captioner` is BLIP-2's "2.7b" or "6.7b", or "florence2", and `caption_side` BLIP-2's 224 or 364, both for random
+    weights only. `sizes` are the
     (height, width) of the pictures to paint, in pixels; `controls` the number of ControlNets; `tiny_vae` takes the
     small decoder. `prompt_tokens` are what a caption goes on after at most, its first token included, and
     `caption_tokens` those of the caption; both bound the captioner's cache. With more than one of `beams` the
@@ -119,7 +122,8 @@ class Request:
     `hint_channels` is 1 where hints are grey (Canny, HED, depth), whatever the ControlNet was trained with, else 3.
     `scratch` is a folder for the weights of a large network, which are mapped there; without it they are in memory.
     `names` are the plans of networks that are called otherwise. `editor` is what is made of the denoiser, None where it
-    paints.
+    paints. `pinned` is what `sources` were named before they were fetched, and what an export is recorded by;
+    `stand_ins` says that the weights there are random all the same.
     """
 
     sources: Sources | None = None
@@ -139,6 +143,8 @@ class Request:
     scratch: Path | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     editor: EditorForm | None = None
+    pinned: Sources | None = None
+    stand_ins: bool = False
 
     def __post_init__(self) -> None:
         if self.small and self.sources is not None:
@@ -148,6 +154,16 @@ class Request:
                 raise CounterfactoryError(f"picture sides are multiples of 64, got {height} x {width}")
         if self.controls < 1:
             raise CounterfactoryError(f"there is a ControlNet at least, got {self.controls}")
+
+    @property
+    def random(self) -> bool:
+        """Whether the weights are no trained ones."""
+        return self.sources is None or self.stand_ins
+
+    @property
+    def florence2(self) -> bool:
+        """Whether the captioner is Florence-2."""
+        return self.captioner == "florence2" if self.sources is None else self.sources.florence2 is not None
 
     @property
     def pictures(self) -> tuple[tuple[int, int], ...]:

@@ -20,14 +20,14 @@ from counterfactory.engine.runtime.plans import find_mismatches, onnx_digest, re
 
 from ..graphs.hub import is_pinned
 from ..plans.tensorrt import TARGET, requirements
-from .artefact import LIBRARIES, Asked, Row, read_manifest
+from .artefact import LIBRARIES, Asked, Row, ir_files, read_manifest
 from .graph import Request
 
 _FILE = "made_of.json"
 # The fields of Sources that each network is made of, by how its name begins.
 _SOURCES = {
-    "blip2_vision": ("blip2",),
-    "opt_decoder": ("blip2",),
+    "blip2_vision": ("blip2", "florence2"),
+    "opt_decoder": ("blip2", "florence2"),
     "clip": ("clip",),
     "hint": ("controlnets",),
     "denoiser": ("diffusion", "controlnets", "loras", "clip"),
@@ -45,7 +45,7 @@ def made_of(network: str, request: Request, asked: Asked) -> dict[str, Any] | No
     sources: Mapping[str, Any] | None = None
     if request.sources is not None:
         wanted = _SOURCES[next(name for name in _SOURCES if network.startswith(name))]
-        sources = {name: getattr(request.sources, name) for name in wanted}
+        sources = {name: getattr(request.pinned or request.sources, name) for name in wanted}
         parts = [part for value in sources.values() for part in ((value,) if isinstance(value, str) else value or ())]
         if not all(is_pinned(part.partition(":")[0]) for part in parts):
             return None
@@ -58,6 +58,7 @@ def made_of(network: str, request: Request, asked: Asked) -> dict[str, Any] | No
         "islands": asked.islands,
         "int8": asked.int8 and network == "denoiser",
         **({"edits": request.editor} if network == "denoiser" and request.editor is not None else {}),
+        **({"stand_ins": True} if request.stand_ins else {}),
         "versions": {library: version(library) for library in LIBRARIES},
     }
     plain: dict[str, Any] = json.loads(json.dumps(found))
@@ -83,6 +84,8 @@ def kept(out: Path, names: list[str], made: Mapping[str, Any] | None) -> list[Ro
         for name in names:
             noted = json.loads((out / "onnx" / name / _FILE).read_text())
             if noted != {"onnx_sha256": read_manifest(out, name)["onnx_sha256"], "made_of": dict(made)}:
+                return None
+            if rows[name]["precision"] == "openvino" and not all(f.is_file() for f in ir_files(out / f"{name}.xml")):
                 return None
         tuples = ("islands", "fp32_layers")
         return [Row(**{**rows[name], **{one: tuple(rows[name][one]) for one in tuples}}) for name in names]

@@ -16,7 +16,7 @@ from measure import Ratio, Spent
 from reference import REFERENCE
 
 from counterfactory.engine.profile.profile import Profile, load_profile, painting_as_teacher
-from counterfactory.export.pocket.int8 import master_of
+from counterfactory.export.graphs.recording import master_of
 
 # Seconds per accepted variant of a peer, by its steps.
 PEER_S = {2: 3.0, 8: 12.0}

@@ -10,12 +10,13 @@ import pytest
 
 from counterfactory.engine.cli import arguments
 from counterfactory.engine.cli.arguments import build_parser, main
+from counterfactory.engine.report import paper_tables
 from counterfactory.engine.sources.boxes import FORMS
 from counterfactory.engine.sources.depth import DEPTH_VALUES
 from counterfactory.engine.sources.layouts import LAYOUTS
 from counterfactory.engine.tasks.task import TASKS
 
-COMMANDS = ("demo", "generate", "plan", "estimate", "doctor", "check", "evaluate", "report", "edits")
+COMMANDS = ("demo", "generate", "import", "plan", "estimate", "doctor", "setup", "check", "evaluate", "report", "edits")
 
 
 def refused(capsys: pytest.CaptureFixture[str], *args: str) -> str:
@@ -69,6 +70,7 @@ def test_the_examples_of_help_are_commands() -> None:
 
 def test_choices_are_those_of_the_engine() -> None:
     assert (arguments.TASKS, arguments.DEPTH_VALUES, arguments.LAYOUTS) == (TASKS, DEPTH_VALUES, LAYOUTS)
+    assert arguments.PAPER_TABLES == paper_tables.NAMES
     assert arguments.FORMS == FORMS
 
 

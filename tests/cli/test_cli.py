@@ -343,7 +343,7 @@ def test_evaluate_as_a_step_of_a_test(
     assert [finding["outcome"] for finding in json.loads(out)["limits"]] == ["broken"]
     assert 'failures="1"' in (tmp_path / "j.xml").read_text()
     for options, told in (
-        (("--junit", tmp_path / "k.xml"), "give --max-drop or --fail-under"),
+        (("--junit", tmp_path / "k.xml"), "give --max-drop, --fail-under or --max-regression"),
         (("--max-drop", "wether=5"), "did you mean 'weather'"),
         (("--max-drop", "5"), "such as weather=5"),
         (("--max-drop", "weather=500"), "from 0 to 100"),

@@ -58,7 +58,7 @@ def test_the_page_is_made_and_lacks_edges(made_suite: MadeSuite, answers: Path, 
 
 @pytest.mark.parametrize(
     ("command", "extra"),
-    [(("plan", "SOURCES"), "generate"), (("demo", "--out", "OUT"), "generate"), (("doctor",), "generate")],
+    [(("plan", "SOURCES"), "light"), (("demo", "--out", "OUT"), "light")],
 )
 def test_what_is_missing_is_one_sentence(
     command: tuple[str, ...], extra: str, made_suite: MadeSuite, tmp_path: Path
@@ -69,6 +69,12 @@ def test_what_is_missing_is_one_sentence(
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
     assert f"which is not installed: pip install 'counterfactory[{extra}]'" in done.stderr.splitlines()[-1]
+
+
+def test_doctor_says_what_is_missing() -> None:
+    done = lean("doctor")
+    assert done.returncode == 0, done.stderr
+    assert "package    openvino" in done.stdout
 
 
 def test_each_extra_is_one_and_the_base_has_no_package_of_them() -> None:

@@ -11,7 +11,6 @@ from command_line import run
 from conftest import MadeSuite, Street
 from PIL import Image
 
-from counterfactory.engine.estimate import estimate
 from counterfactory.engine.suite import Suite, caution, count_outside, read_metadata, read_run
 
 pytestmark = pytest.mark.usefixtures("shared_plans")
@@ -41,22 +40,18 @@ def test_photographs_are_refused_before_anything_is_made(
 ) -> None:
     add_photographs(tmp_path / "photos" / "images", 10)
     args: list[str | Path] = ["--out", tmp_path / "suite"] if command == "generate" else []
-    status, out, err = run(capsys, command, tmp_path / "photos", *args)
+    status, out, err = run(capsys, command, tmp_path / "photos", "--profile", "pocket", *args)
     assert status == 2
     assert out == ""
     *progress, said = err.splitlines()
     assert [line.split()[0] for line in progress] == ["read", "masks", "masks"]
     assert said.startswith("error: the models of profile pocket know rendered streets and nothing else, and 10 of 10")
-    assert (
-        "nothing was painted; use --profile a10g or a10g-fast or lance for photographs, or --allow-out-of-domain" in err
-    )
+    assert "nothing was painted; use --profile light for other weather and light, or a10g or" in err
     assert not (tmp_path / "suite").exists()
 
 
-def test_estimates_say_what_they_are_of(
-    street: Street, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(estimate, "measure_peak", lambda *_: 1e11)
+@pytest.mark.usefixtures("counted_once")
+def test_estimates_say_what_they_are_of(street: Street, capsys: pytest.CaptureFixture[str]) -> None:
     add_photographs(street.root / "images", 1)
     status, out, err = run(capsys, "estimate", street.root)
     assert status == 1

@@ -24,10 +24,12 @@ from small_graphs import saved
 from torch import nn
 
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.keys import content_key, file_digest
 from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.models.plan_facts import plan_facts
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.runtime import ModelPaths
+from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.runtime.plans import onnx_digest, read_key
 from counterfactory.engine.runtime.session import Array, row_axis
 from counterfactory.export.graphs.parity import assert_parity, relative_error
@@ -102,6 +104,31 @@ def test_an_artefact_says_what_it_is(tmp_path: Path, precision: Any) -> None:
         stored = Stored.read(path)
         shapes = {stored.weight(name).shape: stored.weight(name).dtype for name in stored.weights()}
         assert shapes[24, 32] == np.float16  # the first layer, turned for ONNX
+
+
+def test_openvinos_form_is_what_engines_on_cpus_open(tmp_path: Path) -> None:
+    (row,) = export_graph(mixing, tmp_path, Asked("openvino"), random=True)
+    path = tmp_path / "mixing.xml"
+    assert {file.name for file in tmp_path.iterdir()} - {"cache"} == {"mixing.xml", "mixing.bin", "onnx"}
+    manifest = json.loads((tmp_path / "onnx" / "mixing" / "manifest.json").read_text())
+    assert manifest["onnx_sha256"] == content_key([file_digest(path), file_digest(path.with_suffix(".bin"))])
+    assert manifest["inputs"] == [{"name": "states", "dtype": "float32", "shape": [None, 5, 24]}]
+    assert manifest["outputs"] == [{"name": "mixed", "dtype": "float32", "shape": [None, 5, 8]}]
+    assert (manifest["precision"], manifest["weights_sha256"]) == ("openvino", digest(Mixing()))
+    assert row.onnx_bytes == path.stat().st_size + path.with_suffix(".bin").stat().st_size
+    types = {
+        op.get_element_type().get_type_name()
+        for op in ov.Core().read_model(path).get_ops()
+        if op.get_type_name() == "Constant" and op.data.size > 100
+    }
+    assert types == {"f16"}
+    states = torch.randn(4, 5, 24)
+    with torch.no_grad():
+        wanted = Mixing()(states).numpy()
+    session = open_session(path, batch=4, precision="f32")
+    error = relative_error(session.run({"states": states.numpy()})["mixed"], wanted)
+    assert 1e-6 < error <= row.parity_bound
+    assert row.faults == []
 
 
 def test_islands_that_are_given_are_not_looked_for(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from counterfactory.engine.runtime.session import Array
 from counterfactory.export.graphs import modules
 from counterfactory.export.graphs.quantise import quantise
 from counterfactory.export.pocket.data import TRAIN
-from counterfactory.export.pocket.int8 import _restyled, painting_feeds
+from counterfactory.export.pocket.int8 import _restyled, scene_feeds
 from counterfactory.export.production.denoiser import fill_zero_convolutions
 
 Feeds = dict[str, Array]
@@ -212,7 +212,7 @@ def test_calibration_is_what_painting_feeds_the_denoiser(packed_models: Path) ->
     guidance = replace(profile.paint.guidance, scale=2.0, start=0.0, stop=0.5)
     sampler = replace(profile.paint.sampler, steps=2)
     paint = replace(profile.paint, batch=2, decode_batch=1, sampler=sampler, guidance=guidance)
-    feeds = painting_feeds(replace(profile, paint=paint), 2)
+    feeds = scene_feeds(replace(profile, paint=paint), 2)
     # Of each picture two rows at the first step and one at the second; a batch that is not full repeats a row.
     rows = {
         tuple(one[name][i].tobytes() for name in sorted(one)): int(one["timestep"][i]) for one in feeds for i in (0, 1)
@@ -238,7 +238,7 @@ def off_by(folder: Path) -> float:
     """How far denoiser_few_int8 is from denoiser_few on what painting feeds it, over the size of what that says."""
     profile = packed_profile(folder)
     sampler = replace(profile.paint.sampler, steps=4)
-    feeds = painting_feeds(replace(profile, paint=replace(profile.paint, batch=2, sampler=sampler)), 1)
+    feeds = scene_feeds(replace(profile, paint=replace(profile.paint, batch=2, sampler=sampler)), 1)
     found, wanted = (
         np.stack([session.run(dict(one))["prediction"] for one in feeds])
         for session in (

@@ -110,10 +110,10 @@ def test_lines_are_counted_as_editors_count_them() -> None:
         ("t.csv", "\n1,2\n", "is empty"),
         ("t.csv", "b\n1\n", r"has no column 'a' \(found: b\)"),
         ("t.csv", "a\n1\n", r"has no column 'b' or 'c' \(found: a\)"),
-        ("t.csv", "a,c,a\n1,2,3\n", "names a column twice: a, c, a"),
+        ("t.csv", "a,c,a\n1,2,3\n", "names a column twice: a$"),
         ("t.csv", 'a,b\n"1,2\n', "is not valid CSV"),
         ("t.csv", "a,b\n1," + "x" * 200_000, "is not valid CSV: field larger than field limit"),
-        ("t.txt", "a,b\n", "tables are .csv and .jsonl files"),
+        ("t.txt", "a,b\n", "tables are .csv, .jsonl and .parquet files"),
     ],
 )
 def test_tables_that_are_wrong_as_a_whole(name: str, text: str, message: str, tmp_path: Path) -> None:

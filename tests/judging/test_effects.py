@@ -361,7 +361,7 @@ def test_a_rate_stays_a_rate() -> None:
 
 def test_flips_of_sources_that_were_never_right_are_unknown() -> None:
     found = find_flips([original("s", 0), variant("s", 0, "fog")], "original")
-    assert found == (Flips("fog", 0, 0, None, None, None, None),)
+    assert found == (Flips("fog", 0, 0, None, None, None, None, wrong=1, righted=0),)
     assert find_flips([variant("s", 0, "fog")], "original")[0].right == 0
 
 

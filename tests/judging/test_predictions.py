@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -53,6 +55,49 @@ def test_tables_that_are_refused(name: str, data: bytes, told: str, tmp_path: Pa
     (tmp_path / name).write_bytes(data)
     with pytest.raises(CounterfactoryError, match=told):
         load_predictions(tmp_path / name)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_a_table_of_any_kind_has_the_same_answers(suffix: str, tmp_path: Path) -> None:
+    rows = [{"file_name": "a", "prediction": "x", "p_true": 0.25}, {"file_name": "b", "prediction": "3", "p_true": 1}]
+    file = tmp_path / f"p.{suffix}"
+    if suffix == "parquet":
+        pq.write_table(pa.Table.from_pylist([{**row, "p_true": float(row["p_true"])} for row in rows]), file)
+    elif suffix == "csv":
+        file.write_text("file_name,prediction,p_true\na,x,0.25\nb,3,1\n")
+    else:
+        file.write_text("\n".join(map(json.dumps, rows)))
+    table = load_predictions(file)
+    assert table.answers == {"a": Prediction("x", true=0.25), "b": Prediction("3", true=1.0)}
+    assert table.ignored == ()
+
+
+def test_what_a_model_gives_the_true_label_is_a_measure_of_its_own() -> None:
+    answers = {row.file_name: Prediction("bus", 0.5, true=0.25) for row in ROWS}
+    matched = match_predictions(answers, ROWS)
+    assert matched.measures(ROWS) == {"p(true)": [0.25] * 4}, "in the place of confidence"
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ("image,prediction,p_true\na,b,1.5\n", "p_true is what the model gives the true label, from 0 to 1"),
+        ("image,prediction,p_true\na,b,0.5\nc,d,\n", "lacks p_true, which rows above have"),
+    ],
+)
+def test_what_is_no_probability_of_the_true_label_is_refused(data: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text(data)
+    with pytest.raises(CounterfactoryError, match=told):
+        load_predictions(tmp_path / "p.csv")
+
+
+def test_a_parquet_without_answers_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"image": ["a"]}), tmp_path / "p.parquet")
+    with pytest.raises(CounterfactoryError, match="needs the columns image and prediction"):
+        load_predictions(tmp_path / "p.parquet")
+    (tmp_path / "p.parquet").write_bytes(b"no table")
+    with pytest.raises(CounterfactoryError, match="cannot be read"):
+        load_predictions(tmp_path / "p.parquet")
 
 
 def match(answers: dict[str, str], rows: list[PictureRow]) -> tuple[tuple[str | None, ...], tuple[str, ...]]:

@@ -94,7 +94,7 @@ def ours(model: Blip2ForConditionalGeneration, rows: int, cache: str, streams: i
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     table = model.language_model.model.decoder.embed_tokens.weight.detach().numpy()
     plans = (Batched(plan, streams=streams) for plan in (vision, decoder))
-    return Blip2(*plans, table, tokenizer, bos=0, eos=EOS)
+    return Blip2(*plans, table, tokenizer, bos=(0,), eos=EOS)
 
 
 @pytest.mark.parametrize(("beams", "cache"), [(1, "grown"), (3, "grown"), (1, "added"), (1, "rows"), (3, "rows")])

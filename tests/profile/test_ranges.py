@@ -175,8 +175,12 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
         for name in ("share", "accepted")
         for value in (0, 1.1)
     ),
-    (IMAGE, {"multiple": 0}, "[image] short_side and multiple start at 1, found 64 and 0"),
-    (IMAGE, {"short_side": 0}, "[image] short_side and multiple start at 1, found 0 and 8"),
+    (IMAGE, {"multiple": 0}, "[image] key 'image.multiple' is missing; own_size = true leaves pictures as they are"),
+    (
+        IMAGE,
+        {"short_side": 0},
+        "[image] key 'image.short_side' is missing; own_size = true leaves pictures as they are",
+    ),
     (IMAGE, {"short_side": 60}, "[image] short_side must be a multiple of 8, found 60"),
     (IMAGE, {"max_long_side": 100}, "[image] max_long_side must be a multiple of 8, found 100"),
     (IMAGE, {"max_long_side": 56}, "[image] max_long_side 56 is below short_side 64"),

@@ -40,8 +40,12 @@ def sources_of(folder: Path, *values: int) -> list[Source]:
 
 def test_the_profiles_that_come_with_the_package() -> None:
     worlds = {name: load_profile(name).models.world for name in profile_names()}
-    boxes, embedded = ("a10g", "a10g-fast", "lance"), ("pocket", "pocket-full", "pocket-lance")
-    assert worlds == dict.fromkeys(boxes, "photographs") | dict.fromkeys(embedded, "streets")
+    boxes, embedded = ("a10g", "a10g-fast", "cpu", "lance"), ("pocket", "pocket-full", "pocket-lance")
+    assert load_profile("light").by_rule
+    assert load_profile("given").by_rule
+    assert worlds == dict.fromkeys((*boxes, "light", "server", "given"), "photographs") | dict.fromkeys(
+        embedded, "streets"
+    )
     assert world_of(load_profile("a10g")) is None
     assert examiner(load_profile("a10g")) is None
     streets = world_of(load_profile("pocket"))
@@ -89,8 +93,8 @@ def test_the_examiner_sees_what_would_be_painted(profile: Profile) -> None:
 def test_half_of_them_are_too_many(profile: Profile, tmp_path: Path) -> None:
     told = (
         r"^the models of profile mine know dark pictures and nothing else, and 1 of 2 sources do not look like that, "
-        r"such as 1: nothing was painted; use --profile a10g or a10g-fast or lance for photographs, or "
-        "--allow-out-of-domain"
+        r"such as 1: nothing was painted; use --profile light for other weather and light, or a10g or a10g-fast or "
+        "cpu or lance for other colours and surroundings as well, or --allow-out-of-domain"
     )
     with pytest.raises(CounterfactoryError, match=told):
         drop_out_of_domain(profile, sources_of(tmp_path / "set", DARK, LIGHT), allow=False)

@@ -63,6 +63,14 @@ def outputs(session: OpenVinoSession, seed: int = 0) -> list[bytes]:
     return [array.tobytes() for array in session.run(feeds).values()]
 
 
+def test_what_is_larger_than_the_cache_is_not_written_down(network: Path, cache: BlobCache) -> None:
+    held = sum(file.stat().st_size for file in (network, network.with_suffix(".bin")))
+    opened(network, BlobCache(cache.folder, held - 1))
+    assert not list(cache.sizes())
+    opened(network, BlobCache(cache.folder, 100 * held))
+    assert len(list(cache.sizes())) == 1
+
+
 @pytest.fixture
 def compile_nothing(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """From the call on, a network that is not taken from the cache fails the test."""

@@ -18,7 +18,7 @@ from diffusers import DDIMScheduler, LCMScheduler, StableDiffusionControlNetPipe
 from numpy.typing import NDArray
 from PIL import Image
 from tiny_desk import image_name, numbers, tiny_run, tiny_sources
-from tiny_networks import FACTOR, TOKENS, WIDTH, TinyPainter, TorchSession, tiny_painter
+from tiny_networks import FACTOR, TOKENS, WIDTH, TinyPainter, TorchSession
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.denoiser import PaintPlans
@@ -70,11 +70,6 @@ CASES = {
     "lcm, guided on the first half": Case(LCM, GuidanceSettings(2.0, 0.0, 0.5), (True, True, False, False)),
 }
 CONTROL_SCALE = 1.4
-
-
-@pytest.fixture(scope="module")
-def painter() -> TinyPainter:
-    return tiny_painter()
 
 
 @pytest.fixture(scope="module")

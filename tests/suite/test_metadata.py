@@ -39,7 +39,17 @@ from counterfactory.engine.variant import KINDS, Kind
 CONTRACT = [
     *("file_name", "sha256", "kind", "source", "label", "mask_file_name", "boxes", "original_file_name"),
     *("control_file_name", "caption", "protected", "edited_caption", "edits", "edit_types", "number", "repeat"),
-    *("level", "levels", "seed", "steps", "guidance_scale", "guidance_start", "guidance_stop", "self_attention"),
+    *(
+        "level",
+        "levels",
+        "seed",
+        "steps",
+        "guidance_scale",
+        "guidance_start",
+        "guidance_stop",
+        "self_attention",
+        "painter",
+    ),
     *("scores", "verdict", "reason", "source_path", "source_sha256", "source_width", "source_height", "crop"),
     *("known_world", "source_key", "key"),
 ]

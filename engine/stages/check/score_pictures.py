@@ -98,7 +98,9 @@ def score_pictures(run: Run, painted: Mapping[Variant, PaintedRow], pictures: Pi
     def make(todo: list[Variant]) -> Generator[dict[Variant, object], None, None]:
         images = pictures.of(variant.source for variant in todo)
         answerable = {variant: questions[variant] for variant in todo if variant.source.key in images}
-        if answerable:
+        if answerable and run.profile.by_rule:
+            yield from _plain_scores(answerable, _looker(run, painted, images))
+        elif answerable:
             for batch in _Comparison(run, answerable, images).scores(_looker(run, painted, images)):
                 yield {v: {"scores": dict(scored.scores), "edits": list(scored.edits)} for v, scored in batch.items()}
 
@@ -124,6 +126,23 @@ def _questions(run: Run, painted: Mapping[Variant, PaintedRow]) -> dict[Variant,
             own[: own.index(variant)] if variant.kind == "variant" else (),
         )
     return questions
+
+
+def _plain_scores(
+    questions: Mapping[Variant, _Question], look: Callable[[Variant], _Look]
+) -> Iterator[dict[Variant, object]]:
+    """The scores of pictures' pixels alone, as the record has them, where no network compares pictures and texts."""
+    thumbnails: dict[Variant, Thumbnail] = {}
+    in_turn = sorted(questions, key=lambda variant: (variant.source.key, variant.kind, variant.index))
+    for variant, seen in load_ahead(in_turn, look, _LOOKERS, _LOOKERS):
+        scores, earlier = dict(seen.scores), questions[variant].earlier
+        thumbnails[variant] = seen.thumbnail
+        for other in earlier:
+            if other not in thumbnails:
+                thumbnails[other] = look(other).thumbnail
+        if earlier:
+            scores["distinct"] = min(distance(seen.thumbnail, thumbnails[other]) for other in earlier)
+        yield {variant: {"scores": scores, "edits": []}}
 
 
 def _looker(

@@ -64,7 +64,7 @@ def verdict(row: PictureRow | ScoredRow, settings: CheckSettings) -> str | None:
 
 def failing(scores: Mapping[str, float], settings: CheckSettings, kind: Kind) -> Failure | None:
     """The first score that fails, in the order of `SCORES`; None if all pass. Raises KeyError as `verdict` does."""
-    if kind == "original":
+    if kind in ("original", "baseline"):
         return None
     return next(settings.failures(scores, (row for row in SCORES if row.control or kind == "variant")), None)
 
@@ -87,7 +87,7 @@ def _meaning(row: PictureRow | ScoredRow, name: str, settings: CheckSettings) ->
     """What it means that a score is too low, where a picture is held to something that can be named; of "valid" what
     its least probable part means.
     """
-    edits = list(zip(row.edit_scores, row.edits, strict=True))
+    edits = list(zip(row.edit_scores or [0.0] * len(row.edits), row.edits, strict=True))
     if name == "recoloured":
         name, edits = "edit", [(score, edit) for score, edit in edits if colour_change(edit)] or edits
     elif name == "valid":

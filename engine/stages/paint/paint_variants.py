@@ -76,12 +76,14 @@ def record_pictures(
     run: Run, variants: Sequence[Variant], draw: Callable[[list[Variant]], Iterator[VariantPicture]]
 ) -> dict[Variant, PaintedRow]:
     """The suite's rows of the variants' pictures: those on record, and those that `draw` yields, which are written
-    `decode_batch` at a time while the next ones are drawn.
+    `decode_batch` at a time, a server's one by one, while the next ones are drawn.
     """
     keys = _keys(run, variants)
+    # What a server made may have been paid for: each is on record before the next is waited for.
+    together = 1 if run.profile.painter_kind == "server" else run.profile.paint.decode_batch
 
     def make(todo: list[Variant]) -> Generator[dict[Variant, PaintedRow], None, None]:
-        yield from write_behind(in_chunks(draw(todo), run.profile.paint.decode_batch), write, _BEHIND)
+        yield from write_behind(in_chunks(draw(todo), together), write, _BEHIND)
 
     def write(batch: Sequence[VariantPicture]) -> dict[Variant, PaintedRow]:
         news = []

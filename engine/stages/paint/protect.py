@@ -64,13 +64,7 @@ def keep_regions(run: Run, sources: Sequence[Source], pictures: Pictures) -> lis
     if settings is None:
         return [None] * len(sources)
     images = pictures.of(sources)
-    shares = []
-    for source in sources:
-        try:
-            shares.append(_region(source, settings, images[source.key].shape[:2]))
-        except CounterfactoryError as error:
-            pictures.problems.append(Problem(source.name, str(error)))
-            shares.append(None)
+    shares = [_share_or_problem(source, settings, images[source.key].shape[:2], pictures) for source in sources]
     shown = [source for source, share in zip(sources, shares, strict=True) if share is not None]
     if not shown:
         return [None] * len(sources)
@@ -80,6 +74,24 @@ def keep_regions(run: Run, sources: Sequence[Source], pictures: Pictures) -> lis
         None if share is None else ProtectedRegion(latents[source], shrink(share, latents[source].shape[-2:]), settings)
         for source, share in zip(sources, shares, strict=True)
     ]
+
+
+def protected_share(run: Run, source: Source, size: tuple[int, int], pictures: Pictures) -> Floats | None:
+    """How much each pixel of a source of that size is kept, float32 [H, W], 0 to 1; None where nothing is protected, as
+    in `keep_regions`.
+    """
+    settings = run.profile.protect
+    return None if settings is None else _share_or_problem(source, settings, size, pictures)
+
+
+def _share_or_problem(
+    source: Source, settings: ProtectSettings, size: tuple[int, int], pictures: Pictures
+) -> Floats | None:
+    try:
+        return _region(source, settings, size)
+    except CounterfactoryError as error:
+        pictures.problems.append(Problem(source.name, str(error)))
+        return None
 
 
 def _region(source: Source, settings: ProtectSettings, size: tuple[int, int]) -> Floats | None:

@@ -11,7 +11,7 @@ from ...language.questions import PlainPrompts
 from ...profile.rewrite import RewriteSettings
 from ...request import SuiteRequest
 from ...sources.source import Source
-from ...tasks.choose import Choice
+from ...tasks.choose import Choice, Exclusive
 from ...tasks.task import Protection, Task, protect
 
 # What `ask` takes and gives: a question's name and its requests, no two alike; their answers in order.
@@ -43,6 +43,7 @@ class CaptionEdits:
     sentence: str
     keywords: list[tuple[str, str]] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
+    exclusive: Exclusive = frozenset()
     problem: str | None = None
     unread: str | None = None
 

@@ -71,7 +71,7 @@ class Matrix:
             order.append(min(rest)[2])
             left.discard(order[-1])
         choices = [choice for choice in draft.choices if choice.alternatives]
-        sets = cover_cells(choices, {cell: by_cell[cell] for cell in order}, size)
+        sets = cover_cells(choices, {cell: by_cell[cell] for cell in order}, size, draft.exclusive)
         turns: dict[Cell, int] = {}
         for turn, edits in enumerate(sets):
             for cell in self._brought(edits):

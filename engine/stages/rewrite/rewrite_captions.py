@@ -32,7 +32,7 @@ from ...suite.cells import Cell, ValueCells
 from ...tasks.choose import choose_edits
 from ...variant import Variant
 from ..run import Run
-from . import keywords, label_grounding, proposals, random_words
+from . import given_variants, keywords, label_grounding, menu_edits, proposals, random_words
 from .caption_edits import CaptionEdits, Questions, draft_of
 from .matrix import CellPlan, Matrix, count_cells
 from .text_filters import TextFilter, perplexities, similarities
@@ -93,27 +93,18 @@ _NO_LIMITS = Limits()
 
 def rewrite_captions(run: Run, captions: Mapping[Source, str], before: Sequence[ValueCells] = ()) -> ShardVariants:
     """The variants that captioned sources are to have; questions that are on record are not put again. `before` are the
-    cells of the sources before these.
+    cells of the sources before these. Where pictures are given, their edits are, too, and no question is put.
 
     With [grounding] the model is asked which words name a label that no known word names, and what it writes freely has
     to keep the caption's meaning. Edited captions are scored as texts, and those that fail are dropped. With
     [random_words] edits are a masked language model's, and the language model is not asked for any.
     """
-
-    def ask(question: str, requests: Sequence[LlmRequest]) -> list[str]:
-        answers = run.answered(question, {request: request.content for request in requests}, partial(_answers, run))
-        return [answers[request] for request in requests]
-
-    questions = Questions(run.profile.rewrite, run.request, ask, prompts_of(run.profile.llm.style))
     with run.meter.stage("rewrite"):
         filters = _filters(run)
-        pointed = label_grounding.point_at_labels(run, captions, questions)
-        find: Find | None = None
-        if (settings := run.profile.random_words) is not None:
-            fill = partial(random_words.fill_blanks, run)
-            find = partial(random_words.find_choices, questions=questions, settings=settings, fill=fill)
-        limits = Limits(pointed, run.models.caption_room(), filters, find, before)
-        results = rewrite(list(captions), list(captions.values()), questions, limits)
+        if run.profile.given:
+            results = [_of_given(source, text, run.request) for source, text in captions.items()]
+        else:
+            results = _chosen(run, captions, filters, before)
         scores = filters.scores(variant for result in results for variant in result.variants)
         run.advance("rewrite", len(captions), computed=len(captions))
     variants = [variant for result in results for variant in result.variants]
@@ -131,6 +122,35 @@ def rewrite_captions(run: Run, captions: Mapping[Source, str], before: Sequence[
             {source.name: result.cells for source, result in zip(captions, results, strict=True)},
         ),
     )
+
+
+def _of_given(source: Source, text: str, wanted: SuiteRequest) -> SourceVariants:
+    """The pictures that are given of a source with this caption."""
+    variants = tuple(given_variants.given_variants(source, text, wanted))
+    painted = any(variant.kind == "variant" for variant in variants)
+    return SourceVariants(variants if painted else (), None if painted else "it has no edited picture that can be used")
+
+
+def _chosen(
+    run: Run, captions: Mapping[Source, str], filters: TextFilter, before: Sequence[ValueCells]
+) -> list[SourceVariants]:
+    """The variants of each source whose edits are chosen here."""
+
+    def ask(question: str, requests: Sequence[LlmRequest]) -> list[str]:
+        answers = run.answered(question, {request: request.content for request in requests}, partial(_answers, run))
+        return [answers[request] for request in requests]
+
+    questions = Questions(run.profile.rewrite, run.request, ask, prompts_of(run.profile.llm.style))
+    pointed = label_grounding.point_at_labels(run, captions, questions)
+    find: Find | None = None
+    if run.profile.by_rule:
+        find = partial(menu_edits.find_choices, questions=questions, painter=run.profile.painter_kind)
+    if (settings := run.profile.random_words) is not None:
+        fill = partial(random_words.fill_blanks, run)
+        find = partial(random_words.find_choices, questions=questions, settings=settings, fill=fill)
+    room = len if run.profile.by_rule else run.models.caption_room()
+    limits = Limits(pointed, room, filters, find, before)
+    return rewrite(list(captions), list(captions.values()), questions, limits)
 
 
 def _filters(run: Run) -> TextFilter:
@@ -188,7 +208,7 @@ def rewrite(
 
 def _choose(draft: CaptionEdits, wanted: SuiteRequest, first: EditSets) -> EditSets:
     key = choice_key(draft.source.key, wanted.task, wanted.seed)
-    chosen = choose_edits(draft.choices, wanted.sets, wanted.edits, key, first)
+    chosen = choose_edits(draft.choices, wanted.sets, wanted.edits, key, first, draft.exclusive)
     if not chosen and not draft.problem:
         low, high = wanted.edits
         draft.problem = draft.unread or f"its caption allows no set of {low} to {high} edits: {draft.caption!r}"

@@ -1,0 +1,221 @@
+"""Claim: the profile cpu paints a variant in 20 s on 2 cores, 4 times as fast as diffusers, 1.2 times OpenVINO's way.
+
+    counterfactory setup --profile cpu [--weights DIR]
+    python bench/cpu.py --profile cpu --weights DIR --photos DIR [--write]
+
+One variant is 512 x 512 in LCM's 4 steps, decoding included, text encoders left out on all sides. The engine paints
+with the networks that setup made. `diffusers` is StableDiffusionControlNetPipeline as it comes, with the same UNet,
+LoRA merged, and ControlNet: fp32, its own decoder, an image at a time, guidance_scale 1 as LCM is used. `openvino` is
+that pipeline with one IR for each network, compiled by OpenVINO's documented calls in the precision that the CPU has
+(openvino_peer.py). It stands for optimum-intel, which has no pipeline with a ControlNet. Before timing, the engine and
+diffusers evaluate one row from the same numbers, and must agree within the bound of 8 bits.
+
+The journey of photographs, captions to checks, runs as a program of its own before that, and says each stage's time and
+the most memory. `--core-seconds` is for machines that do other work beside: all sides keep all cores busy, so that
+core-seconds over cores are what each takes of an idle machine, and rounds are compared by them.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from datetime import date
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from diffusers.utils import logging
+from measure import Spent, available_cores, bench_parser, compare, finish, keep_figures, machine, spent
+from numpy.typing import NDArray
+from openvino_peer import put_painters, settings
+from reference import open_pipeline
+from sd15 import Scene, scenes
+
+from counterfactory.engine.keys import generator
+from counterfactory.engine.meter.meter import Meter
+from counterfactory.engine.models.denoiser import PaintPlans
+from counterfactory.engine.models.model_pool import ModelPool
+from counterfactory.engine.models.networks import library_of
+from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.profile.published import checkpoints_of
+from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
+from counterfactory.export.cpu import placed
+from counterfactory.export.graphs.parity import TOLERANCE, relative_error
+from counterfactory.export.production import denoiser
+from counterfactory.export.production.command import request_of, sources_of
+from counterfactory.export.production.graph import Sources
+from counterfactory.export.production.vae import random_vae
+
+Array = NDArray[Any]
+FIGURES = Path(__file__).parents[1] / "docs" / "cpu.json"
+_SIDE = 512
+_STAND_INS = "STAND-INS"
+
+
+class Engine:
+    """The painter that setup made."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.paint = profile.paint
+        self.plans: PaintPlans = ModelPool(library_of(profile), Meter(lambda _: None)).paint_plans(_SIDE, _SIDE)
+
+    def embed(self, scene: Scene) -> Array:
+        """What the ControlNet makes of a scene's hint alone, [1, D, h, w]."""
+        return self.plans.hint.run({"hint": scene.hint[None, :1]})["hint_embedding"]
+
+    def __call__(self, some: Sequence[Scene], negative: Array) -> list[Array]:
+        """Pictures, uint8 RGB [H, W, 3], of scenes in order."""
+        hints = [self.embed(scene)[0] for scene in some]
+        jobs = [PaintJob(scene.key, scene.text, hint, self.plans) for scene, hint in zip(some, hints, strict=True)]
+        painted = dict(paint(jobs, negative, self.paint))
+        return [painted[i] for i in range(len(some))]
+
+
+class Pipeline:
+    """diffusers' pipeline, an image at a time."""
+
+    def __init__(self, profile: Profile, unet: Any, controlnet: Any, vae: Any) -> None:
+        self._steps = profile.paint.sampler.steps
+        self._pipeline = open_pipeline(unet, controlnet, vae, profile.paint.sampler)
+
+    def __call__(self, scene: Scene) -> None:
+        """Paint a scene."""
+        side = _SIDE // denoiser.FACTOR
+        noise = generator(scene.key, "noise").standard_normal((1, 4, side, side), np.float32)
+        self._pipeline(
+            prompt_embeds=torch.from_numpy(scene.text[None]),
+            image=torch.from_numpy(scene.hint[None]),
+            latents=torch.from_numpy(noise),
+            num_inference_steps=self._steps,
+            guidance_scale=1.0,
+            output_type="np",
+        )
+
+
+def agree(engine: Engine, unet: Any, controlnet: Any, scene: Scene) -> float:
+    """How far the engine's painter is from diffusers' networks on one row; stops the bench where that is too far."""
+    side = _SIDE // denoiser.FACTOR
+    latents = generator(scene.key, "noise").standard_normal((1, 4, side, side), np.float32)
+    feeds = {"latents": latents, "timestep": np.array([499]), "text": scene.text[None]}
+    feeds["hint_embedding"] = engine.embed(scene)
+    found = engine.plans.denoiser.run({**feeds, "control_scale": np.ones(1, np.float32)})["prediction"]
+    row = [torch.from_numpy(array) for array in (latents, np.array([499]), scene.text[None], scene.hint[None])]
+    with torch.no_grad():
+        down, mid = controlnet(*row[:3], controlnet_cond=row[3], return_dict=False)
+        added = {"down_block_additional_residuals": down, "mid_block_additional_residual": mid}
+        wanted = unet(*row[:3], **added, return_dict=False)[0]
+    error = relative_error(found, wanted.numpy())
+    print(f"one evaluation is off by {error:.3f} of diffusers' (bound {TOLERANCE['int8']})")
+    if error > TOLERANCE["int8"]:
+        raise SystemExit("the engine does not compute what diffusers computes; no speed is reported")
+    return error
+
+
+def journey(asked: Namespace) -> dict[str, Any]:
+    """What a run on photographs says of itself, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["generate", str(asked.photos), "--out", f"{folder}/suite", "--profile", asked.profile, "--json"]
+        command += ["--variants", str(asked.variants), "--controls", "0", "--allow-ungrounded"]
+        began = time.perf_counter()
+        done = subprocess.run([sys.executable, "-m", "counterfactory.engine", *command], stdout=-1, check=False)
+        said: dict[str, Any] = json.loads(done.stdout)
+    return {**said, "journey_s": time.perf_counter() - began}
+
+
+def peaks(folder: Path) -> float:
+    """The most memory, in 10^9 bytes, that the exporter held while it made the profile's networks."""
+    rows: list[int] = [row["peak_memory_bytes"] for row in json.loads((folder / "export.json").read_text())]
+    stamps = (*folder.glob("*/made_of.json"), *folder.glob("onnx/*/made_of.json"))
+    rows += [json.loads(file.read_text()).get("peak_bytes", 0) for file in stamps]
+    return max(rows) / 1e9
+
+
+def by_cores(work: Callable[[], object], times: int) -> Spent:
+    """What `work` takes of an idle machine, of the core-seconds that it took here, over `times`."""
+    took = spent(work)
+    return Spent(took.cpu_s / available_cores() / times, took.cpu_s / times)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print, and end with the JSON line."""
+    parser = bench_parser(__doc__, write="docs/cpu.json")
+    parser.add_argument("--profile", default="cpu")
+    parser.add_argument("--weights", type=Path, required=True, help="the folder that setup fetched to")
+    parser.add_argument("--photos", type=Path, help="photographs for the journey (left out without)")
+    parser.add_argument("--variants", type=int, default=2, help="of each photograph")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--images", type=int, default=2, help="images of a round on the engine's side")
+    parser.add_argument("--core-seconds", action="store_true", help="compare core-seconds: the machine does other work")
+    asked = parser.parse_args(arguments)
+    logging.set_verbosity_error()
+    torch.set_num_threads(available_cores())
+    profile = load_profile(asked.profile)
+    assert profile.weights is not None, "it has something to fetch"
+    more: dict[str, Any] = {"weights": "stand-ins" if (asked.weights / _STAND_INS).is_file() else "published"}
+    made = peaks(profile.models.path)
+    if asked.photos is not None:
+        run = journey(asked)
+        made = max(made, run["peak_memory_bytes"] / 1e9)
+        stages = {stage["name"]: round(stage["busy_s"] + stage["load_s"], 2) for stage in run["stages"]}
+        more |= {"journey_s": run["journey_s"], "journey_variants": run["variants"], "journey_stages_s": stages}
+        print(f"the journey took {run['journey_s']:.0f} s for {run['variants']} variants: {stages}")
+    engine = Engine(profile)
+    some, negative = scenes(asked.images, _SIDE)
+    request = request_of(profile, placed(sources_of(profile.weights, Sources()), asked.weights))
+    unet, controlnet, vae = denoiser.build_unet(request), denoiser.build_controlnet(request, 0), random_vae(3)
+    more["evaluation_error"] = agree(engine, unet, controlnet, some[0])
+    reference = Pipeline(profile, unet, controlnet, vae)
+    others = copy.copy(unet), copy.copy(controlnet), copy.copy(vae)
+    put_painters(*others, settings(available_cores()))
+    peer = Pipeline(profile, *others)
+
+    def timed(work: Callable[[], object], times: int) -> Callable[[], Spent]:
+        if asked.core_seconds:
+            return lambda: by_cores(work, times)
+        return lambda: spent(work) / times
+
+    ours = timed(lambda: engine(some, negative), len(some))
+    figures: dict[str, float] = {}
+    taken: list[float] = []
+    ours()  # allocates
+    peer(some[0])  # compiles
+    for name, pipeline in (("diffusers", reference), ("optimum_intel", peer)):
+        theirs = timed(partial(pipeline, some[0]), 1)
+        if asked.core_seconds:
+            pairs = [(theirs().wall_s, ours().wall_s) for _ in range(asked.rounds)]
+            figures[f"ratio_{name}"] = median(a / b for a, b in pairs)
+            figures[f"seconds_{name}"] = median(a for a, _ in pairs)
+            taken += [b for _, b in pairs]
+        else:
+            ratio = compare(theirs, ours, asked.rounds, warm=False)
+            figures[f"ratio_{name}"], figures[f"seconds_{name}"] = ratio.median, ratio.baseline.wall_s
+            taken.append(ratio.candidate.wall_s)
+        print(
+            f"{name}: {figures[f'seconds_{name}']:.1f} s a variant, {figures[f'ratio_{name}']:.2f} times the engine's"
+        )
+    row = {
+        "download_gb": sum(one.bytes for one in checkpoints_of(profile.weights)) / 1e9,
+        "seconds_per_variant": median(taken),
+        "peak_gb": made,
+        **figures,
+        "clock": "core-seconds over cores" if asked.core_seconds else "wall",
+        **more,
+    }
+    row = {name: round(value, 3) if isinstance(value, float) else value for name, value in row.items()}
+    if asked.write:
+        command = " ".join(["python", "bench/cpu.py", *sys.argv[1:]])
+        keep_figures(FIGURES, {**row, "machine": machine(), "command": command, "date": date.today().isoformat()})
+    finish(f"profile {profile.name}: a variant in {profile.paint.rows_per_variant} rows", **row)
+
+
+if __name__ == "__main__":
+    main()

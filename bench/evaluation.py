@@ -1,0 +1,203 @@
+"""Claim: `evaluate` finds what one model lost against another, seldom says so of two that are alike, and counts AP as
+pycocotools does.
+
+Pairs of models answer simulated suites (`simulated_suites.py`): the second errs elsewhere in a tenth of the pictures,
+as often as the first, or in so many points more. A pair counts as broken where `--max-regression 0` says so of any
+limit; how many lose certainly more than 2 stands beside it. AP is compared with fresh runs of pycocotools, and of
+faster-coco-eval where that is installed, over all parts of a suite. `--write` keeps the figures in
+docs/evaluation.json.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from measure import bench_parser, finish, show
+from simulated_suites import classes_suite
+
+import counterfactory as cf
+from counterfactory.engine.judging.compare import check_regression, compare
+from counterfactory.engine.judging.detections import SeenBox, evaluate_boxes
+from counterfactory.engine.judging.evaluation import BoxScore, Evaluation
+from counterfactory.engine.sources.shapes import Box
+from counterfactory.engine.suite import Painting, PictureRow
+from counterfactory.engine.suite.metadata import write_table
+from counterfactory.engine.suite.row_spool import RowSpool
+
+_FIGURES = Path(__file__).parents[1] / "docs" / "evaluation.json"
+_DISAGREE, _CLASSES, _BOXED = 0.1, 1000, 40
+_PAINTING = Painting(seed=0, steps=1, guidance_scale=1, guidance_start=0, guidance_stop=1)
+_KINDS = ("bus", "car", "person")
+# From a model to what each edit does to it.
+_LINES = """
+import counterfactory as cf
+result = cf.evaluate("suite", "package.module:model")
+print(result.effects())
+"""
+
+
+def main() -> None:
+    """Simulate, count, time."""
+    parser = bench_parser(__doc__, write="docs/evaluation.json")
+    parser.add_argument("--pairs", type=int, default=200, help="pairs of models (%(default)s)")
+    parser.add_argument("--sources", type=int, default=500, help="sources of a suite (%(default)s)")
+    parser.add_argument("--points", type=float, default=3.0, help="what the second model lost (%(default)s)")
+    asked = parser.parse_args()
+    rows, _ = classes_suite(20, asked.sources)
+    lost, alike = (
+        np.array([_broken(rows, seed, points / 100) for seed in range(asked.pairs)]) for points in (asked.points, 0.0)
+    )
+    figures: dict[str, Any] = {
+        "pairs": asked.pairs,
+        "sources": asked.sources,
+        "points": asked.points,
+        "regression_found": round(float(lost[:, 0].mean()), 4),
+        "regression_false_alarms": round(float(alike[:, 0].mean()), 4),
+        "regression_found_beyond_2": round(float(lost[:, 1].mean()), 4),
+        "ap_difference": _ap_difference(),
+        "evaluate_s_10k": round(_seconds(10_000), 2),
+        "lines_to_effects": len(_LINES.split("\n")) - 2,
+    }
+    show("Two models, and AP", ("figure", "value"), tuple((name, str(value)) for name, value in figures.items()))
+    if asked.write:
+        _FIGURES.write_text(json.dumps(figures, indent=2) + "\n")
+    finish("evaluate finds a planted regression and counts AP as pycocotools does", **figures)
+
+
+def _broken(rows: Sequence[PictureRow], seed: int, loss: float) -> list[bool]:
+    """Whether a pair breaks --max-regression 0, and 2."""
+    rng = np.random.default_rng((seed, round(1e6 * loss)))
+    hardness = {row.source: share for row, share in zip(rows, rng.beta(2, 6, len(rows)), strict=True)}
+    wrong = np.array([hardness[row.source] for row in rows])
+    first = rng.random(len(rows)) >= wrong
+    second = np.where(rng.random(len(rows)) < _DISAGREE, rng.random(len(rows)) >= wrong, first)
+    second &= rng.random(len(rows)) >= loss / first.mean()
+    names = [row.file_name for row in rows]
+    one, other = (dict(zip(names, right.astype(float).tolist(), strict=True)) for right in (first, second))
+    comparison = compare(rows, one, other, ("first", "second"))
+    return [any(one.outcome == "broken" for one in check_regression(comparison, most)) for most in (0.0, 2.0)]
+
+
+def _ap_difference() -> float:
+    """The largest difference of AP, AP50 and AR over the parts of a suite."""
+    rows, seen = _boxed()
+    judged = evaluate_boxes(rows, seen)
+    libraries = ["pycocotools.coco pycocotools.cocoeval COCO COCOeval"]
+    if find_spec("faster_coco_eval") is not None:
+        libraries.append("faster_coco_eval faster_coco_eval COCO COCOeval_faster")
+    most = 0.0
+    for library in libraries:
+        for some, ours in _parts(rows, judged):
+            theirs = _fresh(library.split(), some, seen)
+            most = max(most, *(abs((a or 0.0) - b) for a, b in zip(ours, theirs, strict=True)))
+    return most
+
+
+def _parts(rows: Sequence[PictureRow], judged: Evaluation) -> list[tuple[list[PictureRow], list[float | None]]]:
+    def of(score: BoxScore) -> list[float | None]:
+        return [score.ap, score.ap50, score.ar]
+
+    ap50, ar = judged.measures[:2]
+    sides = [[row for row in rows if row.kind == kind] for kind in ("original", "variant")]
+    whole = [
+        [judged.originals.score.value, ap50.originals.value, ar.originals.value],
+        [judged.variants.score.value, ap50.variants.value, ar.variants.value],
+    ]
+    named = [
+        ([row for row in sides[1] if one.name in (*row.edit_types, *(edit.value for edit in row.edits))], of(one))
+        for one in judged.boxes
+    ]
+    return [*zip(sides, whole, strict=True), *named]
+
+
+def _boxed() -> tuple[list[PictureRow], dict[str, list[SeenBox]]]:
+    """A suite with boxes, and a detector that misses, shifts, mistakes and invents some."""
+    rng = np.random.default_rng(0)
+    plain, _ = classes_suite(1, _BOXED)
+    things = {
+        row.source: tuple(
+            Box(x, y, x + w, y + h, str(rng.choice(_KINDS)))
+            for x, y, w, h in rng.uniform(5, 60, (rng.integers(1, 5), 4)).tolist()
+        )
+        for row in plain
+    }
+    rows = [replace(row, boxes=things[row.source]) for row in plain]
+    seen: dict[str, list[SeenBox]] = {}
+    for row in rows:
+        boxes = seen.setdefault(row.file_name, [])
+        for box in row.boxes:
+            if rng.random() < 0.8:
+                x0, y0 = box.x0 + rng.normal(0, 3), box.y0 + rng.normal(0, 3)
+                x1, y1 = max(x0 + 1, box.x1 + rng.normal(0, 3)), max(y0 + 1, box.y1 + rng.normal(0, 3))
+                label = box.label if rng.random() < 0.9 else str(rng.choice(_KINDS))
+                boxes.append(SeenBox(x0, y0, x1, y1, rng.random(), label))
+        for x, y in rng.uniform(0, 60, (rng.integers(0, 3), 2)).tolist():
+            boxes.append(SeenBox(x, y, x + 20, y + 20, rng.random(), str(rng.choice(_KINDS))))
+    return rows, seen
+
+
+def _fresh(library: Sequence[str], rows: Sequence[PictureRow], seen: Mapping[str, Sequence[SeenBox]]) -> list[float]:
+    """AP, AP50 and AR of these pictures alone, by a library with its settings as they are."""
+    coco_class = getattr(import_module(library[0]), library[2])
+    eval_class = getattr(import_module(library[1]), library[3])
+
+    def entry(number: int, image: int, box: Any) -> dict[str, Any]:
+        width, height = box.x1 - box.x0, box.y1 - box.y0
+        sides = {"bbox": [box.x0, box.y0, width, height], "area": width * height, "iscrowd": 0}
+        return {"id": number, "image_id": image, "category_id": _KINDS.index(box.label) + 1, **sides}
+
+    truths = [(i, box) for i, row in enumerate(rows, 1) for box in row.boxes]
+    with contextlib.redirect_stdout(io.StringIO()):
+        coco = coco_class()
+        coco.dataset = {
+            "images": [{"id": i} for i in range(1, len(rows) + 1)],
+            "categories": [{"id": i, "name": name} for i, name in enumerate(_KINDS, 1)],
+            "annotations": [entry(k, *pair) for k, pair in enumerate(truths, 1)],
+        }
+        coco.createIndex()
+        results = [
+            {**entry(0, i, box), "score": box.score} for i, row in enumerate(rows, 1) for box in seen[row.file_name]
+        ]
+        evaluation = eval_class(coco, coco.loadRes(results), "bbox")
+        evaluation.evaluate()
+        evaluation.accumulate()
+        evaluation.summarize()
+    return [float(evaluation.stats[i]) for i in (0, 1, 8)]
+
+
+def _seconds(pictures: int) -> float:
+    """Of one core, to judge so many pictures by the scores of a thousand classes, from the files on."""
+    rows, answers = classes_suite(_CLASSES, pictures // 7)
+    numbers = {f"class {k}": k for k in range(_CLASSES)}
+    rng = np.random.default_rng(0)
+    scores = rng.normal(0, 1, (len(rows), _CLASSES)).astype(np.float32)
+    scores[np.arange(len(rows)), [numbers[str(answer)] for answer in answers]] += 9
+    with tempfile.TemporaryDirectory() as folder:
+        suite = Path(folder)
+        with RowSpool(suite) as spool, (suite / "metadata.parquet").open("wb") as file:
+            for row in rows:
+                top = "originals" if row.kind == "original" else "images"
+                name, original = f"{top}/{row.file_name}", f"originals/{row.original}"
+                painted = None if row.kind == "original" else _PAINTING
+                spool.add(replace(row, file_name=name, original=original, painting=painted))
+            write_table(spool, spool.score_names, file)
+        np.save(suite / "scores.npy", scores)
+        (suite / "names.txt").write_text("\n".join(numbers))
+        start = time.process_time()
+        cf.evaluate(suite, suite / "scores.npy", classes=suite / "names.txt")
+        return time.process_time() - start
+
+
+if __name__ == "__main__":
+    main()

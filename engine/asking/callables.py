@@ -1,0 +1,83 @@
+"""A model under test that is a Python function, or a torch module: given as it is, or by the name `module:callable`.
+
+A function takes pictures of one size, uint8 RGB [N, H, W, 3]. It may say more of itself by attributes: `preprocess` (as
+--preprocess) and `classes`, the names of its numbers in order.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from ..errors import CounterfactoryError
+from ..keys import content_key, file_digest
+from .preparation import Preparation, Size, read_preparation
+from .under_test import ModelUnderTest, class_names_of
+
+
+def load_callable(name: str, preprocess: str | None) -> ModelUnderTest:
+    """The model `module:callable`; modules of the working folder count. Raises CounterfactoryError for a name that
+    cannot be imported, and for what cannot be called.
+    """
+    module_name, _, attributes = name.partition(":")
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        module = import_module(module_name)
+    except Exception as error:  # a user's module may raise anything
+        fault = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise CounterfactoryError(f"--model {name}: the module {module_name} cannot be imported ({fault})") from error
+    finally:
+        sys.path.remove(here)
+    model: Any = module
+    for attribute in attributes.split("."):
+        if not hasattr(model, attribute):
+            raise CounterfactoryError(f"--model {name}: {module_name} has no {attributes!r}")
+        model = getattr(model, attribute)
+    file = getattr(module, "__file__", None)
+    code = file_digest(Path(file)) if file is not None and Path(file).is_file() else ""
+    return wrap_callable(model, preprocess, name, code)
+
+
+def wrap_callable(
+    model: Any, preprocess: str | None = None, name: str | None = None, code: str | None = None
+) -> ModelUnderTest:
+    """The model that a callable is; with the digest of its `code` its answers are kept, and probed."""
+    called = name or str(getattr(model, "__name__", type(model).__name__))
+    if not callable(model):
+        raise CounterfactoryError(
+            f"--model {called} is a {type(model).__name__}: a model is called with pictures, uint8 RGB [N, H, W, 3]"
+        )
+    declared = preprocess or getattr(model, "preprocess", None)
+    if is_torch(model):
+        from .torch_models import wrap_module
+
+        return wrap_module(model, called, declared)
+    preparation = Preparation() if declared is None else read_preparation(declared)
+    function: Callable[[Any], Any] = model
+
+    def run(inputs: NDArray[Any], _: Sequence[Size]) -> Any:
+        return function(inputs)
+
+    return ModelUnderTest(
+        name=called,
+        run=run,
+        prepare=preparation.apply,
+        input=preparation.text,
+        digest=None if code is None else content_key("callable", called, code, preparation),
+        probe=True,
+        classes=class_names_of(getattr(model, "classes", None)),
+    )
+
+
+def is_torch(model: Any) -> bool:
+    """Whether it is a module of torch, which is not imported for that."""
+    return any(
+        base.__module__.startswith("torch.nn") and base.__name__ == "Module" for base in inspect.getmro(type(model))
+    )

@@ -1,0 +1,62 @@
+"""Opens a model under test by what the user calls it: a file, `module:callable`, or a library's own name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import CounterfactoryError
+from .callables import load_callable
+from .under_test import ModelUnderTest
+
+SUFFIXES = (".onnx", ".xml")
+# Libraries that name models, as they stand before the colon.
+LIBRARIES = ("timm", "torchvision", "hf", "ultralytics", "clip")
+_CALLABLE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+def names_model(text: str) -> bool:
+    """Whether a text names a model, rather than a file of its answers."""
+    path = Path(text)
+    return path.suffix in SUFFIXES or (
+        not path.exists() and (_library(text) is not None or bool(_CALLABLE.fullmatch(text)))
+    )
+
+
+def open_model(text: str, preprocess: str | None = None, labels: Sequence[str] = ()) -> ModelUnderTest:
+    """The model that `text` names; `preprocess` declares its input, and `labels` are what a zero-shot model may answer.
+
+    Raises CounterfactoryError for a model that cannot be opened, in one sentence.
+    """
+    if Path(text).suffix in SUFFIXES:
+        from .model_file import open_model_file
+
+        return open_model_file(Path(text), preprocess)
+    kind = _library(text)
+    if kind == "ultralytics":
+        from .ultralytics_models import load_ultralytics
+
+        return load_ultralytics(text, preprocess)
+    if kind is not None:
+        from . import torch_models
+
+        if kind == "clip":
+            return torch_models.load_clip(text, labels, preprocess)
+        load = {
+            "timm": torch_models.load_timm,
+            "torchvision": torch_models.load_torchvision,
+            "hf": torch_models.load_hugging_face,
+        }[kind]
+        return load(text, preprocess)
+    if _CALLABLE.fullmatch(text):
+        return load_callable(text, preprocess)
+    raise CounterfactoryError(
+        f"--model {text} names no model: give an .onnx or .xml file, module:callable, or a name after "
+        f"{', '.join(f'{name}:' for name in LIBRARIES)}"
+    )
+
+
+def _library(text: str) -> str | None:
+    before, colon, name = text.partition(":")
+    return before if colon and name and before in LIBRARIES else None

@@ -1,0 +1,53 @@
+"""Models of ultralytics under test: detectors, segmenters' boxes, and classifiers, by name or by file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import CounterfactoryError
+from ..keys import content_key, file_digest
+from .preparation import Picture, Preparation, Size
+from .torch_models import library
+from .under_test import ModelUnderTest
+
+# Boxes of less confidence change no figure, and are many.
+_LEAST = 0.001
+
+
+def load_ultralytics(name: str, preprocess: str | None) -> ModelUnderTest:
+    """The model that ultralytics calls so: "ultralytics:yolo11n.pt". It prepares pictures by itself."""
+    if preprocess is not None:
+        raise CounterfactoryError(f"--model {name} prepares pictures by itself: leave out --preprocess")
+    package, weights = library("ultralytics", name), name.partition(":")[2]
+    try:
+        model = package.YOLO(weights)
+    except Exception as error:
+        raise CounterfactoryError(f"--model {name} cannot be opened: {error!s:.200}") from error
+
+    def run(inputs: NDArray[Any], _: Sequence[Size]) -> Any:
+        # It takes arrays as OpenCV has them, blue first.
+        pictures = [np.ascontiguousarray(picture[:, :, ::-1]) for picture in inputs]
+        results = model.predict(pictures, conf=_LEAST, verbose=False)
+        if results[0].probs is not None:
+            return np.stack([result.probs.data.cpu().numpy() for result in results])
+        return [result.boxes.data.cpu().numpy()[:, :6] for result in results]
+
+    def prepare(picture: Picture) -> NDArray[Any]:
+        return picture
+
+    file = Path(getattr(model, "ckpt_path", None) or weights)
+    plain = Preparation()
+    return ModelUnderTest(
+        name=name,
+        run=run,
+        prepare=prepare,
+        input=f"{plain.text}, prepared by ultralytics",
+        digest=content_key("ultralytics", file_digest(file)) if file.is_file() else None,
+        classes={int(number): str(label) for number, label in model.names.items()},
+        named_by="ultralytics",
+    )

@@ -1,0 +1,210 @@
+"""Judges a detector: AP as COCO measures it, by pycocotools, and what edits do to the recall of single pictures.
+
+From the boxes that a suite carried over and those that a model gave it makes an `Evaluation`. AP is of a set of
+pictures and has no value for one, so edits are compared by what a picture has: the share of its things that are found,
+and the share of the model's boxes that show nothing, both of boxes that the model is sure of and that overlap by half.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from ..errors import CounterfactoryError
+from ..packages import missing_package
+from ..suite import PictureRow
+from ..variant import COMPARED, Kind
+from .effects import Effect
+from .evaluate import count_rejected, edit_types, edit_values, effects_of, rejections_of
+from .evaluation import BoxScore, Effects, Evaluation, MeanScore, Measure, Side
+from .predictions import find_unanswered, require_answers
+
+# Boxes of which a picture's recall and false alarms are: at least so sure, and so much of a thing's box.
+SURE, OVERLAP = 0.5, 0.5
+_MOST_BOXES = 100
+_KINDS: Mapping[Kind, str] = {"original": "originals", "control": "controls", "variant": "variants"}
+_NONE = Effects(None, None, (), (), (), (), ())
+
+
+@dataclass(frozen=True)
+class SeenBox:
+    """A box (x0, y0) to (x1, y1) in a picture's pixels that a model called `label`, and how sure it is, 0..1."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    score: float
+    label: str
+
+
+def evaluate_boxes(rows: Sequence[PictureRow], answers: Mapping[str, Sequence[SeenBox]]) -> Evaluation:
+    """Judge a detector by its boxes of pictures, by `file_name`; a picture without an entry is left out, one without
+    boxes has an empty one. Classes are those of the suite's boxes; rejected pictures are left out.
+
+    Raises CounterfactoryError where the suite has no boxes, or pycocotools is not installed.
+    """
+    classes = tuple(sorted({box.label for row in rows for box in row.boxes}))
+    if not classes:
+        raise CounterfactoryError("this suite has no boxes: make one of a set with boxes (--task detection)")
+    answered = [row.file_name in answers for row in rows]
+    require_answers(rows, answered, "boxes", "; name pictures as metadata.parquet does")
+    used = [row for row in rows if row.accepted and row.file_name in answers]
+    coco = _Coco(used, answers, classes)
+    pictures = coco.pictures()
+    recalls = [(row, one.recall) for row, one in zip(used, pictures, strict=True) if one.recall is not None]
+    alarms = [(row, one.false_share) for row, one in zip(used, pictures, strict=True)]
+    sides = {kind: coco.score(_KINDS[kind], [row.kind == kind for row in used]) for kind in COMPARED}
+
+    def side(kind: Kind) -> Side:
+        score, by_class = sides[kind]
+        return Side(MeanScore(score.pictures, score.ap), by_class, ())
+
+    def measure(name: str, value: Callable[[BoxScore], float | None], effects: Effects = _NONE) -> Measure:
+        one, other, last = (MeanScore(sides[kind][0].pictures, value(sides[kind][0])) for kind in COMPARED)
+        return Measure(name, one, other, last, effects)
+
+    def by_class(against: Kind) -> tuple[Effect, ...]:
+        return ()
+
+    def mean_of(kind: Kind, of: Sequence[tuple[PictureRow, float]]) -> MeanScore:
+        values = [value for row, value in of if row.kind == kind]
+        return MeanScore(len(values), float(np.mean(values)) if values else None)
+
+    original, control, variant = (mean_of(kind, alarms) for kind in COMPARED)
+    names = [*_named(used, edit_types), *_named(used, edit_values)]
+    return Evaluation(
+        measure="AP",
+        classes=classes,
+        originals=side("original"),
+        controls=side("control"),
+        variants=side("variant"),
+        effects=effects_of(recalls, by_class, "recall"),
+        sources=len({row.source for row in used if row.kind == "variant"}),
+        all_fail=None,
+        none_fail=None,
+        excluded=count_rejected(rows, "variant"),
+        excluded_controls=count_rejected(rows, "control"),
+        outcomes={row.file_name: value for row, value in recalls},
+        measures=(
+            measure("AP50", lambda score: score.ap50),
+            measure("AR", lambda score: score.ar),
+            Measure("false alarms", original, control, variant, effects_of(alarms, by_class, "false alarms")),
+        ),
+        unanswered=find_unanswered(rows, answered),
+        rejections=rejections_of(rows),
+        boxes=tuple(
+            coco.score(name, [row.kind == "variant" and name in of(row) for row in used])[0] for name, of in names
+        ),
+    )
+
+
+def _named(
+    rows: Sequence[PictureRow], names: Callable[[PictureRow], set[str]]
+) -> list[tuple[str, Callable[[PictureRow], set[str]]]]:
+    return [(name, names) for name in sorted({name for row in rows if row.kind == "variant" for name in names(row)})]
+
+
+@dataclass(frozen=True)
+class _PictureScore:
+    """Of a picture: the share of its things that are found, None where it has none, and of boxes that show nothing."""
+
+    recall: float | None
+    false_share: float
+
+
+class _Coco:
+    """COCO's evaluation of pictures: matched once, and accumulated over any of them."""
+
+    def __init__(
+        self, rows: Sequence[PictureRow], answers: Mapping[str, Sequence[SeenBox]], classes: Sequence[str]
+    ) -> None:
+        self._rows, self._answers, self._classes = rows, answers, classes
+        numbers = {name: number for number, name in enumerate(classes, start=1)}
+        truths = [(i, box, 1.0) for i, row in enumerate(rows) for box in row.boxes]
+        seen = [
+            (i, box, box.score)
+            for i, row in enumerate(rows)
+            for box in answers[row.file_name]
+            if box.label in numbers and box.x1 > box.x0 and box.y1 > box.y0
+        ]
+        coco, evaluation = (_library(name) for name in ("coco", "cocoeval"))
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints
+            sides = []
+            for boxes in (truths, seen):
+                index = coco.COCO()
+                index.dataset = {
+                    "images": [{"id": i} for i in range(len(rows))],
+                    "categories": [{"id": number} for number in numbers.values()],
+                    "annotations": [_entry(k, i, box, sure, numbers) for k, (i, box, sure) in enumerate(boxes, 1)],
+                }
+                index.createIndex()
+                sides.append(index)
+            self._eval = evaluation.COCOeval(*sides, iouType="bbox")
+            params = self._eval.params
+            params.areaRng, params.areaRngLbl, params.maxDets = [[0, 1e10]], ["all"], [_MOST_BOXES]
+            self._eval.evaluate()
+        self._matches = list(self._eval.evalImgs)
+
+    def score(self, name: str, chosen: Sequence[bool]) -> tuple[BoxScore, dict[str, float | None]]:
+        """AP, AP50 and AR of the pictures that are `chosen`, and AP by class."""
+        places = [i for i, one in enumerate(chosen) if one]
+        if not places:
+            return BoxScore(name, 0, None, None, None), dict.fromkeys(self._classes)
+        count = len(self._rows)
+        # COCO's order is by class, then by picture: of some pictures' matches it makes what it would of them alone.
+        self._eval.evalImgs = [self._matches[k * count + i] for k in range(len(self._classes)) for i in places]
+        self._eval.params.imgIds = self._eval._paramsEval.imgIds = places
+        with contextlib.redirect_stdout(io.StringIO()):
+            self._eval.accumulate()
+        precision = self._eval.eval["precision"][:, :, :, 0, 0]  # overlaps, recalls, classes
+        recall = self._eval.eval["recall"][:, :, 0, 0]
+        by_class = {name: _mean(precision[:, :, k]) for k, name in enumerate(self._classes)}
+        return BoxScore(name, len(places), _mean(precision), _mean(precision[0]), _mean(recall)), by_class
+
+    def pictures(self) -> list[_PictureScore]:
+        """Recall and false alarms of each picture."""
+        things, hits, sure = (np.zeros(len(self._rows), np.int64) for _ in range(3))
+        for match in filter(None, self._matches):
+            i = match["image_id"]
+            certain = np.array(match["dtScores"]) >= SURE
+            things[i] += len(match["gtIds"])
+            hits[i] += int((match["dtMatches"][0][certain] > 0).sum())
+        for i, row in enumerate(self._rows):
+            sure[i] = sum(box.score >= SURE for box in self._answers[row.file_name])
+        return [
+            _PictureScore(hit / all_ if all_ else None, max(0, count - hit) / count if count else 0.0)
+            for all_, hit, count in zip(things.tolist(), hits.tolist(), sure.tolist(), strict=True)
+        ]
+
+
+def _entry(number: int, image: int, box: Any, sure: float, classes: Mapping[str, int]) -> dict[str, Any]:
+    width, height = box.x1 - box.x0, box.y1 - box.y0
+    return {
+        "id": number,
+        "image_id": image,
+        "category_id": classes[box.label],
+        "bbox": [box.x0, box.y0, width, height],
+        "area": width * height,
+        "iscrowd": 0,
+        "score": sure,
+    }
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(f"pycocotools.{name}")
+    except ModuleNotFoundError as error:
+        raise CounterfactoryError(missing_package(error) or str(error)) from error
+
+
+def _mean(values: Any) -> float | None:
+    """Of what COCO measured: -1 marks what has no truth."""
+    known = values[values > -1]
+    return float(known.mean()) if known.size else None

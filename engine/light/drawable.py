@@ -1,0 +1,66 @@
+"""What words of an edit the painter of light and weather can draw: "in the rain" is drawn as "rainy"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ..edit import Edit
+from .menu import MENU
+
+# Words that say the same as a value of the menu, by type.
+_SAME: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "weather": MappingProxyType(
+            {
+                "foggy": "fog foggy mist misty",
+                "hazy": "haze hazy smog smoggy",
+                "rainy": "rain rainy raining rainstorm drizzle",
+                "snowy": "snow snowy snowing snowfall snowstorm blizzard",
+                "overcast": "overcast cloudy grey gray",
+            }
+        ),
+        "time": MappingProxyType(
+            {
+                "at dusk": "dusk twilight evening",
+                "at night": "night nighttime midnight",
+                "at sunset": "sunset sunrise dawn",
+            }
+        ),
+        "light": MappingProxyType({"in glare": "glare backlight backlit"}),
+        "camera": MappingProxyType(
+            {
+                "out of focus": "defocused unfocused blurred blurry blur",
+                "in motion": "shaken moving",
+                "noisy": "noisy noise grainy",
+                "compressed": "compressed compression jpeg",
+                "discoloured": "discoloured discolored tinted",
+            }
+        ),
+    }
+)
+
+
+def drawn_as(type_: str, words: str) -> str | None:
+    """The value of the menu that words of a type mean, None where light and weather cannot show them."""
+    if words in MENU.get(type_, ()):
+        return words
+    plain = re.findall(r"[^\W\d_]+", words.casefold())
+    for value, same in _SAME.get(type_, {}).items():
+        if plain and not set(same.split()).isdisjoint(plain):
+            return value
+    return None
+
+
+def drawn(edit: Edit) -> str | None:
+    """The value of the menu that an edit comes to, None where light and weather cannot show it."""
+    return drawn_as(edit.type, edit.alternative) if edit.alternative else None
+
+
+def named_by(type_: str, label: str) -> bool:
+    """Whether a label itself is a weather, a time or a light, such as "heavy rain", so that another one would make it
+    false: its last word says so.
+    """
+    last = re.findall(r"[^\W\d_]+", label.casefold())[-1:]
+    return bool(last) and drawn_as(type_, last[0]) is not None

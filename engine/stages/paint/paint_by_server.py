@@ -1,0 +1,70 @@
+"""Has a server that the user names edit the sources' pictures, by instructions that a rule makes of structured edits
+(server/instructions.py). A control is what it makes of the instruction to change nothing.
+
+Levels below the last are blends of the source and the full edit: an instruction has no strength.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...server.client import SamePictureError, open_client, seed_of
+from ...server.exchange import PictureRefusedError
+from ...server.instructions import instruction
+from ...sources.source import Pictures, Problem, Source
+from ...suite import PaintedRow
+from ...variant import Variant
+from ..maps.draw_maps import Maps
+from ..run import Run, load_ahead
+from .paint_variants import VariantPicture, record_pictures
+
+
+def paint_by_server(
+    run: Run, variants: Sequence[Variant], maps: Mapping[Source, Maps], pictures: Pictures
+) -> dict[Variant, PaintedRow]:
+    """The suite's rows of the variants' pictures, asked for where they are not on record. No map is followed. A picture
+    that the server refuses becomes a problem of `pictures` and is asked for again by the next run; a variant that comes
+    back as it was sent is kept, for the checks to reject.
+
+    Raises CounterfactoryError where the server is gone; what came before is kept.
+    """
+    painter = run.profile.painter
+    assert painter is not None
+    assert painter.server is not None, "checked by the profile"
+    settings = painter.server
+
+    def draw(todo: list[Variant]) -> Iterator[VariantPicture]:
+        images = pictures.of(variant.source for variant in todo)
+        readable = [variant for variant in todo if variant.source.key in images]
+        with closing(open_client(settings)) as client:
+
+            def one(variant: Variant) -> NDArray[np.uint8] | str:
+                source = images[variant.source.key]
+                told = instruction(variant.caption, variant.edits, variant.protected)
+                try:
+                    painted = client.paint(source, told, seed_of(variant.noise_key))
+                except SamePictureError as same:
+                    painted = same.picture
+                except PictureRefusedError as error:
+                    return str(error)
+                return _at_level(source, painted, variant)
+
+            for variant, painted in load_ahead(readable, one, settings.parallel, settings.parallel):
+                if isinstance(painted, str):
+                    name = f"{variant.source.name}, {variant.kind} {variant.index}"
+                    pictures.problems.append(Problem(name, painted))
+                else:
+                    yield VariantPicture(variant, painted)
+
+    return record_pictures(run, variants, draw)
+
+
+def _at_level(source: NDArray[np.uint8], painted: NDArray[np.uint8], variant: Variant) -> NDArray[np.uint8]:
+    if variant.level == variant.levels:
+        return painted
+    share = np.float32(variant.level / variant.levels)
+    return np.rint(source + share * (painted.astype(np.float32) - source)).astype(np.uint8)

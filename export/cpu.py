@@ -1,0 +1,171 @@
+"""`python -m counterfactory.export cpu`: all that a profile for CPUs needs, from a download to a painter in 8 bits.
+
+Published files are fetched, each network is exported as OpenVINO reads it, the language model is written, and the
+denoiser is quantised on what the journey feeds it while photographs of the user's are captioned and painted. Each step
+is a process of its own, which gives its memory back, and is left out where an earlier run has done it of the same.
+`counterfactory setup` runs this command and then tries what it made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, fields, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.files.writing import write_whole
+from counterfactory.engine.keys import file_digest
+from counterfactory.engine.meter.meter import Meter
+from counterfactory.engine.models.model_pool import ModelPool
+from counterfactory.engine.models.networks import library_of
+from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.profile.published import checkpoints_of
+from counterfactory.engine.profile.rewrite import LLAMA_FILES
+from counterfactory.engine.sources.pixels import fit, read_picture
+from counterfactory.engine.stages.caption_sources import caption_images
+
+from .graphs.hub import fetch, is_pinned, place
+from .graphs.ranges import quantise_by_tensor
+from .graphs.recording import master_of, painting_feeds
+from .language.llm import write_for_cpu
+from .production.artefact import Asked, ir_files, read_manifest
+from .production.command import export_all, request_of, sources_of
+from .production.graph import Sources
+from .production.peak import PeakMemory
+
+_Say = Callable[[str], None]
+_Work = Callable[..., str]
+# Beside weights that are random and stand for the published ones.
+_STAND_INS = "STAND-INS"
+# Photographs that the painter is calibrated on; each gives a batch for every step.
+_PHOTOS = 4
+_PICTURES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp"})
+
+
+def prepare(profile: Profile, weights: Path, photos: Path, say: _Say) -> list[str]:
+    """Make the networks of a profile; returns what went wrong with them, a sentence each.
+
+    `weights` is a folder laid out like the hub, to which missing files are fetched; `photos` has some pictures. Raises
+    CounterfactoryError for what stops it; what was done by then is kept.
+    """
+    if profile.weights is None or profile.runtime.backend != "openvino" or profile.llm.backend != "openvino":
+        raise CounterfactoryError(
+            f'profile {profile.name} is none for CPUs with a table [weights]: name one with backend = "openvino"'
+        )
+    for checkpoint in checkpoints_of(profile.weights):
+        fetch(checkpoint, weights, say)
+    named, stand_ins = sources_of(profile.weights, Sources()), (weights / _STAND_INS).is_file()
+    request = replace(request_of(profile, placed(named, weights)), pinned=named, stand_ins=stand_ins)
+    out = profile.models.path
+    faults = export_all(request, out, asked=Asked("openvino"), say=say)
+    if faults:
+        return faults
+    source = profile.weights.llm
+    made = {"source": source, "stand_ins": stand_ins, "llama": version("transformers"), "openvino": version("openvino")}
+    target = out / Path(profile.llm.model).expanduser()
+    files = [target / name for name in LLAMA_FILES]
+    _once(target, files, made if is_pinned(source) else None, say, write_for_cpu, place(source, weights), target)
+    name, pictures = profile.paint.denoiser, _pictures(photos)
+    master = master_of(name)
+    if master != name:
+        made = {
+            "graph": read_manifest(out, master)["onnx_sha256"],
+            "pictures": [file_digest(picture) for picture in pictures],
+            "paint": asdict(profile.paint),
+            "openvino": version("openvino"),
+        }
+        _once(out / "onnx" / name, ir_files(out / f"{name}.xml"), made, say, calibrate, profile, pictures)
+    return []
+
+
+def calibrate(profile: Profile, pictures: list[Path]) -> str:
+    """Write the int8 form of the profile's denoiser, by what it is fed while `pictures` are captioned and painted."""
+    size = profile.image.sizes[0]
+    images = [fit(read_picture(picture.read_bytes()), size) for picture in pictures]
+    models = ModelPool(library_of(profile), Meter(lambda _: None))
+    keyed = [(picture.name, image) for picture, image in zip(pictures, images, strict=True)]
+    captions = caption_images(models.blip2(), keyed, profile.caption)
+    models.close()
+    feeds = painting_feeds(profile, images, captions)
+    name, folder = profile.paint.denoiser, profile.models.path
+    made = folder / f"{name}.xml"
+    quantise_by_tensor(folder / f"{master_of(name)}.xml", feeds, made)
+    return f"{made} holds {master_of(name)} in 8 bits, calibrated on {len(pictures)} pictures, {len(feeds)} batches"
+
+
+def placed(named: Sources, weights: Path) -> Sources:
+    """Where the weights lie that are named."""
+
+    def found(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(found(one) for one in value)
+        if value is None:
+            return None
+        source, colon, weight = value.partition(":")  # a LoRA's
+        return f"{place(source, weights)}{colon}{weight}"
+
+    return Sources(**{field.name: found(getattr(named, field.name)) for field in fields(Sources)})
+
+
+def _pictures(folder: Path) -> list[Path]:
+    """Some pictures of a folder, the same each time."""
+    if not folder.is_dir():
+        raise CounterfactoryError(f"there is no folder {folder}: name one with a few photographs")
+    found = sorted(path for path in folder.iterdir() if path.suffix.lower() in _PICTURES)[:_PHOTOS]
+    if not found:
+        raise CounterfactoryError(f"folder {folder} holds no picture: put a few photographs into it")
+    return found
+
+
+def _once(
+    folder: Path, files: Sequence[Path], made: Mapping[str, Any] | None, say: _Say, work: _Work, *arguments: Any
+) -> None:
+    """Let `work` run in a process of its own, unless there are its `files` and `folder` says that they are `made` of
+    just this.
+    """
+    stamp, plain = folder / "made_of.json", json.loads(json.dumps(made))
+    there = stamp.is_file() and all(file.is_file() for file in files)
+    if made is not None and there and json.loads(stamp.read_text()).get("made_of") == plain:
+        say(f"{folder.name}: made before")
+        return
+    stamp.unlink(missing_ok=True)
+    say(f"{folder.name} ...")
+    began = time.monotonic()
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        text, peak = pool.submit(_measured, work, arguments).result()
+    took = time.monotonic() - began
+    say(f"{text}; {took:.0f} s, peak {peak / 1e9:.1f} GB")
+    if made is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(stamp, json.dumps({"made_of": plain, "seconds": took, "peak_bytes": peak}))
+
+
+def _measured(work: _Work, arguments: tuple[Any, ...]) -> tuple[str, int]:
+    """What `work` says, and the most memory that the process held meanwhile, mapped files left out."""
+    with PeakMemory() as peak:
+        text = work(*arguments)
+        return text, peak.bytes
+
+
+def add_command(commands: Any) -> None:
+    """Add `cpu` to the export's commands."""
+    parser = commands.add_parser("cpu", help="fetch, export and quantise the networks of a CPU", description=__doc__)
+    parser.add_argument("--profile", default="cpu", help="whose networks are made, in its folder (%(default)s)")
+    parser.add_argument("--weights", type=Path, required=True, help="folder laid out like the hub: OWNER/NAME/FILE")
+    parser.add_argument("--photos", type=Path, required=True, help="folder of photographs to calibrate on")
+    parser.set_defaults(run=run)
+
+
+def run(asked: argparse.Namespace, say: _Say) -> int:
+    """Do what the command line asks; returns the exit status, 1 where a network failed or missed its bound."""
+    faults = prepare(load_profile(asked.profile), asked.weights, asked.photos, say)
+    for fault in faults:
+        say(f"error: {fault}")
+    return 1 if faults else 0

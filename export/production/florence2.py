@@ -1,0 +1,277 @@
+"""Florence-2 base (Xiao et al. 2023, arXiv 2311.06242), the captioner of machines that BLIP-2 is too large for.
+
+It is read as Microsoft published it, config.json and pytorch_model.bin of its own code; transformers' classes, which
+have other names for the same tensors, are filled with it. Its graphs stand where BLIP-2's do and have their names.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from transformers import Florence2Config, Florence2ForConditionalGeneration
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.runtime.plans import Shapes
+from counterfactory.engine.runtime.session import is_cache
+
+from ..graphs import modules
+from ..graphs.florence2 import CachedFlorence2Decoder, Florence2Vision
+from ..graphs.hub import locate
+from ..graphs.mapped import build_empty, lay_out
+from ..graphs.weights import fill, load, tensors
+from .blip2 import write_vocabulary
+from .graph import ROWS, Graph, Request, normal, static
+from .small_words import opt_tokenizer
+
+# Of the published preprocessor_config.json: pixels a side, ImageNet's statistics.
+SIDE, SMALL_SIDE = 768, 32
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+# What its code makes of the task <DETAILED_CAPTION>.
+TASK = "Describe in detail what is shown in the image."
+FILES = ("config.json", "tokenizer.json")
+# What the published vision_config has under the names of transformers' class.
+_SAME = (
+    *("depths", "patch_size", "patch_stride", "patch_padding", "patch_prenorm", "num_heads", "num_groups"),
+    *("window_size", "projection_dim"),
+)
+# Of the published names, in this order.
+_RENAMED = (
+    (r"^(vision_tower\.convs\.\d+)\.proj\.", r"\1.conv."),
+    (r"\.fn\.dw\.", "."),
+    (r"\.(?:window|channel)_attn\.norm\.", ".norm1."),
+    (r"\.ffn\.norm\.", ".norm2."),
+    (r"\.fn\.(?:net\.)?", "."),
+    (r"^image_projection$", "multi_modal_projector.image_projection.weight"),
+    (r"^(image_proj_norm|visual_temporal_embed)\.", r"multi_modal_projector.\1."),
+    (r"^image_pos_embed\.", "multi_modal_projector.image_position_embed."),
+    (r"^language_model\.model\.", "language_model."),
+)
+# And back, of the encoder of pictures.
+_PUBLISHED = (
+    (r"^(vision_tower\.convs\.\d+)\.conv\.", r"\1.proj."),
+    (r"_block\.(conv\d)\.", r"_block.\1.fn.dw."),
+    (r"\.spatial_block\.norm1\.", ".spatial_block.window_attn.norm."),
+    (r"\.channel_block\.norm1\.", ".channel_block.channel_attn.norm."),
+    (r"\.norm2\.", ".ffn.norm."),
+    (r"\.ffn\.(fc\d)\.", r".ffn.fn.net.\1."),
+    (r"_attn\.(qkv|proj)\.", r"_attn.fn.\1."),
+)
+_HEAD, _UNUSED = "language_model.lm_head.weight", "language_model.final_logits_bias"
+_TABLES = ("model.language_model.encoder.embed_tokens.weight", "model.language_model.decoder.embed_tokens.weight")
+
+
+def config_of(published: Mapping[str, Any]) -> Florence2Config:
+    """transformers' configuration of the published config.json."""
+    vision, text = published["vision_config"], {**published["text_config"], "model_type": "bart"}
+    return Florence2Config(
+        vision_config={
+            **{name: vision[name] for name in _SAME},
+            "embed_dim": vision["dim_embed"],
+            "max_temporal_embeddings": vision["visual_temporal_embedding"]["max_temporal_embeddings"],
+            "max_position_embeddings": vision["image_pos_embed"]["max_pos_embeddings"],
+        },
+        text_config=text,
+    )
+
+
+def renamed(published: str) -> str:
+    """transformers' name of a published tensor."""
+    if published == _HEAD:
+        return "lm_head.weight"
+    name = published
+    for pattern, to in _RENAMED:
+        name = re.sub(pattern, to, name)
+    return f"model.{name}"
+
+
+def published_names(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Tensors of transformers' class under the published names, as they were published: what `build` reads."""
+    found = {}
+    for name, tensor in tensors.items():
+        own = name.removeprefix("model.")
+        if own.startswith("vision_tower."):
+            for pattern, to in _PUBLISHED:
+                own = re.sub(pattern, to, own)
+        elif own.startswith("language_model."):
+            own = own.replace("language_model.", "language_model.model.", 1)
+        elif own == "lm_head.weight":
+            own = _HEAD
+        else:
+            own = own.removeprefix("multi_modal_projector.").replace("image_position_embed", "image_pos_embed")
+        if own == "image_projection.weight":
+            own, tensor = "image_projection", tensor.T.contiguous()
+        found[own] = tensor
+    return found
+
+
+def _config(request: Request) -> Florence2Config:
+    if request.sources is not None:
+        file = _folder(request) / "config.json"
+        try:
+            return config_of(json.loads(file.read_text()))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CounterfactoryError(
+                f"{file} is no config.json of Florence-2 as Microsoft published it: {error!r}"
+            ) from error
+    return small_config() if request.small else config_of(BASE)
+
+
+# microsoft/Florence-2-base's config.json, as far as it decides the network.
+BASE: Mapping[str, Any] = {
+    "vision_config": {
+        "dim_embed": [128, 256, 512, 1024],
+        "depths": [1, 1, 9, 1],
+        "patch_size": [7, 3, 3, 3],
+        "patch_stride": [4, 2, 2, 2],
+        "patch_padding": [3, 1, 1, 1],
+        "patch_prenorm": [False, True, True, True],
+        "num_heads": [4, 8, 16, 32],
+        "num_groups": [4, 8, 16, 32],
+        "window_size": 12,
+        "projection_dim": 768,
+        "visual_temporal_embedding": {"type": "COSINE", "max_temporal_embeddings": 100},
+        "image_pos_embed": {"type": "learned_abs_2d", "max_pos_embeddings": 50},
+    },
+    "text_config": {
+        "vocab_size": 51289,
+        "d_model": 768,
+        "encoder_layers": 6,
+        "decoder_layers": 6,
+        "encoder_attention_heads": 12,
+        "decoder_attention_heads": 12,
+        "encoder_ffn_dim": 3072,
+        "decoder_ffn_dim": 3072,
+        "max_position_embeddings": 1024,
+        "scale_embedding": False,
+        "pad_token_id": 1,
+        "bos_token_id": 0,
+        "eos_token_id": 2,
+        "decoder_start_token_id": 2,
+        "forced_bos_token_id": 0,
+    },
+}
+
+
+def small_config() -> Florence2Config:
+    """The same classes in little, for pictures of 32 x 32."""
+    widths = {"dim_embed": [16, 32], "num_heads": [2, 2], "num_groups": [2, 2], "depths": [1, 1], "window_size": 3}
+    patches = {"patch_size": [7, 3], "patch_stride": [4, 2], "patch_padding": [3, 1], "patch_prenorm": [False, True]}
+    text = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48}
+    text |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "vocab_size": 40}
+    return config_of(
+        {
+            "vision_config": {**BASE["vision_config"], **widths, **patches, "projection_dim": 32},
+            "text_config": {**BASE["text_config"], **text},
+        }
+    )
+
+
+def build(request: Request) -> Florence2ForConditionalGeneration:
+    """The whole model, 232 M parameters."""
+    empty = build_empty(lambda: Florence2ForConditionalGeneration(_config(request)))
+    model = lay_out(empty, request.scratch / "florence2.weights" if request.scratch else None)
+    if request.sources is None:
+        fill(model, request.seed)
+    else:
+        folder = _folder(request)
+        read = {renamed(name): tensor for name, tensor in tensors(folder).items() if name != _UNUSED}
+        projection = "model.multi_modal_projector.image_projection.weight"
+        if projection in read:
+            read[projection] = read[projection].T  # published as what features are multiplied by
+        shared = read.get("model.language_model.shared.weight", torch.zeros(0))
+        for tied in (*_TABLES, "lm_head.weight"):
+            read.setdefault(tied, shared)
+        load(model, read, folder)
+    return model.eval().requires_grad_(False)
+
+
+def vision_graph(request: Request) -> Graph:
+    """pixel_values [B, 3, S, S] in -1..1 to what the decoder attends to; normalised inside. See Florence2Vision."""
+    side = SMALL_SIDE if request.small else SIDE
+    inputs = {"pixel_values": normal(request.seed, 2, 3, side, side).clamp(-1, 1)}
+    module = modules.Normalised(Florence2Vision(build(request), task_ids(request)), MEAN, STD)
+    plan = static(request.batch("blip2_vision"), inputs)
+    return Graph("blip2_vision", module, inputs, ("query_embeds",), {"pixel_values": ROWS}, plan)
+
+
+def decoder_graph(request: Request) -> Graph:
+    """One step of the decoder over a cache; see CachedFlorence2Decoder."""
+    model = build(request)
+    text, layers = model.config.text_config, model.config.text_config.decoder_layers
+    heads, width = text.decoder_attention_heads, text.d_model // text.decoder_attention_heads
+    side = SMALL_SIDE if request.small else SIDE
+    shrink = 2 ** (1 + len(model.config.vision_config.embed_dim))
+    attended = (side // shrink) ** 2 + 1 + len(task_ids(request))
+    inputs = {
+        "inputs_embeds": normal(request.seed, 3, 2, text.d_model),
+        "position_ids": torch.tensor([[5, 6]] * 3),
+        "cache_keys": normal(request.seed + 1, 5, 3, layers, heads, width),
+        "cache_values": normal(request.seed + 2, 5, 3, layers, heads, width),
+        "query_embeds": normal(request.seed + 3, 3, 2 * layers, heads, attended, width),
+    }
+    rows = request.batch("opt_decoder")
+    start = len(first_tokens(text)) - 1 + request.prompt_tokens
+    length = start + request.caption_tokens - 1
+    past = Shapes(*((n, rows, layers, heads, width) for n in (0, start, length)))
+    plan = {
+        "inputs_embeds": Shapes(*((rows, n, text.d_model) for n in (1, start, start))),
+        "position_ids": Shapes(*((rows, n) for n in (1, start, start))),
+        "cache_keys": past,
+        "cache_values": past,
+        "query_embeds": Shapes.static(rows, 2 * layers, heads, attended, width),
+    }
+    if request.beams > 1:
+        inputs["cache_rows"] = torch.tensor([[1, 1, 0], [0, 2, 1], [2, 1, 1], [0, 0, 0], [1, 0, 2]])
+        plan["cache_rows"] = Shapes(*((n, rows) for n in (0, start, length)))
+    step, kept = {0: "batch", 1: "tokens"}, {0: "past", 1: "batch"}
+    axes = {name: kept if is_cache(name) else ROWS if name == "query_embeds" else step for name in inputs}
+    outputs = ("logits", "cache_keys_added", "cache_values_added")
+    return Graph("opt_decoder", CachedFlorence2Decoder(model), inputs, outputs, axes, (plan,))
+
+
+def write_tokens(request: Request, graph: Graph, folder: Path) -> None:
+    """What blip2.write_tokens writes."""
+    assert isinstance(graph.module, CachedFlorence2Decoder)
+    text = _config(request).text_config
+    end = int(text.eos_token_id)
+    write_vocabulary(folder, graph.module.tokens, first_tokens(text), end)
+    if request.small:
+        opt_tokenizer(text.vocab_size, end).save(str(folder / "opt_tokenizer.json"))
+    if request.sources is not None:
+        shutil.copyfile(tokenizer_file(request), folder / "opt_tokenizer.json")
+
+
+def first_tokens(text: Any) -> list[int]:
+    """What a caption begins with: the token that the decoder starts from, and the one that is forced behind it."""
+    forced = getattr(text, "forced_bos_token_id", None)
+    return [int(text.decoder_start_token_id), int(text.bos_token_id if forced is None else forced)]
+
+
+def task_ids(request: Request) -> list[int]:
+    """The tokens of the task, with those that begin and end a text."""
+    text = _config(request).text_config
+    if request.sources is None:  # random weights know no words
+        words = list(range(4, 14))
+    else:
+        words = Tokenizer.from_file(str(tokenizer_file(request))).encode(TASK, add_special_tokens=False).ids
+    return [int(text.bos_token_id), *words, int(text.eos_token_id)]
+
+
+def tokenizer_file(request: Request) -> Path:
+    """The tokenizer beside the weights. Raises CounterfactoryError when it is missing."""
+    tokenizer = _folder(request) / "tokenizer.json"
+    if not tokenizer.is_file():
+        raise CounterfactoryError(f"{tokenizer} is missing; fetch the whole folder of Florence-2")
+    return tokenizer
+
+
+def _folder(request: Request) -> Path:
+    assert request.sources is not None
+    return locate(request.sources.named("florence2"), FILES)

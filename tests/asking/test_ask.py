@@ -1,0 +1,211 @@
+"""A model under test is asked about every accepted picture once, and what it answered is kept."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from models_of_tests import Brightness, pictures, under_test
+from numpy.typing import NDArray
+from picture_rows import picture_row
+
+from counterfactory.engine.asking.ask import ModelAnswers, ask_model
+from counterfactory.engine.asking.outputs import LabelAnswer, ScoreAnswer
+from counterfactory.engine.asking.under_test import ModelUnderTest
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.meter.meter import Progress
+from counterfactory.engine.suite import PictureRow
+
+
+def ask(
+    model: ModelUnderTest, suite: Path, rows: list[PictureRow], told: list[str] | None = None
+) -> tuple[ModelAnswers, list[Progress]]:
+    progress: list[Progress] = []
+    warnings = [] if told is None else told
+    return ask_model(model, suite, rows, progress.append, warnings.append), progress
+
+
+def test_pictures_of_two_sizes_are_asked_in_batches_of_one_size(tmp_path: Path) -> None:
+    rows, function = pictures(tmp_path, range(0, 250, 25)), Brightness()
+    asked, progress = ask(under_test(function, batch=3), tmp_path, rows)
+    assert sorted(function.batches) == [2, 2, 3, 3]
+    assert [one.done for one in progress] == [0, *np.cumsum(function.batches).tolist()]
+    assert {one.total for one in progress} == {10}
+    for row, level in zip(rows, range(0, 250, 25), strict=True):
+        answer = asked.answers[row.file_name]
+        assert isinstance(answer, ScoreAnswer)
+        assert answer.scores.tolist() == pytest.approx([1 - level / 255, level / 255])
+
+
+def test_a_second_evaluation_asks_nothing(tmp_path: Path) -> None:
+    rows = pictures(tmp_path, (0, 100, 200))
+    first, _ = ask(under_test(Brightness()), tmp_path, rows)
+    function = Brightness()
+    second, progress = ask(under_test(function), tmp_path, rows)
+    assert function.batches == []
+    assert (second.kept, progress) == (3, [Progress("ask", 3, 3)])
+    for name, answer in first.answers.items():
+        again = second.answers[name]
+        assert isinstance(answer, ScoreAnswer)
+        assert isinstance(again, ScoreAnswer)
+        assert np.array_equal(answer.scores, again.scores)
+
+
+def test_what_another_model_answered_is_not_taken(tmp_path: Path) -> None:
+    rows = pictures(tmp_path, (0, 100))
+    ask(under_test(Brightness()), tmp_path, rows)
+    function = Brightness(scale=3)
+    ask(under_test(function, digest="e" * 64), tmp_path, rows)
+    assert sum(function.batches) == 2
+    assert len(list((tmp_path / "predictions").glob("*.sqlite"))) == 2
+
+
+def test_asking_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    rows = pictures(tmp_path, range(0, 240, 20))
+    stopped = Brightness()
+
+    def stop(inputs: NDArray[Any]) -> Any:
+        if len(stopped.batches) == 2:
+            raise KeyboardInterrupt
+        return stopped(inputs)
+
+    with pytest.raises(KeyboardInterrupt):
+        ask(under_test(stop, batch=2), tmp_path, rows)
+    function = Brightness()
+    asked, _ = ask(under_test(function, batch=2), tmp_path, rows)
+    assert (asked.kept, sum(function.batches), len(asked.answers)) == (4, 8, 12)
+
+
+def test_equal_pictures_are_asked_once_and_rejected_ones_never(tmp_path: Path) -> None:
+    rows, function = pictures(tmp_path, (7, 90, 7)), Brightness()
+    rows[1] = picture_row(1, reason="it was not seen")
+    asked, _ = ask(under_test(function), tmp_path, rows)
+    assert function.batches == [1]
+    assert asked.answers.keys() == {rows[0].file_name, rows[2].file_name}
+
+
+def test_a_picture_that_the_model_raises_on_is_named_and_the_rest_judged(tmp_path: Path) -> None:
+    rows, told, function = pictures(tmp_path, (10, 20, 200, 30)), list[str](), Brightness()
+
+    def careful(inputs: NDArray[Any]) -> Any:
+        if inputs.max() > 100:
+            raise RuntimeError("too light\nand more")
+        return function(inputs)
+
+    asked, progress = ask(under_test(careful), tmp_path, rows, told)
+    assert asked.failed == {rows[2].file_name: "the model raised RuntimeError: too light"}
+    named = f"{rows[2].file_name} (the model raised RuntimeError: too light)"
+    assert told == [f"m has no answer to a picture, and the rest is judged: {named}"]
+    assert len(asked.answers) == 3
+    assert progress[-1].done == 4
+
+
+def test_an_answer_of_nan_is_named_and_asked_again_the_next_time(tmp_path: Path) -> None:
+    rows, told = pictures(tmp_path, (10, 20, 200)), list[str]()
+
+    def broken(inputs: NDArray[Any]) -> Any:
+        scores = Brightness()(inputs)
+        scores[scores[:, 1] > 0.5] = np.nan
+        return scores
+
+    ask(under_test(broken), tmp_path, rows, told)
+    assert rows[2].file_name in told[0]
+    assert "NaN" in told[0]
+    function = Brightness()
+    asked, _ = ask(under_test(function), tmp_path, rows)
+    assert (sum(function.batches), len(asked.answers)) == (1, 3)
+
+
+def test_a_model_that_always_raises_is_refused(tmp_path: Path) -> None:
+    def never(inputs: NDArray[Any]) -> Any:
+        raise ValueError
+
+    with pytest.raises(CounterfactoryError, match="m has no answer to any of the first 1 pictures: the model raised"):
+        ask(under_test(never), tmp_path, pictures(tmp_path, (1, 2)))
+
+
+def test_a_probed_model_that_changed_is_asked_anew(tmp_path: Path) -> None:
+    rows, told = pictures(tmp_path, range(0, 200, 20)), list[str]()
+    ask(under_test(Brightness(), probe=True), tmp_path, rows)
+    same = Brightness()
+    asked, _ = ask(under_test(same, probe=True, batch=4), tmp_path, rows, told)
+    assert (asked.kept, told) == (10, [])
+    assert sum(same.batches) < 5, "the first pictures alone"
+    other = Brightness(scale=9)
+    asked, _ = ask(under_test(other, probe=True, batch=4), tmp_path, rows, told)
+    assert asked.kept == 0
+    assert "answers otherwise than when its predictions were kept" in told[0]
+
+
+def test_a_changed_model_that_is_stopped_keeps_none_of_the_old_answers(tmp_path: Path) -> None:
+    rows = pictures(tmp_path, range(0, 200, 20))
+    ask(under_test(Brightness(), probe=True), tmp_path, rows)
+    other, calls = Brightness(scale=9), list[int]()
+
+    def stop(inputs: NDArray[Any]) -> Any:
+        calls.append(len(inputs))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return other(inputs)
+
+    with pytest.raises(KeyboardInterrupt):
+        ask(under_test(stop, probe=True, batch=4), tmp_path, rows)
+    asked, _ = ask(under_test(Brightness(scale=9), probe=True, batch=4), tmp_path, rows)
+    scores = [answer.scores.sum() for answer in asked.answers.values() if isinstance(answer, ScoreAnswer)]
+    assert scores == pytest.approx([9.0] * 10)
+
+
+def test_labels_are_kept_as_they_are(tmp_path: Path) -> None:
+    rows = pictures(tmp_path, (1, 2))
+    for function in (lambda inputs: ["bus"] * len(inputs), lambda _: pytest.fail("it was asked")):
+        asked, _ = ask(under_test(function), tmp_path, rows)
+        assert set(asked.answers.values()) == {LabelAnswer("bus")}
+
+
+def test_a_kept_answer_that_is_damaged_is_refused(tmp_path: Path) -> None:
+    rows = pictures(tmp_path, (1, 2))
+    ask(under_test(Brightness()), tmp_path, rows)
+    (file,) = (tmp_path / "predictions").glob("*.sqlite")
+    for value in ('{"scores": "?"}', '{"map": 3}', "[]", '{"boxes": [[1]]}'):
+        with sqlite3.connect(file) as base:
+            base.execute("UPDATE results SET value = ? WHERE stage != 'model'", [value])
+        with pytest.raises(CounterfactoryError, match="no answer of a model: remove the file"):
+            ask(under_test(Brightness()), tmp_path, rows)
+
+
+def test_predictions_are_not_kept_outside_of_the_suite(tmp_path: Path) -> None:
+    rows = pictures(tmp_path / "suite", (1, 2))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "suite" / "predictions").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(CounterfactoryError, match="outside of the suite"):
+        ask(under_test(Brightness()), tmp_path / "suite", rows)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_suite_that_may_not_be_written_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, told = pictures(tmp_path, (1, 2)), list[str]()
+    monkeypatch.setattr(Path, "mkdir", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EROFS, "read-only")))
+    asked, _ = ask(under_test(Brightness()), tmp_path, rows, told)
+    assert len(asked.answers) == 2
+    assert told[0].startswith("the answers are not kept: cannot write")
+
+
+def test_one_process_asks_a_model_at_a_time(tmp_path: Path) -> None:
+    rows = pictures(tmp_path, (1, 2))
+
+    def again(inputs: NDArray[Any]) -> Any:
+        ask(under_test(Brightness()), tmp_path, rows)
+
+    with pytest.raises(CounterfactoryError, match="is in use by process"):
+        ask(under_test(again), tmp_path, rows)
+
+
+def test_a_broken_picture_is_named(tmp_path: Path) -> None:
+    rows = pictures(tmp_path, (1, 2))
+    (tmp_path / rows[1].file_name).write_bytes(b"no picture")
+    with pytest.raises(CounterfactoryError, match="cannot be read as a picture of a suite"):
+        ask(under_test(Brightness()), tmp_path, rows)

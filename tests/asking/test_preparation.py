@@ -1,0 +1,108 @@
+"""Pictures become inputs as the libraries' own pipelines make them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from counterfactory.engine.asking.preparation import Preparation, read_preparation
+from counterfactory.engine.errors import CounterfactoryError
+
+SIDES = st.integers(9, 90)
+
+
+def picture(height: int, width: int) -> NDArray[np.uint8]:
+    return np.random.default_rng(height * 1000 + width).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+@given(height=SIDES, width=SIDES, short=st.integers(8, 60), crop=st.integers(4, 20), squash=st.booleans())
+def test_a_configuration_of_hugging_face_makes_what_its_processor_makes(
+    tmp_path_factory: pytest.TempPathFactory, height: int, width: int, short: int, crop: int, squash: bool
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    sides = (short, short + 3) if squash else [int(short * side / min(height, width)) for side in (height, width)]
+    # Of an odd rest this processor cuts a pixel elsewhere than torchvision, which the default one asks.
+    assume(squash or all(side >= crop and (side - crop) % 2 == 0 for side in sides))
+    size = {"height": short, "width": short + 3} if squash else {"shortest_edge": short}
+    processor = transformers.CLIPImageProcessorPil(
+        size=size, crop_size={"height": crop, "width": crop}, do_center_crop=not squash
+    )
+    file = tmp_path_factory.mktemp("config") / "preprocessor_config.json"
+    file.write_text(processor.to_json_string())
+    pixels = picture(height, width)
+    expected = processor(images=[pixels], return_tensors="np")["pixel_values"][0]
+    made = read_preparation(str(file)).apply(pixels).transpose(2, 0, 1)
+    assert made.shape == expected.shape
+    assert np.abs(made - expected).max() < 1e-4
+
+
+def test_words_are_the_sizes_and_numbers_of_torchvision() -> None:
+    """Of its Resize(6), CenterCrop((4, 8)) and Normalize, worked out by hand for a grey picture."""
+    prepared = read_preparation("resize=6 crop=4x8 mean=imagenet std=imagenet").apply(
+        np.full((12, 20, 3), 51, np.uint8)
+    )
+    assert prepared.shape == (4, 8, 3)
+    assert prepared.dtype == np.float32
+    assert prepared[0, 0] == pytest.approx(
+        [(0.2 - 0.485) / 0.229, (0.2 - 0.456) / 0.224, (0.2 - 0.406) / 0.225], abs=1e-5
+    )
+
+
+def test_without_words_pixels_stay_as_they_are() -> None:
+    pixels = picture(10, 14)
+    assert np.array_equal(Preparation().apply(pixels), pixels)
+    assert np.array_equal(read_preparation("channels=bgr").apply(pixels), pixels[:, :, ::-1])
+    assert read_preparation("scale=255").apply(pixels).max() <= 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "resize=256 crop=224 interpolation=bicubic scale=255 mean=0.5,0.5,0.5 std=0.5,0.25,0.5",
+        "resize=224x320 interpolation=bilinear",
+        "scale=127.5 mean=1,1,1 channels=bgr",
+    ],
+)
+def test_the_text_declares_the_same_again(words: str) -> None:
+    declared = read_preparation(words)
+    assert read_preparation(declared.text) == declared
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "got nothing"),
+        ("size=3", "there is no 'size'; did you mean 'resize'?"),
+        ("resize", "got 'resize'"),
+        ("resize=3 resize=4", "got 'resize=4'"),
+        ("resize=0", "resize is a length such as 224"),
+        ("crop=1x2x3", "crop is a length"),
+        ("mean=1,2", "mean is imagenet, or one or three numbers"),
+        ("std=0", "std is imagenet, or one or three numbers above 0"),
+        ("scale=-1", "scale is a number above 0"),
+        ("scale=nan", "scale is a number above 0"),
+        ("interpolation=sharp", "interpolation is one of nearest"),
+        ("channels=hsv", "channels is rgb or bgr"),
+    ],
+)
+def test_words_that_say_nothing_are_refused(words: str, message: str) -> None:
+    with pytest.raises(CounterfactoryError) as refused:
+        read_preparation(words)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", json.dumps({"size": {"depth": 3}}), '{"resample": 99, "size": 3}'])
+def test_a_file_that_declares_nothing_is_refused(content: str, tmp_path: Path) -> None:
+    file = tmp_path / "preprocessor_config.json"
+    file.write_text(content)
+    if content == "{}":
+        assert read_preparation(str(file)) == Preparation(scale=255.0)
+        return
+    with pytest.raises(CounterfactoryError, match=r"is no preprocessor_config\.json that is understood"):
+        read_preparation(str(file))

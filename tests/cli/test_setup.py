@@ -1,0 +1,199 @@
+"""`counterfactory setup`: what it says before it begins, downloads that break, a profile made from a hub in little."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from diffusers import AutoencoderTiny, ControlNetModel, UNet2DConditionModel
+from gguf_file import write_gguf
+from safetensors.torch import save_file
+from tiny_llama import byte_level, tiny_llama
+from transformers import CLIPModel, Florence2ForConditionalGeneration
+
+from counterfactory.engine.cli import setup
+from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.profile.published import Checkpoint, checkpoints_of
+from counterfactory.engine.suite import read_metadata
+from counterfactory.export.graphs.hub import fetch
+from counterfactory.export.graphs.weights import fill
+from counterfactory.export.production import florence2
+from counterfactory.export.production.small_words import clip_tokenizer
+
+EXPORT = str(Path(__file__).parents[1] / "export")
+
+
+def profile_in(folder: Path, *lines: str) -> str:
+    """A profile that extends cpu, whose networks are in `folder`."""
+    file = folder / "here.toml"
+    file.write_text(
+        "\n".join(('name = "here"', 'extends = "cpu"', *lines, "[models]", f'folder = "{folder / "made"}"'))
+    )
+    return str(file)
+
+
+def test_the_profile_fits_its_bounds() -> None:
+    weights = load_profile("cpu").weights
+    assert weights is not None
+    known = checkpoints_of(weights)
+    named = {text.partition("@")[0] for text in (str(weights.florence2), weights.llm, weights.clip, weights.diffusion)}
+    assert named | {"lllyasviel/control_v11p_sd15_canny", "madebyollin/taesd"} <= {one.repository for one in known}
+    assert sum(one.bytes for one in known) < 6e9
+    assert all(one.licence and one.files for one in known)
+
+
+@pytest.mark.parametrize(
+    ("memory", "disk", "says"),
+    [
+        (4e9, 1e12, r"needs 8 GB of memory to be made, and this machine has 4\.0 GB"),
+        (16e9, 5e9, r"setup needs 28 GB of disk at .*made and there are 5 GB"),
+    ],
+)
+def test_too_little_is_said_before_anything_begins(
+    memory: float, disk: float, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(setup, "machine_memory", lambda: int(memory))
+    monkeypatch.setattr(setup, "shutil", SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=int(disk))))
+    monkeypatch.setattr(setup, "_export", lambda *_: pytest.fail("it began"))
+    assert main(["setup", "--profile", profile_in(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert re.search(says, " ".join(said.err.split()))
+    assert "CreativeML OpenRAIL-M" in " ".join(said.out.split())
+    assert not (tmp_path / "made").exists()
+
+
+def test_only_profiles_for_cpus_are_set_up(capsys: Any) -> None:
+    for name in ("pocket", "a10g"):
+        assert main(["setup", "--profile", name]) == 2
+        assert "see what it needs with 'counterfactory doctor" in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_doctor_sends_to_setup(tmp_path: Path, capsys: Any) -> None:
+    assert main(["doctor", "--profile", profile_in(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["next"] == f"counterfactory setup --profile {tmp_path / 'here.toml'}"
+
+
+def test_what_the_exporter_says_last_is_the_error(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    told = "print('made one'); print('error: the hub is down'); raise SystemExit(2)"
+    monkeypatch.setattr(setup, "sys", SimpleNamespace(executable=sys.executable))
+    monkeypatch.setattr(setup, "_COMMAND", ("-c", told))
+    terminal: Any = SimpleNamespace(say=print)
+    with pytest.raises(CounterfactoryError, match=r"^the hub is down$"):
+        setup._export([], terminal)
+    assert capsys.readouterr().out.startswith("made one")
+
+
+# --- downloads ---
+
+
+CHECKPOINT = Checkpoint("owner/name", "a" * 40, "MIT", "tests", {"one.bin": 3, "folder/two.bin": 4})
+
+
+def test_a_download_that_breaks_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def download(repository: str, name: str, *, revision: str, local_dir: Path) -> str:
+        asked.append((name, revision))
+        if name == "folder/two.bin" and len(asked) == 2:
+            raise ConnectionResetError("reset by peer")
+        (local_dir / name).parent.mkdir(parents=True, exist_ok=True)
+        (local_dir / name).write_bytes(b"xxxx")
+        return str(local_dir / name)
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
+    lines: list[str] = []
+    with pytest.raises(CounterfactoryError, match=r"two\.bin of owner/name could not be fetched \(ConnectionReset"):
+        fetch(CHECKPOINT, tmp_path, lines.append)
+    fetch(CHECKPOINT, tmp_path, lines.append)
+    fetch(CHECKPOINT, tmp_path, lines.append)  # nothing is missing: nobody is asked
+    assert asked == [("one.bin", "a" * 40), ("folder/two.bin", "a" * 40), ("folder/two.bin", "a" * 40)]
+    assert len(lines) == 2
+
+
+# --- from a hub in little to a suite ---
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoints of the profile cpu, each in little, laid out like the hub."""
+    sys.path.insert(0, EXPORT)
+    from test_published import made, published, saved
+
+    root = tmp_path_factory.mktemp("hub")
+    weights = load_profile("cpu").weights
+    assert weights is not None
+    at = {one.what: root / one.repository for one in checkpoints_of(weights)}
+    for folder in at.values():
+        folder.mkdir(parents=True)
+    half: Mapping[str, Any] = {"dtype": torch.float16, "variant": "fp16"}
+    saved(UNet2DConditionModel, "stable-diffusion-v1-5.unet", at["painter"] / "unet", 3, **half)
+    saved(ControlNetModel, "control_v11p_sd15_canny", at["painter's ControlNet"], 4, **half)
+    saved(AutoencoderTiny, "taesd", at["painter's decoder"], 5)
+    saved(CLIPModel, "clip-vit-large-patch14", at["text encoder and checks"], 6)
+    clip_tokenizer(49408, 77).save(str(at["text encoder and checks"] / "tokenizer.json"))
+    unet, deltas = made(UNet2DConditionModel, "stable-diffusion-v1-5.unet", 3), {}
+    assert published("stable-diffusion-v1-5.unet")["cross_attention_dim"] == 64
+    for name, module in unet.named_modules():
+        if name.endswith(("to_q", "to_v")):
+            for part, shape in (("down", (2, module.in_features)), ("up", (module.out_features, 2))):
+                deltas[f"lora_unet_{name.replace('.', '_')}.lora_{part}.weight"] = torch.full(shape, 0.01)
+    save_file(deltas, at["painter's few steps"] / "pytorch_lora_weights.safetensors")
+    words = byte_level(
+        ["a red car on a street at night in the rain"] * 4, 400, ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    )
+    llama = tiny_llama(words, max_position_embeddings=2048, num_key_value_heads=4)
+    write_gguf(llama, words, at["language model"] / "smollm2-1.7b-instruct-q4_k_m.gguf", special=3, end=2)
+    write_captioner(at["captioner"])
+    return root
+
+
+def write_captioner(folder: Path) -> None:
+    vision = {"dim_embed": [8, 8, 16, 16], "num_heads": [2] * 4, "num_groups": [2] * 4, "depths": [1] * 4}
+    text = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 2, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48}
+    text |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "vocab_size": 320}
+    config = {
+        "model_type": "florence2",
+        "vision_config": {**florence2.BASE["vision_config"], **vision, "projection_dim": 32},
+        "text_config": {**florence2.BASE["text_config"], **text},
+    }
+    model = Florence2ForConditionalGeneration(florence2.config_of(config))
+    fill(model, 7)
+    (folder / "config.json").write_text(json.dumps(config))
+    torch.save(florence2.published_names(model.state_dict()), folder / "pytorch_model.bin")
+    byte_level(["a red car"] * 2, 320, ["<s>", "<pad>", "</s>"]).save(str(folder / "tokenizer.json"))
+
+
+@pytest.mark.slow
+def test_a_hub_becomes_a_suite_and_nothing_is_made_twice(hub: Path, tmp_path: Path, capfd: Any) -> None:
+    profile = profile_in(tmp_path, "[check]", "min_image_text = -1.0", "min_directional = -1.0", "min_in_place = 0.0")
+    assert main(["setup", "--profile", profile, "--weights", str(hub), "--json"]) == 0
+    first = json.loads(capfd.readouterr().out)
+    made = tmp_path / "made"
+    graphs = {file.name: file.stat().st_mtime_ns for file in made.glob("*.bin")}
+    assert {"blip2_vision.bin", "opt_decoder.bin", "denoiser_lcm.bin", "denoiser_lcm_int8.bin"} <= graphs.keys()
+    assert (made / "denoiser_lcm_int8.bin").stat().st_size < 0.7 * (made / "denoiser_lcm.bin").stat().st_size
+    rows = read_metadata(Path(first["suite"]))
+    assert {row.kind for row in rows} == {"original", "variant"}
+    assert Path(first["sheet"]).is_file()
+    assert main(["setup", "--profile", profile, "--weights", str(hub), "--json"]) == 0
+    again = json.loads(capfd.readouterr().out)
+    assert {file.name: file.stat().st_mtime_ns for file in made.glob("*.bin")} == graphs
+    assert again["reused"] == first["variants"]
+    # What is lost is made again, and nothing else.
+    for suffix in ("bin", "xml"):
+        (made / f"hint.{suffix}").unlink()
+    assert main(["setup", "--profile", profile, "--weights", str(hub), "--json"]) == 0
+    capfd.readouterr()
+    after = {file.name: file.stat().st_mtime_ns for file in made.glob("*.bin")}
+    assert {name for name in graphs if after[name] != graphs[name]} == {"hint.bin"}
+    shutil.rmtree(made)

@@ -1,0 +1,132 @@
+"""Captions: each source's own, recorded, and written again where they do not name the label."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rewriting import TASK
+from tiny_desk import IMAGE_BATCH, image_name, tiny_run
+from tiny_painting import pixels_of
+
+from counterfactory.engine.keys import generator
+from counterfactory.engine.profile.caption import CaptionSettings, DecodingSettings
+from counterfactory.engine.request import SuiteRequest
+from counterfactory.engine.sources.source import Source
+from counterfactory.engine.stages import caption_sources as stage
+from counterfactory.engine.stages.caption_sources import caption_sources, missing_captions
+
+NUCLEUS = DecodingSettings("nucleus", 1, 0.9, 1.0, 0, 8, 1.0, 1.0)
+CAPTION = CaptionSettings(batch=IMAGE_BATCH, texts=2, prefix="a ", decoding=NUCLEUS)
+
+
+def caption_of(source: Source, key: str) -> str:
+    """What the stand-in captioner says of a picture, by the random numbers of its key."""
+    chances = [generator(key, f"caption {i}").integers(10**6) for i in range(2)]
+    return " ".join(f"a {image_name(pixels_of(source))[:4]} {chance} nucleus." for chance in chances)
+
+
+def test_captions_are_each_source_s_own_and_recorded(sources: list[Source], tmp_path: Path) -> None:
+    with tiny_run(tmp_path / "suite", sources) as first:
+        assert missing_captions(first.of(caption=CAPTION), sources) == sources
+        some = caption_sources(first.of(caption=CAPTION), sources[2:4], first.pictures)
+        assert some == {s: caption_of(s, first.run.keys.caption_key(s.digest)) for s in sources[2:4]}
+        assert missing_captions(first.of(caption=CAPTION), sources) == [*sources[:2], *sources[4:]]
+        found = caption_sources(first.of(caption=CAPTION), sources, first.pictures)
+        assert list(found) == sources
+        assert found == {s: caption_of(s, first.run.keys.caption_key(s.digest)) for s in sources}
+        assert [len(call) for call in first.networks.calls["blip2"]] == [2, 2, 2, 1]
+        assert first.networks.entered == ["caption"] * 2
+        assert first.made("caption") == 7
+        assert first.done("caption") == (9, 7)  # two were asked for twice
+        assert first.run.meter.current == "caption"
+    with tiny_run(tmp_path / "suite", sources) as second:
+        assert caption_sources(second.of(caption=CAPTION), sources, second.pictures) == found
+        assert (second.networks.opened, second.networks.entered) == ([], [])
+        assert second.done("caption") == (7, 7)
+
+
+def test_a_picture_that_cannot_be_read_has_no_caption_and_costs_no_other(sources: list[Source], tmp_path: Path) -> None:
+    sources[1].path.unlink()
+    with tiny_run(tmp_path / "suite", sources) as run:
+        found = caption_sources(run.of(caption=CAPTION), sources, run.pictures)
+        assert list(found) == [sources[0], *sources[2:]]
+        assert all(found[s] == caption_of(s, run.run.keys.caption_key(s.digest)) for s in found)
+        assert [len(call) for call in run.networks.calls["blip2"]] == [2, 2, 2]
+        assert [problem.name for problem in run.pictures.problems] == [sources[1].name]
+        assert missing_captions(run.of(caption=CAPTION), sources) == [sources[1]]
+
+
+def test_a_caption_that_does_not_name_its_label_is_written_again_after_a_text_that_does(
+    sources: list[Source], tmp_path: Path
+) -> None:
+    """Also one that is on record; sources without a label, or with one that has no words, keep theirs."""
+    labels = ("apple", "n02099601", "apple", None, "n00000000", "a", "apple")
+    labelled = [replace(s, label=label) for s, label in zip(sources, labels, strict=True)]
+    again = replace(CAPTION, label_prefix="a photo of a {label}")
+    with tiny_run(tmp_path / "suite", labelled) as run:
+        plain = caption_sources(run.of(caption=CAPTION), labelled, run.pictures)
+        found = caption_sources(run.of(caption=again), labelled, run.pictures)
+        for at in (3, 4, 5):  # nothing to name, and "a ..." names an "a"
+            assert found[labelled[at]] == plain[labelled[at]]
+        for at, text in ((0, "a photo of an apple"), (1, "a photo of a golden retriever"), (6, "a photo of an apple")):
+            source = labelled[at]
+            key = run.run.keys.caption_key(source.digest, text)
+            first, second = (generator(key, f"caption {i}").integers(10**6) for i in range(2))
+            name = f"{text}{image_name(pixels_of(source))[:4]}"  # what the stand-in continues, it says again
+            assert found[source] == f"{text} {name} {first} nucleus. {text} {name} {second} nucleus."
+        assert [len(call) for call in run.networks.calls["blip2"]] == [2, 2, 2, 1, 2, 1, 1]
+        assert run.done("caption") == (14, 7), "a caption that is written twice is one that was asked for"
+        assert caption_sources(run.of(caption=again), labelled, run.pictures) == found
+        assert len(run.networks.calls["blip2"]) == 7
+        free = replace(TASK, protect_label=False)
+        assert (
+            caption_sources(run.of(SuiteRequest(free, 1, 0, (1, 1), 0), caption=again), labelled, run.pictures) == plain
+        )
+
+
+@pytest.mark.parametrize(
+    ("prefix", "label", "named"),
+    [
+        ("a photo of", "bus", None),
+        ("a photo of a {label}", "bus", "a photo of a bus"),
+        ("a photo of a {label} ", "n02099601", "a photo of a golden retriever "),
+        ("A {label}", "Umbrella", "An Umbrella"),
+        ("a photo of a {label}", "hourglass", "a photo of an hourglass"),
+        ("a photo of a {label}", "unicycle", "a photo of a unicycle"),
+        ("a photo of an {label}", "bus", "a photo of a bus"),
+        ("extra {label}", "umbrella", "extra umbrella"),
+        ("a photo of a {label}", None, "a photo of a"),
+        ("a photo of a {label}", "n00000000", "a photo of a"),
+        ("{label}:", "x" + "é" * 40, "x" + "é" * 15 + ":"),
+        ("{label}", 'a "b"', "a 'b'"),
+    ],
+)
+def test_what_captions_go_on_after(prefix: str, label: str | None, named: str | None) -> None:
+    assert stage.named_prefix(prefix, label) == named
+
+
+def test_marks_follow_what_a_caption_goes_on_after() -> None:
+    assert [stage._append("a dog", text) for text in ("runs", ", wet", "")] == ["a dog runs", "a dog, wet", "a dog"]
+    assert stage._append("", "runs") == "runs"
+
+
+def test_the_longest_prefix_has_room() -> None:
+    assert CAPTION.prompt_tokens == 1 + len("a ")
+    assert replace(CAPTION, label_prefix="a {label}").prompt_tokens == 1 + len("a ") + 32
+    assert replace(CAPTION, prefix="a {label} é").prompt_tokens == 1 + len("a  ") + 2 + 32
+
+
+@pytest.mark.parametrize(
+    ("texts", "joined"),
+    [
+        (["a red bus"], "a red bus"),
+        (["a red bus ."], "a red bus ."),
+        (["a red bus .", "a street"], "a red bus. a street."),
+        (["exit X", "the way. "], "exit X. the way."),
+        (["a bus.", "a bus", "a street. ", " .", "a bus ."], "a bus. a street."),
+    ],
+)
+def test_captions_of_one_picture_are_sentences_said_once(texts: list[str], joined: str) -> None:
+    assert stage._join(texts) == joined

@@ -1,0 +1,235 @@
+"""A suite of the painter of light and weather, from a folder of photographs to its rows, with no network anywhere."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from small_sets import noise
+
+import counterfactory as cf
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.light.drawable import drawn_as, named_by
+from counterfactory.engine.light.menu import MENU
+from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.suite import PictureRow
+
+
+def photograph(path: Path, seed: int, height: int = 48, width: int = 64) -> Path:
+    """A picture of soft blobs, as a photograph has."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    small = Image.fromarray(noise(seed, 6, 8))
+    small.resize((width, height), Image.Resampling.BICUBIC).save(path)
+    return path
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    for number, (label, height) in enumerate((("dog", 48), ("dog", 70), ("bus", 48))):
+        photograph(tmp_path / "photos" / label / f"{number}.png", number, height)
+    return tmp_path / "photos"
+
+
+def suite_of(photos: Path, out: Path, **options: object) -> cf.FinishedSuite:
+    return cf.generate(photos, out=out, profile="light", warn=lambda _: None, **options)  # type: ignore[arg-type]
+
+
+def pixels(suite: Path, name: str) -> np.ndarray:
+    return np.asarray(Image.open(suite / name).convert("RGB"))
+
+
+def of_kind(rows: tuple[PictureRow, ...] | list[PictureRow], kind: str) -> list[PictureRow]:
+    return [row for row in rows if row.kind == kind]
+
+
+def test_pictures_keep_their_own_size_and_controls_are_their_sources(photos: Path, tmp_path: Path) -> None:
+    suite = suite_of(photos, tmp_path / "suite", variants=4)
+    rows = list(suite.rows)
+    assert len(of_kind(rows, "variant")) == 12
+    for row in rows:
+        source = pixels(photos, row.origin.path)
+        shown = pixels(suite.path, row.file_name)
+        assert shown.shape == source.shape
+        assert (row.crop.left, row.crop.top, row.crop.width) == (0, 0, source.shape[1])
+        assert np.array_equal(shown, source) == (row.kind != "variant")
+        assert row.painter == (None if row.kind == "original" else "light")
+        assert row.caption == f"a photo of a {row.label}"
+
+
+def test_edits_are_of_the_menu_and_say_what_is_drawn(photos: Path, tmp_path: Path) -> None:
+    rows = of_kind(list(suite_of(photos, tmp_path / "suite", variants=6, edits=(1, 2)).rows), "variant")
+    for row in rows:
+        assert 1 <= len(row.edits) <= 2
+        assert len(set(row.edit_types)) == len(row.edits)
+        for edit in row.edits:
+            assert edit.keyword == ""
+            assert edit.alternative in MENU[edit.type]
+            assert edit.alternative in row.edited_caption
+
+
+def test_levels_grow_and_the_last_is_the_variant_without_levels(photos: Path, tmp_path: Path) -> None:
+    full = of_kind(list(suite_of(photos, tmp_path / "full", variants=1, edits=1).rows), "variant")
+    suite = suite_of(photos, tmp_path / "graded", variants=3, levels=3, edits=1)
+    graded = of_kind(list(suite.rows), "variant")
+    for row in full:
+        own = sorted((one for one in graded if one.source == row.source), key=lambda one: one.level)
+        assert [one.level for one in own] == [1, 2, 3]
+        assert own[-1].sha256 == row.sha256
+        changes = [one.scores["changed"] for one in own]
+        assert changes == sorted(changes)
+        assert changes[0] < changes[-1]
+
+
+def test_the_same_command_makes_the_same_bytes_and_draws_nothing_again(photos: Path, tmp_path: Path) -> None:
+    first = suite_of(photos, tmp_path / "a", variants=3)
+    files = {row.file_name: row.sha256 for row in first.rows}
+    shutil.rmtree(first.path / "images" / "bus")
+    again = suite_of(photos, tmp_path / "a", variants=3)
+    assert {row.file_name: row.sha256 for row in again.rows} == files
+    assert again.summary is not None
+    painted = next(stage for stage in again.summary.stages if stage.stage == "paint")
+    assert painted.made == 4, "the control and the variants whose files were gone"
+
+
+def test_a_seed_and_a_shard_decide_what_they_should(photos: Path, tmp_path: Path) -> None:
+    def drawn(name: str, **options: object) -> set[str]:
+        return {row.sha256 for row in suite_of(photos, tmp_path / name, variants=3, **options).rows}
+
+    one = drawn("one", seed=0)
+    assert drawn("two", seed=0, shard=1) == one
+    assert drawn("three", seed=1) != one
+
+
+def test_a_protected_class_keeps_its_pixels(tmp_path: Path) -> None:
+    photograph(tmp_path / "set" / "images" / "1.png", 1)
+    mask = np.zeros((48, 64), np.uint8)
+    mask[:, 32:] = 3
+    (tmp_path / "set" / "masks").mkdir()
+    Image.fromarray(mask).save(tmp_path / "set" / "masks" / "1.png")
+    suite = suite_of(tmp_path / "set", tmp_path / "suite", task="segmentation", variants=2, protect=["3"], edits=1)
+    source = pixels(tmp_path / "set" / "images", "1.png")
+    for row in of_kind(list(suite.rows), "variant"):
+        shown = pixels(suite.path, row.file_name)
+        assert np.array_equal(shown[:, 33:], source[:, 33:])
+        assert not np.array_equal(shown[:, :16], source[:, :16])
+        assert row.mask is not None
+        assert np.array_equal(np.asarray(Image.open(suite.path / row.mask)), mask)
+
+
+def test_depth_is_followed(tmp_path: Path) -> None:
+    photograph(tmp_path / "photos" / "dog" / "1.png", 1)
+    depth = np.full((48, 64), 60_000, np.uint16)
+    depth[:, :32] = 5_000
+    (tmp_path / "depth" / "dog").mkdir(parents=True)
+    Image.fromarray(depth).save(tmp_path / "depth" / "dog" / "1.png")
+    fog = {"weather": ["foggy"]}
+    options = {"variants": 1, "edits": 1, "interventions": fog}
+    flat = suite_of(tmp_path / "photos", tmp_path / "flat", **options)
+    deep = suite_of(tmp_path / "photos", tmp_path / "deep", depth=tmp_path / "depth", **options)
+
+    def change(suite: cf.FinishedSuite) -> np.ndarray:
+        (row,) = of_kind(list(suite.rows), "variant")
+        return np.abs(pixels(suite.path, row.file_name).astype(int) - pixels(suite.path, row.original)).mean(axis=2)
+
+    ratio = change(deep)[:, 40:].mean() / change(deep)[:, :24].mean()
+    assert ratio > 1.5 * change(flat)[:, 40:].mean() / change(flat)[:, :24].mean(), "fog is thicker where it is far"
+
+
+@pytest.mark.parametrize(
+    ("label", "gone", "kept"),
+    [
+        ("heavy rain", {"weather"}, {"time", "light", "camera"}),
+        ("night", {"time"}, {"weather", "camera"}),
+        ("snow leopard", set(), {"weather", "time"}),
+        ("7", set(), {"weather", "time", "light", "camera"}),
+    ],
+)
+def test_no_edit_makes_the_label_false(
+    label: str, gone: set[str], kept: set[str], tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    photograph(tmp_path / "photos" / label / "1.png", 1)
+    told: list[str] = []
+    plan = cf.plan(tmp_path / "photos", profile="light", variants=12, edits=1, warn=told.append)
+    types = {edit.type for variant in plan.variants for edit in variant.edits}
+    assert types.isdisjoint(gone)
+    assert types >= kept
+    assert not any("gets no variants" in line or "get no variants" in line for line in told)
+    assert all(edit.alternative != "snowy" or "snow" not in label for one in plan.variants for edit in one.edits)
+
+
+@pytest.mark.parametrize(
+    ("type_", "words", "value"),
+    [
+        ("weather", "in the fog", "foggy"),
+        ("weather", "Heavy rain", "rainy"),
+        ("weather", "sunny", None),
+        ("time", "night", "at night"),
+        ("time", "in the morning", None),
+        ("colour", "red", None),
+        ("weather", "snowy", "snowy"),
+    ],
+)
+def test_words_are_drawn_as_what_they_mean(type_: str, words: str, value: str | None) -> None:
+    assert drawn_as(type_, words) == value
+
+
+def test_a_label_is_a_weather_by_its_last_word() -> None:
+    assert named_by("weather", "heavy rain")
+    assert not named_by("weather", "rain barrel")
+    assert not named_by("weather", "...")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"interventions": {"colour": ["red"]}}, "'colour: red' is nothing that a painter of light and weather can"),
+        ({"interventions": {"weather": ["foggy", "sandstorm"]}}, "'weather: sandstorm' is nothing that"),
+        ({"baseline": "light"}, "goes with another painter: light draws it already"),
+        ({"types": "types.toml"}, "profile light has no language model"),
+    ],
+)
+def test_what_light_cannot_do_is_refused_before_anything_is_made(
+    options: dict[str, object], told: str, photos: Path, tmp_path: Path
+) -> None:
+    if "types" in options:
+        text = '[[types]]\nname = "lens"\nmeaning = "the lens"\nexamples = ["a dog -> a dog, wide"]\n'
+        (tmp_path / "types.toml").write_text(text)
+        options = {"types": tmp_path / "types.toml"}
+    with pytest.raises(CounterfactoryError, match=told if "types" not in options else "types"):
+        suite_of(photos, tmp_path / "suite", **options)
+    assert not (tmp_path / "suite").exists()
+
+
+def test_detection_and_unlabelled_sets_are_taken_as_they_are(tmp_path: Path) -> None:
+    photograph(tmp_path / "set" / "1.png", 1)
+    task = tmp_path / "task.toml"
+    task.write_text('name = "any"\nsentence = "say what it shows"\nprotect = []\nprotect_label = false\n')
+    suite = suite_of(tmp_path / "set", tmp_path / "suite", task_file=task, variants=2)
+    assert {row.caption for row in suite.rows} == {"a photo"}
+    assert len(of_kind(list(suite.rows), "variant")) == 2
+
+
+def test_the_profile_runs_no_network_and_reads_no_table_of_one(tmp_path: Path) -> None:
+    light = load_profile("light")
+    assert light.by_rule
+    assert light.painter_kind == "light"
+    file = tmp_path / "mine.toml"
+    for text, told in (
+        ('[llm]\nbackend = "openvino"\nmodel = "llm"\nstyle = "pocket"\n', r"reads no \[llm\]: take it out"),
+        ("[check]\nmin_image_text = 0.1\n", "a network measures that, and the profile has none"),
+        (
+            '[check]\nbatch = 8\nlabel_prompt = "a {label}"\nlogit_scale = 9.0\n',
+            "key 'check.batch' is read by networks",
+        ),
+        ("[image]\nshort_side = 512\n", "own_size = true leaves pictures as they are"),
+        ('[painter]\nkind = "oil"\n', "'painter.kind' cannot be 'oil'"),
+    ):
+        file.write_text(f'extends = "light"\nname = "mine"\n{text}')
+        with pytest.raises(CounterfactoryError, match=told):
+            load_profile(str(file))
+    file.write_text('extends = "pocket"\nname = "mine"\nwithout = ["llm"]\n')
+    with pytest.raises(CounterfactoryError, match=r"the table \[llm\] is missing: a painter of kind 'diffusion'"):
+        load_profile(str(file))
