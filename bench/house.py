@@ -37,7 +37,7 @@ def main() -> None:
         "test_lines": rooms["tests"],
         "readme_words": words_of([ROOT / "README.md"]),
         "docs_words": words_of([ROOT / "README.md", ROOT / "bench" / "README.md", *(ROOT / "docs").glob("*.md")]),
-        "wiring_options_tested": wired_options(ROOT / "tests" / "cli" / "test_wiring.py"),
+        "wiring_options_tested": wired_options(sorted((ROOT / "tests").glob("**/*.py"))),
     }
     if args.installs:
         figures |= install_sizes()
@@ -56,16 +56,19 @@ def words_of(files: list[Path]) -> int:
     return sum(len(path.read_text(encoding="utf-8").split()) for path in files)
 
 
-def wired_options(file: Path) -> int:
-    """Pairs of an option and a command that a case of the wiring tests is for: the arguments of `shows`."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+def wired_options(files: list[Path]) -> int:
+    """Pairs of an option and a command that a case of the wiring tests is for: the arguments of `shows`, in which names
+    of commands may be those of tests/wiring.py.
+    """
+    trees = [ast.parse(text) for file in files if "shows(" in (text := file.read_text(encoding="utf-8"))]
     named = {
         node.targets[0].id: len(node.value.elts)
+        for tree in trees
         for node in tree.body
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Tuple)
     }
     count = 0
-    for node in ast.walk(tree):
+    for node in (node for tree in trees for node in ast.walk(tree)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "shows":
             starred = [part.value for part in node.args[1:] if isinstance(part, ast.Starred)]
             count += len(node.args) - 1 - len(starred) + sum(named[ast.unparse(name)] for name in starred)

@@ -16,8 +16,12 @@ from session_records import costs, session_facts
 from stand_in_cuda import OPENED
 
 from counterfactory.engine.edit import Edit
+from counterfactory.engine.estimate import estimate, formulas
 from counterfactory.engine.language.llm_request import Llm
 from counterfactory.engine.models import model_pool
+from counterfactory.engine.models.library import Library
+from counterfactory.engine.models.network import Network
+from counterfactory.engine.models.plan_facts import PlanFacts
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import Profile, load_profile, painting_as_teacher
 from counterfactory.engine.profile.rewrite import LlmSettings
@@ -45,6 +49,11 @@ from counterfactory.export.pocket.packed import gather
 
 if TYPE_CHECKING:
     from tiny_networks import TinyPainter
+    from wiring import House
+
+
+# Their assertions are told as those of tests are.
+pytest.register_assert_rewrite("wiring", "wiring_cases")
 
 
 def pytest_configure() -> None:
@@ -94,7 +103,7 @@ def packed_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return gather(tmp_path_factory.mktemp("packed"))
 
 
-def quick_profile(models: Path, steps: int = 2, batch: int = 2) -> Profile:
+def quick_profile(models: Path, steps: int = 2, batch: int = 4) -> Profile:
     """The pocket profile over the networks in `models`, guided, in few steps and small batches; its denoiser multiplies
     no integers, and opens fast.
     """
@@ -144,6 +153,38 @@ def shared_plans(opened_plans: dict[object, Any]) -> Iterator[None]:
         patch.setattr(model_pool, "open_plan", open_once)
         patch.setattr(model_pool, "open_llm", open_llm_once)
         yield
+
+
+@pytest.fixture(scope="module")
+def counted_once() -> Iterator[None]:
+    """Estimates count a network once, and this machine's peak is a given number: each takes a second and more."""
+    really, counted = formulas._count_facts, dict[object, PlanFacts]()
+
+    def count(library: Library, network: Network, size: tuple[int, int] | None) -> PlanFacts:
+        key = library.graph(network), size
+        if key not in counted:
+            counted[key] = really(library, network, size)
+        return counted[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(formulas, "_count_facts", count)
+        patch.setattr(estimate, "measure_peak", lambda *_: 1e11)
+        yield
+
+
+@pytest.fixture(scope="session")
+def furnished_house(tmp_path_factory: pytest.TempPathFactory) -> House:
+    """Data sets that options of commands are tried on, and what was run on them."""
+    from wiring import furnished
+
+    return furnished(tmp_path_factory.mktemp("wiring"))
+
+
+@pytest.fixture(scope="module")
+def house(furnished_house: House, shared_plans: None, counted_once: None) -> House:
+    """The same, with commands that open networks once; estimates have the measurements of a run."""
+    furnished_house.ask("generate")
+    return furnished_house
 
 
 @pytest.fixture

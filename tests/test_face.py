@@ -69,7 +69,7 @@ def test_judging_takes_nothing_that_makes_suites(made_suite: MadeSuite) -> None:
         f"result = cf.evaluate({str(made_suite.path)!r}, lambda pictures: ['bus'] * len(pictures))\n"
         "print(result.evaluation.variants.score.count)\n"
         "try:\n"
-        "    cf.generate\n"
+        f"    cf.plan({str(made_suite.path / 'images')!r}, profile='pocket', allow_out_of_domain=True)\n"
         "except cf.CounterfactoryError as error:\n"
         "    print(error)\n"
     )
@@ -201,7 +201,7 @@ def test_keywords_and_options_ask_for_the_same(
     assert call.profile.protect is not None
 
 
-@pytest.mark.usefixtures("shared_plans")
+@pytest.mark.usefixtures("shared_plans", "counted_once")
 def test_a_suite_from_python(street: Street, tmp_path: Path) -> None:
     told: list[str] = []
     progress: list[Progress] = []

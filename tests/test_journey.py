@@ -58,7 +58,7 @@ def streets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def quick(packed_models: Path) -> Profile:
-    return quick_profile(packed_models, steps=3, batch=4)
+    return quick_profile(packed_models, steps=3)
 
 
 def travel(
@@ -315,7 +315,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from test_journey import SETTINGS, travel, quick_profile, replace, find_sources
-profile = replace(quick_profile(Path(sys.argv[3]), 3, 4), shard_sources=2)
+profile = replace(quick_profile(Path(sys.argv[3]), 3), shard_sources=2)
 travel(profile, SETTINGS, find_sources(Path(sys.argv[1]))[0], Path(sys.argv[2]), lambda p: print(p, flush=True))
 """
 

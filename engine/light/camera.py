@@ -16,8 +16,9 @@ from counterfactory.kernels.opencv import cv2
 from .grain import add_grain, grain
 from .view import Bytes, Colour, Floats, View, Window, encode, luminance, open_view, scaled
 
-# A disc is drawn at this radius in pixels at most: larger ones on a smaller picture, and enlarged.
-_RADIUS = 6.0
+# A disc is drawn at this radius in pixels at most: larger ones on a smaller picture, and enlarged. OpenCV turns to
+# Fourier transforms for kernels of more than 11 x 11, which take longer.
+_RADIUS = 5.0
 # Lines of more pixels are made of shorter ones.
 _SHORT_LINE = 8.0
 # The shorter side at which a picture is compressed at most; a larger one is made smaller before, or its blocks would be
@@ -28,7 +29,7 @@ _COMPRESSED = 512
 def out_of_focus(view: View, amount: float) -> View:
     """Each point is a disc."""
     radius = 0.022 * amount * view.short
-    factor = max(1, int(radius / _RADIUS))
+    factor = max(1, int(np.ceil(radius / _RADIUS)))
     kernel = disc(radius / factor)
     reach = len(kernel) // 2
 

@@ -8,6 +8,7 @@ lights a part of the scene, because a picture that is dark all over looks like a
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -77,7 +78,7 @@ def dusk(view: View, sky: Sky | None, amount: float, rng: np.random.Generator) -
 
     def change(pixels: Floats, window: Window) -> Floats:
         after = _under_sky(pixels, relight, sky, window, _DUSK_SKY, 1.0)
-        after = _mixed(pixels, lights.shine(after, pixels, window, 0.6), amount)
+        after = _mixed(pixels, lights.shine(after, pixels, window, 0.4), amount)
         return add_grain(after, noise, window, 0.0005 * amount, 0.0015 * amount)
 
     return view.changed(change)
@@ -104,12 +105,14 @@ def night(view: View, sky: Sky | None, amount: float, rng: np.random.Generator) 
             return np.asarray(cv2.add(moon, times(lamp, pool), dst=moon), np.float32)
 
         after = _under_sky(pixels, relight, sky, window, _NIGHT_SKY, 0.7)
-        after = _mixed(pixels, lights.shine(after, pixels, window, 0.8), amount)
+        after = _mixed(pixels, lights.shine(after, pixels, window, 0.6), amount)
         return add_grain(after, noise, window, 0.0006 * amount, 0.0022 * amount)
 
     return view.changed(change)
 
 
+# The share of a picture that lamps take at most.
+_MOST_LAMPS = 0.012
 # Linear colours of a sky from its top down to the horizon.
 _SkyColours = tuple[Colour, Colour, Colour]
 _SUNSET_SKY: _SkyColours = ((0.10, 0.13, 0.27), (0.38, 0.23, 0.20), (0.95, 0.42, 0.13))
@@ -152,39 +155,46 @@ def _mixed(pixels: Floats, after: Floats, amount: float) -> Floats:
     return after
 
 
+@dataclass(frozen=True)
 class _Lights:
-    """Small bright things of a picture, as lamps and what they shine on."""
+    """Small bright things of a picture, as lamps and what they light: how bright it is `around` places, the `glow` of
+    all lamps, and the `share` of their power. Paper between letters is bright and small too, but there is much of it.
+    """
 
-    def __init__(self, around: Field, glow: Field, sky: Sky | None) -> None:
-        self._around, self._glow, self._sky = around, glow, sky
+    around: Field
+    glow: Field
+    share: float
+    sky: Sky | None
 
     @classmethod
     def of(cls, view: View, sky: Sky | None) -> _Lights:
-        small = view.small
-        side = max(3, min(small.shape[:2]) // 28 | 1)
+        """Those of a picture by day."""
+        small, short = view.small, min(view.small.shape[:2])
+        side = max(3, short // 28 | 1)
         opened = cv2.morphologyEx(luminance(small), cv2.MORPH_OPEN, np.ones((side, side), np.uint8))
-        around = Field(blurred(np.asarray(opened, np.float32), side / 2))
-        burning = cls(around, Field(np.zeros_like(small)), sky)._burning(small, view.whole())
-        light, short = times(small, burning), min(small.shape[:2])
+        dark = cls(Field(blurred(np.asarray(opened, np.float32), side / 2)), Field(np.zeros_like(small)), 1.0, sky)
+        burning = dark.burning(small, view.whole())
+        share = min(1.0, _MOST_LAMPS / max(float(burning.mean()), 1e-6))
+        light = times(small, burning * np.float32(share))
         glow = 0.35 * blurred(light, short / 60) + 0.2 * blurred(light, short / 14)
-        return cls(around, Field(np.asarray(glow, np.float32)), sky)
+        return replace(dark, glow=Field(np.asarray(glow, np.float32)), share=share)
 
     def shine(self, after: Floats, pixels: Floats, window: Window, power: float) -> Floats:
         """The picture `after` the hour's light, with the lights of `pixels` on."""
-        burning = self._burning(pixels, window)
+        burning, own = self.burning(pixels, window), power * self.share
         if burning.any():
-            own = times(shift_colours(pixels, (power, 0.8 * power, 0.5 * power), 1.0), burning)
-            cv2.max(after, own, dst=after)
-        if not self._glow.values.any():
+            lamps = times(shift_colours(pixels, (own, 0.8 * own, 0.5 * own), 1.0), burning)
+            cv2.max(after, lamps, dst=after)
+        if not self.glow.values.any():
             return after
-        glow = scaled(self._glow.at(window), (power, 0.7 * power, 0.4 * power))
+        glow = scaled(self.glow.at(window), (power, 0.7 * power, 0.4 * power))
         return np.asarray(cv2.add(after, glow, dst=glow), np.float32)
 
-    def _burning(self, pixels: Floats, window: Window) -> Floats:
+    def burning(self, pixels: Floats, window: Window) -> Floats:
         """How much of a light each pixel is, 0 to 1: bright, far above what is around, no sky."""
         light = luminance(pixels)
-        above = smoothstep(light - self._around.at(window), 0.35, 0.7)
+        above = smoothstep(light - self.around.at(window), 0.35, 0.7)
         above *= smoothstep(light, 0.75, 1.0)
-        if self._sky is not None:
-            above *= 1 - self._sky.near.at(window)
+        if self.sky is not None:
+            above *= 1 - self.sky.near.at(window)
         return above

@@ -33,13 +33,13 @@ _COLUMNS = ("95 % interval", "q")
 def evaluation_tables(evaluation: Evaluation, everything: bool = False) -> tuple[Table, ...]:
     """What edits do to the model, the values and classes that do most, and accuracy (or mIoU) by kind of picture.
 
-    With `everything` these are all values and classes, and how each class is answered.
+    With `everything` these are all values and classes, single edits by every measure, and how each class is answered.
     """
     effects, tables = evaluation.effects, []
     for of in (effects, *(measure.effects for measure in evaluation.measures)):
         if of.against is not None and (of.by_type or of.painter):
             tables.append(effects_table(of, evaluation.rejections))
-            tables += [alone_table(of)] if of.by_type_alone else []
+            tables += [alone_table(of)] if of.by_type_alone and (of is effects or everything) else []
         tables += [baselines_table(of)] if of.baselines else []
     if effects.by_level:
         tables.append(_levels_table(effects))

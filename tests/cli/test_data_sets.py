@@ -12,7 +12,6 @@ import pytest
 from PIL import Image
 
 from counterfactory.engine.cli.arguments import main
-from counterfactory.engine.estimate import estimate
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.sources.shapes import Box
 from counterfactory.engine.suite import PictureRow, read_metadata, read_run
@@ -138,12 +137,11 @@ SAID = (
 )
 
 
-@pytest.mark.usefixtures("shared_plans")
+@pytest.mark.usefixtures("shared_plans", "counted_once")
 @pytest.mark.parametrize("command", ["plan", "estimate"])
 def test_what_masks_hold_is_said_before_anything_is_painted(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(estimate, "measure_peak", lambda *_: 1e11)
     white_car(tmp_path / "set")
     args = [command, str(tmp_path / "set"), *(("--task", "segmentation") if command == "plan" else ())]
     assert main([*args, "--json"]) == 0

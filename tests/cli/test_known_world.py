@@ -11,7 +11,6 @@ from command_line import run
 from conftest import MadeSuite, Street
 from PIL import Image
 
-from counterfactory.engine.estimate import estimate
 from counterfactory.engine.suite import Suite, caution, count_outside, read_metadata, read_run
 
 pytestmark = pytest.mark.usefixtures("shared_plans")
@@ -51,10 +50,8 @@ def test_photographs_are_refused_before_anything_is_made(
     assert not (tmp_path / "suite").exists()
 
 
-def test_estimates_say_what_they_are_of(
-    street: Street, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(estimate, "measure_peak", lambda *_: 1e11)
+@pytest.mark.usefixtures("counted_once")
+def test_estimates_say_what_they_are_of(street: Street, capsys: pytest.CaptureFixture[str]) -> None:
     add_photographs(street.root / "images", 1)
     status, out, err = run(capsys, "estimate", street.root)
     assert status == 1

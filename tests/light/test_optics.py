@@ -94,16 +94,22 @@ def test_focus_blurs_linear_light_by_a_disc() -> None:
 
 
 def test_a_large_disc_is_blurred_on_a_smaller_picture_and_lies_where_it_should() -> None:
-    dot = np.zeros((600, 601, 3), np.uint8)
-    dot[296:304, 300:308] = 200
-    seen = rendered(camera.out_of_focus(open_view(dot, None), 1.0))[..., 1]
-    y, x = np.indices(seen.shape)
-    assert (seen * y).sum() / seen.sum() == pytest.approx(299.5, abs=0.05)
-    assert (seen * x).sum() / seen.sum() == pytest.approx(303.5, abs=0.05)
-    assert seen.sum() == pytest.approx(linear(dot)[..., 1].sum(), rel=0.01)
-    # A disc's second moment is r^2 / 2, a square's a^2 / 6.
-    spread = (seen * ((y - 299.5) ** 2 + (x - 303.5) ** 2)).sum() / seen.sum()
-    assert np.sqrt(2 * (spread - 8**2 / 6)) == pytest.approx(0.022 * 600, rel=0.06)
+    moved = []
+    y, x = np.indices((600, 601))
+    # Blocks that are blurred as one lie differently to each of these.
+    for at in range(296, 302):
+        dot = np.zeros((600, 601, 3), np.uint8)
+        dot[296:304, at : at + 8] = 200
+        seen = rendered(camera.out_of_focus(open_view(dot, None), 1.0))[..., 1]
+        total = seen.sum()
+        assert total == pytest.approx(linear(dot)[..., 1].sum(), rel=0.01)
+        middle = (seen * y).sum() / total, (seen * x).sum() / total
+        moved.append((middle[0] - 299.5, middle[1] - at - 3.5))
+        # A disc's second moment is r^2 / 2, a square's a^2 / 6.
+        spread = (seen * ((y - middle[0]) ** 2 + (x - middle[1]) ** 2)).sum() / total
+        assert np.sqrt(2 * (spread - 8**2 / 6)) == pytest.approx(0.022 * 600, rel=0.06)
+    assert np.abs(moved).max() < 0.15
+    assert abs(np.mean([across for _, across in moved])) < 0.02
 
 
 @settings(max_examples=40, deadline=None)
@@ -119,7 +125,7 @@ def test_motion_is_a_line_symmetric_and_of_sum_one(length: float, angle: float) 
     along = (x - 100) * np.cos(angle) + (y - 100) * np.sin(angle)
     off = (y - 100) * np.cos(angle) - (x - 100) * np.sin(angle)
     assert np.sqrt((weights * off**2).sum()) < 1.1
-    assert np.sqrt(12 * (weights * along**2).sum()) == pytest.approx(length, abs=max(1.2, 0.06 * length))
+    assert np.sqrt(12 * (weights * along**2).sum()) == pytest.approx(length, abs=max(1.8, 0.06 * length))
 
 
 def test_noise_has_the_variance_of_light_and_sensor() -> None:

@@ -1,0 +1,103 @@
+"""Every option of `check` is seen to arrive; see wiring.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from profiles import profile_with
+from wiring import CASES, House, judgements, options_by_command, shows
+from wiring_cases import shown
+
+from counterfactory.engine.suite import read_metadata
+
+
+def ruled(house: House, *more: str | Path) -> dict[str, tuple[str, str]]:
+    """What is on record of a suite's first variant after a check with these options."""
+    suite = house.suite()
+    (first, *_) = [row.file_name for row in read_metadata(suite) if row.kind == "variant"]
+    for asked in (more, ()):
+        ran = house.run("check", suite, *(str(word).replace("FIRST", first) for word in asked))
+        assert ran.status == 0, ran.err
+        house.ran.clear()
+    return {one["verdict"]: (one["reason"], name) for name, one in ran.data["by_hand"].items()} | {
+        "row": next((row.reason or "", row.file_name) for row in read_metadata(suite) if row.file_name == first)
+    }
+
+
+@shows("--exclude", "check")
+@shows("--reason", "check")
+def _(house: House, command: str) -> None:
+    found = ruled(house, "--exclude", "FIRST", "--reason", "a face")
+    assert found["exclude"][0] == "a face"
+    assert found["row"][0] == "excluded by hand: a face"
+
+
+@shows("--accept", "check")
+def _(house: House, command: str) -> None:
+    found = ruled(house, "--accept", "FIRST", *STRICT)
+    assert found["accept"][0] == found["row"][0] == ""
+
+
+@shows("--undo", "check")
+def _(house: House, command: str) -> None:
+    ran = house.run(command, house.suite(), "--undo", "images/none.png")
+    assert ran.status == 2
+    assert "no picture 'images/none.png'" in ran.err
+
+
+@shows("--verdicts", "check")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    (first, *_) = [row.file_name for row in read_metadata(suite) if row.kind == "variant"]
+    table = house.file("verdicts.csv", f"image,verdict,reason\n{first},exclude,odd\n")
+    assert house.run(command, suite, "--verdicts", table).data["by_hand"][first]["reason"] == "odd"
+
+
+STRICT = ("--set", "check.image_text=1")
+
+
+@shows("--set", "check")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    assert house.run(command, suite, *STRICT).data["thresholds"]["min_image_text"] == 1
+    assert {row.reason is None for row in read_metadata(suite) if row.kind == "variant"} == {False}
+
+
+@shows("--profile", "check")
+def _(house: House, command: str) -> None:
+    profile = profile_with(house.new("profile"), check={"min_image_text": 0.99})
+    assert house.run(command, house.suite(), "--profile", profile).data["thresholds"]["min_image_text"] == 0.99
+
+
+@shows("--sweep", "check")
+def _(house: House, command: str) -> None:
+    ran = house.run(command, house.suite(), "--sweep", "check.image_text")
+    assert "thresholds" not in ran.data
+
+
+@shows("--valid", "check")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    plain, judged = (
+        house.run(command, suite, "--sweep", "check.image_text", *more)
+        for more in ((), ("--valid", judgements(house, suite)))
+    )
+    assert plain.data != judged.data
+
+
+@shows("--fit", "check")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    ran = house.run(command, suite, "--fit", judgements(house, suite))
+    assert ran.status == 2
+    assert "3 variants are judged valid and 3 not" in ran.err
+
+
+@pytest.mark.parametrize("option", shown("check"))
+def test_an_option_of_check_arrives(house: House, option: str) -> None:
+    CASES["check", option](house, "check")
+
+
+def test_no_option_of_check_is_without_a_case() -> None:
+    assert options_by_command()["check"] == set(shown("check"))

@@ -1,0 +1,26 @@
+"""Every option of `estimate` is seen to arrive; see wiring.py."""
+
+from __future__ import annotations
+
+import pytest
+from wiring import CASES, House, options_by_command, shows
+from wiring_cases import shown
+
+
+@shows("--sources", "estimate")
+def _(house: House, command: str) -> None:
+    assert house.run(command, "--sources", 5).data["sources"] == 5
+
+
+@shows("--memory", "estimate")
+def _(house: House, command: str) -> None:
+    assert [one["memory_bytes"] for one in house.ask(command, "--memory", 7).data["holdings"]] == [7_000_000_000]
+
+
+@pytest.mark.parametrize("option", shown("estimate"))
+def test_an_option_of_estimate_arrives(house: House, option: str) -> None:
+    CASES["estimate", option](house, "estimate")
+
+
+def test_no_option_of_estimate_is_without_a_case() -> None:
+    assert options_by_command()["estimate"] == set(shown("estimate"))

@@ -1,0 +1,142 @@
+"""Every option of `evaluate` is seen to arrive; see wiring.py."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+from pathlib import Path
+
+import pytest
+from wiring import CASES, MODEL, House, answers, options_by_command, shows
+from wiring_cases import shown
+
+from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.pocket.worlds import EMBEDDED
+from counterfactory.engine.suite import read_metadata
+
+
+@shows("--model", "evaluate")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    ran = house.run(command, suite, "--model", MODEL, "--classes", house.file("kinds.txt", "\n".join(EMBEDDED.kinds)))
+    assert [one["name"] for one in ran.data["beside"]] == ["p(true)"]
+    assert len(list((suite / "predictions").glob("*.sqlite"))) == 1
+    ran = house.run(command, house.suite())
+    assert ran.status == 2
+    assert "--model MODEL" in ran.err
+
+
+@shows("--preprocess", "evaluate")
+def _(house: House, command: str) -> None:
+    ran = house.run(command, house.suite(), "--model", MODEL, "--preprocess", "sharpen=2")
+    assert ran.status == 2
+    assert "'sharpen'" in ran.err
+
+
+@shows("--predictions", "evaluate")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    scores = [
+        house.run(command, suite, "--predictions", answers(house, suite, wrong)).data["variants"]["score"]["value"]
+        for wrong in ("variant", "control")
+    ]
+    assert scores == [0, 1]
+
+
+def masked(house: House, suite: Path) -> Path:
+    folder = house.new("masks")
+    for row in read_metadata(suite):
+        file = folder / row.file_name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(suite / str(row.mask), file.with_suffix(".png"))
+    return folder
+
+
+@shows("--classes", "evaluate")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    names = house.file("names.txt", "\n".join(name.upper() for name in EMBEDDED.classes))
+    ran = house.run(command, suite, "--predictions", masked(house, suite), "--classes", names)
+    assert ran.data["classes"] == [name.upper() for name in EMBEDDED.classes]
+
+
+@shows("--max-drop", "evaluate")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    ran = house.run(command, suite, "--predictions", answers(house, suite), "--max-drop", "bus=5")
+    assert ["bus" in one["limit"] for one in ran.data["limits"]] == [True]
+
+
+@shows("--max-regression", "evaluate")
+def _(house: House, command: str) -> None:
+    suite, file = house.suite(), house.new("limits.xml")
+    pair = [answers(house, suite, wrong) for wrong in ("none", "variant")]
+    both = ("--predictions", pair[0], "--predictions", pair[1])
+    ran = house.run(command, suite, *both, "--max-regression", 100, "--junit", file)
+    assert [one["limit"] for one in ran.data["limits"]][2] == "variants lose at most 100 points"
+    assert "lose at most 100 points" in file.read_text()
+    (comparison,) = ran.data["comparisons"]
+    assert [(one["name"], one["first"], one["second"]) for one in comparison["sides"]] == [
+        *(("originals", 1, 1), ("controls", 1, 1), ("variants", 1, 0))
+    ]
+    ran = house.run(command, suite, "--predictions", pair[0], "--max-regression", 2)
+    assert ran.status == 2
+    assert "twice" in ran.err
+
+
+@shows("--fail-under", "evaluate")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    assert house.run(command, suite, "--predictions", answers(house, suite), "--fail-under", 50).status == 3
+
+
+@shows("--all", "evaluate")
+def _(house: House, command: str) -> None:
+    suite = house.new("suite")
+    made = house.ask("generate", "--variants", 8, "--allow-out-of-domain").suite
+    assert made is not None
+    shutil.copytree(made, suite)
+    asked = [str(word) for word in (command, suite, "--predictions", answers(house, suite))]
+    said = []
+    for more in ([], ["--all"]):
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            main([*asked, *more])
+        said.append(out.getvalue())
+    assert len(said[0].splitlines()) < len(said[1].splitlines())
+
+
+@shows("--table", "evaluate")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    both = [word for wrong in ("none", "variant") for word in ("--predictions", answers(house, suite, wrong))]
+    (table,) = house.run(command, suite, *both, "--table", "dillema-table-1").data["tables"]
+    assert [row[1:] for row in table["rows"]] == [
+        ["0.0 %", "0.0 %", "0.0 %", "0.0 %", "100.0 %"],
+        ["0.0 %", "0.0 %", "100.0 %", "100.0 %", "0.0 %"],
+    ]
+
+
+@shows("--failures", "evaluate")
+def _(house: House, command: str) -> None:
+    suite, file = house.suite(), house.new("failures.csv")
+    house.run(command, suite, "--predictions", answers(house, suite), "--failures", file)
+    variants = [row for row in read_metadata(suite) if row.kind == "variant" and row.reason is None]
+    assert variants
+    assert sum(row.file_name in file.read_text() for row in variants) == len(variants)
+
+
+@shows("--junit", "evaluate")
+def _(house: House, command: str) -> None:
+    suite, file = house.suite(), house.new("limits.xml")
+    house.run(command, suite, "--predictions", answers(house, suite), "--fail-under", 50, "--junit", file)
+    assert "<failure" in file.read_text()
+
+
+@pytest.mark.parametrize("option", shown("evaluate"))
+def test_an_option_of_evaluate_arrives(house: House, option: str) -> None:
+    CASES["evaluate", option](house, "evaluate")
+
+
+def test_no_option_of_evaluate_is_without_a_case() -> None:
+    assert options_by_command()["evaluate"] == set(shown("evaluate"))

@@ -1,0 +1,84 @@
+"""Every option of `report` is seen to arrive; see wiring.py."""
+
+from __future__ import annotations
+
+import pytest
+from wiring import CASES, MODEL, House, judgements, options_by_command, page, shows
+from wiring_cases import shown
+
+from counterfactory.engine.pocket.worlds import EMBEDDED
+from counterfactory.engine.suite import read_metadata
+
+
+@shows("--out", "report")
+def _(house: House, command: str) -> None:
+    folder = house.new("report")
+    page(house, house.suite(), "--out", folder)
+    assert (folder / "index.html").is_file()
+
+
+@shows("--model", "report")
+def _(house: House, command: str) -> None:
+    suite, kinds = house.suite(), house.file("kinds.txt", "\n".join(EMBEDDED.kinds))
+    assert "p(true)" in page(house, suite, "--model", MODEL, "--classes", kinds)
+
+
+@shows("--preprocess", "report")
+def _(house: House, command: str) -> None:
+    ran = house.run(command, house.suite(), "--model", MODEL, "--preprocess", "sharpen=2")
+    assert ran.status == 2
+    assert "'sharpen'" in ran.err
+
+
+@shows("--predictions", "report")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    assert "tram" not in page(house, suite)
+    lines = ["image,prediction", *(f"{row.file_name},tram" for row in read_metadata(suite))]
+    table, names = house.file("answers.csv", "\n".join(lines)), house.file("names.txt", "bus\ncar\ntram\n")
+    assert "tram" in page(house, suite, "--predictions", table, "--classes", names)
+
+
+@shows("--classes", "report")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    names = house.file("names.txt", "\n".join(f"thing {index}" for index, _ in enumerate(EMBEDDED.classes)))
+    assert "thing 1" not in page(house, suite)
+    assert "thing 1" in page(house, suite, "--classes", names)
+
+
+@shows("--profile", "report")
+def _(house: House, command: str) -> None:
+    ran = house.run(command, house.suite(), "--profile", "none")
+    assert ran.status == 2
+    assert "no profile 'none'" in ran.err
+
+
+@shows("--valid", "report")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    house.run("check", suite, "--set", "check.image_text=0.3")
+    assert "of all valid" not in page(house, suite)
+    assert "of all valid" in page(house, suite, "--valid", judgements(house, suite))
+
+
+@shows("--no-edges", "report")
+def _(house: House, command: str) -> None:
+    with_edges, without = (page(house, house.suite(), *more) for more in ((), ("--no-edges",)))
+    assert with_edges.count("edges") > without.count("edges")
+
+
+@shows("--limit", "report")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    assert "bus/0002" in page(house, suite)
+    assert "bus/0002" not in page(house, suite, "--limit", 1)
+
+
+@pytest.mark.parametrize("option", shown("report"))
+def test_an_option_of_report_arrives(house: House, option: str) -> None:
+    CASES["report", option](house, "report")
+
+
+def test_no_option_of_report_is_without_a_case() -> None:
+    assert options_by_command()["report"] == set(shown("report"))
