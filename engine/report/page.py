@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path, PurePath
+from types import MappingProxyType
 from urllib.parse import quote
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -57,8 +58,10 @@ class _Filter:
     unset: str = "all"
 
 
-def write_page(album: Sequence[Strip], path: Path, text: ReportText) -> None:
-    """Write the page of an album to `path`."""
+def write_page(
+    album: Sequence[Strip], path: Path, text: ReportText, thumbnails: Mapping[Path, Path] = MappingProxyType({})
+) -> None:
+    """Write the page of an album to `path`; `thumbnails` are shown in place of pictures until one is opened."""
     environment = Environment(
         loader=FunctionLoader(_read_part),
         autoescape=True,
@@ -77,6 +80,7 @@ def write_page(album: Sequence[Strip], path: Path, text: ReportText) -> None:
         edit_types=EDIT_TYPES,
         colour=class_colour,
         link=partial(_link, base=path.parent),
+        thumbnails=thumbnails,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, page, sync="nothing")

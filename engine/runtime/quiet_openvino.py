@@ -13,6 +13,9 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
+from ..errors import CounterfactoryError
+from ..packages import missing_package
+
 if TYPE_CHECKING:
     import openvino as ov
 
@@ -22,10 +25,14 @@ cast("dict[str, Any]", sys.modules).setdefault("openvino_telemetry", None)
 
 
 class _WhenUsed:
-    """The package, for whoever takes something of it."""
+    """The package, for whoever takes something of it. Raises CounterfactoryError where it is not installed."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module("openvino"), name)
+        try:
+            package = import_module("openvino")
+        except ModuleNotFoundError as error:
+            raise CounterfactoryError(missing_package(error) or str(error)) from error
+        return getattr(package, name)
 
 
 if not TYPE_CHECKING:
