@@ -16,6 +16,8 @@ from session_records import costs, session_facts
 
 from counterfactory.engine.api import finished
 from counterfactory.engine.journey import Journey
+from counterfactory.engine.language.open_llm import open_llm
+from counterfactory.engine.models import model_pool
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime.blob_cache import SWITCH
@@ -476,6 +478,7 @@ def test_generate_reports_what_it_skips_and_goes_on(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv(SWITCH, str(tmp_path / "file" / "compiled"))
+    monkeypatch.setattr(model_pool, "open_llm", open_llm)  # something is opened, whatever ran before
     bus = street.root / "images" / "bus"
     bus.mkdir(exist_ok=True)
     (bus / "empty.png").touch()
