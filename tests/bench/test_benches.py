@@ -10,7 +10,7 @@ import pytest
 
 BENCH = Path(__file__).parents[2] / "bench"
 # What benches share; the others are programs.
-SHARED = {"caption_file", "ceiling", "edit_judges", "journeys", "lance_peer", "measure", "openvino_peer"}
+SHARED = {"caption_file", "ceiling", "edit_judges", "journeys", "lance_peer", "lite0", "measure", "openvino_peer"}
 SHARED |= {"peer_networks", "reference", "versus", "effect_coverage", "simulated_suites"}
 MODULES = sorted(path.stem for path in BENCH.glob("*.py"))
 
