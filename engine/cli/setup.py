@@ -40,6 +40,8 @@ _NEARLY = 0.95
 _COMMAND = ("-m", "counterfactory.export", "cpu")
 _STREAM, _SCENES = 902, 4
 _TRIED = 2  # photographs that go through the journey
+# What the pictures that are tried are for: nothing that needs a label.
+_TRIAL = 'name = "trial"\nsentence = "tell what the image shows"\nprotect = []\nprotect_label = true\n'
 
 
 def setup(args: Namespace, terminal: Terminal) -> int:
@@ -65,10 +67,11 @@ def setup(args: Namespace, terminal: Terminal) -> int:
     else:
         _export(["--profile", args.profile, "--weights", str(weights), "--photos", str(photos)], terminal)
     made_s = time.monotonic() - began
-    suite_path = folder / "tried"
+    suite_path, task = folder / "tried", folder / "trial.toml"
+    task.write_text(_TRIAL, encoding="utf-8")
     with terminal.progress() as on_progress:
         suite = verbs.generate(
-            photos, out=suite_path, profile=args.profile, variants=1, controls=0, sample=_TRIED,
+            photos, out=suite_path, profile=args.profile, task_file=task, variants=1, controls=0, sample=_TRIED,
             allow_ungrounded=True, on_progress=on_progress, warn=terminal.warn,
         )  # fmt: skip
     summary = suite.summary

@@ -74,7 +74,8 @@ class CachedFlorence2Decoder(nn.Module):
         query_embeds: torch.Tensor,
         cache_rows: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        cached, total = read_cache(cache_keys, cache_values, cache_rows), len(cache_keys) + inputs_embeds.shape[1]
+        cached = read_cache(cache_keys, cache_values, cache_rows)
+        total = cache_keys.shape[0] + inputs_embeds.shape[1]
         states = self.norm(inputs_embeds + F.embedding(position_ids + _FIRST_POSITION, self.positions.weight))
         visible = torch.arange(total)[None, None, :] <= position_ids[:, :, None]
         bias = torch.where(visible, 0.0, -1e9)[:, None]

@@ -282,7 +282,7 @@ class CachedOptDecoder(OptDecoder):
         cache_rows: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         logits, _, added = self._continue(
-            inputs_embeds, position_ids, len(cache_keys), read_cache(cache_keys, cache_values, cache_rows)
+            inputs_embeds, position_ids, cache_keys.shape[0], read_cache(cache_keys, cache_values, cache_rows)
         )
         keys, values = join_added(added)
         return logits, keys, values
