@@ -253,10 +253,12 @@ def test_behind_writes_all_in_order_within_its_bound_until_one_fails(
 @pytest.mark.parametrize("error", [ValueError("the caller's"), KeyboardInterrupt("the caller's"), None])
 def test_what_was_drawn_is_written_whatever_ends_it(error: BaseException | None) -> None:
     """An error of the items, Ctrl-C while one is drawn, or an iterator that is closed."""
-    written: list[int] = []
+    drawn, written = list[int](), list[int]()
 
     def items() -> Iterator[int]:
-        yield from range(6)
+        for i in range(6):
+            drawn.append(i)
+            yield i
         if error is not None:
             raise error
 
@@ -272,7 +274,8 @@ def test_what_was_drawn_is_written_whatever_ends_it(error: BaseException | None)
         with pytest.raises(type(error), match="the caller's") as caught:
             list(line)
         assert not getattr(caught.value, "__notes__", [])
-    assert written == list(range(6))
+    assert written == drawn
+    assert error is None or drawn == list(range(6))
 
 
 def test_the_callers_error_is_not_masked_and_the_writers_is_not_swallowed() -> None:
