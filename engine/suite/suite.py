@@ -15,8 +15,10 @@ of sources are escaped for that (see folder_names.py); do not put an `evaluation
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from threading import Lock as OneThread
@@ -61,6 +63,8 @@ def mask_path(image: str) -> str:
 
 # Pixels of the last pictures written, which the checks read next: decoding takes longer than reading the file.
 _RECENT_BYTES = 64 * 2**20
+# Pictures of a batch that are encoded at once.
+_ENCODERS = min(4, os.cpu_count() or 1)
 
 
 class Suite:
@@ -118,9 +122,11 @@ class Suite:
         """
         files: dict[str, bytes] = {}
         paths = {painted.key: image_path(painted.key, painted.source, painted.top) for painted in batch}
-        for painted in batch:
+        with ThreadPoolExecutor(_ENCODERS) as encoders:  # a photograph takes as long to encode as to paint
+            encoded = list(encoders.map(lambda painted: encode_picture(painted.pixels), batch))
+        for painted, data in zip(batch, encoded, strict=True):
             path = paths[painted.key]
-            files[path] = encode_picture(painted.pixels)
+            files[path] = data
             if painted.mask is not None:
                 files[mask_path(path)] = encode_mask(painted.mask)
         with self._filing:

@@ -6,6 +6,7 @@ their strength differs.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -23,7 +24,7 @@ from .paint_variants import VariantPicture, record_pictures
 from .protect import protected_share
 
 # Pictures that are drawn ahead of those that are written, and how many at once.
-_AHEAD, _WORKERS = 2, 2
+_AHEAD, _WORKERS = 4, min(4, os.cpu_count() or 1)
 # A depth map's values; 0 is far (sources/depth.py).
 _DEEPEST = 65535
 
