@@ -11,7 +11,7 @@ so this page decides what a changed setting costs.
     variant         source, caption, edits, edited caption, seed; of a picture that was given,
                     its bytes
     original        source, [image]
-    baseline        variant, [image]                                                           the rules of light
+    baseline        variant, [image], [protect] where there is any                             the rules of light
     picture         variant, [image], [edges], [paint], [text]; [[hints]], [protect], [invert],
                     [painter] where there are any                                              edge detector, painter
     scores          picture bytes, source, [image], captions, edits, [text], [check], classes,
@@ -150,7 +150,8 @@ class ContentKeys:
 
     def baseline_key(self, variant_key: str) -> str:
         """Names the picture of a variant's weather and light, drawn by rule."""
-        return content_key("baseline", variant_key, self.image, LIGHT)
+        kept = [] if self.protect is None else [self.protect]
+        return content_key("baseline", variant_key, self.image, LIGHT, *kept)
 
     def picture_key(self, variant_key: str) -> str:
         """Names a variant's picture."""

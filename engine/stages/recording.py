@@ -112,20 +112,12 @@ def picture_rows(profile: Profile, results: ShardResults) -> list[PictureRow]:
             PictureRow(
                 **alike[variant.source],
                 **_of_files(row),
+                **_of_variant(variant),
                 kind=variant.kind,
-                caption=variant.caption,
-                edited_caption=variant.edited_caption,
-                edits=variant.edits,
                 edit_scores=scored.edits,
-                number=variant.index,
-                repeat=variant.repeat,
-                level=variant.level,
-                levels=variant.levels,
                 painting=painting,
                 painter=profile.painter_kind,
                 scores=with_valid(variant.kind, scores, profile.check),
-                reason=None,
-                key=variant.key,
             )
         )
     judged = [replace(row, reason=verdict(row, profile.check)) for row in rows]
@@ -137,20 +129,26 @@ def _baseline(alike: Mapping[str, Any], variant: Variant, row: PaintedRow) -> Pi
     return PictureRow(
         **alike,
         **_of_files(row),
+        **_of_variant(variant),
         kind="baseline",
-        caption=variant.caption,
-        edited_caption=variant.edited_caption,
-        edits=variant.edits,
-        number=variant.index,
-        repeat=variant.repeat,
-        level=variant.level,
-        levels=variant.levels,
         painting=Painting(variant.seed, 0, 1.0, 0.0, 0.0),
         scores={},
-        reason=None,
-        key=variant.key,
         painter="light",
     )
+
+
+def _of_variant(variant: Variant) -> dict[str, Any]:
+    return {
+        "caption": variant.caption,
+        "edited_caption": variant.edited_caption,
+        "edits": variant.edits,
+        "number": variant.index,
+        "repeat": variant.repeat,
+        "level": variant.level,
+        "levels": variant.levels,
+        "reason": None,
+        "key": variant.key,
+    }
 
 
 def _of_files(row: PaintedRow) -> dict[str, Any]:

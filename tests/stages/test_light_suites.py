@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import Street
 from PIL import Image
 from small_sets import noise
 
@@ -233,3 +234,24 @@ def test_the_profile_runs_no_network_and_reads_no_table_of_one(tmp_path: Path) -
     file.write_text('extends = "pocket"\nname = "mine"\nwithout = ["llm"]\n')
     with pytest.raises(CounterfactoryError, match=r"the table \[llm\] is missing: a painter of kind 'diffusion'"):
         load_profile(str(file))
+
+
+def test_a_baseline_keeps_what_its_variant_keeps(street: Street, tmp_path: Path) -> None:
+    options = {"interventions": {"time": ["at night"]}, "edits": 1, "variants": 1, "task": "segmentation"}
+    suite = cf.generate(
+        street.root,
+        out=tmp_path / "suite",
+        profile="pocket",
+        baseline="light",
+        protect=["0"],
+        warn=lambda _: None,
+        **options,
+    )
+    baselines = of_kind(list(suite.rows), "baseline")
+    assert baselines
+    for row in baselines:
+        assert row.mask is not None
+        drawn, original = pixels(suite.path, row.file_name), pixels(suite.path, row.original)
+        mask = np.asarray(Image.open(suite.path / row.mask))
+        assert np.array_equal(drawn[mask == 0], original[mask == 0])
+        assert not np.array_equal(drawn, original)

@@ -34,7 +34,7 @@ def draw_baselines(run: Run, variants: Sequence[Variant], pictures: Pictures) ->
     def draw(batch: Sequence[Variant]) -> dict[Variant, PaintedRow]:
         news = []
         for variant in batch:
-            pixels = draw_variant(variant, images[variant.source.key])
+            pixels = draw_variant(run, variant, pictures, images[variant.source.key])
             mask = None if variant.source.mask_path is None else load_mask(variant.source, pixels.shape[:2])
             news.append(NewPicture(keys[variant], variant.source.name, pixels, mask))
         rows = run.suite.write_images(_STAGE, news)

@@ -41,12 +41,7 @@ def paint_light(
         readable = [variant for variant in todo if variant.source.key in images]
 
         def one(variant: Variant) -> NDArray[np.uint8]:
-            picture = images[variant.source.key]
-            if not variant.edits:
-                return picture
-            painted = draw_variant(variant, picture)
-            kept = protected_share(run, variant.source, picture.shape[:2], pictures)
-            return painted if kept is None else _keep(picture, painted, kept)
+            return draw_variant(run, variant, pictures, images[variant.source.key])
 
         for variant, pixels in load_ahead(readable, one, _AHEAD, _WORKERS):
             yield VariantPicture(variant, pixels)
@@ -54,16 +49,20 @@ def paint_light(
     return record_pictures(run, variants, draw)
 
 
-def draw_variant(variant: Variant, picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """A variant's picture, uint8 RGB [H, W, 3], of its source's of the same size; edits that light and weather cannot
-    show are left out.
+def draw_variant(run: Run, variant: Variant, pictures: Pictures, picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """A variant's picture, uint8 RGB [H, W, 3], of its source's `picture` of the same size, which a control is; edits
+    that light and weather cannot show are left out, and [protect] keeps a part of the source.
     """
+    if not variant.edits:
+        return picture
     values = [(edit.type, value) for edit in variant.edits if (value := drawn(edit)) is not None]
     source, depth = variant.source, None
     if source.depth is not None:
         depth = (1 - load_depth(source, picture.shape[:2]) / np.float32(_DEEPEST)).astype(np.float32)
     rng = generator(variant.noise_key, "light")
-    return draw_light(picture, values, variant.level / variant.levels, rng, depth)
+    painted = draw_light(picture, values, variant.level / variant.levels, rng, depth)
+    kept = protected_share(run, source, picture.shape[:2], pictures)
+    return painted if kept is None else _keep(picture, painted, kept)
 
 
 def _keep(source: NDArray[np.uint8], painted: NDArray[np.uint8], share: NDArray[np.float32]) -> NDArray[np.uint8]:
