@@ -83,7 +83,7 @@ def setup(args: Namespace, terminal: Terminal) -> int:
     if files is not None:
         terminal.say(f"look at    {files.sheet}")
     terminal.say(f"next       counterfactory generate PHOTOS --out suite --profile {args.profile}")
-    data: dict[str, Any] = {"made_s": made_s, "folder": str(folder), "suite": str(suite_path), **as_data(summary)}
+    data: dict[str, Any] = {"made_s": made_s, "folder": str(folder), "tried": str(suite_path), **as_data(summary)}
     terminal.finish({**data, "sheet": None if files is None else str(files.sheet)})
     return 0
 

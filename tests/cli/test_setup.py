@@ -182,7 +182,7 @@ def test_a_hub_becomes_a_suite_and_nothing_is_made_twice(hub: Path, tmp_path: Pa
     graphs = {file.name: file.stat().st_mtime_ns for file in made.glob("*.bin")}
     assert {"blip2_vision.bin", "opt_decoder.bin", "denoiser_lcm.bin", "denoiser_lcm_int8.bin"} <= graphs.keys()
     assert (made / "denoiser_lcm_int8.bin").stat().st_size < 0.7 * (made / "denoiser_lcm.bin").stat().st_size
-    rows = read_metadata(Path(first["suite"]))
+    rows = read_metadata(Path(first["tried"]))
     assert {row.kind for row in rows} == {"original", "variant"}
     assert Path(first["sheet"]).is_file()
     assert main(["setup", "--profile", profile, "--weights", str(hub), "--json"]) == 0
