@@ -91,7 +91,6 @@ def setup(args: Namespace, terminal: Terminal) -> int:
 def _table(checkpoints: Sequence[Checkpoint], weights: Path) -> Table:
     rows = tuple(
         (
-            one.what,
             one.repository,
             one.licence,
             f"{one.bytes / 1e9:.2f}",
@@ -101,7 +100,7 @@ def _table(checkpoints: Sequence[Checkpoint], weights: Path) -> Table:
     )
     total = sum(one.bytes for one in checkpoints)
     title = f"Published weights, {total / 1e9:.2f} GB in {weights}"
-    return Table(title, ("for", "checkpoint", "licence", "GB", "state"), rows)
+    return Table(title, ("checkpoint", "licence", "GB", "state"), rows)
 
 
 def _require(profile: Profile, checkpoints: Sequence[Checkpoint], weights: Path) -> None:

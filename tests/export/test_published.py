@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -348,7 +347,7 @@ def exported(
     said: list[str], out: Path, monkeypatch: pytest.MonkeyPatch, islands: str | None = "timestep,normalisation"
 ) -> dict[str, Any]:
     """The rows of export.json, of graphs made in this process."""
-    monkeypatch.setattr(command, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
+    monkeypatch.setattr(command, "alone", lambda work, *arguments: work(*arguments))
     heard: list[str] = []
     asked = parsed(*said, "--threads", "1", *(["--islands", islands] if islands else []))
     asked.out = out
