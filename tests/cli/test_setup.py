@@ -184,7 +184,9 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder.mkdir(parents=True)
     unet = UNet2DConditionModel(**denoiser.SMALL | WIDTH, up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"))
     controlnet = ControlNetModel(**denoiser.SMALL | WIDTH, conditioning_embedding_out_channels=(8, 8, 16, 16))
-    for seed, (module, folder) in enumerate(((unet, at["stable-diffusion-v1-5"] / "unet"), (controlnet, at["control_v11p_sd15_canny"]))):
+    for seed, (module, folder) in enumerate(
+        ((unet, at["stable-diffusion-v1-5"] / "unet"), (controlnet, at["control_v11p_sd15_canny"]))
+    ):
         fill(module, seed)
         module.half().save_pretrained(folder, variant="fp16")
     saved(AutoencoderTiny, "taesd", at["taesd"], 5)
