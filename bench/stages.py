@@ -106,7 +106,7 @@ def main() -> None:
     for title, parts in (("Setup, without the download", made), ("A run over photographs", stages)):
         columns = list(next(iter(parts.values())))
         show(title, ("step", *columns), [(name, *map(str, part.values())) for name, part in parts.items()])
-    figures = {
+    figures: dict[str, Any] = {
         "peak_gb": max(part["peak_gb"] for parts in (made, stages) for part in parts.values()),
         "setup_s": round(sum(step["seconds"] for step in made.values()), 1),
         "setup_steps": made,
