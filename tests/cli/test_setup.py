@@ -14,6 +14,7 @@ import pytest
 import torch
 from diffusers import AutoencoderTiny, ControlNetModel, UNet2DConditionModel
 from gguf_file import write_gguf
+from PIL import Image
 from safetensors.torch import save_file
 from tiny_llama import byte_level, tiny_llama
 from transformers import CLIPModel, Florence2ForConditionalGeneration
@@ -29,6 +30,7 @@ from counterfactory.export import cpu
 from counterfactory.export.graphs.hub import fetch
 from counterfactory.export.graphs.weights import fill
 from counterfactory.export.production import denoiser, florence2
+from counterfactory.export.production.graph import Request
 from counterfactory.export.production.small_words import clip_tokenizer
 
 EXPORT = str(Path(__file__).parents[1] / "export")
@@ -128,6 +130,71 @@ def test_photographs_are_looked_at_first(tmp_path: Path, monkeypatch: pytest.Mon
         cpu.prepare(profile, tmp_path, tmp_path / "none", print)
     with pytest.raises(CounterfactoryError, match=r"holds no picture"):
         cpu.prepare(profile, tmp_path, tmp_path, print)
+
+
+def photograph(file: Path, value: int) -> Path:
+    file.parent.mkdir(exist_ok=True)
+    Image.new("RGB", (640, 520), (value, value, value)).save(file)
+    return file
+
+
+def test_the_painter_is_calibrated_on_the_journey(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On what it is fed while the user's photographs, as large as they are painted, are captioned and painted."""
+    profile = load_profile(profile_in(tmp_path))
+    pictures = [photograph(tmp_path / "mine" / f"{value}.png", value) for value in (50, 200)]
+    seen: dict[str, Any] = {}
+
+    def captioned(_: Any, keyed: Any, settings: Any) -> list[str]:
+        assert settings == profile.caption
+        assert [key for key, _ in keyed] == ["50.png", "200.png"]
+        return [f"of {image.mean():.0f}" for _, image in keyed]
+
+    def painted(of: Any, images: Any, captions: Any) -> list[Any]:
+        assert of is profile
+        return [*zip((image.shape for image in images), captions, strict=True)]
+
+    monkeypatch.setattr(cpu, "ModelPool", lambda *_: SimpleNamespace(blip2=lambda: None, close=lambda: None))
+    monkeypatch.setattr(cpu, "caption_images", captioned)
+    monkeypatch.setattr(cpu, "painting_feeds", painted)
+    monkeypatch.setattr(
+        cpu, "quantise_by_tensor", lambda *given: seen.update(zip(("of", "feeds", "to"), given, strict=True))
+    )
+    told = cpu.calibrate(profile, pictures)
+    assert seen["feeds"] == [((512, 512, 3), "of 50"), ((512, 512, 3), "of 200")]
+    assert (seen["of"].name, seen["to"].name) == ("denoiser_lcm.xml", "denoiser_lcm_int8.xml")
+    assert "calibrated on 2 pictures, 2 batches" in told
+
+
+@pytest.mark.parametrize("stand_ins", [False, True])
+def test_an_export_is_on_record_by_the_published_names(
+    stand_ins: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And says of weights that stand for the published ones that they do."""
+    weights = tmp_path / "hub"
+    (weights / "openai" / "clip-vit-large-patch14").mkdir(parents=True)
+    if stand_ins:
+        (weights / "STAND-INS").touch()
+    photograph(tmp_path / "mine" / "a.png", 9)
+    fetched: list[str] = []
+    asked: list[Request] = []
+
+    def export_all(request: Request, *_: Any, **how: Any) -> list[str]:
+        assert how["asked"].precision == "openvino"
+        asked.append(request)
+        return ["clip_text is off"]
+
+    monkeypatch.setattr(cpu, "fetch", lambda checkpoint, *_: fetched.append(checkpoint.repository))
+    monkeypatch.setattr(cpu, "export_all", export_all)
+    profile = load_profile(profile_in(tmp_path))
+    assert cpu.prepare(profile, weights, tmp_path / "mine", print) == ["clip_text is off"]
+    assert len(fetched) == 7
+    (request,) = asked
+    assert request.pinned is not None
+    assert request.sources is not None
+    assert profile.weights is not None
+    assert request.pinned.clip == profile.weights.clip
+    assert request.sources.clip == str(weights / "openai" / "clip-vit-large-patch14")
+    assert request.stand_ins is request.random is stand_ins
 
 
 def test_what_the_exporter_says_last_is_the_error(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
