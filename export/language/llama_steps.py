@@ -153,17 +153,25 @@ def _write(model: LlamaForCausalLM, tokenizer: Tokenizer, end: int, folder: Path
     graph.reshape({name: ov.PartialShape(shape) for name, shape in shapes.items()})
     for name, value in (("end", end), ("context", config.max_position_embeddings)):
         graph.set_rt_info(value, ["counterfactory", name])
-    ov.save_model(_halved(graph), scratch / "model.xml", compress_to_fp16=False)
+    ov.save_model(_halved(graph, scratch / "halves.xml"), scratch / "model.xml", compress_to_fp16=False)
     for part in ("model.bin", "model.xml"):
         (scratch / part).replace(folder / part)
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
-def _halved(graph: Any) -> Any:
-    """The matrices in fp16. OpenVINO's own compression takes the rotary frequencies with them: three digits less."""
-    for op in graph.get_ops():
-        if op.get_type_name() == "Constant" and op.get_element_type() == ov.Type.f32 and op.data.ndim == 2:
-            half = ov.opset15.convert(ov.opset15.constant(op.data.astype(np.float16)), "f32")
-            for reader in op.output(0).get_target_inputs():
-                reader.replace_source_output(half.output(0))
-    return graph
+def _halved(graph: Any, aside: Path) -> Any:
+    """The matrices in fp16, by OpenVINO's own compression: what it marks stays so when the graph is compiled, all else
+    becomes float32 there, at four times the memory. The rest is put back: rotary frequencies would lose three digits.
+    """
+    constants = [op for op in graph.get_ops() if op.get_type_name() == "Constant"]
+    kept = {
+        op.get_friendly_name(): np.array(op.data)
+        for op in constants
+        if op.get_element_type() == ov.Type.f32 and op.data.ndim != 2
+    }
+    ov.save_model(graph, aside, compress_to_fp16=True)
+    halves = ov.Core().read_model(aside)
+    for op in halves.get_ops():
+        if op.get_type_name() == "Convert" and op.get_friendly_name() in kept:
+            op.output(0).replace(ov.op.Constant(kept[op.get_friendly_name()]).output(0))
+    return halves

@@ -16,6 +16,8 @@ from tiny_llama import tiny_llama, tiny_tokenizer
 from transformers import CLIPConfig, CLIPModel
 
 from counterfactory.engine.language.llama import Llama
+from counterfactory.engine.runtime.openvino import open_core
+from counterfactory.engine.runtime.quiet_openvino import ov
 from counterfactory.export.graphs.parity import assert_parity, relative_error
 from counterfactory.export.graphs.weights import fill
 from counterfactory.export.language.llama_steps import write_llama
@@ -35,6 +37,13 @@ def test_a_layer_of_smollm2(tmp_path: Path) -> None:
         for parameter in model.parameters():
             parameter.copy_((parameter / 4 if parameter.ndim > 1 else parameter).half())
     write_llama(model, words, 0, tmp_path)
+    halves = [
+        op
+        for op in open_core().read_model(tmp_path / "model.xml").get_ops()
+        if op.get_type_name() == "Convert" and op.get_input_element_type(0) == ov.Type.f16
+    ]
+    assert sum(op.input_value(0).get_node().data.size > 1 for op in halves) == 5  # else float32 when opened
+    assert all("decompression_0" in op.get_rt_info() for op in halves)
     written = Llama(tmp_path, precision="f32", threads=1)
     common, text = [5, 6, 7], [11, 12, 13, 14, 250]
     cache, held = written.rows(1, 1), written.beginning(common)
