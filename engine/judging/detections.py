@@ -23,7 +23,7 @@ from ..variant import COMPARED, Kind
 from .effects import Effect
 from .evaluate import count_rejected, edit_types, edit_values, effects_of, rejections_of
 from .evaluation import BoxScore, Effects, Evaluation, MeanScore, Measure, Side
-from .insights import Embed, bags_of_words, find_insights
+from .insights import Embed, bags_of_words
 from .predictions import find_unanswered, require_answers
 
 # Boxes of which a picture's recall and false alarms are: at least so sure, and so much of a thing's box.

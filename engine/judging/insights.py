@@ -27,6 +27,7 @@ from ..english.replacing import undo_edits
 from ..suite import PictureRow
 from ..variant import Kind
 from .effects import CONFIDENCE, Effect, PictureOutcome, correct, find_effects
+from .within import SEPARATE
 
 Floats = NDArray[np.float64]
 # From texts to vectors [N, E], one each.
@@ -36,7 +37,7 @@ _FEWEST_SOURCES = 6
 _FEWEST_EDITS, _MOST_GROUPS = 4, 16
 # Edits that k is chosen by: their distances are a matrix.
 _MOST_CHOOSING = 1000
-_STARTS, _ROUNDS = 4, 50
+_STARTS, _ROUNDS = 3, 50
 _BUCKETS = 512
 _WORST = 8
 _MINUS = "\N{MINUS SIGN}"
@@ -97,6 +98,8 @@ def find_insights(
     if against is None:
         return ()
     for label, pictures in outcomes:
+        if len({row.source for row, _ in pictures}) < _FEWEST_SOURCES:
+            continue
         grouped = _Grouped.of(pictures, embed)
         some = grouped.effects(against)
         insights += [grouped.insight(label, effect, against, measure) for effect in some]
@@ -156,16 +159,16 @@ class _Grouped:
         counts = Counter(edit.value for row, _ in carrying for edit in row.edits if self.group[edit] == effect.name)
         falls = [(value - before[row.source], row.key) for row, value in carrying if row.source in before]
         edit = self.centre[effect.name]
-        assert effect.value is not None and effect.low is not None and effect.high is not None
+        value, low, high = (100 * (bound or 0.0) for bound in (effect.value, effect.low, effect.high))
         return Insight(
             label,
             edit.value,
             edit.type,
             edit.keyword,
             edit.alternative,
-            -100 * effect.value,
-            -100 * effect.high,
-            -100 * effect.low,
+            -value,
+            -high,
+            -low,
             1.0,
             effect.pictures,
             effect.sources,
@@ -194,7 +197,7 @@ def bags_of_words(texts: Sequence[str]) -> Floats:
 def unit(vectors: Floats) -> Floats:
     """The vectors [N, E] at length 1; a vector of nothing stays."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    return np.asarray(vectors / np.where(lengths > 0, lengths, 1))
 
 
 def choose_groups(vectors: Floats) -> NDArray[np.int64]:
@@ -211,11 +214,12 @@ def choose_groups(vectors: Floats) -> NDArray[np.int64]:
 
 def k_means(vectors: Floats, k: int) -> NDArray[np.int64]:
     """The group [N], 0 to k - 1, of each unit vector [N, E], by the cosine with the group's mean; the best of a few
-    starts (k-means++, Arthur and Vassilvitskii, 2007). The same vectors always give the same groups.
+    starts: the vectors farthest from each other, and drawn ones (k-means++, Arthur and Vassilvitskii, 2007). The same
+    vectors always give the same groups.
     """
     best, labels = -np.inf, np.zeros(len(vectors), np.int64)
     for seed in range(_STARTS):
-        centres = _spread_out(vectors, k, np.random.default_rng(seed))
+        centres = _spread_out(vectors, k, np.random.default_rng(seed) if seed else None)
         grouped = np.argmax(vectors @ centres.T, axis=1)
         for _ in range(_ROUNDS):
             sums = np.zeros_like(centres)
@@ -227,19 +231,20 @@ def k_means(vectors: Floats, k: int) -> NDArray[np.int64]:
                 break
             grouped = again
         likeness = float((vectors * centres[grouped]).sum())
-        if likeness > best + 1e-9:
+        if likeness > best + SEPARATE:
             best, labels = likeness, grouped
     return labels
 
 
-def _spread_out(vectors: Floats, k: int, rng: np.random.Generator) -> Floats:
-    """Vectors to start from, each drawn by its distance from those before."""
-    chosen = [int(rng.integers(len(vectors)))]
+def _spread_out(vectors: Floats, k: int, rng: np.random.Generator | None) -> Floats:
+    """Vectors to start from, each that which is farthest from those before, or drawn by its distance."""
+    chosen = [0 if rng is None else int(rng.integers(len(vectors)))]
+    far = np.full(len(vectors), np.inf)
     while len(chosen) < k:
-        far = np.maximum(0, 1 - (vectors @ vectors[chosen].T).max(axis=1))
-        if far.sum() < 1e-9:
+        far = np.minimum(far, np.maximum(0, 1 - vectors @ vectors[chosen[-1]]))
+        if far.sum() < SEPARATE:
             break
-        chosen.append(int(rng.choice(len(vectors), p=far / far.sum())))
+        chosen.append(int(far.argmax() if rng is None else np.searchsorted(far.cumsum(), rng.random() * far.sum())))
     return vectors[chosen]
 
 

@@ -1,4 +1,4 @@
-"""Insights on simulated suites: a planted weakness is named, none is invented, and the groups are those of an oracle."""
+"""Insights of simulated suites: a planted weakness is named, none is invented, and groups are an oracle's."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def answers(rows: Sequence[PictureRow], chance: Chance, seed: int) -> list[str |
     hard = {row.source: share for row, share in zip(rows, rng.beta(1, 9, len(rows)), strict=True)}
     wrong = [max(hard[row.source], chance(str(row.label), row.edits)) for row in rows]
     return [
-        "boat" if luck < share else row.label for row, luck, share in zip(rows, rng.random(len(rows)), wrong, strict=True)
+        "boat" if luck < share else row.label
+        for row, luck, share in zip(rows, rng.random(len(rows)), wrong, strict=True)
     ]
 
 
@@ -92,8 +93,8 @@ def test_a_planted_weakness_is_named_with_its_size() -> None:
 
 def test_no_weakness_is_invented() -> None:
     """Of suites of a model without one, some have an insight all the same: one in twenty."""
-    alarms = sum(any(one.clear for one in insights(suite_rows(90, s), no_weakness, s)) for s in range(80))
-    assert alarms <= 8
+    alarms = sum(any(one.clear for one in insights(suite_rows(90, s), no_weakness, s)) for s in range(60))
+    assert alarms <= 6
 
 
 def test_the_order_of_rows_changes_nothing() -> None:
