@@ -166,7 +166,7 @@ class _Grouped:
             edit.type,
             edit.keyword,
             edit.alternative,
-            -value,
+            -max(-100.0, min(100.0, value)),  # a regression may say more than there is to lose
             -high,
             -low,
             1.0,
