@@ -251,20 +251,25 @@ def open_session(
         shapes = None  # there is only one, or nothing is compiled for them
     elif shapes is not None:
         _check_shapes(path, ports, axes, shapes)
-    if provider != "cpu":
-        key = "session.disable_cpu_ep_fallback" if static else "session.record_ep_graph_assignment_info"
-        options.add_session_config_entry(key, "1")
     shared = device() if static and provider == "cuda" else None
-    chosen, source = choose_providers(library, provider, path, axes, static, shapes, cache, shared)
-    try:
-        session = library.InferenceSession(source, options, providers=chosen, enable_fallback=0)
-    except Exception as error:  # the library's errors have no common base
-        raise CounterfactoryError(
-            f"model file {path} cannot be loaded at batch {batch}, {sizes}, with {PROVIDERS[provider]}: "
-            f"{_reason(error)}; {NEEDS[provider]}"
-        ) from error
+    # A graph that leaves arithmetic on whole numbers to the CPU, as a search for the end of a text, is not recorded.
+    for whole in (True, False) if shared is not None else (static,):
+        if provider != "cpu":
+            for key, on in (("disable_cpu_ep_fallback", whole), ("record_ep_graph_assignment_info", not whole)):
+                options.add_session_config_entry(f"session.{key}", str(int(on)))
+        chosen, source = choose_providers(library, provider, path, axes, whole, shapes, cache, shared)
+        try:
+            session = library.InferenceSession(source, options, providers=chosen, enable_fallback=0)
+            break
+        except Exception as error:  # the library's errors have no common base
+            if whole and shared is not None:
+                continue
+            raise CounterfactoryError(
+                f"model file {path} cannot be loaded at batch {batch}, {sizes}, with {PROVIDERS[provider]}: "
+                f"{_reason(error)}; {NEEDS[provider]}"
+            ) from error
     check_provider(name, session, provider)
-    if provider != "cpu" and not static:
+    if provider != "cpu" and not whole:
         refuse_cpu_work(name, session)
     signature = Signature(_ports(session.get_inputs()), _ports(session.get_outputs()))
     if provider != "cpu" and static and any(None in port.shape for port in signature.outputs):
