@@ -19,7 +19,7 @@ from ..runtime.pipeline import Pipeline
 from ..runtime.session import Array, Session
 
 if TYPE_CHECKING:
-    from ..runtime.tensorrt import TensorRtSession
+    from ..runtime.device_session import DeviceSession
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -99,7 +99,7 @@ class Batched:
         }
         work = self._work()
         with pipeline.timing(lambda seconds: work.add(rows, self.batch, seconds)):
-            return cast("TensorRtSession", self._session).queue(full)
+            return cast("DeviceSession", self._session).queue(full)
 
 
 def pad_rows(array: Array, batch: int) -> Array:

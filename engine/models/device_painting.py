@@ -5,7 +5,7 @@ batch are gathered on the device. The steps of all variants that an evaluation w
 kernel. What goes up for an evaluation is a parcel of timesteps, weights and addresses, some hundred bytes, and the
 noise that was drawn for its variants.
 
-Compiled, not run: nobody has run this on a GPU; tests paint with it over a stand-in for the driver, and get the host's
+Run on one H100 (docs/gpu.json); tests paint with it over a stand-in for the driver, and get the host's
 pictures.
 """
 

@@ -215,7 +215,7 @@ class ModelPool:
 
     def _painting_pipeline(self) -> Pipeline | None:
         """The pipeline that painting's models share, where their plans are queued."""
-        if self._library.runtime.backend == "tensorrt" and self._pipeline is None:
+        if self._library.runtime.queues and self._pipeline is None:
             self._pipeline = Pipeline(self._device())
         return self._pipeline
 

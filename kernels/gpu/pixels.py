@@ -1,4 +1,4 @@
-"""A decoder's values as pictures on the GPU: `counterfactory.kernels.pixels`, bit for bit. Compiled, not run on one."""
+"""A decoder's values as pictures on the GPU: `counterfactory.kernels.pixels`, bit for bit."""
 
 from __future__ import annotations
 
