@@ -40,7 +40,7 @@ from counterfactory.engine.suite.row_spool import RowSpool
 _FIGURES = Path(__file__).parents[1] / "docs" / "evaluation.json"
 _DISAGREE, _CLASSES, _BOXED = 0.1, 1000, 40
 # A class of 50 sources that loses 40 points of 100 by one type of edit.
-_INSIGHT_CLASSES, _INSIGHT_SOURCES, _LOST = 3, 150, 0.4
+_SUITES, _INSIGHT_CLASSES, _INSIGHT_SOURCES, _LOST = 100, 3, 150, 0.4
 _PAINTING = Painting(seed=0, steps=1, guidance_scale=1, guidance_start=0, guidance_stop=1)
 _KINDS = ("bus", "car", "person")
 # From a model to what each edit does to it.
@@ -75,7 +75,7 @@ def main() -> None:
         "regression_found": round(float(lost[:, 0].mean()), 4),
         "regression_false_alarms": round(float(alike[:, 0].mean()), 4),
         "regression_found_beyond_2": round(float(lost[:, 1].mean()), 4),
-        **_insights(asked.pairs),
+        **_insights(_SUITES),
         "ap_difference": _ap_difference(),
         "evaluate_s_10k": round(_seconds(10_000), 2),
         "lines_to_effects": len(_LINES.split("\n")) - 2,
@@ -90,7 +90,7 @@ def _measure_orders(folder: Path | None, scenes: int, write: bool) -> None:
     from orders import measure_orders  # which trains by torch
 
     with tempfile.TemporaryDirectory() as temporary:
-        figures = measure_orders(folder or Path(temporary), scenes)
+        figures: dict[str, Any] = measure_orders(folder or Path(temporary), scenes)
     show("How soon failures show", ("order", "APFD"), [(name, str(value)) for name, value in figures.items()])
     if write:
         keep_figures(_FIGURES, figures)

@@ -153,7 +153,7 @@ class FinishedSuite:
         result = Result(self.path, judged, tuple(findings), classes, comparisons, others)
         for path, text in (
             (options.get("failures"), judged.failures),
-            (options.get("order"), result.order_text),
+            (options.get("order"), result._order_text),
             (options.get("junit"), lambda: junit_xml(self.path.resolve().name, result.findings)),
         ):
             if path is not None:
@@ -276,7 +276,7 @@ class Result:
         """
         return pandas().read_csv(io.StringIO(self.judged.failures()), keep_default_na=False)
 
-    def order_text(self) -> str:
+    def _order_text(self) -> str:
         """The order of `order` as CSV."""
         models = [one.variant_answers() for one in (*self.others, self.judged)]
         return order_text(order_variants(self.judged.rows, models), models[-1])
@@ -286,7 +286,7 @@ class Result:
         edit and wrong answer) which no earlier one shows, by this model's answers and those of the models that it was
         compared with. Raises CounterfactoryError where pandas is not installed.
         """
-        return pandas().read_csv(io.StringIO(self.order_text()), keep_default_na=False)
+        return pandas().read_csv(io.StringIO(self._order_text()), keep_default_na=False)
 
     def report(
         self, out: AnyPath | None = None, *, warn: Warn | None = None, **options: Unpack[PageOptions]

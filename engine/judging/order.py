@@ -62,8 +62,8 @@ def fall_answers(rows: Sequence[PictureRow], evaluation: Evaluation) -> dict[str
 
 
 @dataclass(frozen=True)
-class Place:
-    """A variant's place in the order: how many failures it is expected to show that those before it do not, and how
+class OrderedVariant:
+    """A variant in its place: how many failures it is expected to show that those before it do not, and how
     likely a model is to fail on it.
     """
 
@@ -72,7 +72,7 @@ class Place:
     risk: float
 
 
-def order_variants(rows: Sequence[PictureRow], models: Sequence[Mapping[str, VariantAnswer]]) -> list[Place]:
+def order_variants(rows: Sequence[PictureRow], models: Sequence[Mapping[str, VariantAnswer]]) -> list[OrderedVariant]:
     """The accepted variants in the order to look at them; `models` are the answers of each, by `file_name`."""
     variants = sorted((row for row in rows if row.kind == "variant" and row.accepted), key=lambda row: row.file_name)
     risks = _risks(variants, models)
@@ -93,20 +93,20 @@ def order_variants(rows: Sequence[PictureRow], models: Sequence[Mapping[str, Var
     # A gain never grows, so that the best of old ones which is still the best is the best.
     heap = [(-gain(i), -risks[i], i) for i in range(len(variants))]
     heapq.heapify(heap)
-    order = list[Place]()
+    order = list[OrderedVariant]()
     while heap:
         _, risk, i = heapq.heappop(heap)
         now = gain(i)
         if heap and (-now, risk, i) > heap[0]:
             heapq.heappush(heap, (-now, risk, i))
             continue
-        order.append(Place(variants[i], now, risks[i]))
+        order.append(OrderedVariant(variants[i], now, risks[i]))
         for failure, chance in shows[i].items():
             left[failure] *= 1 - chance
     return order
 
 
-def order_text(places: Sequence[Place], answers: Mapping[str, VariantAnswer]) -> str:
+def order_text(places: Sequence[OrderedVariant], answers: Mapping[str, VariantAnswer]) -> str:
     """The order as CSV, with a model's wrong answers, how likely a variant fails, and the failures that it adds."""
 
     def cells(row: PictureRow) -> tuple[str, ...]:
