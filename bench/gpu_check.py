@@ -101,6 +101,10 @@ batch = 2
 min_image_text = -1.0
 min_directional = -1.0
 min_in_place = 0.0
+min_spread = 0.0
+min_exposed = 0.0
+min_changed = 0.0
+min_distinct = 0.0
 """
 
 
@@ -168,16 +172,22 @@ def check_kernels(card: Card) -> Figures:
     values = rng.uniform(-1.3, 1.3, (4, 3, _SIDE, _SIDE)).astype(np.float32)
     values[0, 0, 0] = (np.arange(_SIDE, dtype=np.float32) - 100 + np.float32(0.5)) / np.float32(127.5) - 1
     levels = np.full((4, _SIDE, _SIDE, 3), 7, np.uint8)
-    source, target = card.up(values), card.up(levels)
-    kernels.pixels.queue(4, _SIDE**2, source.pointer, target.pointer, _SIDE**2)
+    source, target, flags = card.up(values), card.up(levels), card.up(np.zeros(4, np.int32))
+    places = source.pointer, target.pointer, flags.pointer
+    kernels.pixels.queue(4, _SIDE**2, *places, _SIDE**2)
     drawn = card.down(target, levels)
     require(all((a == b).all() for a, b in zip(drawn, to_pictures(values), strict=True)), "pictures differ")
-    spent = card.seconds(lambda: kernels.pixels.queue(4, _SIDE**2, source.pointer, target.pointer, _SIDE**2))
+    require(not card.down(flags, np.zeros(4, np.int32)).any(), "finite numbers were flagged")
+    spent = card.seconds(lambda: kernels.pixels.queue(4, _SIDE**2, *places, _SIDE**2))
+    values[2, 1, 3, 4], values[3, 0, 0, 0] = np.nan, -np.inf
+    poisoned = card.up(values)
+    kernels.pixels.queue(4, _SIDE**2, poisoned.pointer, *places[1:], _SIDE**2)
+    require(card.down(flags, np.zeros(4, np.int32)).tolist() == [0, 0, 1, 1], "NaN and infinity were not flagged")
     rates = {"pixels_gb_per_s": (values.nbytes + levels.nbytes) / spent / 1e9}
     rates["guided_step_gb_per_s"] = _guided_step_rate(card, kernels.guided_step)
     refused = "nothing"
     try:
-        kernels.pixels.queue(0, 5, 0, 0, 5)
+        kernels.pixels.queue(0, 5, 0, 0, 0, 5)
     except CounterfactoryError as error:
         refused = str(error)
     require("CUDA_ERROR_INVALID_VALUE" in refused, f"a launch of no rows gave {refused}")

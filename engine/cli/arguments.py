@@ -176,6 +176,11 @@ def _add_generate(commands: _Commands[Parser]) -> None:
         choices=("light",),
         help="draw each variant's weather and light by rule as well: evaluate says how much of an effect that has",
     )
+    painting.add_argument(
+        "--anyway",
+        action="store_true",
+        help="go on though hardly a picture is accepted, which else ends the run early",
+    )
     _add_shard(painting)
     output = parser.add_argument_group("output")
     _add_made(output)

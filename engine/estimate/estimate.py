@@ -199,10 +199,7 @@ def estimate(
         assumptions += time_assumptions(profile, networks, variants)
     if not all(plan.measured_bytes and plan.measured_load for plan in plans):
         assumptions += cost_assumptions(profile)
-    accepted = None if rates is None else rates.accepted_share
-    accepted_measured = accepted is not None
-    if accepted is None and profile.device is not None:
-        accepted = profile.device.accepted
+    accepted = _accepted(profile, rates)
     return Estimate(
         sources=sizes.total(),
         variants=sizes.total() * variants,
@@ -213,12 +210,26 @@ def estimate(
         plans=plans,
         holdings=(here,) if named else (here, _holding(networks, plans, GPU_BYTES, shards)),
         accepted_share=accepted,
-        accepted_measured=accepted_measured,
+        accepted_measured=rates is not None and rates.accepted_share is not None,
         share=None if profile.device is None else profile.device.share,
         size=size if roofline and profile.device is None else None,
         peak_flops=peak,
         assumptions=assumptions,
     )
+
+
+def _accepted(profile: Profile, rates: Rates | None) -> float | None:
+    """The share of variants that will be accepted, 0 to 1: as measured here, or assumed of a GPU; None if unknown."""
+    if rates is not None and rates.accepted_share is not None:
+        return rates.accepted_share
+    return None if profile.device is None else profile.device.accepted
+
+
+def least_accepted(profile: Profile) -> float:
+    """The share of variants, 0 to 1, of which no fewer should be accepted while a suite is made: half of what an
+    estimate says; 0, which is fallen short of where none is, if it says nothing.
+    """
+    return (_accepted(profile, load_rates(profile)) or 0.0) / 2
 
 
 def residency_of(profile: Profile, library: Library) -> Residency | None:

@@ -156,7 +156,9 @@ class ModelPool:
                 library.blobs,
                 network.editor,
             )
-        return Batched(session, lambda: self._meter.work(self._meter.current, network.plan), network.streams)
+        return Batched(
+            session, lambda: self._meter.work(self._meter.current, network.plan), network.streams, network.plan
+        )
 
     def _device(self) -> Cuda:
         """The GPU that plans share, from when the first of them is opened."""

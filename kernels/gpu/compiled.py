@@ -37,7 +37,7 @@ class Variant:
 
 
 GUIDED_STEP = Variant("guided step", guided_step_kernel, ("*fp32", "*i32", "*i64", "i32"))
-PIXELS = Variant("pixels", pixels_kernel, ("*fp32", "*u8", "i32"))
+PIXELS = Variant("pixels", pixels_kernel, ("*fp32", "*u8", "*i32", "i32"))
 VARIANTS = (GUIDED_STEP, PIXELS)
 
 

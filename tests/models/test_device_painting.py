@@ -293,7 +293,42 @@ def test_nothing_of_a_row_crosses_the_bus(graphs: Path, monkeypatch: pytest.Monk
     assert noise < sum(up) < noise + 2048 * (evaluations + 2)
     row = hint.nbytes + texts[0].nbytes
     assert sum(up) - noise < evaluations * BATCH * row / 4, "the host path sends each row's hint and text"
-    assert down == [DECODE_BATCH * size[0] * size[1] * 3] * 2
+    pictures = DECODE_BATCH * size[0] * size[1] * 3
+    assert down == [-(-pictures // 256) * 256 + 4 * DECODE_BATCH] * 2, "pictures, and a flag for each"
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize(
+    ("network", "weight", "output"), [("denoiser", "wl", "prediction"), ("vae_decoder", "w", "pixel_values")]
+)
+def test_what_is_not_finite_on_the_device_ends_the_painting(
+    graphs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: float, network: str, weight: str, output: str
+) -> None:
+    """One flag comes down with the pictures; only then is looked whose numbers they are."""
+    for file in graphs.glob("*.onnx"):
+        model = onnx.load(file)
+        for one in model.graph.initializer:
+            if (file.stem, one.name) == (network, weight):
+                array = numpy_helper.to_array(one).copy()
+                array.flat[0] = value
+                one.CopyFrom(numpy_helper.from_array(array, one.name))
+        nodes = [node for node in model.graph.node if node.op_type == "Tanh"]
+        for node in nodes:  # which would make one of infinity
+            node.op_type = "Identity"
+        onnx.save(model, tmp_path / file.name)
+    device = opened(tmp_path, monkeypatch)
+    plans = {
+        size: replace(one, denoiser=_named(one.denoiser, "denoiser"), decoder=_named(one.decoder, "vae_decoder"))
+        for size, one in device.plans.items()
+    }
+    with pytest.raises(CounterfactoryError, match=rf"network {network} gives numbers that are not finite \({output}\)"):
+        painted(plans, orders(4), settings_of(UNIPC, 4.0, 0.5))
+    device.line.rest()
+
+
+def _named(plan: Batched, name: str) -> Batched:
+    plan.name = name
+    return plan
 
 
 def test_several_hints_are_joined_as_on_the_host(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -407,7 +442,7 @@ def test_a_kernel_that_the_driver_refuses_is_named(graphs: Path, monkeypatch: py
     device = opened(graphs, monkeypatch)
     plans = device.plans[SIZES[0]]
     with pytest.raises(CounterfactoryError, match="CUDA's cuLaunchKernel failed with CUDA_ERROR_INVALID_VALUE"):
-        plans.kernels.pixels.queue(0, 5, 0, 0, 5)
+        plans.kernels.pixels.queue(0, 5, 0, 0, 0, 5)
     monkeypatch.setattr(cuda, "import_module", lambda name: (_ for _ in ()).throw(ImportError(name)))
     with pytest.raises(CounterfactoryError, match="needs cuda-bindings"):
         cuda.load_driver()
