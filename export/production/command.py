@@ -28,6 +28,7 @@ from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.runtime import WeightSettings
 from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, LIBRARIES
 
+from ..graphs.hub import require_access
 from ..plans.tensorrt import require_compiler
 from ..precision.half import ISLANDS
 from . import blip2, clip, denoiser, florence2, hed, reuse, sentence, vae
@@ -247,6 +248,10 @@ def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
     islands = None if asked.islands is None else tuple(name for name in asked.islands.split(",") if name)
     if unknown := sorted(set(islands or ()) - ISLANDS.keys()):
         raise CounterfactoryError(f"no island {', '.join(unknown)}; there are {', '.join(ISLANDS)}")
+    if request.sources is not None:
+        # The language model, too, which is made last: its weights may be given to those alone who ask for them.
+        last = () if profile.weights is None or only else (profile.weights.llm,)
+        require_access((*request.sources.all, *last))
     faults = export_all(
         request,
         out,
