@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...light.drawable import drawn
+from ...request import SuiteRequest
 from ...schedule.overlap import in_chunks, write_behind
 from ...sources.source import Pictures, load_mask
 from ...suite import NewPicture, PaintedRow
@@ -23,9 +24,9 @@ _STAGE = "baseline"
 _AT_ONCE, _BEHIND = 8, 2
 
 
-def has_baseline(run: Run, variant: Variant) -> bool:
-    """Whether light and weather can show all that a variant changes."""
-    wanted = run.request.baseline is not None and variant.kind == "variant"
+def has_baseline(request: SuiteRequest, variant: Variant) -> bool:
+    """Whether baselines are asked for, and light and weather can show all that a variant changes."""
+    wanted = request.baseline is not None and variant.kind == "variant"
     return wanted and all(drawn(edit) is not None for edit in variant.edits)
 
 
@@ -33,7 +34,8 @@ def draw_baselines(run: Run, variants: Sequence[Variant], pictures: Pictures) ->
     """The suite's rows of the variants' baselines, of those variants that have one, drawn where they are not on record;
     a source that cannot be read is left out.
     """
-    keys = {variant: run.keys.baseline_key(variant.key) for variant in variants if has_baseline(run, variant)}
+    wanted = [variant for variant in variants if has_baseline(run.request, variant)]
+    keys = {variant: run.keys.baseline_key(variant.key) for variant in wanted}
 
     def write(batch: Sequence[tuple[Variant, NDArray[np.uint8]]]) -> dict[Variant, PaintedRow]:
         news = []
