@@ -121,8 +121,8 @@ def plan(args: Namespace, terminal: Terminal) -> int:
         terminal.say(line)
     show_spread(planned.spread, terminal)
     if args.baseline is not None:
-        made = sum(variant.dropped is None for variant in planned.variants)
-        terminal.say(f"baselines  {planned.baselines:,} of {made:,} variants are drawn by rule as well")
+        kept = sum(variant.dropped is None for variant in planned.variants)
+        terminal.say(f"baselines  {planned.baselines:,} of {kept:,} variants are drawn by rule as well")
     if planned.cells:
         terminal.show(coverage_table(planned.cells, planned=True))
     terminal.finish(

@@ -36,15 +36,15 @@ _DRAW: dict[str, _Draw] = {
 
 
 @dataclass(frozen=True)
-class Scene:
-    """A photograph before any edit, which its pictures share, and where its sky lies."""
+class Photograph:
+    """A photograph before any edit, and where its sky lies: what its pictures share."""
 
     view: View
     sky: Sky | None
 
 
-def open_scene(picture: Bytes, depth: Floats | None = None) -> Scene:
-    """The scene of a picture uint8 RGB [H, W, 3]. `depth` is float32 [H, W], 0 near and 1 far. Raises ValueError for
+def open_photograph(picture: Bytes, depth: Floats | None = None) -> Photograph:
+    """As a picture uint8 RGB [H, W, 3] shows it. `depth` is float32 [H, W], 0 near and 1 far. Raises ValueError for
     arrays of other shapes.
     """
     if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8 or not picture.size:
@@ -52,11 +52,13 @@ def open_scene(picture: Bytes, depth: Floats | None = None) -> Scene:
     if depth is not None and depth.shape != picture.shape[:2]:
         raise ValueError(f"a depth map is of its picture's size {list(picture.shape[:2])}, got {list(depth.shape)}")
     view = open_view(picture, depth)
-    return Scene(view, detect_sky(view))
+    return Photograph(view, detect_sky(view))
 
 
-def draw_light(scene: Scene, values: Sequence[tuple[str, str]], severity: float, rng: np.random.Generator) -> Bytes:
-    """A scene with edits of MENU, (type, value) each, as new uint8 RGB [H, W, 3] of its picture's size.
+def draw_light(
+    photograph: Photograph, values: Sequence[tuple[str, str]], severity: float, rng: np.random.Generator
+) -> Bytes:
+    """A photograph with edits of MENU, (type, value) each, as new uint8 RGB [H, W, 3] of its picture's size.
 
     `severity` is above 0 and at most 1. One state of `rng` gives one picture, and at another severity the same one but
     for its strength. Raises ValueError for a value that is not on the menu and for a severity out of range.
@@ -66,15 +68,15 @@ def draw_light(scene: Scene, values: Sequence[tuple[str, str]], severity: float,
             raise ValueError(f"no light or weather is called {type_}: {value}")
     if not 0 < severity <= 1:
         raise ValueError(f"a severity is above 0 and at most 1, got {severity}")
-    return draw_amounts(scene, {value: amount_at(value, severity) for _, value in values}, rng)
+    return draw_amounts(photograph, {value: amount_at(value, severity) for _, value in values}, rng)
 
 
-def draw_amounts(scene: Scene, amounts: Mapping[str, float], rng: np.random.Generator) -> Bytes:
+def draw_amounts(photograph: Photograph, amounts: Mapping[str, float], rng: np.random.Generator) -> Bytes:
     """What `draw_light` draws, by amounts of values, each 0 to 1, in place of a severity, which is tuned by this."""
-    seed, view = int(rng.integers(2**62)), scene.view
+    seed, view = int(rng.integers(2**62)), photograph.view
     for value in (value for of_type in MENU.values() for value in of_type if value in amounts):
         own = np.random.Generator(np.random.SFC64([seed, *value.encode()]))
-        view = _DRAW[value](view, scene.sky, amounts[value], own)
+        view = _DRAW[value](view, photograph.sky, amounts[value], own)
     return _drawn(view, seed)
 
 

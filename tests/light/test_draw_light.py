@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from counterfactory.engine.edit import EDIT_TYPES
 from counterfactory.engine.light import draw
-from counterfactory.engine.light.draw import draw_light, open_scene
+from counterfactory.engine.light.draw import draw_light, open_photograph
 from counterfactory.engine.light.levels import AMOUNTS, SEVERITIES, amount_at
 from counterfactory.engine.light.menu import EXCLUSIVE, MENU
 from counterfactory.engine.stages.check.quality import small_outlines
@@ -54,7 +54,7 @@ def street() -> Pixels:
 
 
 def drawn(picture: Pixels, value: str, severity: float = 1.0, seed: int = 7, **more: NDArray[np.float32]) -> Pixels:
-    scene = open_scene(picture, **more)
+    scene = open_photograph(picture, **more)
     return draw_light(scene, [(TYPES[value], value)], severity, np.random.default_rng(seed))
 
 
@@ -140,7 +140,7 @@ def test_a_scene_is_left_as_it_was_by_what_is_drawn_of_it(side: int) -> None:
     picture = np.asarray(cv2.resize(street(), (side * 4 // 3, side)), np.uint8)
     depth = np.linspace(0, 1, picture.shape[0] * picture.shape[1], dtype=np.float32).reshape(picture.shape[:2])
     for more in ({}, {"depth": depth}):
-        shared = open_scene(picture, **more)
+        shared = open_photograph(picture, **more)
         assert shared.sky is not None
         for value in (*TYPES, *reversed(TYPES)):
             one = draw_light(shared, [(TYPES[value], value)], 0.8, np.random.default_rng(7))
@@ -224,11 +224,11 @@ def test_values_are_drawn_in_the_order_of_the_physics() -> None:
     picture = street()
     values = [("camera", "in motion"), ("weather", "rainy"), ("time", "at night")]
     first, second = (
-        draw_light(open_scene(picture), order, 0.8, np.random.default_rng(2)) for order in (values, values[::-1])
+        draw_light(open_photograph(picture), order, 0.8, np.random.default_rng(2)) for order in (values, values[::-1])
     )
     assert np.array_equal(first, second)
     # Rain by night is lit by the night.
-    assert light(draw_light(open_scene(picture), values[1:], 1.0, np.random.default_rng(2))) < 0.5 * light(
+    assert light(draw_light(open_photograph(picture), values[1:], 1.0, np.random.default_rng(2))) < 0.5 * light(
         drawn(picture, "rainy")
     )
 
@@ -307,11 +307,11 @@ def test_glare_comes_from_the_brightest_part() -> None:
 def test_what_a_caller_cannot_ask_for() -> None:
     picture, rng = street(), np.random.default_rng(0)
     with pytest.raises(ValueError, match="no light or weather is called weather: at night"):
-        draw_light(open_scene(picture), [("weather", "at night")], 1.0, rng)
+        draw_light(open_photograph(picture), [("weather", "at night")], 1.0, rng)
     for severity in (0.0, -1.0, 1.01, float("nan")):
         with pytest.raises(ValueError, match="severity"):
-            draw_light(open_scene(picture), [("weather", "foggy")], severity, rng)
+            draw_light(open_photograph(picture), [("weather", "foggy")], severity, rng)
     with pytest.raises(ValueError, match="uint8"):
-        open_scene(picture[..., 0])
+        open_photograph(picture[..., 0])
     with pytest.raises(ValueError, match="depth"):
-        open_scene(picture, np.zeros((3, 3), np.float32))
+        open_photograph(picture, np.zeros((3, 3), np.float32))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...keys import generator
-from ...light.draw import Scene, draw_light, open_scene
+from ...light.draw import Photograph, draw_light, open_photograph
 from ...light.drawable import drawn
 from ...schedule.overlap import once_each
 from ...sources.source import Pictures, Source, load_depth
@@ -51,7 +51,7 @@ def draw_variants(
     weather cannot show are left out, [protect] keeps a part of the source, and a source that cannot be read has none.
     """
     images = pictures.of(variant.source for variant in variants)
-    scene_of = once_each(lambda source: _open(source, images[source.key]), _WORKERS)
+    photograph_of = once_each(lambda source: _open(source, images[source.key]), _WORKERS)
 
     def draw(variant: Variant) -> NDArray[np.uint8]:
         source, picture = variant.source, images[variant.source.key]
@@ -59,18 +59,20 @@ def draw_variants(
             return picture
         values = [(edit.type, value) for edit in variant.edits if (value := drawn(edit)) is not None]
         rng = generator(variant.noise_key, "light")
-        painted = draw_light(scene_of(source), values, variant.level / variant.levels, rng)
+        painted = draw_light(photograph_of(source), values, variant.level / variant.levels, rng)
         kept = protected_share(run, source, picture.shape[:2], pictures)
         return painted if kept is None else _keep(picture, painted, kept)
 
     yield from load_ahead((one for one in variants if one.source.key in images), draw, _AHEAD, _WORKERS)
 
 
-def _open(source: Source, picture: NDArray[np.uint8]) -> Scene:
-    """The scene of a source with this picture, and its depth where that is known."""
+def _open(source: Source, picture: NDArray[np.uint8]) -> Photograph:
+    """The photograph of a source with this picture, and its depth where that is known."""
     if source.depth is None:
-        return open_scene(picture)
-    return open_scene(picture, (1 - load_depth(source, picture.shape[:2]) / np.float32(_DEEPEST)).astype(np.float32))
+        return open_photograph(picture)
+    return open_photograph(
+        picture, (1 - load_depth(source, picture.shape[:2]) / np.float32(_DEEPEST)).astype(np.float32)
+    )
 
 
 def _keep(source: NDArray[np.uint8], painted: NDArray[np.uint8], share: NDArray[np.float32]) -> NDArray[np.uint8]:
