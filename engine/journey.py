@@ -180,7 +180,8 @@ class Journey:
                 tally = self._travel(run, inputs, shards)
                 record = session.finish(tally.standing(self.profile), [*inputs.left_out, *tally.problems])
         summary = RunSummary.of(record, stream.problem if stream else None, _unkept(library))
-        save_rates(measured_rates(self.profile, summary, self.request.variants))
+        baseline = self.request.baseline is not None
+        save_rates(measured_rates(self.profile, summary, self.request.variants, baseline=baseline))
         return summary
 
     def plan(self, inputs: Inputs, suite: Suite, on_progress: Callable[[Progress], None] | None = None) -> Plan:

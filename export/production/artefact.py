@@ -15,6 +15,7 @@ from __future__ import annotations
 import gc
 import json
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from importlib.metadata import version
@@ -75,8 +76,9 @@ class Asked:
 class Row:
     """A line of export.json. `parity_error` of a compiled graph is that of its ONNX; `why` says what is missing.
 
-    `peak_memory_bytes` is what the export held at its peak, mapped files left out. `workspace_bytes` is the scratch
-    memory that the plan may take, None where that is not bounded. `doubt` says what is unproven of the plan.
+    `peak_memory_bytes` is what the export held at its peak, mapped files left out; `seconds` are on the wall,
+    `core_seconds` those of all threads. `workspace_bytes` is the scratch memory that the plan may take, None where that
+    is not bounded. `doubt` says what is unproven of the plan.
     """
 
     name: str
@@ -88,6 +90,8 @@ class Row:
     islands: tuple[str, ...]
     random: bool
     peak_memory_bytes: int
+    seconds: float
+    core_seconds: float
     compiled: bool = False
     why: str = "plans were not asked for"
     plan_bytes: int = 0
@@ -150,6 +154,7 @@ def export_graph(
     Needs the disk for the network in float32, until its last form is made. Raises CounterfactoryError when the float32
     graph itself is not what the module computes: nothing made of it could be trusted.
     """
+    began, worked = time.monotonic(), time.process_time()
     try:
         with PeakMemory() as peak:
             traced = _trace(build, out, random)
@@ -163,7 +168,8 @@ def export_graph(
                 folder = out / "onnx" / f"{traced.name}_int8"
                 forms.append(_write_int8(traced, folder, ranges, forms[0].islands, asked.precision))
             shutil.rmtree(traced.full.parent, ignore_errors=True)
-            return [_described(traced, form, out, peak) for form in forms]
+            took = (time.monotonic() - began, time.process_time() - worked)
+            return [_described(traced, form, out, peak, took) for form in forms]
     finally:
         shutil.rmtree(out / "work", ignore_errors=True)
 
@@ -259,7 +265,7 @@ def _cleared(folder: Path) -> Path:
     return folder / "model.onnx"
 
 
-def _described(traced: _Traced, form: _Artefact, out: Path, peak: PeakMemory) -> Row:
+def _described(traced: _Traced, form: _Artefact, out: Path, peak: PeakMemory, took: tuple[float, float]) -> Row:
     """Write a graph's manifest; the graph's row."""
     path, ir = form.path, form.precision == "openvino"
     row = Row(
@@ -272,6 +278,7 @@ def _described(traced: _Traced, form: _Artefact, out: Path, peak: PeakMemory) ->
         form.islands,
         traced.facts["random"],
         peak.bytes,
+        *took,
     )
     manifest = {
         "name": row.name,

@@ -9,11 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import multiprocessing
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
@@ -33,6 +31,7 @@ from ..plans.tensorrt import TARGETS, require_compiler, resolve_target
 from ..precision.half import ISLANDS
 from . import blip2, clip, denoiser, florence2, hed, reuse, sentence, vae
 from .artefact import Asked, Precision, Row, compile_rows, export_graph, work_folder
+from .aside import alone
 from .examples import on_streets, painting
 from .graph import Graph, Request, Sources, batches_of, names_of
 from .workspace import Workspace
@@ -144,18 +143,12 @@ def _rows(name: str, request: Request, out: Path, asked: Asked, threads: int, ag
     to_compile = [] if rows is None else reuse.uncompiled(out, rows, asked)
     if rows is not None and reuse.compilable(out, to_compile):
         say(f"{name}: exported before" + (", compiled ..." if to_compile else "; say --again to make it anew"))
-        new = {row.name: row for row in _alone(compile_rows, to_compile, out, asked)} if to_compile else {}
+        new = {row.name: row for row in alone(compile_rows, to_compile, out, asked)} if to_compile else {}
         return [new.get(row.name, row) for row in rows]
     say(f"{name} ...")
-    rows = _alone(export_one, name, request, out, replace(asked, plans=False), threads)
+    rows = alone(export_one, name, request, out, replace(asked, plans=False), threads)
     reuse.note(out, rows, made)
-    return _alone(compile_rows, rows, out, asked) if asked.plans else rows
-
-
-def _alone(work: Callable[..., list[Row]], *arguments: Any) -> list[Row]:
-    """What `work` gives, in a process that then gives all of its memory back."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(work, *arguments).result()
+    return alone(compile_rows, rows, out, asked) if asked.plans else rows
 
 
 def _line(row: Row) -> str:
@@ -166,7 +159,7 @@ def _line(row: Row) -> str:
     return (
         f"{row.name}: {row.parameters / 1e6:.1f} M parameters, {row.precision}, islands {islands}, "
         f"off by {row.parity_error:.1e} (bound {row.parity_bound:g}), {row.onnx_bytes / 1e6:.1f} MB, {plan}, "
-        f"peak {row.peak_memory_bytes / 1e9:.1f} GB"
+        f"{row.seconds:.0f} s, peak {row.peak_memory_bytes / 1e9:.1f} GB"
     )
 
 

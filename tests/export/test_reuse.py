@@ -36,7 +36,7 @@ BOX = ("a10g", "a10g-fast", "lance")
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exports in this process, which has torch loaded."""
-    monkeypatch.setattr(command, "_alone", lambda work, *arguments: work(*arguments))
+    monkeypatch.setattr(command, "alone", lambda work, *arguments: work(*arguments))
 
 
 @pytest.fixture
