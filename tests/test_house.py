@@ -64,7 +64,18 @@ ARROWS: dict[str, dict[str, set[str]]] = {
             "judging",
         },
         "journey": {
-            *("content_keys", "files", "schedule", "profile", "meter", "sources", "variant", "models", "suite"),
+            *(
+                "content_keys",
+                "errors",
+                "files",
+                "schedule",
+                "profile",
+                "meter",
+                "sources",
+                "variant",
+                "models",
+                "suite",
+            ),
             *("request", "stages", "inputs", "estimate"),
         },
         "api": {
