@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Unpack, cast
 
 from ..errors import CounterfactoryError
-from ..estimate.estimate import Estimate
+from ..estimate.estimate import Estimate, least_accepted
 from ..estimate.estimate import estimate as predict
 from ..inputs import usable_inputs
 from ..journey import Journey
@@ -71,7 +71,8 @@ def generate(
     asked = read_request(sources, options, caller, lambda profile: _with_options(profile, options))
     if least is not None and asked.request.interventions is None:
         raise CounterfactoryError("--require-coverage counts the values that you name: give --interventions as well")
-    finished = _make(asked, suite_path, path_or_none(options.get("metrics")), caller)
+    metrics = path_or_none(options.get("metrics"))
+    finished = _make(asked, suite_path, metrics, caller, anyway=options.get("anyway", False))
     if least is not None and not finished.covers(least):
         caller.warn(uncovered(finished.cells, least))
     for note in one_sided(finished.spread, asked.request.interventions, by_rule=asked.profile.by_rule):
@@ -98,13 +99,14 @@ def import_pairs(
     refuse_suite_among_sources(Path(pairs), suite_path)
     given = cast("GenerateOptions", options)  # of which it has some
     asked = read_pairs(pairs, given, caller, lambda profile: _with_options(profile, given))
-    return _make(asked, suite_path, path_or_none(options.get("metrics")), caller)
+    return _make(asked, suite_path, path_or_none(options.get("metrics")), caller, anyway=True)
 
 
-def _make(asked: Asked, suite_path: Path, metrics: Path | None, caller: Caller) -> FinishedSuite:
+def _make(asked: Asked, suite_path: Path, metrics: Path | None, caller: Caller, *, anyway: bool) -> FinishedSuite:
     """Make a suite, and say what a person should know of it."""
+    journey = Journey(asked.profile, asked.request, None if anyway else least_accepted(asked.profile))
     with Suite.open(suite_path) as suite:
-        summary = Journey(asked.profile, asked.request).run(asked.inputs, suite, caller.on_progress, metrics)
+        summary = journey.run(asked.inputs, suite, caller.on_progress, metrics)
     for problem in summary.problems[len(asked.inputs.left_out) :]:
         caller.warn(f"skipped {problem.name}: {problem.reason}")
     if not summary.variants:

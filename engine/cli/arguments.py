@@ -170,6 +170,11 @@ def _add_generate(commands: _Commands[Parser]) -> None:
     painting.add_argument(
         "--protect", type=names, metavar="A,B", help="classes of the masks of which every variant keeps the pixels"
     )
+    painting.add_argument(
+        "--anyway",
+        action="store_true",
+        help="go on though hardly a picture is accepted, which else ends the run early",
+    )
     _add_shard(painting)
     output = parser.add_argument_group("output")
     _add_made(output)

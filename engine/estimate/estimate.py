@@ -219,10 +219,7 @@ def estimate(
         stages += (StageEstimate("baseline", baselines, drawn_s, 0.0, 0.0, "assumed"),)
         assumptions += (f"light can show all edits, and a baseline takes {DRAWN_S:g} core-seconds a megapixel",)
     disk_bytes = round(areas * (1 + variants + controls + (variants if baseline else 0)) * BYTES_A_PIXEL)
-    accepted = None if rates is None else rates.accepted_share
-    accepted_measured = accepted is not None
-    if accepted is None and profile.device is not None:
-        accepted = profile.device.accepted
+    accepted = _accepted(profile, rates)
     return Estimate(
         sources=sizes.total(),
         variants=sizes.total() * variants,
@@ -233,7 +230,7 @@ def estimate(
         plans=plans,
         holdings=(here,) if named else (here, _holding(networks, plans, GPU_BYTES, shards)),
         accepted_share=accepted,
-        accepted_measured=accepted_measured,
+        accepted_measured=rates is not None and rates.accepted_share is not None,
         share=None if profile.device is None else profile.device.share,
         size=size if roofline and profile.device is None else None,
         peak_flops=peak,
@@ -241,6 +238,20 @@ def estimate(
         baselines=baselines,
         disk_bytes=disk_bytes,
     )
+
+
+def _accepted(profile: Profile, rates: Rates | None) -> float | None:
+    """The share of variants that will be accepted, 0 to 1: as measured here, or assumed of a GPU; None if unknown."""
+    if rates is not None and rates.accepted_share is not None:
+        return rates.accepted_share
+    return None if profile.device is None else profile.device.accepted
+
+
+def least_accepted(profile: Profile) -> float:
+    """The share of variants, 0 to 1, of which no fewer should be accepted while a suite is made: half of what an
+    estimate says; 0, which is fallen short of where none is, if it says nothing.
+    """
+    return (_accepted(profile, load_rates(profile)) or 0.0) / 2
 
 
 def residency_of(profile: Profile, library: Library) -> Residency | None:

@@ -84,6 +84,7 @@ def open_plan(
             sizes=sizes,
             shapes=read_exported(folder, plan).shapes,
             cache=engines_of(folder) if runtime.provider == "tensorrt" else None,
+            device=device,
         )
     from . import tensorrt
 
@@ -112,7 +113,9 @@ def plan_digest(folder: Path, plan: str, backend: Backend, digest: Callable[[Pat
 def existing(file: Path) -> Path:
     """`file`, if it is there. Raises CounterfactoryError when it is missing."""
     if not file.exists():
-        raise CounterfactoryError(f"model file {file} is missing; reinstall counterfactory or correct [models] folder")
+        raise CounterfactoryError(
+            f"model file {file} is missing: 'counterfactory doctor' of the profile says what to do"
+        )
     return file
 
 
