@@ -77,11 +77,13 @@ def main() -> None:
     parser.add_argument("--variants", type=int, default=2, help="of each photograph (%(default)s)")
     asked = parser.parse_args()
     profile = load_profile(asked.profile)
-    sources = find_sources(asked.photos).sources
+    sources, _ = find_sources(asked.photos)
     peaks = StagePeaks()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder
-        expected = {stage.stage: stage.wall_s for stage in estimate(profile, sources, asked.variants).stages}
+        expected: dict[str, float] = {
+            stage.stage: stage.wall_s for stage in estimate(profile, sources, asked.variants).stages
+        }
         task = Path(folder) / "trial.toml"
         task.write_text(TRIAL)
         suite = verbs.generate(

@@ -42,7 +42,7 @@ from .peak import PeakPrecision, measure_peak
 
 GPU_BYTES = 24 * 10**9
 # Core-seconds a megapixel of pictures that are drawn by rule (bench/first_run.py); and a photograph's usual size.
-DRAWN_S = 0.15
+DRAWN_S = 0.12
 _USUAL_SIZE = (853, 1280)
 # Pictures that are drawn at once where the profile counts GPUs, on as many cores (stages/paint/paint_light.py).
 _DRAWERS = 4
