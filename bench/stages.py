@@ -1,7 +1,7 @@
 """Claim: setup of the profile cpu and a run over photographs stay within 8 GB, and the estimate knew what a run takes.
 
     counterfactory setup --profile cpu [--weights DIR]
-    python bench/stages.py --profile cpu --photos DIR [--variants N] [--write]
+    python bench/stages.py --profile cpu [--photos DIR] [--variants N] [--write]
 
 Each step of setup and each stage of the run: seconds on the wall, core-seconds, and memory at its peak, mapped files,
 which the system may drop, left out. A stage's networks load within it. The estimate is that of a machine that has never
@@ -39,18 +39,20 @@ class StagePeaks:
     def __init__(self) -> None:
         self.bytes: dict[str, int] = {}
         self.core_s: dict[str, float] = {}
-        self._watch = PeakMemory()
+        self._watch, self._worked = PeakMemory(), 0.0
+
+    def begin(self) -> None:
+        """The first stage, or the next one."""
+        self._watch, self._worked = PeakMemory(), time.process_time()
         self._watch.__enter__()
-        self._worked = time.process_time()
 
     def advance(self, progress: Progress) -> None:
         """Called with each stage's progress."""
         if progress.done == progress.total and progress.stage in STAGES:
             self._watch.__exit__()
-            now = time.process_time()
-            self.bytes[progress.stage], self.core_s[progress.stage] = self._watch.bytes, now - self._worked
-            self._watch, self._worked = PeakMemory(), now
-            self._watch.__enter__()
+            self.bytes[progress.stage] = self._watch.bytes
+            self.core_s[progress.stage] = time.process_time() - self._worked
+            self.begin()
 
 
 def setup_steps(folder: Path) -> dict[str, dict[str, float]]:
@@ -69,26 +71,21 @@ def setup_steps(folder: Path) -> dict[str, dict[str, float]]:
     }
 
 
-def main() -> None:
-    """Estimate, run, print."""
-    parser = bench_parser(__doc__, write="docs/cpu.json")
-    parser.add_argument("--profile", default="cpu")
-    parser.add_argument("--photos", type=Path, required=True)
-    parser.add_argument("--variants", type=int, default=2, help="of each photograph (%(default)s)")
-    asked = parser.parse_args()
-    profile = load_profile(asked.profile)
-    sources, _ = find_sources(asked.photos)
-    peaks = StagePeaks()
+def journey(photos: Path, named: str, variants: int) -> dict[str, Any]:
+    """What a run over photographs takes by stage, and what the estimate said."""
+    profile, peaks = load_profile(named), StagePeaks()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder
+        sources, _ = find_sources(photos)
         expected: dict[str, float] = {
-            stage.stage: stage.wall_s for stage in estimate(profile, sources, asked.variants).stages
+            stage.stage: stage.wall_s for stage in estimate(profile, sources, variants).stages
         }
         task = Path(folder) / "trial.toml"
         task.write_text(TRIAL)
+        peaks.begin()
         suite = verbs.generate(
-            asked.photos, out=Path(folder) / "suite", profile=asked.profile, task_file=task, variants=asked.variants,
-            controls=0, allow_ungrounded=True, on_progress=peaks.advance,
+            photos, out=Path(folder) / "suite", profile=named, task_file=task, variants=variants, controls=0,
+            allow_ungrounded=True, on_progress=peaks.advance,
         )  # fmt: skip
     summary = suite.summary
     assert summary is not None, "a run that just ended"
@@ -104,23 +101,35 @@ def main() -> None:
         for cost in summary.stages
         if cost.stage in peaks.bytes
     }
-    made = setup_steps(profile.models.path)
+    return {"journey_s": round(summary.wall_s, 1), "journey_variants": summary.variants, "journey_stages": stages}
+
+
+def main() -> None:
+    """Read what setup took, run, print."""
+    parser = bench_parser(__doc__, write="docs/cpu.json")
+    parser.add_argument("--profile", default="cpu")
+    parser.add_argument("--photos", type=Path, help="photographs for a run (without: setup alone)")
+    parser.add_argument("--variants", type=int, default=2, help="of each photograph (%(default)s)")
+    asked = parser.parse_args()
+    made = setup_steps(load_profile(asked.profile).models.path)
+    ran = {} if asked.photos is None else journey(asked.photos, asked.profile, asked.variants)
+    stages: dict[str, dict[str, Any]] = ran.get("journey_stages", {})
     for title, parts in (("Setup, without the download", made), ("A run over photographs", stages)):
-        columns = list(next(iter(parts.values())))
-        show(title, ("step", *columns), [(name, *map(str, part.values())) for name, part in parts.items()])
+        if parts:
+            columns = list(next(iter(parts.values())))
+            show(title, ("step", *columns), [(name, *map(str, part.values())) for name, part in parts.items()])
     figures: dict[str, Any] = {
         "peak_gb": max(part["peak_gb"] for parts in (made, stages) for part in parts.values()),
         "setup_s": round(sum(step["seconds"] for step in made.values()), 1),
+        "setup_core_s": round(sum(step["core_s"] for step in made.values()), 1),
         "setup_steps": made,
-        "journey_s": round(summary.wall_s, 1),
-        "journey_variants": summary.variants,
-        "journey_stages": stages,
+        **ran,
     }
     if asked.write:
         command = " ".join(["python", "bench/stages.py", *sys.argv[1:]])
         of = {"machine": machine(), "command": command, "date": date.today().isoformat()}
         keep_figures(FIGURES, {**figures, **{f"stages_{name}": value for name, value in of.items()}})
-    finish(f"profile {profile.name}: {summary.variants} variants of {summary.sources} photographs", **figures)
+    finish(f"profile {asked.profile}: setup and a run over photographs, step by step", **figures)
 
 
 if __name__ == "__main__":
