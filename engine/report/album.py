@@ -82,6 +82,17 @@ class Strip:
     answer: Answer | None = None
     mask: Path | None = None
 
+    @property
+    def pictures(self) -> tuple[Path, ...]:
+        """The files of its original, control and variants."""
+        controls = [self.control] if self.control else []
+        return (self.image, *(frame.image for frame in (*controls, *self.frames)))
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The same, with its edges and its mask."""
+        return (*self.pictures, *(path for path in (self.edges, self.mask) if path is not None))
+
 
 def drawn_path(kind: Literal["edges", "masks"], name: str, report: Path) -> Path:
     """Where the edges or the coloured mask of a source lie in the folder of a report."""
