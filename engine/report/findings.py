@@ -29,8 +29,8 @@ _SUBJECTS = {"type": "Edits of {}", "value": "Edits to “{}”", "class": "Of c
 
 @dataclass(frozen=True)
 class Finding:
-    """A `sentence`, whether it is certain, and whose pictures show it: those `of` a "type", "value", "class" or "verdict"
-    called `name`, "" where none do.
+    """A `sentence`, whether it is certain, and whose pictures show it: those `of` a "type", "value", "class" or
+    "verdict" called `name`, "" where none do.
     """
 
     sentence: str
