@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -13,6 +13,7 @@ from ..errors import CounterfactoryError
 from ..files.writing import write_whole
 from ..judging.compare import Comparison, check_regression, compare
 from ..judging.evaluation import Evaluation
+from ..judging.insights import Insight
 from ..judging.limits import Drop, LimitResult, check_limits, junit_xml
 from ..judging.recheck import Recheck, recheck, set_thresholds
 from ..packages import pandas
@@ -20,6 +21,7 @@ from ..profile.check import CheckSettings
 from ..profile.profile import load_profile
 from ..report.effects_text import answer_lines, note_lines
 from ..report.folder import ReportFiles
+from ..report.insights_text import insight_lines
 from ..report.suite_text import hand_note, suite_notes
 from ..sources.source import Problem
 from ..suite import PictureRow, RunRecord, accepted_edits, read_metadata, read_run, require_finished
@@ -215,7 +217,7 @@ class Result:
         """What a reader has to know of the figures, in sentences."""
         by_hand = hand_note(read_by_hand(self.suite).pictures)
         notes = (*answer_lines(self.evaluation), *suite_notes(self.judged.rows), *by_hand)
-        return (*self.judged.notes, *notes, *note_lines(self.evaluation))
+        return (*self.judged.notes, *notes, *note_lines(self.evaluation), *insight_lines(self.evaluation))
 
     def effects(self, by: Literal["type", "value", "class"] = "type") -> DataFrame:
         """A row per type of edit, per value, or per class: what it does to the model in points, between `low` and
@@ -232,6 +234,15 @@ class Result:
         ]
         frame = pandas().DataFrame(rows, columns=list(_EFFECTS))
         return frame.sort_values("points", kind="stable", ignore_index=True)
+
+    def insights(self) -> DataFrame:
+        """A row per class and kind of edit: the points that the class loses with it, `drop`, between `low` and `high`
+        95 times in 100, and the `sentence` that says so; clear ones first, then the costliest. `evaluation.insights`
+        are the same. Raises CounterfactoryError where pandas is not installed.
+        """
+        insights = self.evaluation.insights
+        rows = [{"clear": one.clear, **vars(one), "sentence": one.sentence} for one in insights]
+        return pandas().DataFrame(rows, columns=["clear", *(one.name for one in fields(Insight)), "sentence"])
 
     def failures(self) -> DataFrame:
         """A row per picture that the model fails on, the surest answers, or the worst masks, first. Raises

@@ -31,7 +31,8 @@ LAYOUTS = (
     *("folders", "datasets", "coco", "yolo", "voc", "cityscapes", "shift", "camvid", "imagenet-val", "webdataset"),
 )
 PAPER_TABLES = (
-    *("dillema-table-1", "dillema-figure-6", "lance-table-2", "lance-figure-3", "lance-figure-8", "lance-figure-9"),
+    *("dillema-table-1", "dillema-figure-6", "lance-table-2", "lance-figure-3", "lance-figure-6", "lance-figure-8"),
+    "lance-figure-9",
 )
 SHELLS = ("bash", "zsh", "tcsh")
 

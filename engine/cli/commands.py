@@ -28,6 +28,7 @@ from ..judging.threshold_curve import load_valid, threshold_curve
 from ..profile.check import CheckSettings
 from ..profile.profile import load_profile
 from ..report.effects_text import comparison_notes, comparison_tables, evaluation_tables, finding_line
+from ..report.insights_text import insights_table
 from ..report.paper_tables import ModelResult, paper_tables
 from ..report.suite_text import coverage_data, coverage_table, hand_note, spread_data, uncovered
 from ..report.table import Table
@@ -274,6 +275,8 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
     if args.table is not None:
         return _paper(args.table, [*before, result], terminal)
     for table in evaluation_tables(result.evaluation, args.all):
+        terminal.show(table)
+    for table in insights_table(result.evaluation.insights, args.all):
         terminal.show(table)
     for comparison in result.comparisons:
         for note in comparison_notes(comparison):
