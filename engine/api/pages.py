@@ -27,6 +27,7 @@ from ..report.effects_text import (
 from ..report.findings import comparison_sentences, find_sentences, suite_sentences
 from ..report.folder import LIMIT, EdgeDetector, ReportFiles, edge_detector, write_report
 from ..report.forest import draw_forest
+from ..report.insights_text import insight_lines, insights_table
 from ..report.page import ReportText
 from ..report.suite_text import coverage_table, hand_note, suite_notes
 from ..report.table import Table
@@ -89,7 +90,7 @@ def describe_suite(suite: Path, rows: Sequence[PictureRow]) -> ReportText:
     sources, accepted = len({row.source for row in variants}), sum(row.accepted for row in variants)
     counts = f"{sources:,} sources, {len(variants):,} variants, {accepted:,} accepted"
     return ReportText(
-        title=f"Suite {suite.resolve().name}",
+        title=f"Suite {_name(suite.resolve())}",
         subtitle="; ".join((counts, *_record_words(suite))),
         figures=(("sources", f"{sources:,}"), ("variants accepted", f"{accepted:,} of {len(variants):,}")),
         notes=suite_notes(rows),
@@ -115,12 +116,11 @@ def describe_model(
     return replace(
         text,
         title=f"{text.title}: {name}",
-        subtitle=text.subtitle,
         findings=(*findings, *others),
         forests=tuple(forest for effects in measures if (forest := draw_forest(effects)) is not None),
         figures=(*text.figures, headline(evaluation)),
-        tables=(*tables, *compared, *text.tables),
-        remarks=(*answer_lines(evaluation), *which, *unplaced_notes(evaluation)),
+        tables=(*tables, *insights_table(evaluation.insights, everything=True), *compared, *text.tables),
+        remarks=(*answer_lines(evaluation), *which, *unplaced_notes(evaluation), *insight_lines(evaluation)),
         data={
             **text.data,
             "model": name,
@@ -128,6 +128,11 @@ def describe_model(
             "comparisons": [comparison.to_json() for comparison in comparisons],
         },
     )
+
+
+def _name(suite: Path) -> str:
+    """The folder's name; where it is only "suite", that of the folder that it is in."""
+    return suite.parent.name if suite.name == "suite" and suite.parent.name else suite.name
 
 
 def _record_words(suite: Path) -> tuple[str, ...]:

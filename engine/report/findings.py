@@ -7,7 +7,7 @@ falls with the square root of the number of sources, all else the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 from urllib.parse import urlencode
@@ -29,17 +29,16 @@ _SUBJECTS = {"type": "Edits of {}", "value": "Edits to “{}”", "class": "Of c
 
 @dataclass(frozen=True)
 class Finding:
-    """A `sentence`, whether it is certain, and whose pictures show it: those `of` a "type", "value", "class" or
-    "verdict" called `name`, "" where none do.
+    """A `sentence`, whether it is certain, and the choices of the page that show its pictures, as pairs of a filter
+    ("type", "value", "class", "verdict") and what to choose.
     """
 
     sentence: str
     certain: bool = False
-    of: str = ""
-    name: str = ""
+    choices: tuple[tuple[str, str], ...] = ()
 
 
-def address(**choices: str) -> str:
+def address(choices: Mapping[str, str]) -> str:
     """The page's address of these choices, by the names of its filters."""
     return f"#{urlencode(choices)}"
 
@@ -55,6 +54,7 @@ def find_sentences(evaluation: Evaluation, sources: int) -> tuple[Finding, ...]:
         *_certain("type", effects.by_type, measure, effects.by_value),
         *_certain("value", values, measure)[:_MOST],
         *_painting(effects),
+        *_insights(evaluation),
         *_certain("class", effects.by_class if len(effects.by_class) > 1 else (), measure)[:_MOST],
     ]
     first = [] if certain else [Finding(f"No edit changes this model's {measure} for certain.")]
@@ -71,8 +71,7 @@ def comparison_sentences(comparison: Comparison) -> tuple[Finding, ...]:
             on = gap.name if gap in comparison.sides else f"variants with {gap.name}"
             both = f"{percent(gap.first)} to {percent(gap.second)}"
             sentence = f"{comparison.second} {change} on {on} against {comparison.first}, {both} ({span})."
-            of = "" if gap in comparison.sides else "type"
-            findings.append(Finding(sentence, True, of, gap.name if of else ""))
+            findings.append(Finding(sentence, True, () if gap in comparison.sides else (("type", gap.name),)))
     which = f"{comparison.first} and {comparison.second}"
     same = Finding(f"No difference between {which} is certain on these {comparison.pictures:,} pictures.")
     return tuple(findings) or (same,)
@@ -85,7 +84,7 @@ def suite_sentences(rows: Sequence[PictureRow]) -> tuple[Finding, ...]:
     reasons = reason_table(rows)
     mostly = f"; the others mostly as {reasons.rows[0][0]}" if reasons else ""
     return (
-        Finding(f"{accepted:,} of {len(variants):,} variants are accepted{mostly}.", True, "verdict", "accepted"),
+        Finding(f"{accepted:,} of {len(variants):,} variants are accepted{mostly}.", True, (("verdict", "accepted"),)),
         Finding("No model was asked: --model MODEL, or --predictions FILE, shows what each edit does to yours."),
     )
 
@@ -96,7 +95,7 @@ def _certain(kind: str, effects: Sequence[Effect], measure: str, values: Sequenc
     for one in sorted((e for e in effects if e.clear), key=lambda e: (e.value, e.name)):
         worst = _worst([value for value in values if value.name.startswith(f"{one.name}: ")], one)
         sentence = f"{_SUBJECTS[kind].format(one.name)} {_change(one)} of {measure} ({_span(one)}){worst}."
-        findings.append(Finding(sentence, True, kind, one.name))
+        findings.append(Finding(sentence, True, ((kind, one.name),)))
     return findings
 
 
@@ -118,6 +117,13 @@ def _painting(effects: Effects) -> list[Finding]:
     ]
 
 
+def _insights(evaluation: Evaluation) -> list[Finding]:
+    return [
+        Finding(f"{one.sentence[:1].upper()}{one.sentence[1:]}.", True, (("class", one.label), ("value", one.name)))
+        for one in [one for one in evaluation.insights if one.clear][:_MOST]
+    ]
+
+
 def _undecided(effects: Effects, sources: int) -> list[Finding]:
     """What is small for certain, and what cannot be told yet with the sources that it would take."""
     findings, open_, mixed = [], [], []
@@ -128,16 +134,16 @@ def _undecided(effects: Effects, sources: int) -> list[Finding]:
             needed, span = sources_to_tell(one, sources), f"{_signed(one.low)} to {_signed(one.high)}"
             if needed <= sources:
                 sentence = f"Edits of {one.name} do little to {effects.measure}: {span} points."
-                findings.append(Finding(sentence, True, "type", one.name))
+                findings.append(Finding(sentence, True, (("type", one.name),)))
             else:
                 open_.append((needed, f"{one.name} ({span})"))
     if open_:
         names = _joined([name for _, name in sorted(open_)])
-        needed = _joined([f"{count:,}" for count, _ in sorted(open_)])
+        counts = _joined([f"{count:,}" for count, _ in sorted(open_)])
         findings.append(
             Finding(
                 f"Cannot be told yet, in points of {effects.measure}: {names}. A loss of {100 * TOLD:g} points would "
-                f"show in about {needed} sources like these {sources:,}."
+                f"show in about {counts} sources like these {sources:,}."
             )
         )
     if mixed:

@@ -318,7 +318,7 @@ const ahead = new IntersectionObserver(entries => {
   draw(CHUNK);
   ahead.unobserve(more);
   ahead.observe(more);
-}, { rootMargin: "1500px" });
+}, { rootMargin: "9999999px 0px 1500px" });
 ahead.observe(more);
 document.addEventListener("click", event => {
   const link = event.target.closest("a.jump, a.shows");

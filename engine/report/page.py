@@ -98,15 +98,16 @@ def write_page(
     lists = _lists(album)
     known = {one.name: {value for value, _ in one.values} for one in (*_pills(album), *lists)}
 
-    def shows(of: str, name: str) -> str:
-        """The address of the pictures of that name; "" where the page has no such choice."""
-        return address(**{of: name}) if name in known.get(of, ()) else ""
+    def shows(*choices: tuple[str, str]) -> str:
+        """The address of the pictures of these choices; "" of none, and where the page has no such choice."""
+        there = all(name in known.get(of, ()) for of, name in choices)
+        return address(dict(choices)) if choices and there else ""
 
     def confused(table: Table, row: tuple[str, ...], column: int) -> str:
         said = table.columns[column]
         if not table.confusion or row[column] == "0.0 %" or not {row[0], said} <= known.get("class", set()):
             return ""
-        return address(**{"class": row[0], "said": said})
+        return address({"class": row[0], "said": said})
 
     link: Link = (lambda image: _link(image, path.parent)) if embedded is None else (lambda image: embedded[image])
     small = {} if thumbnails is None else thumbnails

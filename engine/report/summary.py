@@ -10,7 +10,7 @@ from .page import ReportText
 from .table import Table
 
 # What Markdown, or HTML in it, would read as its own.
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#+!|~&@-])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 # Of what a summary has tables.
 _TABLES = ("What edits do to ", "How pictures are answered", "The second against the first")
 
