@@ -311,15 +311,15 @@ document.querySelector("#csv").addEventListener("click", () => {
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 });
-more.addEventListener("click", () => { all = true; draw(CHUNK); });
 // As one scrolls to its end the list grows; observed anew, as what stays in sight is told once only.
 const ahead = new IntersectionObserver(entries => {
-  if (!all || !entries.at(-1).isIntersecting) return;
-  draw(CHUNK);
+  if (all && entries.at(-1).isIntersecting) { draw(CHUNK); watch(); }
+}, { rootMargin: "9999999px 0px 1500px" });
+function watch() {
   ahead.unobserve(more);
   ahead.observe(more);
-}, { rootMargin: "9999999px 0px 1500px" });
-ahead.observe(more);
+}
+more.addEventListener("click", () => { all = true; watch(); });
 document.addEventListener("click", event => {
   const link = event.target.closest("a.jump, a.shows");
   if (!link) return;
