@@ -28,7 +28,7 @@ _SUBJECTS = {"type": "Edits of {}", "value": "Edits to “{}”", "class": "Of c
 
 
 @dataclass(frozen=True)
-class Finding:
+class ReportFinding:
     """A `sentence`, whether it is certain, and the choices of the page that show its pictures, as pairs of a filter
     ("type", "value", "class", "verdict") and what to choose.
     """
@@ -43,11 +43,13 @@ def address(choices: Mapping[str, str]) -> str:
     return f"#{urlencode(choices)}"
 
 
-def find_sentences(evaluation: Evaluation, sources: int) -> tuple[Finding, ...]:
+def find_sentences(evaluation: Evaluation, sources: int) -> tuple[ReportFinding, ...]:
     """What a suite of so many `sources` says of a model."""
     effects, measure = evaluation.effects, evaluation.effects.measure
     if effects.against is None:
-        return (Finding("What edits do cannot be told: that takes answers to the controls, or to the originals."),)
+        return (
+            ReportFinding("What edits do cannot be told: that takes answers to the controls, or to the originals."),
+        )
     sure = {one.name for one in effects.by_type if one.clear}
     values = [one for one in effects.by_value if one.name.partition(": ")[0] not in sure]
     certain = [
@@ -57,12 +59,12 @@ def find_sentences(evaluation: Evaluation, sources: int) -> tuple[Finding, ...]:
         *_insights(evaluation),
         *_certain("class", effects.by_class if len(effects.by_class) > 1 else (), measure)[:_MOST],
     ]
-    first = [] if certain else [Finding(f"No edit changes this model's {measure} for certain.")]
-    warnings = [Finding(line) for line in interaction_lines(effects)]
+    first = [] if certain else [ReportFinding(f"No edit changes this model's {measure} for certain.")]
+    warnings = [ReportFinding(line) for line in interaction_lines(effects)]
     return (*first, *certain, *warnings, *_undecided(effects, sources))
 
 
-def comparison_sentences(comparison: Comparison) -> tuple[Finding, ...]:
+def comparison_sentences(comparison: Comparison) -> tuple[ReportFinding, ...]:
     """Where the second model falls behind the first, or leaves it behind."""
     findings = []
     for gap in (*comparison.sides, *comparison.by_type):
@@ -71,31 +73,33 @@ def comparison_sentences(comparison: Comparison) -> tuple[Finding, ...]:
             on = gap.name if gap in comparison.sides else f"variants with {gap.name}"
             both = f"{percent(gap.first)} to {percent(gap.second)}"
             sentence = f"{comparison.second} {change} on {on} against {comparison.first}, {both} ({span})."
-            findings.append(Finding(sentence, True, () if gap in comparison.sides else (("type", gap.name),)))
+            findings.append(ReportFinding(sentence, True, () if gap in comparison.sides else (("type", gap.name),)))
     which = f"{comparison.first} and {comparison.second}"
-    same = Finding(f"No difference between {which} is certain on these {comparison.pictures:,} pictures.")
+    same = ReportFinding(f"No difference between {which} is certain on these {comparison.pictures:,} pictures.")
     return tuple(findings) or (same,)
 
 
-def suite_sentences(rows: Sequence[PictureRow]) -> tuple[Finding, ...]:
+def suite_sentences(rows: Sequence[PictureRow]) -> tuple[ReportFinding, ...]:
     """What a suite says where no model was asked."""
     variants = [row for row in rows if row.kind == "variant"]
     accepted = sum(row.accepted for row in variants)
     reasons = reason_table(rows)
     mostly = f"; the others mostly as {reasons.rows[0][0]}" if reasons else ""
     return (
-        Finding(f"{accepted:,} of {len(variants):,} variants are accepted{mostly}.", True, (("verdict", "accepted"),)),
-        Finding("No model was asked: --model MODEL, or --predictions FILE, shows what each edit does to yours."),
+        ReportFinding(
+            f"{accepted:,} of {len(variants):,} variants are accepted{mostly}.", True, (("verdict", "accepted"),)
+        ),
+        ReportFinding("No model was asked: --model MODEL, or --predictions FILE, shows what each edit does to yours."),
     )
 
 
-def _certain(kind: str, effects: Sequence[Effect], measure: str, values: Sequence[Effect] = ()) -> list[Finding]:
+def _certain(kind: str, effects: Sequence[Effect], measure: str, values: Sequence[Effect] = ()) -> list[ReportFinding]:
     """A sentence for each clear effect, the greatest loss first; a type's names the value that costs most."""
     findings = []
     for one in sorted((e for e in effects if e.clear), key=lambda e: (e.value, e.name)):
         worst = _worst([value for value in values if value.name.startswith(f"{one.name}: ")], one)
         sentence = f"{_SUBJECTS[kind].format(one.name)} {_change(one)} of {measure} ({_span(one)}){worst}."
-        findings.append(Finding(sentence, True, ((kind, one.name),)))
+        findings.append(ReportFinding(sentence, True, ((kind, one.name),)))
     return findings
 
 
@@ -107,24 +111,28 @@ def _worst(values: Sequence[Effect], of: Effect) -> str:
     return f", most of all {clear[0].name.partition(': ')[2]}: {_points(clear[0].value)} ({_span(clear[0])})"
 
 
-def _painting(effects: Effects) -> list[Finding]:
+def _painting(effects: Effects) -> list[ReportFinding]:
     one = effects.painter
     if one is None or not one.clear:
         return []
     left = "effects are against the controls and do not hold it" if effects.against == "control" else "effects hold it"
     return [
-        Finding(f"Painting alone {_change(one, 'costs', 'gains')} of {effects.measure} ({_span(one)}); {left}.", True)
+        ReportFinding(
+            f"Painting alone {_change(one, 'costs', 'gains')} of {effects.measure} ({_span(one)}); {left}.", True
+        )
     ]
 
 
-def _insights(evaluation: Evaluation) -> list[Finding]:
+def _insights(evaluation: Evaluation) -> list[ReportFinding]:
     return [
-        Finding(f"{one.sentence[:1].upper()}{one.sentence[1:]}.", True, (("class", one.label), ("value", one.name)))
+        ReportFinding(
+            f"{one.sentence[:1].upper()}{one.sentence[1:]}.", True, (("class", one.label), ("value", one.name))
+        )
         for one in [one for one in evaluation.insights if one.clear][:_MOST]
     ]
 
 
-def _undecided(effects: Effects, sources: int) -> list[Finding]:
+def _undecided(effects: Effects, sources: int) -> list[ReportFinding]:
     """What is small for certain, and what cannot be told yet with the sources that it would take."""
     findings, open_, mixed = [], [], []
     for one in effects.by_type:
@@ -134,21 +142,21 @@ def _undecided(effects: Effects, sources: int) -> list[Finding]:
             needed, span = sources_to_tell(one, sources), f"{_signed(one.low)} to {_signed(one.high)}"
             if needed <= sources:
                 sentence = f"Edits of {one.name} do little to {effects.measure}: {span} points."
-                findings.append(Finding(sentence, True, (("type", one.name),)))
+                findings.append(ReportFinding(sentence, True, (("type", one.name),)))
             else:
                 open_.append((needed, f"{one.name} ({span})"))
     if open_:
         names = _joined([name for _, name in sorted(open_)])
         counts = _joined([f"{count:,}" for count, _ in sorted(open_)])
         findings.append(
-            Finding(
+            ReportFinding(
                 f"Cannot be told yet, in points of {effects.measure}: {names}. A loss of {100 * TOLD:g} points would "
                 f"show in about {counts} sources like these {sources:,}."
             )
         )
     if mixed:
         names = _joined(mixed)
-        findings.append(Finding(f"Nothing can be said of {names}: too few sources tell it from other edits."))
+        findings.append(ReportFinding(f"Nothing can be said of {names}: too few sources tell it from other edits."))
     return findings
 
 

@@ -28,7 +28,7 @@ from .album import Answer, Frame, Strip
 from .coloured_masks import class_colour
 from .curves import Curve
 from .effects_text import column_words
-from .findings import Finding, address
+from .findings import ReportFinding, address
 from .forest import Forest
 from .score_words import score_words
 from .table import Table
@@ -58,7 +58,7 @@ class ReportText:
     remarks: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
     curves: tuple[Curve, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ReportFinding, ...] = ()
     forests: tuple[Forest, ...] = ()
     limits: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -104,10 +104,10 @@ def write_page(
         return address(dict(choices)) if choices and there else ""
 
     def confused(table: Table, row: tuple[str, ...], column: int) -> str:
-        said = table.columns[column]
-        if not table.confusion or row[column] == "0.0 %" or not {row[0], said} <= known.get("class", set()):
+        truth, called = row[0], table.columns[column]
+        if not table.confusion or row[column] == "0.0 %" or not {truth, called} <= known.get("class", set()):
             return ""
-        return address({"class": row[0], "said": said})
+        return address({"class": truth, "said": called})
 
     link: Link = (lambda image: _link(image, path.parent)) if embedded is None else (lambda image: embedded[image])
     small = {} if thumbnails is None else thumbnails
@@ -222,14 +222,14 @@ def _lists(album: Sequence[Strip]) -> list[_Filter]:
     classes = sorted({strip.label for strip in album if strip.label is not None})
     values = sorted({value for frame in frames for value in frame.values})
     checks = sorted({check for frame in frames if (check := frame.failed)})
-    said = sorted({frame.answer.text for frame in frames if frame.answer})
+    answers = sorted({frame.answer.text for frame in frames if frame.answer})
     lists = [
         _Filter("Class", "class", _same(classes)),
-        _Filter("Model says", "said", _same(said)),
+        _Filter("Model says", "said", _same(answers)),
         _Filter("Edit value", "value", _same(values)),
         _Filter("Rejected, as", "failed", tuple((check, check_meaning(check) or check) for check in checks)),
     ]
-    unset, others = ("wrong first", [("suite", "as in the suite")]) if said else ("as in the suite", [])
+    unset, others = ("wrong first", [("suite", "as in the suite")]) if answers else ("as in the suite", [])
     names = score_words(name for frame in frames for name in frame.row.scores)
     orders = (*others, ("source", "by source"), *((f"score:{name}", f"lowest {name} first") for name in sorted(names)))
     return [*(one for one in lists if len(one.values) > 1), _Filter("Order", "sort", orders, unset)]

@@ -20,7 +20,7 @@ from counterfactory.engine.judging.evaluation import Evaluation
 from counterfactory.engine.judging.insights import Insight
 from counterfactory.engine.report.findings import (
     TOLD,
-    Finding,
+    ReportFinding,
     comparison_sentences,
     find_sentences,
     sources_to_tell,
@@ -170,7 +170,7 @@ def test_two_models_are_told_apart_where_that_is_certain() -> None:
     ]
     assert [one.choices for one in found] == [(), (("type", "weather"),)]
     (same,) = comparison_sentences(compare(rows, first, first, ("old", "new")))
-    assert same == Finding("No difference between old and new is certain on these 80 pictures.")
+    assert same == ReportFinding("No difference between old and new is certain on these 80 pictures.")
 
 
 def test_a_chart_has_a_row_for_every_effect_at_its_place() -> None:
@@ -203,7 +203,9 @@ def test_a_summary_for_a_pull_request_says_every_word_as_it_is() -> None:
         Table("What edits do to x", ("edit", HOSTILE), ((HOSTILE, "+1.0"),)),
         Table("Rejected", ("a",), (("1",),)),
     )
-    text = ReportText(HOSTILE, "s", tables=tables, findings=(Finding(HOSTILE, True), Finding("open")), notes=(HOSTILE,))
+    text = ReportText(
+        HOSTILE, "s", tables=tables, findings=(ReportFinding(HOSTILE, True), ReportFinding("open")), notes=(HOSTILE,)
+    )
     lines = markdown_summary(text).splitlines()
     escaped = r"a\|b \<img src=x\> \*\*c\*\* \[d\](e) \`f\` \\ \~g\~ \# \&lt; h"
     assert [line for line in lines if line] == [
@@ -222,7 +224,12 @@ def test_a_summary_for_a_pull_request_says_every_word_as_it_is() -> None:
 def test_a_report_is_all_there_for_a_program() -> None:
     table = Table("t", ("edit", "points"), (("time", "-1"),))
     text = ReportText(
-        "a", "b", (("sources", "3"),), (table,), findings=(Finding("x.", True, (("type", "time"),)),), data={"n": 1}
+        "a",
+        "b",
+        (("sources", "3"),),
+        (table,),
+        findings=(ReportFinding("x.", True, (("type", "time"),)),),
+        data={"n": 1},
     )
     assert json.loads(report_json(text)) == {
         "title": "a",

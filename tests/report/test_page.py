@@ -22,7 +22,7 @@ from counterfactory.engine.profile.check import SCORES
 from counterfactory.engine.report import page as page_module
 from counterfactory.engine.report.album import Answer, add_scores
 from counterfactory.engine.report.coloured_masks import draw_mask
-from counterfactory.engine.report.findings import Finding
+from counterfactory.engine.report.findings import ReportFinding
 from counterfactory.engine.report.folder import write_report
 from counterfactory.engine.report.forest import Forest, ForestRow
 from counterfactory.engine.report.page import ReportText
@@ -94,7 +94,7 @@ def test_every_score_with_words_is_explained_and_no_other_is_shown(picture: Path
 
 
 def test_findings_stand_first_then_charts_pictures_and_tables_with_their_notes(picture: Path, tmp_path: Path) -> None:
-    finding = Finding("Night costs 5 points.", True, (("value", "time: at night"),))
+    finding = ReportFinding("Night costs 5 points.", True, (("value", "time: at night"),))
     row = ForestRow("time: at night", "-5 (-9 ... -1)", 7, True, 10.0, 20.0, 30.0, "value")
     forest = Forest("What edits do", (("", (row,)),), (), 50.0)
     table = Table("Effects", ("edit", "q"), (("time", "0.1"),), ("a note of it",), of="type")
@@ -118,7 +118,7 @@ def test_findings_stand_first_then_charts_pictures_and_tables_with_their_notes(p
 def test_a_row_whose_pictures_are_not_on_the_page_is_no_link(picture: Path, tmp_path: Path) -> None:
     rows = (("time", "1"), ("weather", "1"), ("painting alone", "1"))
     table = Table("t", ("edit", "points"), rows, of="type")
-    finding = Finding("x", True, (("class", "road"),))
+    finding = ReportFinding("x", True, (("class", "road"),))
     page = page_of(tmp_path, strip(frame(picture, edits=(NIGHT,))), tables=(table,), findings=(finding,))
     assert [str(a["href"]) for a in page.all("a") if a.get("class") == "shows"] == ["#type=time"]
 

@@ -18,7 +18,7 @@ from counterfactory.engine.judging.effects import Effect
 from counterfactory.engine.report import page as page_module
 from counterfactory.engine.report.album import Answer, Strip
 from counterfactory.engine.report.embedding import embed_pictures
-from counterfactory.engine.report.findings import Finding
+from counterfactory.engine.report.findings import ReportFinding
 from counterfactory.engine.report.forest import Forest, ForestRow
 from counterfactory.engine.report.page import ReportText, write_page
 from counterfactory.engine.report.table import Table
@@ -58,7 +58,10 @@ def text_of(**changes: Any) -> ReportText:
     row = ForestRow("time: at night", "-5 (-9 ... -1)", 7, True, 10.0, 20.0, 30.0, "value")
     forest = Forest("What edits do", (("", (row,)), ("1 class", (row,))), ((0.0, "-50"), (50.0, "0")), 50.0)
     values: dict[str, Any] = {
-        "findings": (Finding("Night costs 5 points.", True, (("type", "time"),)), Finding("Nothing is known of fog.")),
+        "findings": (
+            ReportFinding("Night costs 5 points.", True, (("type", "time"),)),
+            ReportFinding("Nothing is known of fog."),
+        ),
         "forests": (forest,),
         "tables": (Table("Effects", ("edit", "q"), (("time", "0.1"),), ("a note",), of="type"),),
         "figures": (("sources", "20"),),
@@ -162,7 +165,7 @@ def test_hostile_words_stay_words(picture: Path, tmp_path: Path) -> None:
     bad = frame(picture, Answer(HOSTILE, False), file_name=HOSTILE, edited_caption=HOSTILE, reason=HOSTILE, edits=edits)
     one = strip(bad, name=HOSTILE, label=HOSTILE, caption=HOSTILE, control=bad, answer=Answer(HOSTILE, True))
     table = Table(HOSTILE, (HOSTILE, "q"), ((HOSTILE, HOSTILE),), (HOSTILE,), of="class")
-    text = text_of(findings=(Finding(HOSTILE),), tables=(table,), notes=(HOSTILE,), remarks=(HOSTILE,))
+    text = text_of(findings=(ReportFinding(HOSTILE),), tables=(table,), notes=(HOSTILE,), remarks=(HOSTILE,))
     write_page([one, strip(frame(picture), label="bus")], tmp_path / "page.html", text)
     with opened(tmp_path / "page.html") as tab:
         figure = tab.locator("figure[data-name]").first

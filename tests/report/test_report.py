@@ -22,7 +22,7 @@ from report_pages import Reader, frame, page_of, strip
 from counterfactory.engine.edit import EDIT_TYPES, Edit
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.report.album import Answer, Frame, group_by_source, pick_evenly
-from counterfactory.engine.report.findings import Finding
+from counterfactory.engine.report.findings import ReportFinding
 from counterfactory.engine.report.folder import write_report
 from counterfactory.engine.report.forest import Forest, ForestRow
 from counterfactory.engine.report.page import ReportText
@@ -183,7 +183,7 @@ def test_words_from_outside_are_escaped(picture: Path, tmp_path: Path) -> None:
     table = Table(HOSTILE, (HOSTILE, "q"), ((HOSTILE, HOSTILE),), (HOSTILE,), of="class", confusion=True)
     row = ForestRow(HOSTILE, HOSTILE, 1, True, 1.0, 2.0, 3.0, "class")
     forest = Forest(HOSTILE, ((HOSTILE, (row,)),), ((1.0, HOSTILE),), 0.0)
-    finding = Finding(HOSTILE, True, (("class", HOSTILE),))
+    finding = ReportFinding(HOSTILE, True, (("class", HOSTILE),))
     page = page_of(
         *(tmp_path, album, other),
         figures=((HOSTILE, HOSTILE),),
