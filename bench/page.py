@@ -3,10 +3,10 @@
     python bench/page.py [--variants N] [--write] [--keep DIR]
 
 A suite of five variants a source, of 128 pixels, with a control and an original each, is written, with a table of
-sources, and says when the first view was drawn, with pictures, and which of its tasks took longer than 50 ms. Its
-sources, and says when the first view was drawn, with pictures, and which of its tasks took longer than 50 ms. Chromium
-is `chromium` of the PATH, driven by Playwright. `--write` puts the figures of 10,000 into docs/evaluation.json;
-`--screens DEMO` draws docs/report.webp of the demo in that folder instead.
+answers. `report` runs over it as a command of its own. Then Chromium (`chromium` of the PATH, driven by Playwright)
+opens the page from the disk, scrolls through 2,000 sources, and says when the first view was drawn, with pictures, and
+which of its tasks took longer than 50 ms. `--write` puts the figures of 10,000 into docs/evaluation.json; `--screens
+DEMO` draws docs/report.webp of the demo in that folder instead.
 """
 
 from __future__ import annotations
