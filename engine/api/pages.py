@@ -24,7 +24,7 @@ from ..report.effects_text import (
     headline,
     unplaced_notes,
 )
-from ..report.findings import comparison_sentences, find_sentences, suite_sentences
+from ..report.findings import comparison_sentences, find_sentences, short_name, suite_sentences
 from ..report.folder import LIMIT, EdgeDetector, ReportFiles, edge_detector, write_report
 from ..report.forest import draw_forest
 from ..report.insights_text import insight_lines, insights_table
@@ -70,7 +70,7 @@ def make_report(
         text = describe_model(text, judged.evaluation, judged.name, comparisons, rows)
     notes = (*text.notes, *hand_note(read_by_hand(suite).pictures))
     tables = (*text.tables, *_coverage(suite))
-    text = replace(text, curves=curves, notes=notes, tables=tables, classes=tuple(names), limits=_limits(suite))
+    text = replace(text, curves=curves, notes=notes, tables=tables, classes=tuple(names))
     return write_report(
         suite / "report" if out is None else Path(out),
         rows,
@@ -95,6 +95,7 @@ def describe_suite(suite: Path, rows: Sequence[PictureRow]) -> ReportText:
         figures=(("sources", f"{sources:,}"), ("variants accepted", f"{accepted:,} of {len(variants):,}")),
         notes=suite_notes(rows),
         findings=suite_sentences(rows),
+        limits=_limits(suite),
         data={"sources": sources, "variants": len(variants), "accepted": accepted},
     )
 
@@ -115,8 +116,8 @@ def describe_model(
     which = tuple(note for comparison in comparisons for note in comparison_notes(comparison))
     return replace(
         text,
-        title=f"{text.title}: {name}",
-        findings=(*findings, *others),
+        title=f"{text.title}: {short_name(name)}",
+        findings=(*others, *findings),
         forests=tuple(forest for effects in measures if (forest := draw_forest(effects)) is not None),
         figures=(*text.figures, headline(evaluation)),
         tables=(*tables, *insights_table(evaluation.insights, everything=True), *compared, *text.tables),

@@ -129,7 +129,10 @@ def _text(suite: Path, rows: Sequence[PictureRow], report: RunSummary, results: 
         findings=(*classifier.findings, *segmenter.findings),
         forests=(*classifier.forests, *segmenter.forests),
         figures=(*classifier.figures[1:], segmenter.figures[-1], cost),
-        tables=(*classifier.tables, *segmenter.tables),
+        tables=(
+            *classifier.tables,
+            *(replace(table, title=f"The segmenter. {table.title}") for table in segmenter.tables),
+        ),
         classes=EMBEDDED.classes,
         remarks=(*classifier.remarks, *segmenter.remarks),
         data={"classifier": classifier.data, "segmenter": segmenter.data},

@@ -219,7 +219,8 @@ def _gaps_table(title: str, of: str, gaps: Sequence[Gap]) -> Table:
         (gap.name, percent(gap.first), percent(gap.second), *_figures(gap.effect), str(gap.effect.sources))
         for gap in gaps
     )
-    return Table(title, (of, "first", "second", "points", *_COLUMNS, "sources"), rows)
+    named = "type" if of == "pictures" else of
+    return Table(title, (of, "first", "second", "points", *_COLUMNS, "sources"), rows, of=named)
 
 
 def headline(evaluation: Evaluation) -> tuple[str, str]:

@@ -67,16 +67,24 @@ def find_sentences(evaluation: Evaluation, sources: int) -> tuple[ReportFinding,
 def comparison_sentences(comparison: Comparison) -> tuple[ReportFinding, ...]:
     """Where the second model falls behind the first, or leaves it behind."""
     findings = []
-    for gap in (*comparison.sides, *comparison.by_type):
-        if gap.effect.clear:
-            change, span = _change(gap.effect, "loses", "gains"), _span(gap.effect)
-            on = gap.name if gap in comparison.sides else f"variants with {gap.name}"
-            both = f"{percent(gap.first)} to {percent(gap.second)}"
-            sentence = f"{comparison.second} {change} on {on} against {comparison.first}, {both} ({span})."
-            findings.append(ReportFinding(sentence, True, () if gap in comparison.sides else (("type", gap.name),)))
-    which = f"{comparison.first} and {comparison.second}"
-    same = ReportFinding(f"No difference between {which} is certain on these {comparison.pictures:,} pictures.")
+    first, second = short_name(comparison.first), short_name(comparison.second)
+    if first == second:
+        first, second = comparison.first, comparison.second
+    types = sorted((gap for gap in comparison.by_type if gap.effect.clear), key=lambda gap: gap.effect.value or 0)
+    for gap in (*(gap for gap in comparison.sides if gap.effect.clear), *types[:_MOST]):
+        change, both = _change(gap.effect, "loses", "gains"), f"{percent(gap.first)} to {percent(gap.second)}"
+        on = f"variants with {gap.name}" if gap in types else gap.name
+        sentence = f"On {on} {second} {change} against {first} ({_span(gap.effect)}), {both}."
+        findings.append(ReportFinding(sentence, True, (("type", gap.name),) if gap in types else ()))
+    same = ReportFinding(
+        f"No difference between {first} and {second} is certain on these {comparison.pictures:,} pictures."
+    )
     return tuple(findings) or (same,)
+
+
+def short_name(model: str) -> str:
+    """What a model is called: of a file its name."""
+    return model.rpartition("/")[2] or model
 
 
 def suite_sentences(rows: Sequence[PictureRow]) -> tuple[ReportFinding, ...]:

@@ -66,7 +66,7 @@ def draw_forest(effects: Effects) -> Forest | None:
     first = (*(row(one, PAINTING, "") for one in painter), *rows("type", groups["type"]))
     several = [(kind, some) for kind, some in groups.items() if kind != "type" and len(some) > 1]
     more = tuple((f"{len(some):,} {_PLURAL[kind]}", rows(kind, some)) for kind, some in several)
-    step = 0.25 if whole > 0.8 else 0.1 if whole > 0.3 else 0.05
+    step = 0.5 if whole > 1.5 else 0.25 if whole > 0.8 else 0.1 if whole > 0.3 else 0.05
     marks = [step * k for k in range(-floor(low / step + 1e-9), floor(high / step + 1e-9) + 1)]
     ticks = tuple((place(mark), points(mark).removesuffix(".0")) for mark in marks)
     return Forest(effects_title(effects), (("", first), *more), ticks, place(0.0))

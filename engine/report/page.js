@@ -329,6 +329,7 @@ document.addEventListener("click", event => {
   goTo(link.matches(".skip") && list.querySelector('a.picture[tabindex="0"]') || to);
 });
 addStrips(start.strips);
+addEventListener("beforeprint", () => { for (const image of list.querySelectorAll("img")) image.loading = "eager"; });
 addEventListener("popstate", read);
 addEventListener("hashchange", read);
 // After Back from another page the browser restores the choices once scripts have run.

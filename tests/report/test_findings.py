@@ -163,14 +163,14 @@ def test_two_models_are_told_apart_where_that_is_certain() -> None:
     rows = [row for g in range(40) for row in (control_row(g), picture_row(3 * g))]
     first = {row.file_name: 1.0 for row in rows}
     second = {row.file_name: float(row.kind == "control" or i % 4 == 1) for i, row in enumerate(rows)}
-    found = comparison_sentences(compare(rows, first, second, ("old", "new")))
-    assert [re.sub(r"\(.*", "", one.sentence) for one in found] == [
-        "new loses 50 points on variants against old, 100.0 % to 50.0 % ",
-        "new loses 50 points on variants with weather against old, 100.0 % to 50.0 % ",
+    found = comparison_sentences(compare(rows, first, second, ("a/old.csv", "b/new.csv")))
+    assert [re.sub(r" \(.*\)", "", one.sentence) for one in found] == [
+        "On variants new.csv loses 50 points against old.csv, 100.0 % to 50.0 %.",
+        "On variants with weather new.csv loses 50 points against old.csv, 100.0 % to 50.0 %.",
     ]
     assert [one.choices for one in found] == [(), (("type", "weather"),)]
-    (same,) = comparison_sentences(compare(rows, first, first, ("old", "new")))
-    assert same == ReportFinding("No difference between old and new is certain on these 80 pictures.")
+    (same,) = comparison_sentences(compare(rows, first, first, ("old/x", "new/x")))
+    assert same == ReportFinding("No difference between old/x and new/x is certain on these 80 pictures.")
 
 
 def test_a_chart_has_a_row_for_every_effect_at_its_place() -> None:
