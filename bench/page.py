@@ -155,7 +155,7 @@ def draw_screens(page: Path) -> None:
 
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        tab = browser.new_page(viewport={"width": 1280, "height": 1700})
+        tab = browser.new_page(viewport={"width": 1280, "height": 1560})
         tab.goto(page.resolve().as_uri())
         tab.wait_for_load_state("networkidle")
         tab.wait_for_timeout(500)

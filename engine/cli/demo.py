@@ -18,7 +18,7 @@ from PIL import Image
 
 from ..api.pages import describe_model, describe_suite
 from ..inputs import Inputs
-from ..journey import Journey, RunSummary
+from ..journey import Journey
 from ..judging.confusion import confusion_matrix
 from ..judging.evaluate import evaluate_labels, evaluate_masks
 from ..judging.evaluation import Evaluation
@@ -35,7 +35,7 @@ from ..request import SuiteRequest
 from ..runtime.blob_cache import find_blob_cache
 from ..sources.data_set import find_sources
 from ..suite import PictureRow, Suite, read_metadata
-from .run_text import as_data, cost_line, count_line, duration, figure, time_lines
+from .run_text import as_data, cost_line, count_line, duration, time_lines
 from .terminal import Terminal
 
 STREAM = 901
@@ -76,7 +76,7 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
         sides_table({f"classifier's {labels.measure_name}": labels, f"segmenter's {masks.measure_name}": masks}),
     )
     notes = suite_notes(rows)
-    text = _text(suite_path, rows, report, results)
+    text = _text(suite_path, rows, results)
     files = write_report(
         out,
         add_scores(rows, masks.effects.measure, masks.outcomes),
@@ -116,19 +116,18 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
     )
 
 
-def _text(suite: Path, rows: Sequence[PictureRow], report: RunSummary, results: ModelResults) -> ReportText:
+def _text(suite: Path, rows: Sequence[PictureRow], results: ModelResults) -> ReportText:
     """Both models on one page, the classifier first."""
     classifier, segmenter = (
         describe_model(describe_suite(suite, rows), evaluation, name, (), rows)
         for evaluation, name in ((results.classifier, "the demo's classifier"), (results.segmenter, "its segmenter"))
     )
-    cost = (f"{report.device}-hours per 1,000 accepted", figure(report.device_hours_per_1k_accepted))
     return replace(
         classifier,
         title="Counterfactory's demo: a classifier and a segmenter",
         findings=(*classifier.findings, *segmenter.findings),
         forests=(*classifier.forests, *segmenter.forests),
-        figures=(*classifier.figures[1:], segmenter.figures[-1], cost),
+        figures=(*classifier.figures, segmenter.figures[-1]),
         tables=(
             *classifier.tables,
             *(replace(table, title=f"The segmenter. {table.title}") for table in segmenter.tables),
