@@ -5,7 +5,7 @@ The suite itself is only read. Made again without edges, a report keeps those th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from ..files.writing import open_whole, write_whole
 from ..light.menu import MENU
 from ..profile.painter import NO_EDGES
 from ..profile.profile import Profile
+from ..schedule.overlap import prefetch, write_behind
 from ..stages.maps.draw_maps import edge_maps
 from ..suite import PictureRow
 from ..suite.paths import Folder
@@ -35,6 +36,8 @@ from .thumbnails import draw_thumbnails
 SHEET_ROWS = 8
 # Sources on the page, where nobody asks for another number.
 LIMIT = 2000
+# Pictures that are read ahead of finding their edges, and edges that wait to be written.
+_AHEAD = 8
 Images = NDArray[np.uint8]
 # Takes uint8 RGB [B, H, W, 3] to uint8 [B, H, W].
 EdgeDetector = Callable[[Images], Images]
@@ -80,9 +83,9 @@ def write_report(
     whole = group_by_source(rows, suite, folder, answers)
     album = pick_evenly(whole, limit)
     masks = {row.source: row.mask for row in rows}
+    if edges is not None:
+        _write_edges(edges, album, folder)
     for strip in album:
-        if edges is not None:
-            _write_edges(edges, strip, drawn_path("edges", strip.name, folder))
         mask = masks[strip.name]
         if mask is not None:
             draw_mask(suite / mask, drawn_path("masks", strip.name, folder))
@@ -129,15 +132,32 @@ def _left_out(rows: Sequence[PictureRow], sources: int, shown: int) -> list[str]
     return notes
 
 
-def _write_edges(edges: EdgeDetector, strip: Strip, path: Path) -> None:
+def _write_edges(edges: EdgeDetector, album: Sequence[Strip], folder: Path) -> None:
+    """Draw the edges of the originals; pictures are read ahead and written behind."""
+
+    def drawn() -> Iterator[tuple[Path, Images]]:
+        for strip, pixels in prefetch(album, _pixels, _AHEAD):
+            if isinstance(pixels, Exception):
+                raise pixels
+            yield drawn_path("edges", strip.name, folder), edges(pixels[None])[0]
+
+    for _ in write_behind(drawn(), _save, _AHEAD):
+        pass
+
+
+def _pixels(strip: Strip) -> Images:
     try:
-        pixels = np.asarray(Image.open(strip.image, formats=["PNG"]).convert("RGB"))
+        return np.asarray(Image.open(strip.image, formats=["PNG"]).convert("RGB"))
     except FileNotFoundError as error:
         raise CounterfactoryError(f"{strip.image} is missing: {_AGAIN}") from error
     except (OSError, ValueError, Image.DecompressionBombError) as error:
         raise CounterfactoryError(f"{strip.image} is no picture of ours: delete it, and {_AGAIN}") from error
+
+
+def _save(drawn: tuple[Path, Images]) -> None:
+    path, pixels = drawn
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(edges(pixels[None])[0]).save(path)
+    Image.fromarray(pixels).save(path)
 
 
 def edge_detector(profile: Profile) -> EdgeDetector | None:
