@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import bench_parser, finish, show
+from measure import bench_parser, finish, keep_figures, show
 from simulated_suites import classes_suite
 
 import counterfactory as cf
@@ -71,7 +70,7 @@ def main() -> None:
     }
     show("Two models, and AP", ("figure", "value"), tuple((name, str(value)) for name, value in figures.items()))
     if asked.write:
-        _FIGURES.write_text(json.dumps(figures, indent=2) + "\n")
+        keep_figures(_FIGURES, figures)
     finish("evaluate finds a planted regression and counts AP as pycocotools does", **figures)
 
 
