@@ -68,8 +68,9 @@ ARROWS: dict[str, dict[str, set[str]]] = {
             *("request", "stages", "inputs", "estimate"),
         },
         "api": {
-            *("errors", "packages", "files", "profile", "runtime", "meter", "sources", "variant", "suite", "tasks"),
-            *("request", "stages", "asking", "pocket", "light", "inputs", "estimate", "judging", "report", "journey"),
+            *("errors", "packages", "files", "profile", "runtime", "meter", "sources", "variant", "models", "suite"),
+            *("tasks", "request", "stages", "asking", "pocket", "light", "inputs", "estimate", "judging", "report"),
+            "journey",
         },
         "face": {"errors", "packages", "estimate", "api"},
         "cli": {

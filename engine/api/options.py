@@ -155,9 +155,10 @@ class EvaluateOptions(TypedDict, total=False):
     `classes` is a file of the names of masks' classes (those of the record), or of all that a classifier knows, by its
     numbers; "imagefolder" reads numbers as torchvision's ImageFolder gives them. `max_drop` has the most points that an
     edit's type, value or a class may cost, by name; `fail_under` is the least share of variants that must be right,
-    from 0 to 1. `failures` and `junit` are files to write: the pictures that the model fails on, and what became of the
-    limits. `against` is another model, or its answers, or a `Result` on the same suite, or several: the model is
-    compared with each, picture by picture, and `max_regression` is the most points that it may lose to one.
+    from 0 to 1. `failures`, `order` and `junit` are files to write: the pictures that the model fails on, all variants
+    in the order to look at them, and what became of the limits. `against` is another model, or its answers, or a
+    `Result` on the same suite, or several: the model is compared with each, picture by picture, and `max_regression` is
+    the most points that it may lose to one.
     """
 
     preprocess: str | None
@@ -167,6 +168,7 @@ class EvaluateOptions(TypedDict, total=False):
     against: Any
     max_regression: float | None
     failures: AnyPath | None
+    order: AnyPath | None
     junit: AnyPath | None
 
 

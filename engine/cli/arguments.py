@@ -450,6 +450,19 @@ def _add_check(commands: _Commands[Parser]) -> None:
         metavar="FILE",
         help="print the parts of the score `valid`, for a profile, that such a FILE asks for, and write nothing",
     )
+    whole = parser.add_argument_group("the set as a whole")
+    whole.add_argument(
+        "--fid",
+        nargs="?",
+        const="clip",
+        metavar="MODEL",
+        help="FID of variants and controls against the originals: by the CLIP of the suite's profile, or by a MODEL "
+        "that gives features, such as inception.onnx",
+    )
+    whole.add_argument("--preprocess", metavar="WORDS", help="how pictures become its input: as in evaluate")
+    whole.add_argument(
+        "--perplexity", action="store_true", help="how the profile's language model reads captions before and after"
+    )
     parser.set_defaults(run=_late("check"))
 
 
@@ -510,6 +523,12 @@ def _add_evaluate(commands: _Commands[Parser]) -> None:
     )
     output.add_argument(
         "--failures", type=Path, metavar="FILE", help="write the pictures that your model fails on, CSV"
+    )
+    output.add_argument(
+        "--order",
+        type=Path,
+        metavar="FILE",
+        help="write all variants in the order to look at them, CSV: what shows a failure that none before it shows",
     )
     output.add_argument("--junit", type=Path, metavar="FILE", help="write the limits' outcome as JUnit XML")
     parser.set_defaults(run=_late("evaluate"))

@@ -35,7 +35,7 @@ from ..report.table import Table
 from ..suite import count_outside
 from ..suite.by_hand import RULINGS, Ruling, read_rulings
 from ..suite.verdicts import read_verdicts
-from .check_text import changes_table, fit_table, recheck_lines, sweep_lines, sweep_table
+from .check_text import changes_table, fid_line, fit_table, perplexity_line, recheck_lines, sweep_lines, sweep_table
 from .plan_text import show_spread
 from .run_text import as_data, cost_line, cost_table, count_line, shortfall_lines, time_lines, use_line
 from .statuses import EXIT_BROKEN, EXIT_SKIPPED
@@ -210,13 +210,33 @@ def check(args: Namespace, terminal: Terminal) -> int:
         terminal.show(changes)
     if result.cells:
         terminal.show(coverage_table(result.cells))
+    whole = _set_quality(args, suite, terminal)
     broken = least is not None and not suite.covers(least)
     if broken:
         terminal.warn(uncovered(suite.cells, least))
     counts = {name: value for name, value in asdict(result).items() if value or name not in ("cells", "by_hand")}
     cells = coverage_data(result.cells)
-    terminal.finish({**counts, **cells, "turned": result.turned, "thresholds": settings.thresholds})
+    terminal.finish({**counts, **cells, "turned": result.turned, "thresholds": settings.thresholds, **whole})
     return EXIT_BROKEN if broken else 0
+
+
+def _set_quality(args: Namespace, suite: finished.FinishedSuite, terminal: Terminal) -> dict[str, Any]:
+    """Says what the set is like as a whole, as far as that is asked for."""
+    data = {}
+    if args.preprocess is not None and args.fid is None:
+        raise CounterfactoryError(
+            "--preprocess says how pictures become the input of a model: give it with --fid MODEL"
+        )
+    if args.fid is not None:
+        with terminal.progress() as on_progress:
+            fid = suite.fid(args.fid, preprocess=args.preprocess, on_progress=on_progress, warn=terminal.warn)
+        terminal.say(fid_line(fid))
+        data["fid"] = asdict(fid)
+    if args.perplexity:
+        perplexity = suite.perplexity()
+        terminal.say(perplexity_line(perplexity))
+        data["perplexity"] = asdict(perplexity)
+    return data
 
 
 def _rulings(args: Namespace) -> list[tuple[str, Ruling, str]]:

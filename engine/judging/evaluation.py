@@ -191,4 +191,6 @@ class Evaluation:
         evaluation = plain(self)
         del evaluation["outcomes"]
         evaluation["beside"] = evaluation.pop("measures")
+        for one, insight in zip(evaluation["insights"], self.insights, strict=True):
+            one |= {"clear": insight.clear, "sentence": insight.sentence}
         return evaluation

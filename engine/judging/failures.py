@@ -38,18 +38,26 @@ def label_failures(rows: Sequence[PictureRow], answers: Sequence[Prediction | No
         sure = "" if confidence is None else str(confidence)
         return label(row.file_name), sure, label(row.original), label(row.control)
 
-    return _csv(wrong, ("prediction", "confidence", "original_prediction", "control_prediction"), cells)
+    return list_pictures(wrong, ("prediction", "confidence", "original_prediction", "control_prediction"), cells)
+
+
+def find_falls(rows: Sequence[PictureRow], evaluation: Evaluation) -> dict[str, float]:
+    """By how much the outcomes of answered variants are below their control's, without one their original's, by
+    `file_name`; below 0 where they are better.
+    """
+    outcomes = evaluation.outcomes
+    falls: dict[str, float] = {}
+    for row in rows:
+        baseline, own = outcomes.get(row.control or "", outcomes.get(row.original)), outcomes.get(row.file_name)
+        if row.kind == "variant" and baseline is not None and own is not None:
+            falls[row.file_name] = baseline - own
+    return falls
 
 
 def mask_failures(rows: Sequence[PictureRow], evaluation: Evaluation) -> str:
     """Variants whose mIoU, or recall, is below their baseline's as CSV, with the source's original's and control's."""
     outcomes = evaluation.outcomes
-    falls: dict[str, float] = {}
-    for row in rows:
-        # Against its control, without one against its original.
-        baseline, own = outcomes.get(row.control or "", outcomes.get(row.original)), outcomes.get(row.file_name)
-        if row.kind == "variant" and baseline is not None and own is not None and own < baseline:
-            falls[row.file_name] = baseline - own
+    falls = {name: fall for name, fall in find_falls(rows, evaluation).items() if fall > 0}
     worse = sorted((row for row in rows if row.file_name in falls), key=lambda row: -falls[row.file_name])
 
     def cells(row: PictureRow) -> tuple[str, ...]:
@@ -57,10 +65,13 @@ def mask_failures(rows: Sequence[PictureRow], evaluation: Evaluation) -> str:
         return tuple("" if name is None or name not in outcomes else f"{outcomes[name]:.4f}" for name in names)
 
     measure = "recall" if evaluation.boxes else "miou"
-    return _csv(worse, (measure, f"original_{measure}", f"control_{measure}"), cells)
+    return list_pictures(worse, (measure, f"original_{measure}", f"control_{measure}"), cells)
 
 
-def _csv(rows: Sequence[PictureRow], columns: Sequence[str], cells: Callable[[PictureRow], tuple[str, ...]]) -> str:
+def list_pictures(
+    rows: Sequence[PictureRow], columns: Sequence[str], cells: Callable[[PictureRow], tuple[str, ...]]
+) -> str:
+    """The pictures as CSV, and what `cells` says of each in further columns."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow((*_PLACE, *columns))

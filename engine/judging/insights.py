@@ -2,13 +2,14 @@
 (LANCE, arXiv 2305.19164, section 4.3 and figure 6).
 
 Of each class the edits of its pictures are embedded, as the caption with the edit less the caption without it, and
-grouped by k-means; outcomes play no part in that. A group's effect is that of `effects` on the class's pictures: within
-sources, adjusted for the other edits of a picture, its interval by the jackknife over sources. All groups of all
-classes are corrected together, so that of those called clear one in twenty is no effect.
+those of a type are grouped by k-means; outcomes play no part in that. A group's effect is that of `effects` on the
+class's pictures: within sources, adjusted for the other edits of a picture, its interval by the jackknife over sources.
+All groups of all classes are corrected together, so that of those called clear one in twenty is no effect.
 
-k is that from 2 to 16 of the highest mean silhouette (Rousseeuw, J. Comput. Appl. Math. 20, 1987). Fewer than four
-different edits are not grouped: each value stands alone. Nothing is said of a group of fewer than six sources: if all
-of five turned wrong, chance would do so in one of sixteen.
+k is that from 2 to 16 of the highest mean silhouette (Rousseeuw, J. Comput. Appl. Math. 20, 1987); of fewer than four
+different edits each value stands alone. A group that fewer than twelve sources show joins the nearest one, unless that
+changes something else, so that small classes have few groups. Nothing is said of fewer than six sources: if all of five
+turned wrong, chance would do so in one of sixteen.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Floats = NDArray[np.float64]
 # From texts to vectors [N, E], one each.
 Embed = Callable[[Sequence[str]], NDArray[np.floating]]
 
-_FEWEST_SOURCES = 6
+_FEWEST_SOURCES, _ENOUGH_SOURCES = 6, 12
 _FEWEST_EDITS, _MOST_GROUPS = 4, 16
 # Edits that k is chosen by: their distances are a matrix.
 _MOST_CHOOSING = 1000
@@ -120,25 +121,28 @@ class _Grouped:
 
     @classmethod
     def of(cls, pictures: Sequence[tuple[PictureRow, float]], embed: Embed) -> _Grouped:
-        first: dict[Edit, PictureRow] = {}
+        shows: dict[Edit, list[PictureRow]] = defaultdict(list)
         for row, _ in pictures:
             for edit in row.edits if row.kind == "variant" else ():
-                first.setdefault(edit, row)
-        edits = sorted(first, key=lambda edit: (edit.value, edit.keyword))
-        if len(edits) < _FEWEST_EDITS:
-            values = sorted({edit.value for edit in edits})
-            group = {edit: str(values.index(edit.value)) for edit in edits}
-            return cls(pictures, group, {group[edit]: edit for edit in reversed(edits)})
-        texts = [text for edit in edits for text in _texts(first[edit], edit)]
-        vectors = np.asarray(embed(texts), np.float64)
-        change = unit(vectors[::2] - vectors[1::2])
-        labels = choose_groups(change)
-        centre = {}
-        for k in np.unique(labels).tolist():
-            (members,) = np.nonzero(labels == k)
-            nearest = members[np.argmax(change[members] @ change[members].mean(axis=0))]
-            centre[str(k)] = edits[int(nearest)]
-        return cls(pictures, dict(zip(edits, map(str, labels.tolist()), strict=True)), centre)
+                shows[edit].append(row)
+        group: dict[Edit, str] = {}
+        centre: dict[str, Edit] = {}
+        for type_ in sorted({edit.type for edit in shows}):
+            edits = sorted((e for e in shows if e.type == type_), key=lambda edit: (edit.value, edit.keyword))
+            texts = [text for edit in edits for text in _texts(min(shows[edit], key=_name), edit)]
+            vectors = np.asarray(embed(texts), np.float64)
+            changes = unit(vectors[::2] - vectors[1::2])
+            values = np.unique([edit.value for edit in edits], return_inverse=True)[1]
+            labels = choose_groups(changes) if len(edits) >= _FEWEST_EDITS else values
+            labels = join_small(changes, labels, [{row.source for row in shows[edit]} for edit in edits])
+            for k in np.unique(labels).tolist():
+                (members,) = np.nonzero(labels == k)
+                mean = np.array([len(shows[edits[i]]) for i in members]) @ changes[members]
+                nearest = members[np.argmax(changes[members] @ mean)]
+                name = str(len(centre))
+                centre[name] = edits[int(nearest)]
+                group |= dict.fromkeys([edits[i] for i in members.tolist()], name)
+        return cls(pictures, group, centre)
 
     def groups_of(self, row: PictureRow) -> frozenset[str]:
         return frozenset(self.group[edit] for edit in row.edits) if row.kind == "variant" else frozenset()
@@ -166,7 +170,7 @@ class _Grouped:
             edit.type,
             edit.keyword,
             edit.alternative,
-            -value,
+            -max(-100.0, min(100.0, value)),  # a regression may say more than there is to lose
             -high,
             -low,
             1.0,
@@ -176,6 +180,10 @@ class _Grouped:
             tuple(key for fall, key in sorted(falls)[:_WORST] if fall < 0),
             measure,
         )
+
+
+def _name(row: PictureRow) -> str:
+    return row.file_name
 
 
 def _texts(row: PictureRow, edit: Edit) -> tuple[str, str]:
@@ -210,6 +218,24 @@ def choose_groups(vectors: Floats) -> NDArray[np.int64]:
         if score > best:
             best, labels = score, grouped
     return labels
+
+
+def join_small(vectors: Floats, labels: NDArray[np.int64], sources: Sequence[set[str]]) -> NDArray[np.int64]:
+    """The groups [N] of unit vectors [N, E], where one that too few sources show is joined to the nearest, the smallest
+    first, unless it changes nothing of the same; `sources` are those of each vector.
+    """
+    labels = labels.copy()
+    while True:
+        kinds = np.unique(labels).tolist()
+        members = [np.flatnonzero(labels == k).tolist() for k in kinds]
+        sizes = [len(set().union(*(sources[i] for i in some))) for some in members]
+        means = unit(np.stack([vectors[some].sum(axis=0) for some in members]))
+        likeness = means @ means.T - np.eye(len(kinds))
+        small = [k for k, size in enumerate(sizes) if size < _ENOUGH_SOURCES and likeness[k].max() > SEPARATE]
+        if len(kinds) < 2 or not small:
+            return labels
+        least = min(small, key=lambda k: sizes[k])
+        labels[members[least]] = kinds[int(likeness[least].argmax())]
 
 
 def k_means(vectors: Floats, k: int) -> NDArray[np.int64]:

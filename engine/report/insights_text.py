@@ -26,7 +26,7 @@ def insights_table(insights: Sequence[Insight], everything: bool = False, title:
             one.name,
             points(-one.drop / 100),
             f"{points(-one.high / 100)} \N{HORIZONTAL ELLIPSIS} {points(-one.low / 100)}",
-            f"{one.q:.3f} *" if one.clear else f"{one.q:.3f}  ",
+            f"{'< 0.001' if one.q < 0.001 else f'{one.q:.3f}'} {'*' if one.clear else ' '}",
             str(one.pictures),
         )
         for one in shown

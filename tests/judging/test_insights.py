@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,14 +15,22 @@ from picture_rows import control_row, original_row, picture_row
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.judging.evaluate import evaluate_labels, evaluate_masks
-from counterfactory.engine.judging.insights import Insight, bags_of_words, choose_groups, k_means, silhouette, unit
+from counterfactory.engine.judging.insights import (
+    Insight,
+    bags_of_words,
+    choose_groups,
+    join_small,
+    k_means,
+    silhouette,
+    unit,
+)
 from counterfactory.engine.suite import PictureRow
 
 LABELS = ("bus", "car", "truck")
 # Of each type what the captions say, and what edits bring.
 WORDS = {
-    "time": ("during the day", ("at night", "at dusk", "late at night")),
-    "weather": ("clear", ("snowy", "foggy", "rainy")),
+    "time": ("during the day", ("at night", "at dusk", "late at night", "in the evening", "at dawn")),
+    "weather": ("clear", ("snowy", "foggy", "rainy", "stormy", "hazy")),
     "background": ("brick", ("wooden", "concrete", "glass")),
 }
 Chance = Callable[[str, Sequence[Edit]], float]
@@ -109,14 +118,28 @@ def test_the_order_of_rows_changes_nothing() -> None:
 
 
 def test_small_classes() -> None:
-    """Five sources could all turn wrong by chance: nothing is said. Three different edits are not grouped."""
+    """Five sources could all turn wrong by chance: nothing is said. Of six a type's edits stay together."""
     assert insights(suite_rows(15), needs_daylight, 0) == ()
-    rows = [
-        replace(row, edits=row.edits[:1]) for row in suite_rows(60) if not row.edits or row.edits[0].type == "weather"
-    ]
-    few = insights(rows, no_weakness, 0)
-    assert {one.label for one in few} == set(LABELS)
-    assert all(one.values == (one.name,) for one in few)
+    few = insights(suite_rows(27), needs_daylight, 0)
+    assert sorted((one.label, one.type) for one in few) == sorted(itertools.product(LABELS, WORDS))
+    assert any(len(one.values) > 2 for one in few)
+
+
+def test_two_values_of_many_sources_are_not_grouped() -> None:
+    rows = [replace(row, edits=row.edits[:1]) for row in suite_rows(150)]
+    rows = [row for row in rows if not row.edits or row.edits[0].alternative in ("at night", "at dusk")]
+    assert all(one.values == (one.name,) for one in insights(rows, no_weakness, 0))
+    assert {one.name for one in insights(rows, no_weakness, 0)} == {"time: at night", "time: at dusk"}
+
+
+def test_small_groups_join_the_nearest() -> None:
+    vectors = unit(np.array([[1.0, 0, 0], [1, 0.1, 0], [0, 1, 0], [0, 1, 0.1], [0.2, 1, 0.5]]))
+    many, few = {str(i) for i in range(20)}, {"0", "1"}
+    labels = np.array([0, 0, 1, 1, 2])
+    assert join_small(vectors, labels, [many, few, many, few, few]).tolist() == [0, 0, 1, 1, 1]
+    assert join_small(vectors, labels, [many, few, many, few, many]).tolist() == labels.tolist()
+    # What changes the opposite, or something else, joins nothing.
+    assert join_small(unit(np.array([[1.0, 0], [-1, 0], [0, 1]])), np.arange(3), [few] * 3).tolist() == [0, 1, 2]
 
 
 def test_pictures_without_captions_are_grouped_by_their_words() -> None:
