@@ -112,13 +112,16 @@ def write_page(
     link: Link = (lambda image: _link(image, path.parent)) if embedded is None else (lambda image: embedded[image])
     small = {} if thumbnails is None else thumbnails
     ordered = sorted(enumerate(album), key=lambda one: _wrong(one[1]))
-    strips = [_strip_data(place, strip, link, small) for place, strip in ordered]
-    size = _SHARD if embedded is None else max(len(strips), 1)
-    shards = [strips[i : i + size] for i in range(size, len(strips), size)]
+    size = _SHARD if embedded is None else max(len(album), 1)
+    shards = [ordered[i : i + size] for i in range(0, len(ordered), size)] or [[]]
+
+    def shard_data(shard: Sequence[tuple[int, Strip]]) -> list[dict[str, Any]]:
+        return [_strip_data(place, strip, link, small) for place, strip in shard]
+
     data = {
-        "strips": strips[:size],
+        "strips": shard_data(shards[0]),
         "variants": len(frames),
-        "more": [f"{ALBUM}/{number}.js" for number in range(1, len(shards) + 1)],
+        "more": [f"{ALBUM}/{number}.js" for number in range(1, len(shards))],
         "words": score_words(name for frame in frames for name in frame.row.scores),
         "limits": text.limits,
     }
@@ -136,9 +139,10 @@ def write_page(
         data=_as_json(data),
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    for number, shard in enumerate(shards, start=1):
+    for number, shard in enumerate(shards[1:], start=1):
         (path.parent / ALBUM).mkdir(exist_ok=True)
-        write_whole(path.parent / ALBUM / f"{number}.js", f"addStrips({_as_json(shard)});\n", sync="nothing")
+        script = f"addStrips({_as_json(shard_data(shard))});\n"
+        write_whole(path.parent / ALBUM / f"{number}.js", script, sync="nothing")
     write_whole(path, page, sync="nothing")
 
 

@@ -13,7 +13,7 @@ from counterfactory.engine.suite import read_metadata
 @shows("--out", "report")
 def _(house: House, command: str) -> None:
     folder = house.new("report")
-    page(house, house.suite(), "--out", folder)
+    assert "task classification; profile pocket; made 2" in page(house, house.suite(), "--out", folder)
     assert (folder / "index.html").is_file()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -256,7 +255,7 @@ def test_a_report_s_first_words_are_of_the_suite(made_suite: MadeSuite, tmp_path
     assert text.notes == ("no control was accepted: what painting does by itself cannot be told from what edits do",)
     assert text.figures == (("sources", "3"), ("variants accepted", "5 of 6"))
     assert text.title == f"Suite {made_suite.path.parent.name}", "a folder called suite says nothing"
-    assert re.search(r"^3 sources, 6 variants, 5 accepted; task \w+; profile \w+; made \d{4}-\d\d-\d\d$", text.subtitle)
+    assert text.subtitle == "3 sources, 6 variants, 5 accepted; profile mine; made 2026-01-01"
     page = report_on(made_suite, rows, tmp_path, text=text)
     assert page.words.index(text.notes[0]) < page.words.index("5 of 6 variants are accepted")
     assert "No model was asked" in page.words
