@@ -101,7 +101,7 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
         terminal.note(note)
     for name, path in (("sources", out / "sources"), ("suite", suite_path), ("sheet", files.sheet)):
         terminal.say(f"{name:<10} {path}")
-    terminal.say(f"finding    {text.findings[0].sentence}")
+    terminal.note(text.findings[0].sentence)
     terminal.say(f"look at    {files.page}")
     terminal.finish(
         {

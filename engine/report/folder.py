@@ -24,7 +24,7 @@ from ..stages.maps.draw_maps import edge_maps
 from ..suite import PictureRow
 from ..suite.paths import Folder
 from ..tasks.spread import spread_of
-from .album import Answer, Strip, drawn_path, group_by_source, pick_evenly
+from .album import Answer, Strip, add_drawn, drawn_path, group_by_source, pick_evenly
 from .coloured_masks import draw_mask
 from .embedding import embed_pictures
 from .page import ALBUM, ReportText, write_page
@@ -80,8 +80,8 @@ def write_report(
     if folder.is_relative_to(suite):  # a suite may come from anybody, with links in it
         Folder(suite).refuse_outward_links([folder.relative_to(suite).as_posix()])
         Folder(folder).refuse_outward_links([path.name for path in (files.page, files.sheet, files.data, *drawn)])
-    whole = group_by_source(rows, suite, folder, answers)
-    album = pick_evenly(whole, limit)
+    album = group_by_source(rows, suite, folder, answers)
+    sources, album = len(album), pick_evenly(album, limit)
     masks = {row.source: row.mask for row in rows}
     if edges is not None:
         _write_edges(edges, album, folder)
@@ -89,18 +89,18 @@ def write_report(
         mask = masks[strip.name]
         if mask is not None:
             draw_mask(suite / mask, drawn_path("masks", strip.name, folder))
-    album = pick_evenly(group_by_source(rows, suite, folder, answers), limit)
+    album = [add_drawn(strip, folder, masks[strip.name] is not None) for strip in album]
     sheet = draw_sheet(pick_evenly(album, SHEET_ROWS), text.title, text.subtitle, text.notes)
     folder.mkdir(parents=True, exist_ok=True)
     with open_whole(files.sheet, sync="nothing") as file:
         sheet.save(file, "PNG")
     text = _with_edits(text, rows)
-    left_out = tuple(_left_out(rows, len(whole), len(album)))
+    left_out = tuple(_left_out(rows, sources, len(album)))
     shown = replace(text, remarks=(*text.remarks, *left_out))
     write_page(album, files.page, shown, draw_thumbnails(album, suite, folder / "thumbnails"))
     if single_file is not None:
         some, pictures = embed_pictures(album)
-        left_out = tuple(_left_out(rows, len(whole), len(some)))
+        left_out = tuple(_left_out(rows, sources, len(some)))
         write_page(some, single_file, replace(text, remarks=(*text.remarks, *left_out)), embedded=pictures)
     for path, words in ((files.data, report_json), (markdown, markdown_summary)):
         if path is not None:

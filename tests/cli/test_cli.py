@@ -516,3 +516,6 @@ def test_the_demo_shows_a_suite(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert max(map(len, out.splitlines())) <= max(80, len(str(tmp_path)) + 40)
     for name in ("index.html", "contact_sheet.png", "suite/metadata.parquet", "sources/images"):
         assert (tmp_path / "demo" / name).exists()
+    finding = json.loads((tmp_path / "demo" / "report.json").read_text())["findings"][0]["sentence"]
+    assert finding in " ".join(out[out.index("sheet ") :].split()), "what was found, and where to see it, stand last"
+    assert out.splitlines()[-1].split(maxsplit=2) == ["look", "at", str(tmp_path / "demo" / "index.html")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from wiring import CASES, MODEL, House, answers, judgements, options_by_command, page, shows
 from wiring_cases import shown
@@ -23,6 +25,8 @@ def _(house: House, command: str) -> None:
     assert "p(true)" in page(house, suite, "--model", MODEL, "--classes", kinds)
     twice = page(house, suite, "--predictions", answers(house, suite), "--model", MODEL, "--classes", kinds)
     assert "The second against the first" in twice
+    assert 'class="forest"' in twice
+    assert re.search(r"Cannot be told yet, in points of accuracy: .* sources like these 3\.", twice)
 
 
 @shows("--preprocess", "report")
