@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
+from math import inf
 from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import quote
@@ -37,6 +38,8 @@ from .table import Table
 ALBUM = "album"
 _SHARD = 400
 _WRONG = "wrong"
+# What masks that a model gave are judged by, among the scores of variants.
+_MASKED = "picture mIoU"
 # Takes a picture's file to the address that the page has for it.
 Link = Callable[[Path], str]
 
@@ -111,7 +114,7 @@ def write_page(
 
     link: Link = (lambda image: _link(image, path.parent)) if embedded is None else (lambda image: embedded[image])
     small = {} if thumbnails is None else thumbnails
-    ordered = sorted(enumerate(album), key=lambda one: _wrong(one[1]))
+    ordered = sorted(enumerate(album), key=lambda one: _rank(one[1]))
     size = _SHARD if embedded is None else max(len(album), 1)
     shards = [ordered[i : i + size] for i in range(0, len(ordered), size)] or [[]]
 
@@ -129,7 +132,7 @@ def write_page(
         **{name: value for name, value in vars(text).items() if name != "data"},
         pills=_pills(album),
         lists=lists,
-        order=_WRONG if any(frame.answer for frame in frames) else "",
+        order=_order(frames),
         masks=any(strip.mask for strip in album),
         columns=max((len(strip.frames) + (strip.control is not None) for strip in album), default=1),
         colour=class_colour,
@@ -156,9 +159,18 @@ def _as_json(data: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def _wrong(strip: Strip) -> int:
-    """The more accepted variants are answered wrongly, the further in front."""
-    return -sum(frame.row.accepted and frame.answer is not None and not frame.answer.right for frame in strip.frames)
+def _order(frames: Iterable[Frame]) -> str:
+    """The order that nobody has to choose: what the model fails on first, as in the suite where no model was asked."""
+    shown = list(frames)
+    if any(frame.answer for frame in shown):
+        return _WRONG
+    return f"score:{_MASKED}" if any(_MASKED in frame.row.scores for frame in shown) else ""
+
+
+def _rank(strip: Strip) -> tuple[int, float]:
+    """The more accepted variants are answered wrongly, and the worse a mask, the further in front."""
+    wrong = sum(frame.row.accepted and frame.answer is not None and not frame.answer.right for frame in strip.frames)
+    return -wrong, min((frame.row.scores.get(_MASKED, inf) for frame in strip.frames), default=inf)
 
 
 def _strip_data(place: int, strip: Strip, link: Link, small: Mapping[Path, Path]) -> dict[str, Any]:
@@ -233,7 +245,9 @@ def _lists(album: Sequence[Strip]) -> list[_Filter]:
         _Filter("Edit value", "value", _same(values)),
         _Filter("Rejected, as", "failed", tuple((check, check_meaning(check) or check) for check in checks)),
     ]
-    unset, others = ("wrong first", [("suite", "as in the suite")]) if answers else ("as in the suite", [])
+    suite = "as in the suite"
+    unset = {_WRONG: "wrong first", "": suite}.get(_order(frames), f"lowest {_MASKED} first")
+    others = [("suite", suite)] if unset != suite else []
     names = score_words(name for frame in frames for name in frame.row.scores)
     orders = (*others, ("source", "by source"), *((f"score:{name}", f"lowest {name} first") for name in sorted(names)))
     return [*(one for one in lists if len(one.values) > 1), _Filter("Order", "sort", orders, unset)]

@@ -156,6 +156,17 @@ def test_lists_offer_what_differs_and_every_explained_score_for_the_order(pictur
     }
 
 
+def test_worst_masks_come_first_where_no_answer_is_wrong(picture: Path, tmp_path: Path) -> None:
+    scored = [
+        strip(frame(picture, scores={"picture mIoU": value}), name=str(value), answer=Answer("x", True))
+        for value in (0.5, 0.2, 0.9)
+    ]
+    page = page_of(tmp_path, *scored)
+    assert [one["source"] for one in page.strips] == ["0.2", "0.5", "0.9"]
+    assert page.all("form")[0]["data-order"] == "score:picture mIoU"
+    assert page_of(tmp_path, strip(frame(picture))).all("form")[0]["data-order"] == ""
+
+
 def test_rejected_variants_can_be_chosen_by_what_failed(picture: Path, tmp_path: Path) -> None:
     low = [frame(picture, reason=f"so: {name} 0.1 is below 0.2") for name in ("layout", "edit", "edit")]
     page = page_of(tmp_path, strip(*low, frame(picture, scores={"edit": 0.5, "layout": 0.1})))
