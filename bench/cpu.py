@@ -1,7 +1,7 @@
 """Claim: the profile cpu paints a variant in 20 s on 2 cores, 4 times as fast as diffusers, 1.2 times OpenVINO's way.
 
     counterfactory setup --profile cpu [--weights DIR]
-    python bench/cpu.py --profile cpu --weights DIR --photos DIR [--write]
+    python bench/cpu.py --profile cpu --weights DIR [--write]
 
 One variant is 512 x 512 in LCM's 4 steps, decoding included, text encoders left out on all sides. The engine paints
 with the networks that setup made. `diffusers` is StableDiffusionControlNetPipeline as it comes, with the same UNet,
@@ -10,20 +10,15 @@ that pipeline with one IR for each network, compiled by OpenVINO's documented ca
 (openvino_peer.py). It stands for optimum-intel, which has no pipeline with a ControlNet. Before timing, the engine and
 diffusers evaluate one row from the same numbers, and must agree within the bound of 8 bits.
 
-The journey of photographs, captions to checks, runs as a program of its own before that, and says each stage's time and
-the most memory. `--core-seconds` is for machines that do other work beside: all sides keep all cores busy, so that
-core-seconds over cores are what each takes of an idle machine, and rounds are compared by them.
+What setup and a run over photographs take, step by step, says bench/stages.py. `--core-seconds` is for machines that do
+other work beside: all sides keep all cores busy, so that core-seconds over cores are what each takes of an idle
+machine, and rounds are compared by them.
 """
 
 from __future__ import annotations
 
 import copy
-import json
-import subprocess
 import sys
-import tempfile
-import time
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from datetime import date
 from functools import partial
@@ -120,25 +115,6 @@ def agree(engine: Engine, unet: Any, controlnet: Any, scene: Scene) -> float:
     return error
 
 
-def journey(asked: Namespace) -> dict[str, Any]:
-    """What a run on photographs says of itself, in a process of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = ["generate", str(asked.photos), "--out", f"{folder}/suite", "--profile", asked.profile, "--json"]
-        command += ["--variants", str(asked.variants), "--controls", "0", "--allow-ungrounded"]
-        began = time.perf_counter()
-        done = subprocess.run([sys.executable, "-m", "counterfactory.engine", *command], stdout=-1, check=False)
-        said: dict[str, Any] = json.loads(done.stdout)
-    return {**said, "journey_s": time.perf_counter() - began}
-
-
-def peaks(folder: Path) -> float:
-    """The most memory, in 10^9 bytes, that the exporter held while it made the profile's networks."""
-    rows: list[int] = [row["peak_memory_bytes"] for row in json.loads((folder / "export.json").read_text())]
-    stamps = (*folder.glob("*/made_of.json"), *folder.glob("onnx/*/made_of.json"))
-    rows += [json.loads(file.read_text()).get("peak_bytes", 0) for file in stamps]
-    return max(rows) / 1e9
-
-
 def by_cores(work: Callable[[], object], times: int) -> Spent:
     """What `work` takes of an idle machine, of the core-seconds that it took here, over `times`."""
     took = spent(work)
@@ -150,8 +126,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = bench_parser(__doc__, write="docs/cpu.json")
     parser.add_argument("--profile", default="cpu")
     parser.add_argument("--weights", type=Path, required=True, help="the folder that setup fetched to")
-    parser.add_argument("--photos", type=Path, help="photographs for the journey (left out without)")
-    parser.add_argument("--variants", type=int, default=2, help="of each photograph")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--images", type=int, default=2, help="images of a round on the engine's side")
     parser.add_argument("--core-seconds", action="store_true", help="compare core-seconds: the machine does other work")
@@ -161,13 +135,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     profile = load_profile(asked.profile)
     assert profile.weights is not None, "it has something to fetch"
     more: dict[str, Any] = {"weights": "stand-ins" if (asked.weights / _STAND_INS).is_file() else "published"}
-    made = peaks(profile.models.path)
-    if asked.photos is not None:
-        run = journey(asked)
-        made = max(made, run["peak_memory_bytes"] / 1e9)
-        stages = {stage["name"]: round(stage["busy_s"] + stage["load_s"], 2) for stage in run["stages"]}
-        more |= {"journey_s": run["journey_s"], "journey_variants": run["variants"], "journey_stages_s": stages}
-        print(f"the journey took {run['journey_s']:.0f} s for {run['variants']} variants: {stages}")
     engine = Engine(profile)
     some, negative = scenes(asked.images, _SIDE)
     request = request_of(profile, placed(sources_of(profile.weights, Sources()), asked.weights))
@@ -205,7 +172,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     row = {
         "download_gb": sum(one.bytes for one in checkpoints_of(profile.weights)) / 1e9,
         "seconds_per_variant": median(taken),
-        "peak_gb": made,
         **figures,
         "clock": "core-seconds over cores" if asked.core_seconds else "wall",
         **more,

@@ -101,6 +101,10 @@ batch = 2
 min_image_text = -1.0
 min_directional = -1.0
 min_in_place = 0.0
+min_spread = 0.0
+min_exposed = 0.0
+min_changed = 0.0
+min_distinct = 0.0
 """
 
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, fields, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -36,6 +34,7 @@ from .graphs.ranges import quantise_by_tensor
 from .graphs.recording import master_of, painting_feeds
 from .language.llm import write_for_cpu
 from .production.artefact import Asked, ir_files, read_manifest
+from .production.aside import alone
 from .production.command import export_all, request_of, sources_of
 from .production.graph import Sources
 from .production.peak import PeakMemory
@@ -59,6 +58,7 @@ def prepare(profile: Profile, weights: Path, photos: Path, say: _Say) -> list[st
         raise CounterfactoryError(
             f'profile {profile.name} is none for CPUs with a table [weights]: name one with backend = "openvino"'
         )
+    pictures = _pictures(photos)
     for checkpoint in checkpoints_of(profile.weights):
         fetch(checkpoint, weights, say)
     named, stand_ins = sources_of(profile.weights, Sources()), (weights / _STAND_INS).is_file()
@@ -72,7 +72,7 @@ def prepare(profile: Profile, weights: Path, photos: Path, say: _Say) -> list[st
     target = out / Path(profile.llm.model).expanduser()
     files = [target / name for name in LLAMA_FILES]
     _once(target, files, made if is_pinned(source) else None, say, write_for_cpu, place(source, weights), target)
-    name, pictures = profile.paint.denoiser, _pictures(photos)
+    name = profile.paint.denoiser
     master = master_of(name)
     if master != name:
         made = {
@@ -137,21 +137,20 @@ def _once(
         return
     stamp.unlink(missing_ok=True)
     say(f"{folder.name} ...")
-    began = time.monotonic()
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        text, peak = pool.submit(_measured, work, arguments).result()
-    took = time.monotonic() - began
-    say(f"{text}; {took:.0f} s, peak {peak / 1e9:.1f} GB")
+    text, cost = alone(_measured, work, arguments)
+    say(f"{text}; {cost['seconds']:.0f} s, peak {cost['peak_memory_bytes'] / 1e9:.1f} GB")
     if made is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(stamp, json.dumps({"made_of": plain, "seconds": took, "peak_bytes": peak}))
+        write_whole(stamp, json.dumps({"made_of": plain, **cost}))
 
 
-def _measured(work: _Work, arguments: tuple[Any, ...]) -> tuple[str, int]:
-    """What `work` says, and the most memory that the process held meanwhile, mapped files left out."""
+def _measured(work: _Work, arguments: tuple[Any, ...]) -> tuple[str, dict[str, float]]:
+    """What `work` says, and what it took, in the words of a row of export.json."""
+    began, worked = time.monotonic(), time.process_time()
     with PeakMemory() as peak:
-        text = work(*arguments)
-        return text, peak.bytes
+        text, most = work(*arguments), peak.bytes
+    took = {"seconds": time.monotonic() - began, "core_seconds": time.process_time() - worked}
+    return text, {**took, "peak_memory_bytes": most}
 
 
 def add_command(commands: Any) -> None:

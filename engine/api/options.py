@@ -68,6 +68,7 @@ class SourceOptions(TypedDict, total=False):
     profile: AnyPath | None
     variants: int
     controls: int
+    baseline: Literal["light"] | None
 
 
 class EditOptions(SourceOptions, total=False):
@@ -95,15 +96,15 @@ class GenerateOptions(EditOptions, total=False):
 
     `protect` are classes of the masks of which every variant keeps the pixels, `shard` is how many sources travel
     together (the profile's), `metrics` a file that is kept up to date with what the run costs. `require_coverage` is
-    the least share of the possible cells of your values to have an accepted picture, from 0 to 1. `baseline` "light"
-    draws each variant's weather and light by rule as well, to compare with.
+    the least share of the possible cells of your values to have an accepted picture, from 0 to 1. `anyway` goes on
+    where hardly a picture is accepted, which else ends the run early.
     """
 
     protect: Sequence[str] | None
     shard: int | None
     metrics: AnyPath | None
     require_coverage: float | None
-    baseline: Literal["light"] | None
+    anyway: bool
 
 
 class ImportOptions(TypedDict, total=False):

@@ -172,9 +172,9 @@ def _add_generate(commands: _Commands[Parser]) -> None:
         "--protect", type=names, metavar="A,B", help="classes of the masks of which every variant keeps the pixels"
     )
     painting.add_argument(
-        "--baseline",
-        choices=("light",),
-        help="draw each variant's weather and light by rule as well: evaluate says how much of an effect that has",
+        "--anyway",
+        action="store_true",
+        help="go on though hardly a picture is accepted, which else ends the run early",
     )
     _add_shard(painting)
     output = parser.add_argument_group("output")
@@ -374,6 +374,11 @@ def _add_painting(parser: Parser) -> argparse._ArgumentGroup:
         default=1,
         metavar="N",
         help="pictures per source of its own caption, to compare variants with (%(default)s)",
+    )
+    painting.add_argument(
+        "--baseline",
+        choices=("light",),
+        help="draw each variant's weather and light by rule as well: evaluate says how much of an effect that has",
     )
     return painting
 

@@ -121,11 +121,15 @@ def plan(args: Namespace, terminal: Terminal) -> int:
     for line in text.lines(planned.plan):
         terminal.say(line)
     show_spread(planned.spread, terminal)
+    if args.baseline is not None:
+        kept = sum(variant.dropped is None for variant in planned.variants)
+        terminal.say(f"baselines  {planned.baselines:,} of {kept:,} variants are drawn by rule as well")
     if planned.cells:
         terminal.show(coverage_table(planned.cells, planned=True))
     terminal.finish(
         {
             **text.as_data(planned.plan),
+            "baselines": planned.baselines,
             "cells": [asdict(one) for one in planned.cells],
             "edits": spread_data(planned.spread),
             "notes": list(planned.notes),

@@ -41,7 +41,7 @@ _COMMAND = ("-m", "counterfactory.export", "cpu")
 _STREAM, _SCENES = 902, 4
 _TRIED = 2  # photographs that go through the journey
 # What the pictures that are tried are for: nothing that needs a label.
-_TRIAL = 'name = "trial"\nsentence = "tell what the image shows"\nprotect = []\nprotect_label = true\n'
+TRIAL = 'name = "trial"\nsentence = "tell what the image shows"\nprotect = []\nprotect_label = true\n'
 
 
 def setup(args: Namespace, terminal: Terminal) -> int:
@@ -68,7 +68,7 @@ def setup(args: Namespace, terminal: Terminal) -> int:
         _export(["--profile", args.profile, "--weights", str(weights), "--photos", str(photos)], terminal)
     made_s = time.monotonic() - began
     suite_path, task = folder / "tried", folder / "trial.toml"
-    task.write_text(_TRIAL, encoding="utf-8")
+    task.write_text(TRIAL, encoding="utf-8")
     with terminal.progress() as on_progress:
         suite = verbs.generate(
             photos, out=suite_path, profile=args.profile, task_file=task, variants=1, controls=0, sample=_TRIED,
@@ -91,7 +91,6 @@ def setup(args: Namespace, terminal: Terminal) -> int:
 def _table(checkpoints: Sequence[Checkpoint], weights: Path) -> Table:
     rows = tuple(
         (
-            one.what,
             one.repository,
             one.licence,
             f"{one.bytes / 1e9:.2f}",
@@ -101,7 +100,7 @@ def _table(checkpoints: Sequence[Checkpoint], weights: Path) -> Table:
     )
     total = sum(one.bytes for one in checkpoints)
     title = f"Published weights, {total / 1e9:.2f} GB in {weights}"
-    return Table(title, ("for", "checkpoint", "licence", "GB", "state"), rows)
+    return Table(title, ("checkpoint", "licence", "GB", "state"), rows)
 
 
 def _require(profile: Profile, checkpoints: Sequence[Checkpoint], weights: Path) -> None:

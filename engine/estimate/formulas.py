@@ -112,8 +112,11 @@ def _flops(library: Library, network: Network, size: tuple[int, int]) -> float:
         return count_flops(graph, 1, library.sizes(network, *size))
     # The captioner's decoder takes its cache as an input. The queries and the first token are read at once, the others
     # behind a cache that grows; a step's cost is a straight line over its length, so that the middle stands for all.
+    # Florence-2's decoder is given what it attends to with every step, and does not read it.
     written, inputs = network.tokens.written, input_names(graph)
-    start = output_length(library.graph(library.networks["blip2_vision"]), "query_embeds", 1) + 1
+    start = 1
+    if "query_embeds" not in inputs:
+        start += output_length(library.graph(library.networks["blip2_vision"]), "query_embeds", 1)
 
     def step(new: int, past: int) -> int:
         lengths = {name: new if name in ("inputs_embeds", "position_ids") else past for name in inputs}

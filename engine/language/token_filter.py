@@ -74,7 +74,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
         return Tokenizer.from_str(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise CounterfactoryError(
-            f"tokenizer file {path} is missing; reinstall counterfactory or correct [models]"
+            f"tokenizer file {path} is missing: 'counterfactory doctor' of the profile says what to do"
         ) from error
     except Exception as error:  # tokenizers raises bare Exception
         raise CounterfactoryError(f"tokenizer file {path} cannot be read: {error}") from error

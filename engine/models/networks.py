@@ -40,6 +40,9 @@ _CACHE_SHARE = MappingProxyType({"fp16": 1.0, "q8": 8.5 / 16 + 1 / 40, "q4": 4.5
 # Tokens of a question beyond what the rows before it had read, and tokens computed one by one for its answer: counted
 # with LLaMA-2's tokenizer over prompts and answers about 60 captions of two sentences (docs/production.md), rounded up.
 _KEYWORDS, _ALTERNATIVES, _REWRITE, _VERBATIM = Tokens(30, 40), Tokens(40, 20), Tokens(25, 30), Tokens(30, 12)
+# A choice from menus, most of whose words the grammar forces, which are read: SmolLM2's tokenizer and answers, captions
+# of two sentences.
+_CHOICE = Tokens(85, 10)
 # A caption read for its perplexity, token by token.
 _READ = Tokens(0, 25)
 # The pocket model's questions, which have more tokens since its captions are longer.
@@ -59,10 +62,14 @@ _VISION, _OPT_WIDTH, _OPT_WORDS, _CLIP_IMAGE = 3 * 364**2, 4096, 50272, 3 * 224*
 
 
 def _questions(profile: Profile) -> tuple[LlmQuestion, ...]:
-    """The keywords, the alternatives of half of the keywords that are allowed, and each variant's caption."""
+    """The keywords, the alternatives of half of the keywords that are allowed, and each variant's caption; from menus
+    one choice a source, which a rule writes into the caption.
+    """
     alternatives = Rows(per_source=max(1, profile.rewrite.max_keywords // 2))
     rows = (Rows(per_source=1), alternatives, Rows(per_variant=1))
-    if not profile.llm.converses:
+    if profile.rewrite.menus:
+        tokens: tuple[Tokens, ...] = (_CHOICE,)
+    elif not profile.llm.converses:
         tokens = (_POCKET, _POCKET, _POCKET)
     else:
         tokens = (_KEYWORDS, _ALTERNATIVES, _VERBATIM if profile.rewrite.verbatim else _REWRITE)

@@ -17,12 +17,11 @@ from .runtime import WeightSettings
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A repository of the hub at a commit. `files` are bytes by name, `what` says what it is for."""
+    """A repository of the hub at a commit. `files` are bytes by name."""
 
     repository: str
     revision: str
     licence: str
-    what: str
     files: Mapping[str, int]
 
     @property

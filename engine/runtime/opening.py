@@ -113,7 +113,9 @@ def plan_digest(folder: Path, plan: str, backend: Backend, digest: Callable[[Pat
 def existing(file: Path) -> Path:
     """`file`, if it is there. Raises CounterfactoryError when it is missing."""
     if not file.exists():
-        raise CounterfactoryError(f"model file {file} is missing; reinstall counterfactory or correct [models] folder")
+        raise CounterfactoryError(
+            f"model file {file} is missing: 'counterfactory doctor' of the profile says what to do"
+        )
     return file
 
 

@@ -197,7 +197,7 @@ def open_session(
     """
     if not path.is_file():
         raise CounterfactoryError(
-            f"model file {path} is missing; reinstall counterfactory or correct [models] in the profile"
+            f"model file {path} is missing: 'counterfactory doctor' of the profile says what to do"
         )
     core, input_sizes, chosen = open_core(), dict(sizes or {}), resolve_precision(precision)
     config = {"INFERENCE_PRECISION_HINT": chosen, "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": streams}

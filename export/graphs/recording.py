@@ -61,4 +61,5 @@ def painting_feeds(profile: Profile, images: Sequence[NDArray[np.uint8]], captio
     jobs = [PaintJob(f"{i:064x}", texts[i + 1], hints[i], plans) for i in range(len(images))]
     for _ in paint(jobs, texts[0], settings):
         pass  # the pictures do not matter here
+    models.close()
     return recorder.feeds

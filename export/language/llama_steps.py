@@ -39,7 +39,8 @@ class LlamaSteps(nn.Module):
 
     frequencies: Tensor
 
-    def __init__(self, model: LlamaForCausalLM) -> None:
+    def __init__(self, model: LlamaForCausalLM, scratch: Path | None = None) -> None:
+        """Joined weights, two thirds of all, are laid out in the folder `scratch`, or without it in memory."""
         super().__init__()
         self.model = model
         config = model.config
@@ -52,8 +53,8 @@ class LlamaSteps(nn.Module):
         self.register_buffer("frequencies", config.rope_parameters["rope_theta"] ** -powers)
         # One product each for what reads the same: small steps cost by the operation.
         attention = [layer.self_attn for layer in model.model.layers]
-        self.projections = nn.ModuleList(_joined([a.q_proj, a.k_proj, a.v_proj]) for a in attention)
-        self.gates = nn.ModuleList(_joined([la.mlp.gate_proj, la.mlp.up_proj]) for la in model.model.layers)
+        self.projections = _joined([[a.q_proj, a.k_proj, a.v_proj] for a in attention], scratch, "projections")
+        self.gates = _joined([[la.mlp.gate_proj, la.mlp.up_proj] for la in model.model.layers], scratch, "gates")
 
     def forward(
         self, tokens: Tensor, read: Tensor, fresh: Tensor, common: Tensor, *caches: Tensor
@@ -111,9 +112,15 @@ class LlamaSteps(nn.Module):
         return mixed.reshape(batch, self.heads, length, size).transpose(1, 2).reshape(batch, length, -1)
 
 
-def _joined(layers: list[nn.Linear]) -> nn.Linear:
-    joined = nn.Linear(layers[0].in_features, sum(layer.out_features for layer in layers), bias=False)
-    joined.weight = nn.Parameter(torch.cat([layer.weight for layer in layers]))
+def _joined(groups: list[list[nn.Linear]], scratch: Path | None, name: str) -> nn.ModuleList:
+    """A layer for each group, one after another: together they would be held twice."""
+    with torch.device("meta"):
+        wide = [nn.Linear(some[0].in_features, sum(one.out_features for one in some), bias=False) for some in groups]
+    joined = lay_out(nn.ModuleList(wide), scratch and scratch / f"{name}.weights")
+    for layer, some in zip(wide, groups, strict=True):
+        parts = torch.split(layer.weight, [one.out_features for one in some])
+        for part, one in zip(parts, some, strict=True):
+            part.copy_(one.weight.detach())
     return joined
 
 
@@ -127,10 +134,7 @@ def write_llama(model: LlamaForCausalLM, tokenizer: Tokenizer, end: int, folder:
 
 
 def _write(model: LlamaForCausalLM, tokenizer: Tokenizer, end: int, folder: Path, scratch: Path) -> None:
-    steps = LlamaSteps(model.eval())
-    # On the disk: they are two thirds of all weights.
-    for name in ("projections", "gates"):
-        lay_out(getattr(steps, name), scratch / f"{name}.weights")
+    steps = LlamaSteps(model.eval(), scratch)
     config, size = model.config, steps.size
     layers, groups = config.num_hidden_layers, config.num_key_value_heads
     example = [torch.zeros(2, 3, dtype=torch.int64), torch.tensor([0, 4]), torch.tensor([3, 2]), torch.tensor([5])]

@@ -15,6 +15,7 @@ from __future__ import annotations
 import gc
 import json
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from importlib.metadata import version
@@ -32,7 +33,7 @@ from counterfactory.engine.keys import content_key, file_digest
 from counterfactory.engine.runtime.openvino import open_core, open_session
 from counterfactory.engine.runtime.plans import onnx_digest, read_key, read_profiles
 from counterfactory.engine.runtime.session import Array, row_axis
-from counterfactory.engine.runtime.trt_library import BOX_LIBRARY
+from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, BOX_TARGET
 
 from ..graphs.mapped import lay_out, mapped_files
 from ..graphs.parity import TOLERANCE
@@ -54,7 +55,8 @@ _Paint = Callable[[Mapping[str, Array]], Painting]
 
 @dataclass(frozen=True)
 class Asked:
-    """How a network is exported: `int8` makes that form beside the one in `precision`, `library` compiles it.
+    """How a network is exported: `int8` makes that form beside the one in `precision`, `library` compiles it for the
+    compute capability `target`.
     "openvino" is the form that engines on CPUs open, without plans and int8.
 
     `islands` are those of fp16; None looks for them, which runs the network three to four times. `workspace` says what
@@ -65,6 +67,7 @@ class Asked:
     int8: bool = False
     plans: bool = False
     library: str = BOX_LIBRARY
+    target: str = BOX_TARGET
     islands: tuple[str, ...] | None = None
     workspace: Workspace | None = None
 
@@ -73,8 +76,9 @@ class Asked:
 class Row:
     """A line of export.json. `parity_error` of a compiled graph is that of its ONNX; `why` says what is missing.
 
-    `peak_memory_bytes` is what the export held at its peak, mapped files left out. `workspace_bytes` is the scratch
-    memory that the plan may take, None where that is not bounded. `doubt` says what is unproven of the plan.
+    `peak_memory_bytes` is what the export held at its peak, mapped files left out; `seconds` are on the wall,
+    `core_seconds` those of all threads. `workspace_bytes` is the scratch memory that the plan may take, None where that
+    is not bounded. `doubt` says what is unproven of the plan.
     """
 
     name: str
@@ -86,6 +90,8 @@ class Row:
     islands: tuple[str, ...]
     random: bool
     peak_memory_bytes: int
+    seconds: float
+    core_seconds: float
     compiled: bool = False
     why: str = "plans were not asked for"
     plan_bytes: int = 0
@@ -148,6 +154,7 @@ def export_graph(
     Needs the disk for the network in float32, until its last form is made. Raises CounterfactoryError when the float32
     graph itself is not what the module computes: nothing made of it could be trusted.
     """
+    began, worked = time.monotonic(), time.process_time()
     try:
         with PeakMemory() as peak:
             traced = _trace(build, out, random)
@@ -161,7 +168,8 @@ def export_graph(
                 folder = out / "onnx" / f"{traced.name}_int8"
                 forms.append(_write_int8(traced, folder, ranges, forms[0].islands, asked.precision))
             shutil.rmtree(traced.full.parent, ignore_errors=True)
-            return [_described(traced, form, out, peak) for form in forms]
+            took = (time.monotonic() - began, time.process_time() - worked)
+            return [_described(traced, form, out, peak, took) for form in forms]
     finally:
         shutil.rmtree(out / "work", ignore_errors=True)
 
@@ -257,7 +265,7 @@ def _cleared(folder: Path) -> Path:
     return folder / "model.onnx"
 
 
-def _described(traced: _Traced, form: _Artefact, out: Path, peak: PeakMemory) -> Row:
+def _described(traced: _Traced, form: _Artefact, out: Path, peak: PeakMemory, took: tuple[float, float]) -> Row:
     """Write a graph's manifest; the graph's row."""
     path, ir = form.path, form.precision == "openvino"
     row = Row(
@@ -270,6 +278,7 @@ def _described(traced: _Traced, form: _Artefact, out: Path, peak: PeakMemory) ->
         form.islands,
         traced.facts["random"],
         peak.bytes,
+        *took,
     )
     manifest = {
         "name": row.name,
@@ -351,6 +360,7 @@ def _compiled(row: Row, out: Path, asked: Asked) -> Row:
             scratch = None if asked.workspace is None else asked.workspace.of(row.name.removesuffix("_int8"), path)
             how: dict[str, Any] = {
                 "library": asked.library,
+                "target": asked.target,
                 "workspace_bytes": scratch,
                 "timing_cache": plan.with_name("timing.cache"),
             }

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from wiring import options_by_command
 
-# Commands whose options are tried elsewhere: the demo's and the doctor's with what they do, those of `setup` over a hub
-# that is not there.
+# Commands whose options are tried elsewhere, with what they do.
 ELSEWHERE = {"demo", "doctor", "setup"}
 
 

@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,9 +14,11 @@ import pytest
 import torch
 from diffusers import AutoencoderTiny, ControlNetModel, UNet2DConditionModel
 from gguf_file import write_gguf
+from PIL import Image
 from safetensors.torch import save_file
 from tiny_llama import byte_level, tiny_llama
 from transformers import CLIPModel, Florence2ForConditionalGeneration
+from wiring import options_by_command
 
 from counterfactory.engine.cli import setup
 from counterfactory.engine.cli.arguments import main
@@ -25,12 +26,16 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.profile.published import Checkpoint, checkpoints_of
 from counterfactory.engine.suite import read_metadata
+from counterfactory.export import cpu
 from counterfactory.export.graphs.hub import fetch
 from counterfactory.export.graphs.weights import fill
-from counterfactory.export.production import florence2
+from counterfactory.export.production import denoiser, florence2
+from counterfactory.export.production.graph import Request
 from counterfactory.export.production.small_words import clip_tokenizer
 
 EXPORT = str(Path(__file__).parents[1] / "export")
+# Of the painter's stand-ins: what reads the text encoder's.
+WIDTH = {"cross_attention_dim": 64}
 
 
 def profile_in(folder: Path, *lines: str) -> str:
@@ -83,6 +88,115 @@ def test_the_doctor_sends_to_setup(tmp_path: Path, capsys: Any) -> None:
     assert json.loads(capsys.readouterr().out)["next"] == f"counterfactory setup --profile {tmp_path / 'here.toml'}"
 
 
+def test_every_option_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """At the exporter, and of the photographs at the trial; without --json nothing is printed in JSON."""
+    photos, weights = tmp_path / "mine", tmp_path / "hub"
+    (weights / "madebyollin" / "taesd").mkdir(parents=True)
+    for name in ("config.json", "diffusion_pytorch_model.safetensors"):
+        (weights / "madebyollin" / "taesd" / name).touch()
+    exported: list[list[str]] = []
+    tried: list[Path] = []
+
+    def generate(sources: Path, **_: Any) -> None:
+        tried.append(sources)
+        raise CounterfactoryError("that is all")
+
+    monkeypatch.setattr(setup, "machine_memory", lambda: 16 * 10**9)
+    monkeypatch.setattr(setup, "shutil", SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=10**12)))
+    monkeypatch.setattr(setup, "_export", lambda arguments, _: exported.append(list(arguments)))
+    monkeypatch.setattr(setup.verbs, "generate", generate)
+    profile = profile_in(tmp_path)
+    (tmp_path / "made").mkdir()
+    said = {"--profile": profile, "--weights": str(weights), "--photos": str(photos)}
+    assert options_by_command()["setup"] == {*said, "--json"}
+    assert main(["setup", *(word for pair in said.items() for word in pair)]) == 2
+    shown = capsys.readouterr()
+    assert re.findall(r"(\S+) .* here\n", shown.out) == ["madebyollin/taesd"]  # the others are to fetch, in 80 columns
+    assert len(re.findall(r"(\S+) .* to fetch\n", shown.out)) == 6
+    assert "that is all" in shown.err
+    assert main(["setup", "--profile", profile, "--json"]) == 2
+    assert capsys.readouterr().out == ""
+    assert dict(zip(exported[0][::2], exported[0][1::2], strict=True)) == said
+    own = {"--weights": str(tmp_path / "made" / "weights"), "--photos": str(tmp_path / "made" / "photos")}
+    assert dict(zip(exported[1][::2], exported[1][1::2], strict=True)) == said | own
+    assert tried == [photos, tmp_path / "made" / "photos"]
+
+
+def test_photographs_are_looked_at_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is fetched: what comes next takes half an hour."""
+    monkeypatch.setattr(cpu, "fetch", lambda *_: pytest.fail("it began"))
+    profile = load_profile(profile_in(tmp_path))
+    with pytest.raises(CounterfactoryError, match=r"there is no folder .*none: name one with a few photographs"):
+        cpu.prepare(profile, tmp_path, tmp_path / "none", print)
+    with pytest.raises(CounterfactoryError, match=r"holds no picture"):
+        cpu.prepare(profile, tmp_path, tmp_path, print)
+
+
+def photograph(file: Path, value: int) -> Path:
+    file.parent.mkdir(exist_ok=True)
+    Image.new("RGB", (640, 520), (value, value, value)).save(file)
+    return file
+
+
+def test_the_painter_is_calibrated_on_the_journey(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On what it is fed while the user's photographs, as large as they are painted, are captioned and painted."""
+    profile = load_profile(profile_in(tmp_path))
+    pictures = [photograph(tmp_path / "mine" / f"{value}.png", value) for value in (50, 200)]
+    seen: dict[str, Any] = {}
+
+    def captioned(_: Any, keyed: Any, settings: Any) -> list[str]:
+        assert settings == profile.caption
+        assert [key for key, _ in keyed] == ["50.png", "200.png"]
+        return [f"of {image.mean():.0f}" for _, image in keyed]
+
+    def painted(of: Any, images: Any, captions: Any) -> list[Any]:
+        assert of is profile
+        return [*zip((image.shape for image in images), captions, strict=True)]
+
+    monkeypatch.setattr(cpu, "ModelPool", lambda *_: SimpleNamespace(blip2=lambda: None, close=lambda: None))
+    monkeypatch.setattr(cpu, "caption_images", captioned)
+    monkeypatch.setattr(cpu, "painting_feeds", painted)
+    monkeypatch.setattr(
+        cpu, "quantise_by_tensor", lambda *given: seen.update(zip(("of", "feeds", "to"), given, strict=True))
+    )
+    told = cpu.calibrate(profile, pictures)
+    assert seen["feeds"] == [((512, 512, 3), "of 50"), ((512, 512, 3), "of 200")]
+    assert (seen["of"].name, seen["to"].name) == ("denoiser_lcm.xml", "denoiser_lcm_int8.xml")
+    assert "calibrated on 2 pictures, 2 batches" in told
+
+
+@pytest.mark.parametrize("stand_ins", [False, True])
+def test_an_export_is_on_record_by_the_published_names(
+    stand_ins: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And says of weights that stand for the published ones that they do."""
+    weights = tmp_path / "hub"
+    (weights / "openai" / "clip-vit-large-patch14").mkdir(parents=True)
+    if stand_ins:
+        (weights / "STAND-INS").touch()
+    photograph(tmp_path / "mine" / "a.png", 9)
+    fetched: list[str] = []
+    asked: list[Request] = []
+
+    def export_all(request: Request, *_: Any, **how: Any) -> list[str]:
+        assert how["asked"].precision == "openvino"
+        asked.append(request)
+        return ["clip_text is off"]
+
+    monkeypatch.setattr(cpu, "fetch", lambda checkpoint, *_: fetched.append(checkpoint.repository))
+    monkeypatch.setattr(cpu, "export_all", export_all)
+    profile = load_profile(profile_in(tmp_path))
+    assert cpu.prepare(profile, weights, tmp_path / "mine", print) == ["clip_text is off"]
+    assert len(fetched) == 7
+    (request,) = asked
+    assert request.pinned is not None
+    assert request.sources is not None
+    assert profile.weights is not None
+    assert request.pinned.clip == profile.weights.clip
+    assert request.sources.clip == str(weights / "openai" / "clip-vit-large-patch14")
+    assert request.stand_ins is request.random is stand_ins
+
+
 def test_what_the_exporter_says_last_is_the_error(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     told = "print('made one'); print('error: the hub is down'); raise SystemExit(2)"
     monkeypatch.setattr(setup, "sys", SimpleNamespace(executable=sys.executable))
@@ -96,7 +210,7 @@ def test_what_the_exporter_says_last_is_the_error(monkeypatch: pytest.MonkeyPatc
 # --- downloads ---
 
 
-CHECKPOINT = Checkpoint("owner/name", "a" * 40, "MIT", "tests", {"one.bin": 3, "folder/two.bin": 4})
+CHECKPOINT = Checkpoint("owner/name", "a" * 40, "MIT", {"one.bin": 3, "folder/two.bin": 4})
 
 
 def test_a_download_that_breaks_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,33 +241,36 @@ def test_a_download_that_breaks_loses_nothing(tmp_path: Path, monkeypatch: pytes
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkpoints of the profile cpu, each in little, laid out like the hub."""
     sys.path.insert(0, EXPORT)
-    from test_published import made, published, saved
+    from test_published import saved
 
     root = tmp_path_factory.mktemp("hub")
     weights = load_profile("cpu").weights
     assert weights is not None
-    at = {one.what: root / one.repository for one in checkpoints_of(weights)}
+    at = {one.repository.split("/")[1]: root / one.repository for one in checkpoints_of(weights)}
     for folder in at.values():
         folder.mkdir(parents=True)
-    half: Mapping[str, Any] = {"dtype": torch.float16, "variant": "fp16"}
-    saved(UNet2DConditionModel, "stable-diffusion-v1-5.unet", at["painter"] / "unet", 3, **half)
-    saved(ControlNetModel, "control_v11p_sd15_canny", at["painter's ControlNet"], 4, **half)
-    saved(AutoencoderTiny, "taesd", at["painter's decoder"], 5)
-    saved(CLIPModel, "clip-vit-large-patch14", at["text encoder and checks"], 6)
-    clip_tokenizer(49408, 77).save(str(at["text encoder and checks"] / "tokenizer.json"))
-    unet, deltas = made(UNet2DConditionModel, "stable-diffusion-v1-5.unet", 3), {}
-    assert published("stable-diffusion-v1-5.unet")["cross_attention_dim"] == 64
+    unet = UNet2DConditionModel(**denoiser.SMALL | WIDTH, up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"))
+    controlnet = ControlNetModel(**denoiser.SMALL | WIDTH, conditioning_embedding_out_channels=(8, 8, 16, 16))
+    for seed, (module, folder) in enumerate(
+        ((unet, at["stable-diffusion-v1-5"] / "unet"), (controlnet, at["control_v11p_sd15_canny"]))
+    ):
+        fill(module, seed)
+        module.half().save_pretrained(folder, variant="fp16")
+    saved(AutoencoderTiny, "taesd", at["taesd"], 5)
+    saved(CLIPModel, "clip-vit-large-patch14", at["clip-vit-large-patch14"], 6)
+    clip_tokenizer(49408, 77).save(str(at["clip-vit-large-patch14"] / "tokenizer.json"))
+    deltas = {}
     for name, module in unet.named_modules():
         if name.endswith(("to_q", "to_v")):
             for part, shape in (("down", (2, module.in_features)), ("up", (module.out_features, 2))):
                 deltas[f"lora_unet_{name.replace('.', '_')}.lora_{part}.weight"] = torch.full(shape, 0.01)
-    save_file(deltas, at["painter's few steps"] / "pytorch_lora_weights.safetensors")
+    save_file(deltas, at["lcm-lora-sdv1-5"] / "pytorch_lora_weights.safetensors")
     words = byte_level(
         ["a red car on a street at night in the rain"] * 4, 400, ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     )
     llama = tiny_llama(words, max_position_embeddings=2048, num_key_value_heads=4)
-    write_gguf(llama, words, at["language model"] / "smollm2-1.7b-instruct-q4_k_m.gguf", special=3, end=2)
-    write_captioner(at["captioner"])
+    write_gguf(llama, words, at["SmolLM2-1.7B-Instruct-GGUF"] / "smollm2-1.7b-instruct-q4_k_m.gguf", special=3, end=2)
+    write_captioner(at["Florence-2-base"])
     return root
 
 
@@ -176,7 +293,9 @@ def write_captioner(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_hub_becomes_a_suite_and_nothing_is_made_twice(hub: Path, tmp_path: Path, capfd: Any) -> None:
     profile = profile_in(tmp_path, "[check]", "min_image_text = -1.0", "min_directional = -1.0", "min_in_place = 0.0")
-    assert main(["setup", "--profile", profile, "--weights", str(hub), "--json"]) == 0
+    photos = setup._scenes(tmp_path / "mine", 128)
+    said = ["setup", "--profile", profile, "--weights", str(hub), "--photos", str(photos), "--json"]
+    assert main(said) == 0
     first = json.loads(capfd.readouterr().out)
     made = tmp_path / "made"
     graphs = {file.name: file.stat().st_mtime_ns for file in made.glob("*.bin")}
@@ -185,14 +304,14 @@ def test_a_hub_becomes_a_suite_and_nothing_is_made_twice(hub: Path, tmp_path: Pa
     rows = read_metadata(Path(first["tried"]))
     assert {row.kind for row in rows} == {"original", "variant"}
     assert Path(first["sheet"]).is_file()
-    assert main(["setup", "--profile", profile, "--weights", str(hub), "--json"]) == 0
+    assert main(said) == 0
     again = json.loads(capfd.readouterr().out)
     assert {file.name: file.stat().st_mtime_ns for file in made.glob("*.bin")} == graphs
     assert again["reused"] == first["variants"]
     # What is lost is made again, and nothing else.
     for suffix in ("bin", "xml"):
         (made / f"hint.{suffix}").unlink()
-    assert main(["setup", "--profile", profile, "--weights", str(hub), "--json"]) == 0
+    assert main(said) == 0
     capfd.readouterr()
     after = {file.name: file.stat().st_mtime_ns for file in made.glob("*.bin")}
     assert {name for name in graphs if after[name] != graphs[name]} == {"hint.bin"}

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from counterfactory.engine.cli import estimate_text as forecast
@@ -17,6 +18,7 @@ from counterfactory.engine.estimate.formulas import (
     FIRST_USE_S,
     PerSource,
     Reach,
+    _flops,
     item_s,
     known_facts,
     plan_cost,
@@ -28,6 +30,7 @@ from counterfactory.engine.models.plan_facts import PlanFacts, load_facts, plan_
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.engine.runtime.plans import PlanKey, write_key
+from counterfactory.engine.runtime.quiet_openvino import ov
 from counterfactory.export.production.graph import batches_of
 
 T, G = 1e12, 10**9
@@ -268,6 +271,49 @@ def test_a_caption_costs_all_its_steps() -> None:
     assert vision == count_flops(profile.models.path / "blip2_vision.xml", 1) > 0
     caption = seconds(profile, facts, 5, Reach(1.0, 1.0))["caption"]
     assert caption == pytest.approx(vision + first + (tokens - 1) * (second + last) / 2, rel=1e-6)
+
+
+def test_a_decoder_that_attends_reads_no_queries(tmp_path: Path) -> None:
+    """Florence-2's: what was seen is attended to by each of a caption's tokens, and read by none."""
+    op, width, seen = ov.opset13, 8, 5
+    words = op.parameter([-1, -1, width], np.float32, name="inputs_embeds")
+    kept = op.parameter([-1, -1, width], np.float32, name="cache_keys")
+    eyes = op.parameter([-1, seen, width], np.float32, name="query_embeds")
+    product = op.matmul(words, op.constant(np.ones((width, width), np.float32)), False, False)
+    looked = op.matmul(product, eyes, False, True)
+    remembered = op.matmul(product, op.transpose(kept, op.constant([1, 0, 2])), False, True)
+    ports = {"inputs_embeds": words, "cache_keys": kept, "query_embeds": eyes}
+    for name, port in ports.items():
+        port.output(0).get_tensor().set_names({name})
+    model = ov.Model([looked, remembered], list(ports.values()))
+    ov.save_model(model, tmp_path / "opt_decoder.xml", compress_to_fp16=False)
+    profile = replace(load_profile("cpu"), models=ModelPaths(str(tmp_path)))
+    library = library_of(profile)
+    decoder = library.networks["opt_decoder"]
+    assert decoder.tokens is not None
+
+    def step(past: int) -> int:
+        return 2 * width * (width + seen + past)
+
+    written = profile.caption.decoding.max_tokens
+    whole = step(0) + sum(step(1 + i) for i in range(written - 1))
+    tokens = decoder.tokens.read + written
+    assert _flops(library, decoder, (512, 512)) * tokens == pytest.approx(whole, rel=1e-6)
+
+
+def test_a_choice_from_menus_is_one_question_a_source() -> None:
+    """A rule writes what was chosen, so that further variants ask nothing."""
+    profile = load_profile("cpu")
+    assert profile.rewrite.menus
+    facts = dict.fromkeys(networks_of(profile).plans, PlanFacts(0.0, 0, 0)) | {"llm": PlanFacts(1.0, 1, 0)}
+    (question,) = networks_of(profile)["llm"].questions
+    for variants in (1, 5):
+        tokens = question.tokens.read + question.tokens.written
+        assert seconds(profile, facts, variants, Reach(1.0, 1.0))["rewrite"] == tokens
+    written = replace(profile, rewrite=replace(profile.rewrite, menus=False))
+    assert (
+        seconds(written, facts, 5, Reach(1.0, 1.0))["rewrite"] > seconds(written, facts, 1, Reach(1.0, 1.0))["rewrite"]
+    )
 
 
 def test_plans_are_counted_at_the_picture_s_size() -> None:

@@ -243,7 +243,7 @@ def test_a_graph_that_computes_something_else_is_no_artefact(tmp_path: Path) -> 
 
 
 def test_the_command_writes_a_row_a_graph_and_says_what_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = Row("hed", 1, "fp16", 1e-3, 1e-2, 9, ("softmax",), True, 5)
+    row = Row("hed", 1, "fp16", 1e-3, 1e-2, 9, ("softmax",), True, 5, 2.5, 3.5)
     made = {"hed": [row], "hint": [replace(row, name="hint", parity_error=0.5)]}
 
     def one(name: str, *_: Any) -> list[Row]:
@@ -254,7 +254,7 @@ def test_the_command_writes_a_row_a_graph_and_says_what_failed(tmp_path: Path, m
         manifest.write_text(json.dumps({"onnx_sha256": name}))
         return made[name]
 
-    monkeypatch.setattr(command, "_alone", lambda work, *arguments: work(*arguments))
+    monkeypatch.setattr(command, "alone", lambda work, *arguments: work(*arguments))
     held: list[list[str]] = []
 
     def compiled(rows: list[Row], *_: Any) -> list[Row]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +37,7 @@ from counterfactory.export.production.small_words import clip_tokenizer
 CONFIGS = Path(__file__).with_name("published")
 _LAYERS = {"num_attention_heads": 4, "num_hidden_layers": 2}
 _TOWER = {**_LAYERS, "hidden_size": 64, "intermediate_size": 96}
+_BLOCKS = {"block_out_channels": [32, 32, 64, 64], "cross_attention_dim": 64, "layers_per_block": 1}
 # What is cut of each config; the rest is as published.
 CUT: Mapping[str, Mapping[str, Any]] = {
     "blip2-opt-6.7b-coco": {
@@ -50,8 +50,8 @@ CUT: Mapping[str, Mapping[str, Any]] = {
         "vision_config": {**_TOWER, "projection_dim": 32},
         "projection_dim": 32,
     },
-    "stable-diffusion-v1-5.unet": {"block_out_channels": [32, 32, 64, 64], "cross_attention_dim": 64},
-    "control_v11p_sd15_canny": {"block_out_channels": [32, 32, 64, 64], "cross_attention_dim": 64},
+    "stable-diffusion-v1-5.unet": _BLOCKS,
+    "control_v11p_sd15_canny": _BLOCKS,
     "stable-diffusion-v1-5.vae": {"block_out_channels": [32, 32, 32, 32]},
     "taesd": {"decoder_block_out_channels": [16] * 4, "encoder_block_out_channels": [16] * 4},
 }
@@ -348,7 +348,7 @@ def exported(
     said: list[str], out: Path, monkeypatch: pytest.MonkeyPatch, islands: str | None = "timestep,normalisation"
 ) -> dict[str, Any]:
     """The rows of export.json, of graphs made in this process."""
-    monkeypatch.setattr(command, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
+    monkeypatch.setattr(command, "alone", lambda work, *arguments: work(*arguments))
     heard: list[str] = []
     asked = parsed(*said, "--threads", "1", *(["--islands", islands] if islands else []))
     asked.out = out
