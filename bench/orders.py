@@ -110,7 +110,7 @@ def _trained(pictures: NDArray[np.uint8]) -> list[Shares]:
             rate.step()
         net.eval()
         with torch.no_grad():
-            logits = torch.cat([net(part) for part in asked.split(_BATCH)])
+            logits = torch.cat([net(part) for part in torch.split(asked, _BATCH)])
         answers.append(np.asarray(functional.softmax(logits.double(), dim=1).numpy()))
     return answers
 

@@ -20,10 +20,12 @@ from PIL import Image
 
 import counterfactory as cf
 from counterfactory.engine import packages
+from counterfactory.engine.api.networks_at_hand import CaptionEmbedding
 from counterfactory.engine.cli import arguments
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.journey import Journey
+from counterfactory.engine.judging.insights import bags_of_words
 from counterfactory.engine.meter.meter import Progress
 from counterfactory.engine.suite import read_metadata
 
@@ -486,6 +488,19 @@ def test_a_set_as_a_whole(made_suite: MadeSuite) -> None:
     with pytest.raises(cf.CounterfactoryError, match="FID needs a row of numbers"):
         suite.fid(lambda pictures: ["bus"] * len(pictures))
     assert suite.perplexity().texts > 0
+
+
+def test_captions_are_compared_by_the_suite_s_clip_or_by_words(made_suite: MadeSuite, tmp_path: Path) -> None:
+    texts = ["a bus by day.", "a bus at night.", "a bus by day."]
+    clip, words = CaptionEmbedding(made_suite.path), CaptionEmbedding(tmp_path)
+    assert (clip.by, words.by) == (None, None)
+    vectors = clip(texts)
+    assert clip.by == "CLIP of mine"
+    assert vectors.shape == (3, 128)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3)
+    assert np.array_equal(vectors[0], vectors[2])
+    assert np.array_equal(words(texts), bags_of_words(texts))
+    assert words.by == "their words"
 
 
 def test_tables_say_that_pandas_is_missing(made_suite: MadeSuite, monkeypatch: pytest.MonkeyPatch) -> None:

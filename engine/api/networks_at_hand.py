@@ -110,5 +110,7 @@ def _pool(profile: Profile, network: str) -> ModelPool:
 
     library = library_of(profile)
     if network not in library.networks:
-        raise CounterfactoryError(f"profile {profile.name}, which made the suite, has no network {network}")
+        of_llm = ": perplexity takes the language model of one that rewrites captions"
+        advice = of_llm if network == "llm" else ": name a model that gives features, such as --fid inception.onnx"
+        raise CounterfactoryError(f"profile {profile.name}, which made the suite, has no network {network}{advice}")
     return ModelPool(library, Meter(lambda _: None))

@@ -100,6 +100,21 @@ def test_a_planted_weakness_is_named_with_its_size() -> None:
     assert held >= 17
 
 
+def test_a_weakness_of_some_edits_of_a_type_is_told_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Buses are lost by night, however that is said, and not in the morning."""
+    when = [f"{early} {time}" for time in ("night", "morning") for early in ("early in the", "late in the", "in the")]
+    monkeypatch.setitem(WORDS, "time", ("during the day", tuple(when)))
+    rows = suite_rows(180)
+
+    def by_night(label: str, edits: Sequence[Edit]) -> float:
+        return 0.5 if label == "bus" and any("night" in edit.alternative for edit in edits) else 0.0
+
+    clear = [one for one in insights(rows, by_night, 2) if one.clear]
+    assert clear
+    assert {one.label for one in clear} == {"bus"}
+    assert all("night" in value for one in clear for value in one.values)
+
+
 def test_no_weakness_is_invented() -> None:
     """Of suites of a model without one, some have an insight all the same: one in twenty."""
     alarms = sum(any(one.clear for one in insights(suite_rows(90, s), no_weakness, s)) for s in range(60))
