@@ -26,7 +26,7 @@ def report_json(text: ReportText) -> str:
         "tables": [{"title": one.title, "columns": one.columns, "rows": one.rows} for one in text.tables],
         "remarks": text.remarks,
     }
-    return json.dumps({**words, **text.data}, indent=1, ensure_ascii=True) + "\n"
+    return json.dumps({**words, **text.data}) + "\n"
 
 
 def markdown_summary(text: ReportText) -> str:
