@@ -67,7 +67,7 @@ format: $(DEV)
 docs-pictures: $(DEV)
 	$(BIN)/counterfactory demo --out build/demo
 	$(BIN)/python -c "$(SHRINK_SHEET)"
-	$(BIN)/python bench/page.py --screens build/demo
+	$(BIN)/python bench/page.py --readme build/demo/index.html
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

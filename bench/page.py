@@ -5,8 +5,8 @@
 A suite of five variants a source, of 128 pixels, with a control and an original each, is written, with a table of
 answers. `report` runs over it as a command of its own. Then Chromium (`chromium` of the PATH, driven by Playwright)
 opens the page from the disk, scrolls through 2,000 sources, and says when the first view was drawn, with pictures, and
-which of its tasks took longer than 50 ms. `--write` puts the figures into docs/evaluation.json; `--screens
-DEMO` draws docs/report.webp of the demo in that folder instead.
+which of its tasks took longer than 50 ms. `--write` puts the figures into docs/evaluation.json.
+`--screens PAGE` draws any page instead, `--readme PAGE` the demo's into docs/report.webp.
 """
 
 from __future__ import annotations
@@ -42,6 +42,13 @@ window.tasks = [];
 const keep = list => window.tasks.push(...list.getEntries().map(one => one.duration));
 new PerformanceObserver(keep).observe({type: "longtask", buffered: true});
 """
+# Width and height, colours, and the medium.
+_SCREENS: dict[str, tuple[int, int, Any, Any]] = {
+    "desk": (1280, 1560, "light", "screen"),
+    "dark": (1280, 1560, "dark", "screen"),
+    "phone": (390, 844, "light", "screen"),
+    "paper": (794, 1123, "light", "print"),
+}
 _DRAWN = (
     "document.readyState === 'complete' && drawn > 0 && performance.getEntriesByName('first-contentful-paint').length"
 )
@@ -52,12 +59,14 @@ def main() -> None:
     parser = bench_parser(__doc__, write="docs/evaluation.json")
     parser.add_argument("--variants", type=int, default=10_000, metavar="N", help="variants in all (%(default)s)")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="a folder that is to hold the suite afterwards")
-    parser.add_argument(
-        "--screens", type=Path, metavar="DEMO", help="draw docs/report.webp of this demo's page instead"
-    )
+    parser.add_argument("--screens", type=Path, metavar="PAGE", help="draw this page as PNG files beside it instead")
+    parser.add_argument("--readme", type=Path, metavar="PAGE", help="draw docs/report.webp of the demo's page instead")
     asked = parser.parse_args()
-    if asked.screens is not None:
-        draw_screens(asked.screens / "index.html")
+    if asked.screens or asked.readme:
+        screens = draw_screens(asked.screens or asked.readme)
+        if asked.readme:
+            _draw_readme(screens[0])
+        print("\n".join(map(str, screens)))
         return
     with tempfile.TemporaryDirectory() as temporary:
         suite = (asked.keep or Path(temporary)) / f"suite-{asked.variants}"
@@ -148,21 +157,29 @@ def open_page(page: Path) -> dict[str, Any]:
     }
 
 
-def draw_screens(page: Path) -> None:
-    """The top of the page, and a source with its variants, as the README shows them."""
+def draw_screens(page: Path) -> list[Path]:
+    """The page as a desk, the same in the dark, a phone and paper show it: PNG files beside it, to be looked at."""
     from playwright.sync_api import sync_playwright
 
-    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
+    written = []
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        tab = browser.new_page(viewport={"width": 1280, "height": 1560})
-        tab.goto(page.resolve().as_uri())
-        tab.wait_for_load_state("networkidle")
-        tab.wait_for_timeout(500)
-        tab.screenshot(path=Path(folder) / "page.png")
+        for name, (width, height, scheme, media) in _SCREENS.items():
+            tab = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+            tab.goto(page.resolve().as_uri())
+            tab.emulate_media(media=media, color_scheme=scheme)
+            tab.wait_for_load_state("networkidle")
+            tab.wait_for_timeout(500)
+            written.append(page.with_name(f"{page.stem}-{name}.png"))
+            tab.screenshot(path=written[-1])
         browser.close()
-        picture = Image.open(Path(folder) / "page.png").convert("RGB")
-        picture.thumbnail((900, 10_000), Image.Resampling.LANCZOS)
-        picture.save(_ROOT / "docs" / "report.webp", quality=72, method=6)
+    return written
+
+
+def _draw_readme(screen: Path) -> None:
+    picture = Image.open(screen).convert("RGB")
+    picture.thumbnail((900, 10_000), Image.Resampling.LANCZOS)
+    picture.save(_ROOT / "docs" / "report.webp", quality=72, method=6)
 
 
 if __name__ == "__main__":
