@@ -23,7 +23,7 @@ from ..variant import COMPARED, Kind
 from .effects import Effect
 from .evaluate import count_rejected, edit_types, edit_values, effects_of, rejections_of
 from .evaluation import BoxScore, Effects, Evaluation, MeanScore, Measure, Side
-from .insights import Embed, bags_of_words
+from .insights import Embed, bags_of_words, find_insights
 from .predictions import find_unanswered, require_answers
 
 # Boxes of which a picture's recall and false alarms are: at least so sure, and so much of a thing's box.
@@ -106,6 +106,7 @@ def evaluate_boxes(
         boxes=tuple(
             coco.score(name, [row.kind == "variant" and name in of(row) for row in used])[0] for name, of in names
         ),
+        insights=find_insights(coco.by_class(), effects.against, embed, "recall"),
     )
 
 
@@ -178,7 +179,9 @@ class _Coco:
         for match in filter(None, self._matches):
             if things := len(match["gtIds"]):
                 hits = (match["dtMatches"][0][np.array(match["dtScores"]) >= SURE] > 0).sum()
-                recalls[self._classes[match["category_id"] - 1]].append((self._rows[match["image_id"]], hits / things))
+                recalls[self._classes[match["category_id"] - 1]].append(
+                    (self._rows[match["image_id"]], float(hits) / things)
+                )
         return list(recalls.items())
 
     def pictures(self) -> list[_PictureScore]:

@@ -49,10 +49,11 @@ class Insight:
     """Pictures of the class `label` lose so many points, `drop` (below 0 where they gain), with a group of edits; `low`
     to `high` holds it 95 times in 100.
 
-    The group is called by the edit nearest to its centre: `name` is its `Edit.value`, `type` its type, `keyword` the
-    words that it takes away and `alternative` those that it brings. `values` are all values of the group, the most
-    frequent first. `pictures` carry one, `sources` were compared. `q` is corrected for all groups of all classes.
-    `worst` are the keys of the variants that lose most, the worst first. `measure` is what of a picture is compared.
+    The group is called by that of its common edits which is nearest to its centre: `name` is its `Edit.value`, `type`
+    its type, `keyword` the words that it takes away and `alternative` those that it brings. `values` are all values of
+    the group, the most frequent first. `pictures` carry one, `sources` were compared. `q` is corrected for all groups
+    of all classes. `worst` are the keys of the variants that lose most, the worst first. `measure` is what of a picture
+    is compared.
     """
 
     label: str
@@ -112,7 +113,7 @@ def find_insights(
 @dataclass(frozen=True)
 class _Grouped:
     """A class's `pictures` with their outcomes; `group` is each edit's, called by a number, and `centre` the edit that
-    is nearest to a group's.
+    is nearest to a group's, of those that are at least half as frequent as its commonest.
     """
 
     pictures: Sequence[tuple[PictureRow, float]]
@@ -137,8 +138,9 @@ class _Grouped:
             labels = join_small(changes, labels, [{row.source for row in shows[edit]} for edit in edits])
             for k in np.unique(labels).tolist():
                 (members,) = np.nonzero(labels == k)
-                mean = np.array([len(shows[edits[i]]) for i in members]) @ changes[members]
-                nearest = members[np.argmax(changes[members] @ mean)]
+                counts = np.array([len(shows[edits[i]]) for i in members])
+                likeness = changes[members] @ (counts @ changes[members])
+                nearest = members[np.argmax(np.where(2 * counts >= counts.max(), likeness, -np.inf))]
                 name = str(len(centre))
                 centre[name] = edits[int(nearest)]
                 group |= dict.fromkeys([edits[i] for i in members.tolist()], name)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from picture_rows import control_row, original_row, picture_row
 
 from counterfactory.engine.edit import Edit
+from counterfactory.engine.judging.detections import SeenBox, evaluate_boxes
 from counterfactory.engine.judging.evaluate import evaluate_labels, evaluate_masks
 from counterfactory.engine.judging.insights import (
     Insight,
@@ -24,6 +25,7 @@ from counterfactory.engine.judging.insights import (
     silhouette,
     unit,
 )
+from counterfactory.engine.sources.shapes import Box
 from counterfactory.engine.suite import PictureRow
 
 LABELS = ("bus", "car", "truck")
@@ -190,6 +192,21 @@ def test_masks_have_insights_by_class() -> None:
     assert (first.label, first.type, first.measure, first.clear) == ("bus", "time", "IoU", True)
     # Wrong pixels of the bus are in the road's union as well.
     assert all(one.drop < first.drop for one in others)
+
+
+def test_boxes_have_insights_by_class() -> None:
+    """Half of the buses are missed when the time changes, and no car."""
+    things = (Box(0, 0, 10, 10, "bus"), Box(20, 20, 40, 40, "bus"), Box(50, 0, 60, 20, "car"))
+    rows = [replace(row, boxes=things, label="bus") for row in suite_rows(60)]
+
+    def seen(row: PictureRow) -> list[SeenBox]:
+        missed = things[:1] if needs_daylight("bus", row.edits) else ()
+        return [SeenBox(b.x0, b.y0, b.x1, b.y1, 0.9, b.label) for b in things if b not in missed]
+
+    some = evaluate_boxes(rows, {row.file_name: seen(row) for row in rows}).insights
+    assert {(one.label, one.type, one.measure) for one in some if one.clear} == {("bus", "time", "recall")}
+    assert all(one.drop == pytest.approx(50) for one in some if one.clear)
+    assert "car" in {one.label for one in some}
 
 
 def slow_silhouette(vectors: np.ndarray, labels: np.ndarray) -> float:
