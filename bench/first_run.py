@@ -127,7 +127,7 @@ def _draw_page(page: Path, drawn: Path) -> None:
     """The top of the page, and the strip of scikit-image's coffee (CC0)."""
     from PIL import Image
 
-    size, address = "--window-size=1280,1868", f"{page.absolute().as_uri()}#class=espresso"
+    size, address = "--window-size=1280,1260", f"{page.absolute().as_uri()}#class=espresso"
     flags = ("--headless", "--no-sandbox", "--hide-scrollbars", "--virtual-time-budget=8000", size)
     subprocess.run(["chromium", *flags, f"--screenshot={drawn}", address], check=True, capture_output=True)
     picture = Image.open(drawn).convert("RGB")

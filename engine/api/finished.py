@@ -169,13 +169,14 @@ class FinishedSuite:
     ) -> ReportFiles:
         """Write the page and the contact sheet; see `report`."""
         require_known("report", options, ReportOptions)
-        caller, classes, rows = Caller.of(on_progress, warn), options.get("classes"), self.rows
-        predictions, judged = options.get("predictions"), None
-        if predictions is not None:
-            given = Given(predictions, path_or_none(classes), options.get("preprocess"))
-            judged = judge(given, self.path, rows, caller)
-        out = options.get("out")
-        return make_report(self.path, rows, options, out=out, judged=judged, classes=classes, warn=caller.warn)
+        caller, classes, out = Caller.of(on_progress, warn), options.get("classes"), options.get("out")
+        if (predictions := options.get("predictions")) is None:
+            return make_report(self.path, self.rows, options, out=out, classes=classes, warn=caller.warn)
+        asked: EvaluateOptions = {"classes": classes, "preprocess": options.get("preprocess")}
+        asked["against"] = options.get("against")
+        result = self.evaluate(predictions, on_progress=on_progress, warn=warn, **asked)
+        pages: Any = {name: value for name, value in options.items() if name in PageOptions.__optional_keys__}
+        return result.report(out, warn=warn, **pages)
 
     def fid(
         self,
@@ -293,8 +294,16 @@ class Result:
     ) -> ReportFiles:
         """Write the page and the contact sheet, these answers on them, into the folder `out` (SUITE/report)."""
         require_known("report", options, PageOptions)
-        rows, warn = self.judged.rows, Caller.of(None, warn).warn
-        return make_report(self.suite, rows, options, out=out, judged=self.judged, classes=self.classes, warn=warn)
+        return make_report(
+            self.suite,
+            self.judged.rows,
+            options,
+            out=out,
+            judged=self.judged,
+            comparisons=self.comparisons,
+            classes=self.classes,
+            warn=Caller.of(None, warn).warn,
+        )
 
 
 def open(path: AnyPath) -> FinishedSuite:  # noqa: A001 - it is `cf.open`

@@ -177,22 +177,27 @@ class PageOptions(TypedDict, total=False):
     """What the report of a result takes.
 
     `profile` is that whose edges to show (the suite's own), `valid` a file that says which variants are valid, for the
-    curves of thresholds. `no_edges` leaves the edges out, `limit` is the most sources on the page (200).
+    curves of thresholds. `no_edges` leaves the edges out, `limit` is the most sources on the page (2,000).
+    `single_file` is a page to write besides, which holds its pictures, to be sent as it is; `markdown` is a summary to
+    write, for a pull request.
     """
 
     profile: AnyPath | None
     valid: AnyPath | None
     no_edges: bool
     limit: int
+    single_file: AnyPath | None
+    markdown: AnyPath | None
 
 
 class ReportOptions(PageOptions, total=False):
     """What `report` takes: options of the page; `out`, its folder (SUITE/report); `predictions`, a model or its
-    answers, to show, with `preprocess` and `classes`, all as `evaluate` has them.
+    answers, to show, with `against`, `preprocess` and `classes`, all as `evaluate` has them.
     """
 
     out: AnyPath | None
     predictions: Any
+    against: Any
     preprocess: str | None
     classes: AnyPath | None
 

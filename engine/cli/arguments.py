@@ -553,17 +553,28 @@ def _add_report(commands: _Commands[Parser]) -> None:
     text = "make the web page and the contact sheet of a suite"
     parser = _add(commands, "report", text, "SUITE [options]", "suite --predictions answers.csv --out report")
     _add_suite(parser)
-    answered = parser.add_mutually_exclusive_group()
-    answered.add_argument(
-        "--model", dest="predictions", metavar="MODEL", help="show what this model answers: as in evaluate"
+    parser.add_argument(
+        "--model",
+        dest="models",
+        action="append",
+        metavar="MODEL",
+        help="show what this model answers: as in evaluate; given twice, the second, compared with the first",
     )
-    answered.add_argument(
+    parser.add_argument(
         "--predictions",
+        dest="models",
+        action="append",
         type=Path,
         metavar="FILE",
         help="show what your model answered: a file or folder for evaluate",
     )
-    parser.add_argument("--preprocess", metavar="WORDS", help="how pictures become its input: as in evaluate")
+    parser.add_argument(
+        "--preprocess",
+        action="append",
+        default=[],
+        metavar="WORDS",
+        help="how pictures become its input: as in evaluate",
+    )
     _add_classes(parser)
     parser.add_argument("--profile", help="name or .toml file: whose edges to show (the suite's own)")
     parser.add_argument(
@@ -572,7 +583,13 @@ def _add_report(commands: _Commands[Parser]) -> None:
     output = parser.add_argument_group("output")
     output.add_argument("--out", type=Path, metavar="DIR", help="folder of the report (SUITE/report)")
     output.add_argument("--no-edges", action="store_true", help="show no edges, which the suite does not hold")
-    output.add_argument("--limit", type=positive, default=200, metavar="N", help="sources on the page (%(default)s)")
+    output.add_argument("--limit", type=positive, default=2000, metavar="N", help="sources on the page (%(default)s)")
+    output.add_argument(
+        "--single-file", type=Path, metavar="FILE", help="write a page that holds its pictures, small enough to mail"
+    )
+    output.add_argument(
+        "--markdown", type=Path, metavar="FILE", help="write findings and effects for a pull request, in Markdown"
+    )
     parser.set_defaults(run=_late("report"))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -289,13 +289,11 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
     if not args.models:
         raise CounterfactoryError("evaluate takes a model: --model MODEL, or its answers: --predictions FILE")
     suite = finished.open(args.suite)
-    options = keywords(args, EvaluateOptions)
-    options |= {"preprocess": None}
-    *others, (model, words) = _with_preprocess(args.models, args.preprocess)
     with terminal.progress() as on_progress:
         calls: dict[str, Any] = {"on_progress": on_progress, "warn": terminal.warn}
-        before = [suite.evaluate(one, preprocess=its, classes=args.classes, **calls) for one, its in others]
-        result = suite.evaluate(model, **calls, **{**options, "preprocess": words, "against": before})
+        model, words, before = _asked(args, suite, calls)
+        options = keywords(args, EvaluateOptions) | {"preprocess": words, "against": before}
+        result = suite.evaluate(model, **calls, **options)
     for note in (*(note for one in before for note in one.judged.notes), *result.notes):
         terminal.note(note)
     if args.table is not None:
@@ -324,6 +322,15 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
     return 0 if result.passed else EXIT_BROKEN
 
 
+def _asked(
+    args: Namespace, suite: finished.FinishedSuite, calls: Mapping[str, Any]
+) -> tuple[str | Path, str | None, list[finished.Result]]:
+    """The last model that is named, with the words that declare its input, and the results of those before it."""
+    *others, (model, words) = _with_preprocess(args.models, args.preprocess)
+    before = [suite.evaluate(one, preprocess=its, classes=args.classes, **calls) for one, its in others]
+    return model, words, before
+
+
 def _paper(name: str, results: Sequence[finished.Result], terminal: Terminal) -> int:
     """A paper's table of these models."""
     asked = []
@@ -349,10 +356,17 @@ def _with_preprocess(models: Sequence[str | Path], words: Sequence[str]) -> list
 
 def report(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory report`."""
-    suite = finished.open(args.suite)
+    suite, options = finished.open(args.suite), keywords(args, ReportOptions)
     with terminal.progress() as on_progress:
-        files = suite.report(on_progress=on_progress, warn=terminal.warn, **keywords(args, ReportOptions))
-    terminal.say(f"page           {files.page}")
-    terminal.say(f"contact sheet  {files.sheet}")
-    terminal.finish({"page": str(files.page), "sheet": str(files.sheet)})
+        calls: dict[str, Any] = {"on_progress": on_progress, "warn": terminal.warn}
+        if args.models:
+            options["predictions"], options["preprocess"], options["against"] = _asked(args, suite, calls)
+        elif args.preprocess:
+            raise CounterfactoryError("--preprocess says how pictures become a model's input: give it with --model")
+        files = suite.report(**calls, **options)
+    for note in files.left_out:
+        terminal.note(note)
+    for name, path in (("page", files.page), ("contact sheet", files.sheet), ("figures", files.data)):
+        terminal.say(f"{name:<13}  {path}")
+    terminal.finish({"page": str(files.page), "sheet": str(files.sheet), "data": str(files.data)})
     return 0

@@ -1,7 +1,8 @@
 """The pictures that a model fails on, for a person or a program to go through: the worst first.
 
 Of labels these are the wrong answers, the surest first, whatever the picture's kind; of masks the variants that are
-answered worse than their control, or without one their original, by how much.
+answered worse than their control, or without one their original, by how much. Cells that a spreadsheet would compute
+have an apostrophe in front.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from .predictions import Prediction
 
 # Stands for the words that an addition replaces, and for those that replace a removal.
 _NOTHING = "(nothing)"
+# What begins a formula in a spreadsheet.
+_COMPUTED = ("=", "+", "-", "@", "\t", "\r")
 _PLACE = ("file_name", "kind", "source", "label", "edits", "edited_caption")
 
 
@@ -77,5 +80,10 @@ def list_pictures(
             f"{edit.type}: {edit.keyword or _NOTHING} -> {edit.alternative or _NOTHING}" for edit in row.edits
         )
         place = (row.file_name, row.kind, row.source, row.label or "", edits, row.edited_caption)
-        writer.writerow((*place, *cells(row)))
+        writer.writerow(map(_safe, (*place, *cells(row))))
     return text.getvalue()
+
+
+def _safe(cell: str) -> str:
+    """A cell that a spreadsheet shows and never computes."""
+    return f"'{cell}" if cell.startswith(_COMPUTED) else cell

@@ -32,7 +32,7 @@ def insights_table(insights: Sequence[Insight], everything: bool = False, title:
         for one in shown
     )
     columns = ("class", "relies on", "edit", "points", "95 % interval", "q", "pictures")
-    return (Table(title, columns, rows),) if rows else ()
+    return (Table(title, columns, rows, of="class"),) if rows else ()
 
 
 def insight_lines(evaluation: Evaluation) -> list[str]:
