@@ -64,9 +64,10 @@ format: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs-pictures: $(BASE)
+docs-pictures: $(DEV)
 	$(BIN)/counterfactory demo --out build/demo
 	$(BIN)/python -c "$(SHRINK_SHEET)"
+	$(BIN)/python bench/page.py --readme build/demo/index.html
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

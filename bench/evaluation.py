@@ -1,18 +1,18 @@
-"""Claim: `evaluate` finds what one model lost against another, seldom says so of two that are alike, and counts AP as
-pycocotools does.
+"""Claim: `evaluate` finds what one model lost against another and what one relies on, seldom says so where there is
+nothing, counts AP as pycocotools does, and its order shows failures soon.
 
 Pairs of models answer simulated suites (`simulated_suites.py`): the second errs elsewhere in a tenth of the pictures,
 as often as the first, or in so many points more. A pair counts as broken where `--max-regression 0` says so of any
 limit; how many lose certainly more than 2 stands beside it. AP is compared with fresh runs of pycocotools, and of
-faster-coco-eval where that is installed, over all parts of a suite. `--write` keeps the figures in
-docs/evaluation.json.
+faster-coco-eval where that is installed, over all parts of a suite. Insights are looked for in simulated suites whose
+model loses so many points in one class by one type of edit, or by none. `--write` keeps the figures in
+docs/evaluation.json. `--orders` measures orders of variants instead (`orders.py`), with models that it trains.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
-import json
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -23,13 +23,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import bench_parser, finish, show
+from measure import bench_parser, finish, keep_figures, show
 from simulated_suites import classes_suite
 
 import counterfactory as cf
 from counterfactory.engine.judging.compare import check_regression, compare
 from counterfactory.engine.judging.detections import SeenBox, evaluate_boxes
+from counterfactory.engine.judging.evaluate import evaluate_labels
 from counterfactory.engine.judging.evaluation import BoxScore, Evaluation
+from counterfactory.engine.judging.insights import Insight
 from counterfactory.engine.sources.shapes import Box
 from counterfactory.engine.suite import Painting, PictureRow
 from counterfactory.engine.suite.metadata import write_table
@@ -37,6 +39,8 @@ from counterfactory.engine.suite.row_spool import RowSpool
 
 _FIGURES = Path(__file__).parents[1] / "docs" / "evaluation.json"
 _DISAGREE, _CLASSES, _BOXED = 0.1, 1000, 40
+# A class of 50 sources that loses 40 points of 100 by one type of edit.
+_SUITES, _INSIGHT_CLASSES, _INSIGHT_SOURCES, _LOST = 100, 3, 150, 0.4
 _PAINTING = Painting(seed=0, steps=1, guidance_scale=1, guidance_start=0, guidance_stop=1)
 _KINDS = ("bus", "car", "person")
 # From a model to what each edit does to it.
@@ -53,7 +57,13 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=200, help="pairs of models (%(default)s)")
     parser.add_argument("--sources", type=int, default=500, help="sources of a suite (%(default)s)")
     parser.add_argument("--points", type=float, default=3.0, help="what the second model lost (%(default)s)")
+    parser.add_argument("--orders", action="store_true", help="measure orders of variants instead")
+    parser.add_argument("--scenes", type=int, default=160, help="sources of the suite that is ordered (%(default)s)")
+    parser.add_argument("--folder", type=Path, help="where that suite is kept (nowhere)")
     asked = parser.parse_args()
+    if asked.orders:
+        _measure_orders(asked.folder, asked.scenes, asked.write)
+        return
     rows, _ = classes_suite(20, asked.sources)
     lost, alike = (
         np.array([_broken(rows, seed, points / 100) for seed in range(asked.pairs)]) for points in (asked.points, 0.0)
@@ -65,14 +75,46 @@ def main() -> None:
         "regression_found": round(float(lost[:, 0].mean()), 4),
         "regression_false_alarms": round(float(alike[:, 0].mean()), 4),
         "regression_found_beyond_2": round(float(lost[:, 1].mean()), 4),
+        **_insights(_SUITES),
         "ap_difference": _ap_difference(),
         "evaluate_s_10k": round(_seconds(10_000), 2),
         "lines_to_effects": len(_LINES.split("\n")) - 2,
     }
     show("Two models, and AP", ("figure", "value"), tuple((name, str(value)) for name, value in figures.items()))
     if asked.write:
-        _FIGURES.write_text(json.dumps(figures, indent=2) + "\n")
+        keep_figures(_FIGURES, figures)
     finish("evaluate finds a planted regression and counts AP as pycocotools does", **figures)
+
+
+def _measure_orders(folder: Path | None, scenes: int, write: bool) -> None:
+    from orders import measure_orders  # which trains by torch
+
+    with tempfile.TemporaryDirectory() as temporary:
+        figures: dict[str, Any] = measure_orders(folder or Path(temporary), scenes)
+    show("How soon failures show", ("order", "APFD"), [(name, str(value)) for name, value in figures.items()])
+    if write:
+        keep_figures(_FIGURES, figures)
+    finish("the order shows failures soon of models that chose nothing", **figures)
+
+
+def _insights(suites: int) -> dict[str, float]:
+    """How often a class's weakness is the first insight, and how often a model without one has any."""
+    rows, _ = classes_suite(_INSIGHT_CLASSES, _INSIGHT_SOURCES)
+    named = alarms = 0
+    for seed in range(suites):
+        first, *_ = (*_clear(rows, seed, _LOST), None)
+        named += first is not None and (first.label, first.type) == ("class 0", "time")
+        alarms += bool(_clear(rows, seed, 0.0))
+    return {"insight_named": named / suites, "insight_false_alarms": alarms / suites}
+
+
+def _clear(rows: Sequence[PictureRow], seed: int, loss: float) -> list[Insight]:
+    rng = np.random.default_rng(seed)
+    hardness = {row.source: share for row, share in zip(rows, rng.beta(1, 9, len(rows)), strict=True)}
+    weak = [loss * (row.label == "class 0" and "time" in row.edit_types) for row in rows]
+    wrong = rng.random(len(rows)) < [max(hardness[row.source], more) for row, more in zip(rows, weak, strict=True)]
+    answers = ["another" if fails else row.label for row, fails in zip(rows, wrong, strict=True)]
+    return [one for one in evaluate_labels(rows, answers).insights if one.clear]
 
 
 def _broken(rows: Sequence[PictureRow], seed: int, loss: float) -> list[bool]:

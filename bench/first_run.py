@@ -127,12 +127,12 @@ def _draw_page(page: Path, drawn: Path) -> None:
     """The top of the page, and the strip of scikit-image's coffee (CC0)."""
     from PIL import Image
 
-    size, address = "--window-size=1280,1720", f"{page.absolute().as_uri()}#class=espresso"
+    size, address = "--window-size=1280,1260", f"{page.absolute().as_uri()}#class=espresso"
     flags = ("--headless", "--no-sandbox", "--hide-scrollbars", "--virtual-time-budget=8000", size)
     subprocess.run(["chromium", *flags, f"--screenshot={drawn}", address], check=True, capture_output=True)
     picture = Image.open(drawn).convert("RGB")
-    picture.thumbnail((1100, 10000), Image.Resampling.LANCZOS)
-    picture.save(_ROOT / "docs" / "photographs.webp", quality=70, method=6)
+    picture.thumbnail((1000, 10000), Image.Resampling.LANCZOS)
+    picture.save(_ROOT / "docs" / "photographs.webp", quality=60, method=6)
 
 
 def _thousand(files: list[Path], folder: Path) -> None:

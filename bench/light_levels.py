@@ -30,7 +30,7 @@ from measure import bench_parser, finish, keep_figures, machine, show, spent
 from numpy.typing import NDArray
 from PIL import Image
 
-from counterfactory.engine.light.draw import draw_amounts, draw_light
+from counterfactory.engine.light.draw import draw_amounts, draw_light, open_photograph
 from counterfactory.engine.light.levels import SEVERITIES
 from counterfactory.engine.light.menu import MENU
 from counterfactory.kernels.opencv import cv2
@@ -155,7 +155,7 @@ def read(path: Path, side: int) -> Pixels:
 
 def drawn(picture: Pixels, value: str, severity: float, seed: int) -> Pixels:
     """A photograph at a level; all levels by one seed."""
-    return draw_light(picture, [(_TYPES[value], value)], severity, np.random.default_rng(seed))
+    return draw_light(open_photograph(picture), [(_TYPES[value], value)], severity, np.random.default_rng(seed))
 
 
 def measure(photographs: Mapping[str, Pixels], yardstick: Yardstick) -> dict[str, dict[str, Any]]:
@@ -193,7 +193,9 @@ def fit(photographs: Mapping[str, Pixels], yardstick: Yardstick) -> None:
                     [
                         compare(
                             sources[name],
-                            yardstick(draw_amounts(picture, {value: amount}, np.random.default_rng(seed))),
+                            yardstick(
+                                draw_amounts(open_photograph(picture), {value: amount}, np.random.default_rng(seed))
+                            ),
                         )[0]
                         for seed, (name, picture) in enumerate(photographs.items())
                     ]

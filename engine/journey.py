@@ -12,6 +12,7 @@ time; finished rows wait in the ledger, so that memory does not grow with the su
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -20,6 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from .content_keys import MATRIX, OF_SOURCES, STAGES, outcome_key
+from .errors import CounterfactoryError
 from .estimate.estimate import residency_of
 from .estimate.measured import measured_rates, save_rates
 from .files.fill import plain
@@ -58,6 +60,9 @@ from .suite.run_record import RunSummary, Standing, count_verdicts
 from .variant import Variant
 
 __all__ = ["Journey", "Plan", "Progress", "RunSummary"]
+
+# Sources of a first look, and the fewest variants whose verdicts say anything of those to come.
+FEW = 24
 
 
 @dataclass(frozen=True)
@@ -141,10 +146,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class Journey:
-    """Takes sources to a suite: what the profile's box makes of a request."""
+    """Takes sources to a suite: what the profile's box makes of a request.
+
+    A run ends early where no more than `least_accepted` of its first variants are accepted; None: nobody minds.
+    """
 
     profile: Profile
     request: SuiteRequest
+    least_accepted: float | None = None
 
     def run(
         self,
@@ -162,8 +171,8 @@ class Journey:
         energy, library = EnergyMeter(), library_of(self.profile)
         stream = self._metrics_file(suite, metrics, energy)
         meter = self._meter(on_progress, stream)
-        size, sources = self.profile.shard_sources, inputs.sources
-        shards = [sources[start : start + size] for start in range(0, len(sources), size)]
+        sources = inputs.sources
+        shards = list(in_shards(sources, self.profile.shard_sources))
         with in_callers_threads(), _final_metrics(stream, meter):
             run = self._open(suite, library, meter, sources)
             facts = session_facts(run, inputs.record, library.releases())
@@ -171,7 +180,8 @@ class Journey:
                 tally = self._travel(run, inputs, shards)
                 record = session.finish(tally.standing(self.profile), [*inputs.left_out, *tally.problems])
         summary = RunSummary.of(record, stream.problem if stream else None, _unkept(library))
-        save_rates(measured_rates(self.profile, summary, self.request.variants))
+        baseline = self.request.baseline is not None
+        save_rates(measured_rates(self.profile, summary, self.request.variants, baseline=baseline))
         return summary
 
     def plan(self, inputs: Inputs, suite: Suite, on_progress: Callable[[Progress], None] | None = None) -> Plan:
@@ -191,11 +201,25 @@ class Journey:
         by_hand = read_by_hand(run.suite.path)  # before anything is spent
         tally, outcomes = Tally(inputs), Outcomes(run.suite, _outcome_key(run, inputs.sources))
         for shard in _read(run.meter, prefetch(shards, partial(look, run, outcomes), depth=1)):
+            if shard.outcome is None:
+                self._require_accepted(run.suite.path, tally)
             outcome = _pass(run, shard) or step(run, outcomes, shard, tally.cells)
             run.meter.verdicts(outcome.accepted, outcome.rejected)
             tally.add(outcome, shard.pictures.problems)
         run.suite.write_metadata(tally.judged(outcomes.rows(shards), by_hand))
         return tally
+
+    def _require_accepted(self, suite: Path, tally: Tally) -> None:
+        """Raise CounterfactoryError before more is painted where hardly anything was accepted so far."""
+        judged, least = tally.accepted + tally.rejected, self.least_accepted
+        if least is None or judged < FEW or tally.accepted > least * judged:
+            return
+        awaited = f", where {2 * least:.0%} were expected" if least else ""
+        raise CounterfactoryError(
+            f"of the first {judged:,} variants {tally.accepted:,} were accepted{awaited}: look at them with "
+            f"{shlex.join(['counterfactory', 'report', str(suite)])}, correct the weights or the profile's [check], or "
+            "go on with --anyway"
+        )
 
     def _open(self, suite: Suite, library: Library, meter: Meter, sources: Sequence[Source]) -> Run:
         """What the stages work with; no network is opened yet."""
@@ -227,6 +251,16 @@ class Journey:
         runtime = self.profile.runtime
         earlier = suite.read_run().costs.device_hours.get(runtime.unit, 0.0)
         return MetricsFile(path, devices=runtime.devices, energy=energy, earlier_device_hours=earlier)
+
+
+def in_shards(sources: Sequence[Source], size: int) -> Iterator[Sequence[Source]]:
+    """The sources `size` at a time. The first are few where that is many: their pictures are judged before thousands
+    are painted.
+    """
+    start = FEW if size >= 10 * FEW and len(sources) > FEW else 0
+    if start:
+        yield sources[:start]
+    yield from (sources[at : at + size] for at in range(start, len(sources), size))
 
 
 def look(run: Run, outcomes: Outcomes, sources: Sequence[Source]) -> Shard:

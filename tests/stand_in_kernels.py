@@ -119,8 +119,9 @@ def _guided_step(rows: int, arguments: tuple[int, ...]) -> tuple[tuple[Range, ..
 
 
 def _pixels(rows: int, arguments: tuple[int, ...]) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
-    values, levels, size = arguments
-    return (Range("device", values, rows * 3 * size * 4),), (Range("device", levels, rows * 3 * size),)
+    values, levels, flags, size = arguments
+    written = Range("device", levels, rows * 3 * size), Range("device", flags, rows * 4)
+    return (Range("device", values, rows * 3 * size * 4),), written
 
 
 # What a launch for so many rows reads and writes, but for what addresses in memory lead to.

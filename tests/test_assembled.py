@@ -28,9 +28,11 @@ from stand_in_gpu import Library, write_stand_in
 from stand_in_kernels import Driver
 
 from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.language.llama import Llama
 from counterfactory.engine.models.blip2 import Blip2
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime import cuda, kernels, openvino
+from counterfactory.engine.runtime.onnxruntime import OnnxRuntimeSession
 from counterfactory.engine.runtime.openvino import open_core
 from counterfactory.engine.runtime.quiet_openvino import ov
 from counterfactory.engine.suite import PictureRow, read_metadata
@@ -58,7 +60,8 @@ CHANGES: dict[str, Any] = {
     "rewrite": {"types": ["weather", "time", "colour"], "verbatim": True},
     "paint": {"batch": 2, "decode_batch": 2, "sampler": {"steps": 3}, "guidance": {"stop": 0.5}},
     "text": {"batch": 2},
-    "check": {"batch": 2, "min_image_text": -1.0, "min_directional": -1.0},
+    "check": {"batch": 2, "min_image_text": -1.0, "min_directional": -1.0}
+    | {f"min_{score}": 0.0 for score in ("spread", "exposed", "changed", "distinct")},
 }
 # How networks run, by the runtime's name. The language model is taken for one of full size: with TensorRT there is room
 # for it or for all other networks, so that a shard opens both anew.
@@ -112,7 +115,7 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def generate(profile: Path, photographs: Path, out: Path, written: list[Any] | None = None) -> int:
+def generate(profile: Path, photographs: Path, out: Path, written: list[Any] | None = None, *more: str) -> int:
     """What random networks make of photographs is no sentence, and goes to `written`; the language model is given
     sentences in its place.
     """
@@ -126,7 +129,7 @@ def generate(profile: Path, photographs: Path, out: Path, written: list[Any] | N
 
     asked = ["generate", str(photographs), "--task", "classification", "--out", str(out), "--variants", "2"]
     with mock.patch.object(Blip2, "caption", captioned):
-        return main([*asked, "--profile", str(profile)])
+        return main([*asked, "--profile", str(profile), *more])
 
 
 def pictures(suite: Path) -> list[NDArray[np.uint8]]:
@@ -182,6 +185,43 @@ def test_runtimes_come_to_the_same_suite(
                 if name.partition("_")[0] == "edit" or name in ("in_place", "aligned", "shift", "scale")
             }
             assert b.scores == {name: pytest.approx(score, abs=0.01) for name, score in a.scores.items()} | loose
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize(
+    "network", ["blip2_vision", "opt_decoder", "llm", "clip_text", "hint", "denoiser", "vae_decoder", "clip_image"]
+)
+def test_a_network_that_goes_wrong_in_one_row_ends_the_run(
+    profile: Path,
+    photographs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+    network: str,
+    value: float,
+) -> None:
+    """Its name is said, and nothing of it is painted, accepted or kept."""
+    run, read = OnnxRuntimeSession.run, Llama._run
+
+    def poisoned(outputs: dict[str, Any]) -> dict[str, Any]:
+        name = next(
+            name for name, array in outputs.items() if isinstance(array, np.ndarray) and array.dtype.kind == "f"
+        )
+        array = np.array(outputs[name])
+        array[0].flat[-1] = value
+        return outputs | {name: array}
+
+    def running(self: OnnxRuntimeSession, feeds: Any, hold: Any = ()) -> dict[str, Any]:
+        outputs = run(self, feeds, hold)
+        return poisoned(outputs) if self.name == network else outputs
+
+    monkeypatch.setattr(OnnxRuntimeSession, "run", running)
+    if network == "llm":
+        monkeypatch.setattr(Llama, "_run", lambda *arguments: poisoned(dict(read(*arguments))))
+    few = "--sample", "1", "--variants", "1", "--controls", "0"
+    assert generate(profile, photographs, tmp_path / "suite", None, *few) == 2
+    assert f"network {network} gives numbers that are not finite" in " ".join(capsys.readouterr().err.split())
+    assert network == "clip_image" or not list((tmp_path / "suite").glob("images/**/*.png"))
 
 
 def noise_ratio(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:

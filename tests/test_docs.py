@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -46,6 +49,15 @@ def test_the_python_of_the_documents_runs(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(names["suite"]) == 7  # type: ignore[arg-type]  # what the block opened
     exec(reading, names)
     assert len(names["accepted"]) == sum(row.verdict == "accepted" for row in rows)  # type: ignore[arg-type]
+    (exploring,) = blocks((ROOT / "docs" / "reading-a-result.md").read_text(encoding="utf-8"), "python")
+    samples: list[dict[str, object]] = []
+    fiftyone = ModuleType("fiftyone")  # too large to install: what its functions are called with
+    fiftyone.Classification = fiftyone.Dataset = fiftyone.launch_app = MagicMock()  # type: ignore[attr-defined]
+    fiftyone.Sample = lambda path, **more: samples.append({"path": path, **more})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "fiftyone", fiftyone)
+    exec(exploring, {})
+    assert [Path(str(one["path"])).is_file() for one in samples] == [True] * len(rows)
+    assert all(isinstance(tag, str) for one in samples for tag in one["tags"])  # type: ignore[attr-defined]
     exec(answering, {"my_model": lambda picture: 1})
     answers = (tmp_path / "answers.csv").read_text().splitlines()
     assert answers == ["image,prediction", *(f"{row.file_name},car" for row in rows)]

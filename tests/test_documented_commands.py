@@ -45,7 +45,7 @@ def exported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Request, Path, Asked
         return []
 
     monkeypatch.setattr(production, "export_all", export_all)
-    monkeypatch.setattr(production, "require_compiler", lambda library: None)
+    monkeypatch.setattr(production, "require_compiler", lambda library, target: None)
     return asked_for
 
 

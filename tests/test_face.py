@@ -15,13 +15,17 @@ import numpy as np
 import pytest
 from conftest import MadeSuite, Street
 from numpy.typing import NDArray
+from picture_rows import original_row, picture_row, written
 from PIL import Image
 
 import counterfactory as cf
 from counterfactory.engine import packages
+from counterfactory.engine.api.networks_at_hand import CaptionEmbedding
 from counterfactory.engine.cli import arguments
 from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.edit import Edit
 from counterfactory.engine.journey import Journey
+from counterfactory.engine.judging.insights import bags_of_words
 from counterfactory.engine.meter.meter import Progress
 from counterfactory.engine.suite import read_metadata
 
@@ -31,8 +35,11 @@ VERBS: Mapping[str, tuple[Any, set[str]]] = {
     "plan": (cf.PlanOptions, {"sources"}),
     "estimate": (cf.EstimateOptions, {"sources", "count"}),
     "evaluate": (cf.EvaluateOptions, {"suite", "models", "all", "table"}),
-    "report": (cf.ReportOptions, {"suite"}),
+    "report": (cf.ReportOptions, {"suite", "models"}),
 }
+
+
+RED = Edit("colour", "", "red")
 
 
 def test_importing_loads_nothing() -> None:
@@ -101,7 +108,7 @@ def options_of(command: str) -> dict[str, Any]:
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_s_keywords_are_its_command_s_options(verb: str) -> None:
     options, others = VERBS[verb]
-    keywords = options.__optional_keys__ - {"against"}  # the models before the last
+    keywords = options.__optional_keys__ - {"against", "predictions"}  # the last of the models, and those before
     assert options_of(verb).keys() == keywords | others
 
 
@@ -436,11 +443,71 @@ def test_reports_with_and_without_answers(made_suite: MadeSuite, tmp_path: Path)
     assert "<figcaption><b>min_image_text</b>" in judged.page.read_text(), "curves of thresholds as without answers"
 
 
+def test_what_a_class_relies_on_and_what_to_look_at_first(tmp_path: Path) -> None:
+    """Of twelve buses all fail at night and none elsewhere; another model fails on the first alone."""
+    rows = []
+    for index in range(12):
+        same = {"source": str(index), "caption": "a bus by day.", "edited_caption": "a bus at night."}
+        rows += [original_row(index, **same | {"edited_caption": "a bus by day."})]
+        rows += [picture_row(3 * index, **same, edits=(Edit("time", "by day", "at night"),))]
+        rows += [picture_row(3 * index + 1, **same | {"edited_caption": "a red bus by day."}, edits=(RED,))]
+    rows.append(original_row(20, source="20", label="car"))
+    suite = written(tmp_path, rows)
+    right = {row.file_name: str(row.label) for row in rows}
+    night = right | {row.file_name: "car" for row in rows if "time" in row.edit_types}
+    one = right | {rows[1].file_name: "car"}
+    result = cf.evaluate(suite, night, warn=list[str]().append)
+    insights = result.insights()
+    assert list(insights["clear"]) == [True, False]
+    assert insights.loc[0, ["label", "name", "drop", "pictures"]].tolist() == [
+        *("bus", "time: at night", pytest.approx(100), 12)
+    ]
+    sentence = 'recognising bus relies on "by day": \N{MINUS SIGN}100 points (74 to 100), 12 pictures'
+    assert insights.loc[0, "sentence"] == result.evaluation.to_json()["insights"][0]["sentence"] == sentence
+    assert set(insights.loc[0, "worst"]) <= {row.key for row in rows if row.edits}
+    assert "edits are grouped by their words" in result.notes
+    order = result.order()
+    assert sorted(order["file_name"]) == sorted(row.file_name for row in rows if row.kind == "variant")
+    assert (order["wrong_answer"][:1] == "car").all()
+    both = cf.evaluate(suite, night, against=one, warn=list[str]().append).order()
+    assert both["file_name"][0] == rows[1].file_name
+    with pytest.raises(cf.CounterfactoryError, match="has no run"):
+        cf.open(suite).perplexity()
+    well = cf.evaluate(suite, right, warn=list[str]().append)
+    assert "no class clearly relies on anything: 2 kinds of edits in 1 classes were compared" in well.notes
+
+
+def test_a_set_as_a_whole(made_suite: MadeSuite) -> None:
+    suite = cf.open(made_suite.path)
+    fid = suite.fid(lambda pictures: pictures.mean(axis=(1, 2)), warn=list[str]().append)
+    assert (fid.features, fid.originals, fid.pictures) == (3, 3, 5)
+    assert fid.controls is None
+    assert (fid.variants or 0) > 0
+    with pytest.raises(cf.CounterfactoryError, match="or by a model as evaluate takes it; got 5"):
+        suite.fid(5)
+    with pytest.raises(cf.CounterfactoryError, match="FID needs a row of numbers"):
+        suite.fid(lambda pictures: ["bus"] * len(pictures))
+    assert suite.perplexity().texts > 0
+
+
+def test_captions_are_compared_by_the_suite_s_clip_or_by_words(made_suite: MadeSuite, tmp_path: Path) -> None:
+    texts = ["a bus by day.", "a bus at night.", "a bus by day."]
+    clip, words = CaptionEmbedding(made_suite.path), CaptionEmbedding(tmp_path)
+    assert (clip.by, words.by) == (None, None)
+    vectors = clip(texts)
+    assert clip.by == "CLIP of mine"
+    assert vectors.shape == (3, 128)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3)
+    assert np.array_equal(vectors[0], vectors[2])
+    assert np.array_equal(words(texts), bags_of_words(texts))
+    assert words.by == "their words"
+
+
 def test_tables_say_that_pandas_is_missing(made_suite: MadeSuite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     suite = cf.open(made_suite.path)
     result = suite.evaluate(answers_of(made_suite))
-    for table in (suite.pandas, result.effects, result.failures, packages.pandas):
+    for table in (suite.pandas, result.effects, result.failures, result.insights, result.order, packages.pandas):
         with pytest.raises(cf.CounterfactoryError, match="pip install pandas"):
             table()
     assert suite.table().num_rows == len(made_suite.rows)

@@ -64,12 +64,24 @@ ARROWS: dict[str, dict[str, set[str]]] = {
             "judging",
         },
         "journey": {
-            *("content_keys", "files", "schedule", "profile", "meter", "sources", "variant", "models", "suite"),
+            *(
+                "content_keys",
+                "errors",
+                "files",
+                "schedule",
+                "profile",
+                "meter",
+                "sources",
+                "variant",
+                "models",
+                "suite",
+            ),
             *("request", "stages", "inputs", "estimate"),
         },
         "api": {
-            *("errors", "packages", "files", "profile", "runtime", "meter", "sources", "variant", "suite", "tasks"),
-            *("request", "stages", "asking", "pocket", "light", "inputs", "estimate", "judging", "report", "journey"),
+            *("errors", "packages", "files", "profile", "runtime", "meter", "sources", "variant", "models", "suite"),
+            *("tasks", "request", "stages", "asking", "pocket", "light", "inputs", "estimate", "judging", "report"),
+            "journey",
         },
         "face": {"errors", "packages", "estimate", "api"},
         "cli": {

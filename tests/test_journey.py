@@ -16,12 +16,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import quick_profile
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from counterfactory.engine import journey
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.inputs import Inputs
-from counterfactory.engine.journey import Journey, Progress, RunSummary
+from counterfactory.engine.journey import FEW, Journey, Progress, RunSummary, in_shards
 from counterfactory.engine.judging.recheck import recheck
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
@@ -357,3 +359,12 @@ def test_killed_at_any_moment_the_suite_comes_out_the_same(
     assert len(record.sessions) == runs + 1, "every run that showed progress had begun a session"
     assert sum(session.finished for session in record.sessions) == runs + 1 - kills
     assert record.costs.device_hours["core"] > record.sessions[-1].costs.device_hours
+
+
+@given(st.integers(0, 900), st.integers(1, 600))
+def test_shards_hold_all_sources_in_order_and_of_many_the_first_are_few(count: int, size: int) -> None:
+    shards = list(in_shards(list(range(count)), size))  # type: ignore[arg-type]
+    assert [one for shard in shards for one in shard] == list(range(count))
+    assert all(0 < len(shard) <= size for shard in shards)
+    if count > size >= 10 * FEW:
+        assert len(shards[0]) == FEW

@@ -26,6 +26,7 @@ from ..judging.evaluate import evaluate_labels, evaluate_masks
 from ..judging.evaluation import Evaluation
 from ..judging.failures import label_failures, mask_failures
 from ..judging.mask_answers import AnswerTally, compare_masks
+from ..judging.order import VariantAnswer, fall_answers, label_answers
 from ..judging.predictions import (
     COLUMNS,
     Prediction,
@@ -45,6 +46,7 @@ from .model_answers import (
     seen_boxes,
     write_maps,
 )
+from .networks_at_hand import CaptionEmbedding
 from .options import AnyPath, Caller
 
 # Names that a warning shows.
@@ -81,6 +83,12 @@ class Judged:
             return mask_failures(self.rows, self.evaluation)
         return label_failures(self.rows, self.answers)
 
+    def variant_answers(self) -> dict[str, VariantAnswer]:
+        """How variants are answered, by `file_name`."""
+        if self.answers is None:
+            return fall_answers(self.rows, self.evaluation)
+        return label_answers(self.rows, self.answers)
+
 
 @dataclass(frozen=True)
 class Given:
@@ -101,27 +109,34 @@ def judge(given: Given, suite: Path, rows: Sequence[PictureRow], caller: Caller)
 
     Warns of what is left out. Raises CounterfactoryError for answers that cannot be read or do not fit the suite.
     """
+    embed = CaptionEmbedding(suite)
+    judged = _judge(given, suite, rows, caller, embed)
+    grouped = (f"edits are grouped by {embed.by}",) if embed.by is not None else ()
+    return replace(judged, notes=(*judged.notes, *grouped))
+
+
+def _judge(given: Given, suite: Path, rows: Sequence[PictureRow], caller: Caller, embed: CaptionEmbedding) -> Judged:
     model, classes = given.model, given.classes
     named = _as_model(given, suite, rows, caller)
     if named is not None:
-        return _ask(named, classes, suite, rows, caller)
+        return _ask(named, classes, suite, rows, caller, embed)
     path = Path(model) if isinstance(model, (str, PathLike)) else None
     name = _GIVEN if path is None else str(path)
     if path is not None and path.is_dir():
-        return replace(_judge_masks(path, classes, suite, rows, caller), name=name)
+        return replace(_judge_masks(path, classes, suite, rows, caller, embed), name=name)
     listed = json_predictions(path) if path is not None and path.suffix == ".json" else None
     if path is not None and path.suffix == ".json" and listed is None:
         boxes = json_boxes(path, rows, caller.warn)
-        return replace(_judge_boxes(boxes, None, name, classes, suite, rows, caller), name=name)
+        return replace(_judge_boxes(boxes, None, name, classes, suite, rows, caller, embed), name=name)
     scores = array_answers(model if path is None else path, rows)
     if scores is not None:
-        return replace(_judge_scores(scores, None, name, classes, suite, rows, caller), name=name)
+        return replace(_judge_scores(scores, None, name, classes, suite, rows, caller, embed), name=name)
     table = listed or (load_predictions(path) if path is not None else _given(model))
     if path is not None and table.ignored:
         caller.warn(f"{path}: columns that are not read: {_some(table.ignored)}")
     rows = [_composed(row) for row in rows]
     vocabulary = read_vocabulary(suite, rows, classes)
-    return replace(_judge_labels(table.answers, vocabulary, classes, rows, caller), name=name)
+    return replace(_judge_labels(table.answers, vocabulary, classes, rows, caller, embed), name=name)
 
 
 def _as_model(given: Given, suite: Path, rows: Sequence[PictureRow], caller: Caller) -> ModelUnderTest | None:
@@ -142,7 +157,12 @@ def _as_model(given: Given, suite: Path, rows: Sequence[PictureRow], caller: Cal
 
 
 def _ask(
-    model: ModelUnderTest, classes: Path | None, suite: Path, rows: Sequence[PictureRow], caller: Caller
+    model: ModelUnderTest,
+    classes: Path | None,
+    suite: Path,
+    rows: Sequence[PictureRow],
+    caller: Caller,
+    embed: CaptionEmbedding,
 ) -> Judged:
     """Ask the model about the suite's pictures, and judge what it answers."""
     asked = ask_model(model, suite, rows, caller.on_progress, caller.warn)
@@ -152,15 +172,15 @@ def _ask(
     if len(kinds) > 1:
         raise CounterfactoryError(f"{model.name} gives pictures answers of different kinds: {_kinds(kinds)}")
     if kinds == {BoxAnswer}:
-        judged = _judge_boxes(asked.answers, model, model.name, classes, suite, rows, caller)
+        judged = _judge_boxes(asked.answers, model, model.name, classes, suite, rows, caller, embed)
         return replace(judged, notes=(*notes, *judged.notes), name=model.name)
     if kinds == {MapAnswer}:
         numbers = recorded_numbers(suite)
         with TemporaryDirectory() as folder:
             write_maps(Path(folder), asked.answers, None if classes is not None else model.classes, numbers)
-            judged = _judge_masks(Path(folder), classes, suite, rows, caller)
+            judged = _judge_masks(Path(folder), classes, suite, rows, caller, embed)
         return replace(judged, notes=notes, name=model.name)
-    judged = _judge_scores(asked.answers, model, model.name, classes, suite, rows, caller)
+    judged = _judge_scores(asked.answers, model, model.name, classes, suite, rows, caller, embed)
     return replace(judged, notes=(*notes, *judged.notes), name=model.name)
 
 
@@ -168,10 +188,12 @@ def _kinds(kinds: Iterable[type]) -> str:
     return " and ".join(sorted(kind.__name__.removesuffix("Answer").lower() for kind in kinds))
 
 
-def _judge_masks(folder: Path, classes: Path | None, suite: Path, rows: Sequence[PictureRow], caller: Caller) -> Judged:
+def _judge_masks(
+    folder: Path, classes: Path | None, suite: Path, rows: Sequence[PictureRow], caller: Caller, embed: CaptionEmbedding
+) -> Judged:
     tally, lines = AnswerTally(folder, suite), class_names(classes, suite)
     names = recorded_numbers(suite) if classes is None else dict(enumerate(lines or ()))
-    evaluation = evaluate_masks(rows, *compare_masks(folder, suite, rows, names, tally))
+    evaluation = evaluate_masks(rows, *compare_masks(folder, suite, rows, names, tally), embed)
     tally.settle(caller.warn)
     return Judged(rows, evaluation, None)
 
@@ -184,6 +206,7 @@ def _judge_boxes(
     suite: Path,
     rows: Sequence[PictureRow],
     caller: Caller,
+    embed: CaptionEmbedding,
 ) -> Judged:
     """Judge boxes; a class number is said by the model's own names, or those of `classes`."""
     own = None if model is None else model.classes
@@ -196,7 +219,7 @@ def _judge_boxes(
     called = [box.label for picture, some in boxes.items() if picture in counted for box in some if box.score >= SURE]
     strange = vocabulary.require_known(called)
     note = (f"{name}: classes by {vocabulary.listed}",) if vocabulary.listed else ()
-    return Judged(rows, replace(evaluate_boxes(rows, boxes), strange=strange), None, note)
+    return Judged(rows, replace(evaluate_boxes(rows, boxes, embed), strange=strange), None, note)
 
 
 def _judge_scores(
@@ -207,6 +230,7 @@ def _judge_scores(
     suite: Path,
     rows: Sequence[PictureRow],
     caller: Caller,
+    embed: CaptionEmbedding,
 ) -> Judged:
     """Judge scores of classes, or labels; what the classes are is said in a note."""
     rows = [_composed(row) for row in rows]
@@ -226,7 +250,7 @@ def _judge_scores(
     elif vocabulary.listed is not None:
         note = (f"{name}: classes by {vocabulary.listed}",)
     predictions = label_predictions(answers, vocabulary, {row.file_name: row.label for row in rows})
-    judged = _judge_labels(predictions, vocabulary, classes, rows, caller)
+    judged = _judge_labels(predictions, vocabulary, classes, rows, caller, embed)
     if model is not None:
         note += _chance(judged.evaluation, max((*sizes, len(vocabulary.labels))))
     return replace(judged, notes=note)
@@ -266,6 +290,7 @@ def _judge_labels(
     classes: Path | None,
     rows: Sequence[PictureRow],
     caller: Caller,
+    embed: CaptionEmbedding,
 ) -> Judged:
     matched = match_predictions(answers, rows)
     if matched.unmatched:
@@ -277,7 +302,7 @@ def _judge_labels(
     matched = replace(matched, answers=tuple(answer and vocabulary.settle(answer) for answer in matched.answers))
     counted = zip(rows, matched.labels, strict=True)
     strange = vocabulary.require_known([label for row, label in counted if row.accepted and label is not None])
-    evaluation = evaluate_labels(rows, matched.labels, matched.measures(rows))
+    evaluation = evaluate_labels(rows, matched.labels, matched.measures(rows), embed)
     return Judged(rows, replace(evaluation, strange=strange), matched.answers)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -13,13 +13,17 @@ from ..errors import CounterfactoryError
 from ..files.writing import write_whole
 from ..judging.compare import Comparison, check_regression, compare
 from ..judging.evaluation import Evaluation
+from ..judging.insights import Insight
 from ..judging.limits import Drop, LimitResult, check_limits, junit_xml
+from ..judging.order import order_text, order_variants
 from ..judging.recheck import Recheck, recheck, set_thresholds
+from ..judging.set_quality import CaptionPerplexity, Fid
 from ..packages import pandas
 from ..profile.check import CheckSettings
 from ..profile.profile import load_profile
 from ..report.effects_text import answer_lines, note_lines
 from ..report.folder import ReportFiles
+from ..report.insights_text import insight_lines
 from ..report.suite_text import hand_note, suite_notes
 from ..sources.source import Problem
 from ..suite import PictureRow, RunRecord, accepted_edits, read_metadata, read_run, require_finished
@@ -30,6 +34,7 @@ from ..suite.recorded import recorded_check
 from ..suite.run_record import RunSummary, SuiteCosts
 from ..tasks.spread import TypeSpread, spread_of
 from .answers import Given, Judged, judge
+from .networks_at_hand import CLIP, suite_fid, suite_perplexity
 from .options import (
     AnyPath,
     Caller,
@@ -121,11 +126,11 @@ class FinishedSuite:
         limits = [Drop(*drop) for drop in (drops.items() if isinstance(drops, Mapping) else drops)]
         if share is not None and not 0 <= share <= 1:
             raise CounterfactoryError(f"fail_under is a share from 0 to 1, got {share:g}")
-        others, most = _several(options.get("against")), options.get("max_regression")
-        if most is not None and not (others and 0 <= most <= 100):
+        given_others, most = _several(options.get("against")), options.get("max_regression")
+        if most is not None and not (given_others and 0 <= most <= 100):
             raise CounterfactoryError(
                 f"max_regression is the most points, 0 to 100, that a model may lose to another, got {most:g} against "
-                f"{len(others)} models: give --model, or --predictions, twice"
+                f"{len(given_others)} models: give --model, or --predictions, twice"
             )
         if options.get("junit") is not None and not limits and share is None and most is None:
             raise CounterfactoryError(
@@ -137,16 +142,18 @@ class FinishedSuite:
             one
             if isinstance(one, Result)
             else Result(self.path, judge(replace(given, model=one), self.path, rows, caller))
-            for one in others
+            for one in given_others
         ]
         judged = judge(given, self.path, rows, caller)
         comparisons = tuple(_compared(self.path, one, judged) for one in before)
         findings = [*check_limits(judged.evaluation, limits, share)]
         for comparison in comparisons if most is not None else ():
             findings += check_regression(comparison, most or 0.0)
-        result = Result(self.path, judged, tuple(findings), classes, comparisons)
+        others = tuple(one.judged for one in before)
+        result = Result(self.path, judged, tuple(findings), classes, comparisons, others)
         for path, text in (
             (options.get("failures"), judged.failures),
+            (options.get("order"), result._order_text),
             (options.get("junit"), lambda: junit_xml(self.path.resolve().name, result.findings)),
         ):
             if path is not None:
@@ -162,13 +169,34 @@ class FinishedSuite:
     ) -> ReportFiles:
         """Write the page and the contact sheet; see `report`."""
         require_known("report", options, ReportOptions)
-        caller, classes, rows = Caller.of(on_progress, warn), options.get("classes"), self.rows
-        predictions, judged = options.get("predictions"), None
-        if predictions is not None:
-            given = Given(predictions, path_or_none(classes), options.get("preprocess"))
-            judged = judge(given, self.path, rows, caller)
-        out = options.get("out")
-        return make_report(self.path, rows, options, out=out, judged=judged, classes=classes, warn=caller.warn)
+        caller, classes, out = Caller.of(on_progress, warn), options.get("classes"), options.get("out")
+        if (predictions := options.get("predictions")) is None:
+            return make_report(self.path, self.rows, options, out=out, classes=classes, warn=caller.warn)
+        asked: EvaluateOptions = {"classes": classes, "preprocess": options.get("preprocess")}
+        asked["against"] = options.get("against")
+        result = self.evaluate(predictions, on_progress=on_progress, warn=warn, **asked)
+        pages: Any = {name: value for name, value in options.items() if name in PageOptions.__optional_keys__}
+        return result.report(out, warn=warn, **pages)
+
+    def fid(
+        self,
+        extractor: Any = CLIP,
+        *,
+        preprocess: str | None = None,
+        on_progress: OnProgress | None = None,
+        warn: Warn | None = None,
+    ) -> Fid:
+        """The Fréchet distance of controls and variants from the originals, of the features that the `extractor` gives:
+        "clip" is that of the suite's profile, else a model as `evaluate` takes it, such as inception.onnx, that returns
+        features [N, D]. Raises CounterfactoryError where there is none.
+        """
+        return suite_fid(self.path, self.rows, extractor, preprocess, Caller.of(on_progress, warn))
+
+    def perplexity(self) -> CaptionPerplexity:
+        """How well the language model of the suite's profile reads its captions before and after the edits. Raises
+        CounterfactoryError where there is none.
+        """
+        return suite_perplexity(self.path, self.rows)
 
     def settings(self, profile: AnyPath | None = None, thresholds: Mapping[str, float] | None = None) -> CheckSettings:
         """The settings that verdicts follow: the suite's own, or a profile's, with other thresholds by their keys, such
@@ -190,7 +218,8 @@ class Result:
     """What the answers of a model to the pictures of the suite in `suite` say.
 
     `judged` are the answers with their evaluation, `findings` what became of the limits that were asked for, `classes`
-    the file of masks' names, None without one. `comparisons` are with the models that it was to be compared with.
+    the file of masks' names, None without one. `comparisons` are with the models that it was to be compared with,
+    `others` their answers.
     """
 
     suite: Path
@@ -198,6 +227,7 @@ class Result:
     findings: tuple[LimitResult, ...] = ()
     classes: AnyPath | None = None
     comparisons: tuple[Comparison, ...] = ()
+    others: tuple[Judged, ...] = ()
 
     @property
     def evaluation(self) -> Evaluation:
@@ -214,7 +244,7 @@ class Result:
         """What a reader has to know of the figures, in sentences."""
         by_hand = hand_note(read_by_hand(self.suite).pictures)
         notes = (*answer_lines(self.evaluation), *suite_notes(self.judged.rows), *by_hand)
-        return (*self.judged.notes, *notes, *note_lines(self.evaluation))
+        return (*self.judged.notes, *notes, *note_lines(self.evaluation), *insight_lines(self.evaluation))
 
     def effects(self, by: Literal["type", "value", "class"] = "type") -> DataFrame:
         """A row per type of edit, per value, or per class: what it does to the model in points, between `low` and
@@ -232,19 +262,48 @@ class Result:
         frame = pandas().DataFrame(rows, columns=list(_EFFECTS))
         return frame.sort_values("points", kind="stable", ignore_index=True)
 
+    def insights(self) -> DataFrame:
+        """A row per class and kind of edit: the points that the class loses with it, `drop`, between `low` and `high`
+        95 times in 100, and the `sentence` that says so; clear ones first, then the costliest. `evaluation.insights`
+        are the same. Raises CounterfactoryError where pandas is not installed.
+        """
+        insights = self.evaluation.insights
+        rows = [{"clear": one.clear, **vars(one), "sentence": one.sentence} for one in insights]
+        return pandas().DataFrame(rows, columns=["clear", *(one.name for one in fields(Insight)), "sentence"])
+
     def failures(self) -> DataFrame:
         """A row per picture that the model fails on, the surest answers, or the worst masks, first. Raises
         CounterfactoryError where pandas is not installed.
         """
         return pandas().read_csv(io.StringIO(self.judged.failures()), keep_default_na=False)
 
+    def _order_text(self) -> str:
+        """The order of `order` as CSV."""
+        models = [one.variant_answers() for one in (*self.others, self.judged)]
+        return order_text(order_variants(self.judged.rows, models), models[-1])
+
+    def order(self) -> DataFrame:
+        """A row per accepted variant, in the order to look at them: those first that most likely show failures (class,
+        edit and wrong answer) which no earlier one shows, by this model's answers and those of the models that it was
+        compared with. Raises CounterfactoryError where pandas is not installed.
+        """
+        return pandas().read_csv(io.StringIO(self._order_text()), keep_default_na=False)
+
     def report(
         self, out: AnyPath | None = None, *, warn: Warn | None = None, **options: Unpack[PageOptions]
     ) -> ReportFiles:
         """Write the page and the contact sheet, these answers on them, into the folder `out` (SUITE/report)."""
         require_known("report", options, PageOptions)
-        rows, warn = self.judged.rows, Caller.of(None, warn).warn
-        return make_report(self.suite, rows, options, out=out, judged=self.judged, classes=self.classes, warn=warn)
+        return make_report(
+            self.suite,
+            self.judged.rows,
+            options,
+            out=out,
+            judged=self.judged,
+            comparisons=self.comparisons,
+            classes=self.classes,
+            warn=Caller.of(None, warn).warn,
+        )
 
 
 def open(path: AnyPath) -> FinishedSuite:  # noqa: A001 - it is `cf.open`

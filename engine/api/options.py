@@ -68,6 +68,7 @@ class SourceOptions(TypedDict, total=False):
     profile: AnyPath | None
     variants: int
     controls: int
+    baseline: Literal["light"] | None
 
 
 class EditOptions(SourceOptions, total=False):
@@ -95,15 +96,15 @@ class GenerateOptions(EditOptions, total=False):
 
     `protect` are classes of the masks of which every variant keeps the pixels, `shard` is how many sources travel
     together (the profile's), `metrics` a file that is kept up to date with what the run costs. `require_coverage` is
-    the least share of the possible cells of your values to have an accepted picture, from 0 to 1. `baseline` "light"
-    draws each variant's weather and light by rule as well, to compare with.
+    the least share of the possible cells of your values to have an accepted picture, from 0 to 1. `anyway` goes on
+    where hardly a picture is accepted, which else ends the run early.
     """
 
     protect: Sequence[str] | None
     shard: int | None
     metrics: AnyPath | None
     require_coverage: float | None
-    baseline: Literal["light"] | None
+    anyway: bool
 
 
 class ImportOptions(TypedDict, total=False):
@@ -155,9 +156,10 @@ class EvaluateOptions(TypedDict, total=False):
     `classes` is a file of the names of masks' classes (those of the record), or of all that a classifier knows, by its
     numbers; "imagefolder" reads numbers as torchvision's ImageFolder gives them. `max_drop` has the most points that an
     edit's type, value or a class may cost, by name; `fail_under` is the least share of variants that must be right,
-    from 0 to 1. `failures` and `junit` are files to write: the pictures that the model fails on, and what became of the
-    limits. `against` is another model, or its answers, or a `Result` on the same suite, or several: the model is
-    compared with each, picture by picture, and `max_regression` is the most points that it may lose to one.
+    from 0 to 1. `failures`, `order` and `junit` are files to write: the pictures that the model fails on, all variants
+    in the order to look at them, and what became of the limits. `against` is another model, or its answers, or a
+    `Result` on the same suite, or several: the model is compared with each, picture by picture, and `max_regression` is
+    the most points that it may lose to one.
     """
 
     preprocess: str | None
@@ -167,6 +169,7 @@ class EvaluateOptions(TypedDict, total=False):
     against: Any
     max_regression: float | None
     failures: AnyPath | None
+    order: AnyPath | None
     junit: AnyPath | None
 
 
@@ -174,22 +177,27 @@ class PageOptions(TypedDict, total=False):
     """What the report of a result takes.
 
     `profile` is that whose edges to show (the suite's own), `valid` a file that says which variants are valid, for the
-    curves of thresholds. `no_edges` leaves the edges out, `limit` is the most sources on the page (200).
+    curves of thresholds. `no_edges` leaves the edges out, `limit` is the most sources on the page (2,000).
+    `single_file` is a page to write besides, which holds its pictures, to be sent as it is; `markdown` is a summary to
+    write, for a pull request.
     """
 
     profile: AnyPath | None
     valid: AnyPath | None
     no_edges: bool
     limit: int
+    single_file: AnyPath | None
+    markdown: AnyPath | None
 
 
 class ReportOptions(PageOptions, total=False):
     """What `report` takes: options of the page; `out`, its folder (SUITE/report); `predictions`, a model or its
-    answers, to show, with `preprocess` and `classes`, all as `evaluate` has them.
+    answers, to show, with `against`, `preprocess` and `classes`, all as `evaluate` has them.
     """
 
     out: AnyPath | None
     predictions: Any
+    against: Any
     preprocess: str | None
     classes: AnyPath | None
 

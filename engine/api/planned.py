@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class EditPlan:
     """What would become of the first sources: `plan` has captions and variants, `problems` are the sources that cannot
-    be used, and why, `notes` sentences on the data set, such as what its masks hold.
+    be used, and why, `notes` sentences on the data set, such as what its masks hold, `baselines` how many of the
+    variants would be drawn by rule as well.
     """
 
     plan: Plan
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
+    baselines: int = 0
 
     @property
     def spread(self) -> list[TypeSpread]:

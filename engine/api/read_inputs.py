@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
+from typing import Literal
 
 from ..errors import CounterfactoryError
 from ..files.fill import nearest
@@ -244,7 +245,18 @@ def _request_of(profile: Profile, data: DataSet, options: EditOptions) -> SuiteR
         avoid=(*SUBJECTIVE, *words_in(options.get("avoid", ()))),
         types=types,
         levels=options.get("levels", 1),
+        baseline=baseline_of(profile, options),
     )
+
+
+def baseline_of(profile: Profile, options: SourceOptions) -> Literal["light"] | None:
+    """The baseline that options name beside a profile's painter."""
+    named = options.get("baseline")
+    if named is not None and named != "light":
+        raise CounterfactoryError(f"there is no baseline {named!r} but 'light'")
+    if named is not None and profile.painter_kind == "light":
+        raise CounterfactoryError(f"--baseline light goes with another painter: {profile.name} draws it already")
+    return named
 
 
 def _interventions(user_task: UserTask, options: EditOptions, own: Sequence[str]) -> Interventions | None:

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Unpack, cast
 
 from ..errors import CounterfactoryError
-from ..estimate.estimate import Estimate
+from ..estimate.estimate import Estimate, least_accepted
 from ..estimate.estimate import estimate as predict
 from ..inputs import usable_inputs
 from ..journey import Journey
@@ -22,8 +22,8 @@ from ..light.menu import MENU
 from ..profile.paint import protect_classes
 from ..profile.profile import Profile
 from ..report.suite_text import skew_notes, uncovered
-from ..request import SuiteRequest
 from ..sources.data_set import refuse_suite_among_sources
+from ..stages.paint.draw_baselines import has_baseline
 from ..suite import Suite, caution
 from ..tasks.spread import TypeSpread
 from ..tasks.user_task import Interventions
@@ -44,7 +44,7 @@ from .options import (
     share_or_none,
 )
 from .planned import EditPlan, Forecast
-from .read_inputs import Asked, profile_of, read_data, read_pairs, read_request, warn_of
+from .read_inputs import Asked, baseline_of, profile_of, read_data, read_pairs, read_request, warn_of
 
 # What a feather is measured by where pictures keep their own sizes, in pixels.
 _USUAL_SIDE = 512
@@ -71,8 +71,8 @@ def generate(
     asked = read_request(sources, options, caller, lambda profile: _with_options(profile, options))
     if least is not None and asked.request.interventions is None:
         raise CounterfactoryError("--require-coverage counts the values that you name: give --interventions as well")
-    asked = replace(asked, request=_with_baseline(asked.profile, asked.request, options.get("baseline")))
-    finished = _make(asked, suite_path, path_or_none(options.get("metrics")), caller)
+    metrics = path_or_none(options.get("metrics"))
+    finished = _make(asked, suite_path, metrics, caller, anyway=options.get("anyway", False))
     if least is not None and not finished.covers(least):
         caller.warn(uncovered(finished.cells, least))
     for note in one_sided(finished.spread, asked.request.interventions, by_rule=asked.profile.by_rule):
@@ -99,13 +99,14 @@ def import_pairs(
     refuse_suite_among_sources(Path(pairs), suite_path)
     given = cast("GenerateOptions", options)  # of which it has some
     asked = read_pairs(pairs, given, caller, lambda profile: _with_options(profile, given))
-    return _make(asked, suite_path, path_or_none(options.get("metrics")), caller)
+    return _make(asked, suite_path, path_or_none(options.get("metrics")), caller, anyway=True)
 
 
-def _make(asked: Asked, suite_path: Path, metrics: Path | None, caller: Caller) -> FinishedSuite:
+def _make(asked: Asked, suite_path: Path, metrics: Path | None, caller: Caller, *, anyway: bool) -> FinishedSuite:
     """Make a suite, and say what a person should know of it."""
+    journey = Journey(asked.profile, asked.request, None if anyway else least_accepted(asked.profile))
     with Suite.open(suite_path) as suite:
-        summary = Journey(asked.profile, asked.request).run(asked.inputs, suite, caller.on_progress, metrics)
+        summary = journey.run(asked.inputs, suite, caller.on_progress, metrics)
     for problem in summary.problems[len(asked.inputs.left_out) :]:
         caller.warn(f"skipped {problem.name}: {problem.reason}")
     if not summary.variants:
@@ -127,16 +128,6 @@ def _with_options(profile: Profile, options: GenerateOptions) -> Profile:
         classes, short_side = names_in(protected), profile.image.short_side or _USUAL_SIDE
         profile = replace(profile, protect=protect_classes(classes, profile.protect, short_side))
     return profile
-
-
-def _with_baseline(profile: Profile, request: SuiteRequest, named: str | None) -> SuiteRequest:
-    if named is None:
-        return request
-    if named != "light":
-        raise CounterfactoryError(f"there is no baseline {named!r} but 'light'")
-    if profile.painter_kind == "light":
-        raise CounterfactoryError(f"--baseline light goes with another painter: {profile.name} draws it already")
-    return replace(request, baseline="light")
 
 
 def plan(
@@ -166,7 +157,8 @@ def plan(
     for problem in planned.problems:
         caller.warn(f"skipped {problem.name}: {problem.reason}")
     problems = (*asked.data.problems, *asked.inputs.left_out, *planned.problems)
-    plan = EditPlan(planned, problems, asked.data.all_notes)
+    baselines = sum(has_baseline(asked.request, variant) for variant in planned.rewritten.variants)
+    plan = EditPlan(planned, problems, asked.data.all_notes, baselines)
     for note in one_sided(plan.spread, asked.request.interventions, by_rule=asked.profile.by_rule):
         caller.warn(note)
     return plan
@@ -201,11 +193,14 @@ def forecast(
     if isinstance(sources, int):
         if sources < 1:
             raise CounterfactoryError(f"estimate: a number of sources is needed, got {sources}")
-        return Forecast(predict(profile_of(options), sources, variants, memory_bytes, controls=controls))
+        profile = profile_of(options)
+        baseline = baseline_of(profile, options) is not None
+        return Forecast(predict(profile, sources, variants, memory_bytes, controls=controls, baseline=baseline))
     profile, data = read_data(sources, options, caller)
+    baseline = baseline_of(profile, options) is not None
     inputs = usable_inputs(profile, data.sources, allow_out_of_domain=options.get("allow_out_of_domain", False))
     warn_of(inputs, caller)
-    predicted = predict(profile, inputs.sources, variants, memory_bytes, controls=controls)
+    predicted = predict(profile, inputs.sources, variants, memory_bytes, controls=controls, baseline=baseline)
     _warn_outside(inputs.out_of_domain, predicted.sources, caller)
     return Forecast(predicted, (*data.problems, *inputs.left_out), inputs.out_of_domain, data.all_notes)
 

@@ -31,7 +31,8 @@ LAYOUTS = (
     *("folders", "datasets", "coco", "yolo", "voc", "cityscapes", "shift", "camvid", "imagenet-val", "webdataset"),
 )
 PAPER_TABLES = (
-    *("dillema-table-1", "dillema-figure-6", "lance-table-2", "lance-figure-3", "lance-figure-8", "lance-figure-9"),
+    *("dillema-table-1", "dillema-figure-6", "lance-table-2", "lance-figure-3", "lance-figure-6", "lance-figure-8"),
+    "lance-figure-9",
 )
 SHELLS = ("bash", "zsh", "tcsh")
 
@@ -171,9 +172,9 @@ def _add_generate(commands: _Commands[Parser]) -> None:
         "--protect", type=names, metavar="A,B", help="classes of the masks of which every variant keeps the pixels"
     )
     painting.add_argument(
-        "--baseline",
-        choices=("light",),
-        help="draw each variant's weather and light by rule as well: evaluate says how much of an effect that has",
+        "--anyway",
+        action="store_true",
+        help="go on though hardly a picture is accepted, which else ends the run early",
     )
     _add_shard(painting)
     output = parser.add_argument_group("output")
@@ -374,6 +375,11 @@ def _add_painting(parser: Parser) -> argparse._ArgumentGroup:
         metavar="N",
         help="pictures per source of its own caption, to compare variants with (%(default)s)",
     )
+    painting.add_argument(
+        "--baseline",
+        choices=("light",),
+        help="draw each variant's weather and light by rule as well: evaluate says how much of an effect that has",
+    )
     return painting
 
 
@@ -449,6 +455,19 @@ def _add_check(commands: _Commands[Parser]) -> None:
         metavar="FILE",
         help="print the parts of the score `valid`, for a profile, that such a FILE asks for, and write nothing",
     )
+    whole = parser.add_argument_group("the set as a whole")
+    whole.add_argument(
+        "--fid",
+        nargs="?",
+        const="clip",
+        metavar="MODEL",
+        help="FID of variants and controls against the originals: by the CLIP of the suite's profile, or by a MODEL "
+        "that gives features, such as inception.onnx",
+    )
+    whole.add_argument("--preprocess", metavar="WORDS", help="how pictures become its input: as in evaluate")
+    whole.add_argument(
+        "--perplexity", action="store_true", help="how the profile's language model reads captions before and after"
+    )
     parser.set_defaults(run=_late("check"))
 
 
@@ -510,6 +529,12 @@ def _add_evaluate(commands: _Commands[Parser]) -> None:
     output.add_argument(
         "--failures", type=Path, metavar="FILE", help="write the pictures that your model fails on, CSV"
     )
+    output.add_argument(
+        "--order",
+        type=Path,
+        metavar="FILE",
+        help="write all variants in the order to look at them, CSV: what shows a failure that none before it shows",
+    )
     output.add_argument("--junit", type=Path, metavar="FILE", help="write the limits' outcome as JUnit XML")
     parser.set_defaults(run=_late("evaluate"))
 
@@ -528,17 +553,28 @@ def _add_report(commands: _Commands[Parser]) -> None:
     text = "make the web page and the contact sheet of a suite"
     parser = _add(commands, "report", text, "SUITE [options]", "suite --predictions answers.csv --out report")
     _add_suite(parser)
-    answered = parser.add_mutually_exclusive_group()
-    answered.add_argument(
-        "--model", dest="predictions", metavar="MODEL", help="show what this model answers: as in evaluate"
+    parser.add_argument(
+        "--model",
+        dest="models",
+        action="append",
+        metavar="MODEL",
+        help="show what this model answers: as in evaluate; given twice, the second, compared with the first",
     )
-    answered.add_argument(
+    parser.add_argument(
         "--predictions",
+        dest="models",
+        action="append",
         type=Path,
         metavar="FILE",
         help="show what your model answered: a file or folder for evaluate",
     )
-    parser.add_argument("--preprocess", metavar="WORDS", help="how pictures become its input: as in evaluate")
+    parser.add_argument(
+        "--preprocess",
+        action="append",
+        default=[],
+        metavar="WORDS",
+        help="how pictures become its input: as in evaluate",
+    )
     _add_classes(parser)
     parser.add_argument("--profile", help="name or .toml file: whose edges to show (the suite's own)")
     parser.add_argument(
@@ -547,7 +583,13 @@ def _add_report(commands: _Commands[Parser]) -> None:
     output = parser.add_argument_group("output")
     output.add_argument("--out", type=Path, metavar="DIR", help="folder of the report (SUITE/report)")
     output.add_argument("--no-edges", action="store_true", help="show no edges, which the suite does not hold")
-    output.add_argument("--limit", type=positive, default=200, metavar="N", help="sources on the page (%(default)s)")
+    output.add_argument("--limit", type=positive, default=2000, metavar="N", help="sources on the page (%(default)s)")
+    output.add_argument(
+        "--single-file", type=Path, metavar="FILE", help="write a page that holds its pictures, small enough to mail"
+    )
+    output.add_argument(
+        "--markdown", type=Path, metavar="FILE", help="write findings and effects for a pull request, in Markdown"
+    )
     parser.set_defaults(run=_late("report"))
 
 

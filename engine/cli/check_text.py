@@ -10,6 +10,7 @@ from ..report.table import Table, percent
 if TYPE_CHECKING:
     from ..judging.fit_valid import Example
     from ..judging.recheck import Recheck
+    from ..judging.set_quality import CaptionPerplexity, Fid
     from ..judging.threshold_curve import Point, ThresholdCurve
     from ..profile.check import CheckSettings
 
@@ -30,6 +31,23 @@ def recheck_lines(recheck: Recheck, settings: CheckSettings) -> list[str]:
             f"{recheck.controls_accepted_before})"
         )
     return lines
+
+
+def fid_line(fid: Fid) -> str:
+    """How far the pictures lie from the originals, and whose features say so."""
+    sides = (("variants", fid.variants), ("controls", fid.controls))
+    parts = ", ".join(f"{name} {distance:.4g}" for name, distance in sides if distance is not None)
+    few = min(fid.pictures, fid.originals) < fid.features
+    return (
+        f"FID to {fid.originals} originals by {fid.extractor}, {fid.features} features: {parts or 'no pictures'}"
+        f"{'; with fewer pictures than features it is too large' if few else ''}"
+    )
+
+
+def perplexity_line(perplexity: CaptionPerplexity) -> str:
+    """How captions read before and after their edits, and to whom."""
+    before, after = perplexity.captions, perplexity.edited
+    return f"perplexity of captions {before:.4g}, of edited ones {after:.4g}, to {perplexity.model}"
 
 
 def changes_table(recheck: Recheck) -> Table | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,14 @@ from ..judging.threshold_curve import load_valid, threshold_curve
 from ..profile.check import CheckSettings
 from ..profile.profile import load_profile
 from ..report.effects_text import comparison_notes, comparison_tables, evaluation_tables, finding_line
+from ..report.insights_text import insights_table
 from ..report.paper_tables import ModelResult, paper_tables
 from ..report.suite_text import coverage_data, coverage_table, hand_note, spread_data, uncovered
 from ..report.table import Table
 from ..suite import count_outside
 from ..suite.by_hand import RULINGS, Ruling, read_rulings
 from ..suite.verdicts import read_verdicts
-from .check_text import changes_table, fit_table, recheck_lines, sweep_lines, sweep_table
+from .check_text import changes_table, fid_line, fit_table, perplexity_line, recheck_lines, sweep_lines, sweep_table
 from .plan_text import show_spread
 from .run_text import as_data, cost_line, cost_table, count_line, shortfall_lines, time_lines, use_line
 from .statuses import EXIT_BROKEN, EXIT_SKIPPED
@@ -120,11 +121,15 @@ def plan(args: Namespace, terminal: Terminal) -> int:
     for line in text.lines(planned.plan):
         terminal.say(line)
     show_spread(planned.spread, terminal)
+    if args.baseline is not None:
+        kept = sum(variant.dropped is None for variant in planned.variants)
+        terminal.say(f"baselines  {planned.baselines:,} of {kept:,} variants are drawn by rule as well")
     if planned.cells:
         terminal.show(coverage_table(planned.cells, planned=True))
     terminal.finish(
         {
             **text.as_data(planned.plan),
+            "baselines": planned.baselines,
             "cells": [asdict(one) for one in planned.cells],
             "edits": spread_data(planned.spread),
             "notes": list(planned.notes),
@@ -209,13 +214,33 @@ def check(args: Namespace, terminal: Terminal) -> int:
         terminal.show(changes)
     if result.cells:
         terminal.show(coverage_table(result.cells))
+    whole = _set_quality(args, suite, terminal)
     broken = least is not None and not suite.covers(least)
     if broken:
         terminal.warn(uncovered(suite.cells, least))
     counts = {name: value for name, value in asdict(result).items() if value or name not in ("cells", "by_hand")}
     cells = coverage_data(result.cells)
-    terminal.finish({**counts, **cells, "turned": result.turned, "thresholds": settings.thresholds})
+    terminal.finish({**counts, **cells, "turned": result.turned, "thresholds": settings.thresholds, **whole})
     return EXIT_BROKEN if broken else 0
+
+
+def _set_quality(args: Namespace, suite: finished.FinishedSuite, terminal: Terminal) -> dict[str, Any]:
+    """Says what the set is like as a whole, as far as that is asked for."""
+    data = {}
+    if args.preprocess is not None and args.fid is None:
+        raise CounterfactoryError(
+            "--preprocess says how pictures become the input of a model: give it with --fid MODEL"
+        )
+    if args.fid is not None:
+        with terminal.progress() as on_progress:
+            fid = suite.fid(args.fid, preprocess=args.preprocess, on_progress=on_progress, warn=terminal.warn)
+        terminal.say(fid_line(fid))
+        data["fid"] = asdict(fid)
+    if args.perplexity:
+        perplexity = suite.perplexity()
+        terminal.say(perplexity_line(perplexity))
+        data["perplexity"] = asdict(perplexity)
+    return data
 
 
 def _rulings(args: Namespace) -> list[tuple[str, Ruling, str]]:
@@ -264,18 +289,18 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
     if not args.models:
         raise CounterfactoryError("evaluate takes a model: --model MODEL, or its answers: --predictions FILE")
     suite = finished.open(args.suite)
-    options = keywords(args, EvaluateOptions)
-    options |= {"preprocess": None}
-    *others, (model, words) = _with_preprocess(args.models, args.preprocess)
     with terminal.progress() as on_progress:
         calls: dict[str, Any] = {"on_progress": on_progress, "warn": terminal.warn}
-        before = [suite.evaluate(one, preprocess=its, classes=args.classes, **calls) for one, its in others]
-        result = suite.evaluate(model, **calls, **{**options, "preprocess": words, "against": before})
+        model, words, before = _asked(args, suite, calls)
+        options = keywords(args, EvaluateOptions) | {"preprocess": words, "against": before}
+        result = suite.evaluate(model, **calls, **options)
     for note in (*(note for one in before for note in one.judged.notes), *result.notes):
         terminal.note(note)
     if args.table is not None:
         return _paper(args.table, [*before, result], terminal)
     for table in evaluation_tables(result.evaluation, args.all):
+        terminal.show(table)
+    for table in insights_table(result.evaluation.insights, args.all):
         terminal.show(table)
     for comparison in result.comparisons:
         for note in comparison_notes(comparison):
@@ -295,6 +320,15 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
         }
     )
     return 0 if result.passed else EXIT_BROKEN
+
+
+def _asked(
+    args: Namespace, suite: finished.FinishedSuite, calls: Mapping[str, Any]
+) -> tuple[str | Path, str | None, list[finished.Result]]:
+    """The last model that is named, with the words that declare its input, and the results of those before it."""
+    *others, (model, words) = _with_preprocess(args.models, args.preprocess)
+    before = [suite.evaluate(one, preprocess=its, classes=args.classes, **calls) for one, its in others]
+    return model, words, before
 
 
 def _paper(name: str, results: Sequence[finished.Result], terminal: Terminal) -> int:
@@ -322,10 +356,17 @@ def _with_preprocess(models: Sequence[str | Path], words: Sequence[str]) -> list
 
 def report(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory report`."""
-    suite = finished.open(args.suite)
+    suite, options = finished.open(args.suite), keywords(args, ReportOptions)
     with terminal.progress() as on_progress:
-        files = suite.report(on_progress=on_progress, warn=terminal.warn, **keywords(args, ReportOptions))
-    terminal.say(f"page           {files.page}")
-    terminal.say(f"contact sheet  {files.sheet}")
-    terminal.finish({"page": str(files.page), "sheet": str(files.sheet)})
+        calls: dict[str, Any] = {"on_progress": on_progress, "warn": terminal.warn}
+        if args.models:
+            options["predictions"], options["preprocess"], options["against"] = _asked(args, suite, calls)
+        elif args.preprocess:
+            raise CounterfactoryError("--preprocess says how pictures become a model's input: give it with --model")
+        files = suite.report(**calls, **options)
+    for note in files.left_out:
+        terminal.note(note)
+    for name, path in (("page", files.page), ("contact sheet", files.sheet), ("figures", files.data)):
+        terminal.say(f"{name:<13}  {path}")
+    terminal.finish({"page": str(files.page), "sheet": str(files.sheet), "data": str(files.data)})
     return 0

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from ..api.pages import describe_model, describe_suite
 from ..inputs import Inputs
-from ..journey import Journey, RunSummary
+from ..journey import Journey
 from ..judging.confusion import confusion_matrix
 from ..judging.evaluate import evaluate_labels, evaluate_masks
 from ..judging.evaluation import Evaluation
@@ -26,16 +27,15 @@ from ..pocket.tasks import street_task
 from ..pocket.worlds import EMBEDDED
 from ..profile.profile import load_profile
 from ..report.album import Answer, add_scores, mark_answers
-from ..report.effects_text import alone_table, effects_table, headline, note_lines, sides_table
+from ..report.effects_text import alone_table, effects_table, note_lines, sides_table
 from ..report.folder import edge_detector, write_report
 from ..report.page import ReportText
 from ..report.suite_text import reason_table, suite_notes
-from ..report.table import Table
 from ..request import SuiteRequest
 from ..runtime.blob_cache import find_blob_cache
 from ..sources.data_set import find_sources
 from ..suite import PictureRow, Suite, read_metadata
-from .run_text import as_data, cost_line, count_line, duration, figure, time_lines
+from .run_text import as_data, cost_line, count_line, duration, time_lines
 from .terminal import Terminal
 
 STREAM = 901
@@ -76,11 +76,12 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
         sides_table({f"classifier's {labels.measure_name}": labels, f"segmenter's {masks.measure_name}": masks}),
     )
     notes = suite_notes(rows)
+    text = _text(suite_path, rows, results)
     files = write_report(
         out,
         add_scores(rows, masks.effects.measure, masks.outcomes),
         suite_path,
-        _text(report, results, tables, variants, notes),
+        text,
         edges=edge_detector(profile),
         answers=results.answers,
     )
@@ -98,13 +99,10 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
         terminal.show(table)
     for note in (*notes, *note_lines(results.classifier)):
         terminal.note(note)
-    for name, path in (
-        ("look at", files.sheet),
-        ("and at", files.page),
-        ("suite", suite_path),
-        ("sources", out / "sources"),
-    ):
+    for name, path in (("sources", out / "sources"), ("suite", suite_path), ("sheet", files.sheet)):
         terminal.say(f"{name:<10} {path}")
+    terminal.note(text.findings[0].sentence)
+    terminal.say(f"look at    {files.page}")
     terminal.finish(
         {
             "suite": str(suite_path),
@@ -118,23 +116,25 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
     )
 
 
-def _text(
-    report: RunSummary, results: ModelResults, tables: tuple[Table, ...], variants: int, notes: tuple[str, ...]
-) -> ReportText:
-    return ReportText(
-        title="A counterfactual suite",
-        subtitle=f"{report.sources} street scenes, {variants} variants each: the same layout and the same label "
-        "under other weather, light and colours. In red: the model under test is wrong, or the variant was rejected.",
-        figures=(
-            ("variants accepted", f"{report.accepted} of {report.variants}"),
-            headline(results.classifier),
-            headline(results.segmenter),
-            (f"{report.device}-hours per 1,000 accepted", figure(report.device_hours_per_1k_accepted)),
+def _text(suite: Path, rows: Sequence[PictureRow], results: ModelResults) -> ReportText:
+    """Both models on one page, the classifier first."""
+    classifier, segmenter = (
+        describe_model(describe_suite(suite, rows), evaluation, name, (), rows)
+        for evaluation, name in ((results.classifier, "the demo's classifier"), (results.segmenter, "its segmenter"))
+    )
+    return replace(
+        classifier,
+        title="Counterfactory's demo: a classifier and a segmenter",
+        findings=(*classifier.findings, *segmenter.findings),
+        forests=(*classifier.forests, *segmenter.forests),
+        figures=(*classifier.figures, segmenter.figures[-1]),
+        tables=(
+            *classifier.tables,
+            *(replace(table, title=f"The segmenter. {table.title}") for table in segmenter.tables),
         ),
-        tables=tables,
-        notes=notes,
         classes=EMBEDDED.classes,
-        remarks=tuple(note_lines(results.classifier)),
+        remarks=(*classifier.remarks, *segmenter.remarks),
+        data={"classifier": classifier.data, "segmenter": segmenter.data},
     )
 
 

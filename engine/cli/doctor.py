@@ -41,13 +41,13 @@ from ..runtime.installing import (
 from ..runtime.onnx_providers import NEEDS, PROVIDERS, exchange_onnxruntime, find_library
 from ..runtime.opening import PlanState, engines_of, plan_makers
 from ..runtime.trt_library import BOX_LIBRARY
-from .gpus import Gpu, build_faults, driver_fault, find_gpus, has_driver, has_nvidia_card
+from .gpus import Gpu, build_faults, card_fault, driver_fault, find_gpus, has_driver, has_nvidia_card
 
 # What a profile's runtime and language model import; the distributions, as pip knows them.
 PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "openvino": ("openvino", "llguidance"),
-        "onnxruntime": ("onnxruntime-gpu", "onnx", "nvidia-ml-py"),
+        "onnxruntime": ("onnxruntime-gpu", "onnx", "cuda-bindings", "triton", "nvidia-ml-py"),
         "onnxruntime on a CPU": ("onnxruntime", "onnx"),
         "tensorrt": ("tensorrt-cu12", "cuda-bindings", "triton", "nvidia-ml-py"),
         "tensorrt_rtx": ("tensorrt-rtx-cu12", "cuda-bindings", "triton", "nvidia-ml-py"),
@@ -153,7 +153,9 @@ def examine(
     makers = plan_makers(folder, library.networks.plans) or (BOX_LIBRARY,)
     gpus, packages = find_gpus(nvml), {name: _version(name) for name in _needed(profile, makers)}
     backends = (profile.runtime.backend, profile.llm.backend)
-    driver = driver_fault(gpus, packages, _asks) if profile.runtime.on_gpu else ""
+    faults: tuple[str, ...] = ()
+    if profile.runtime.on_gpu:
+        faults = (driver_fault(gpus, packages, _asks), card_fault(gpus, profile.runtime.memory_gb))
     examination = Examination(
         profile=profile.name,
         machine=machine(),
@@ -162,7 +164,7 @@ def examine(
         gpus=gpus,
         runtime=_runtime(profile),
         packages=packages,
-        faults=((driver,) if driver else ()) + tuple(build_faults(packages)),
+        faults=(*filter(None, faults), *build_faults(packages)),
         plans=plans,
         folder=folder,
         cache=_cache(library.blobs) if not profile.by_rule and "openvino" in backends else None,
@@ -261,7 +263,9 @@ def _next(profile: Profile, examination: Examination, makers: tuple[str, ...], n
 
 
 def _driver(examination: Examination, place: Place) -> str:
-    """What to do for a GPU to answer, and for its driver to be new enough; "" where nothing is wrong with them."""
+    """What to do for a GPU to answer, for its driver to be new enough, and for the card to suffice; "" where nothing is
+    wrong with them.
+    """
     if not examination.gpus:
         if not has_nvidia_card(place.root):
             return "counterfactory doctor --profile pocket  # this profile needs an NVIDIA GPU, and here is none"
@@ -270,8 +274,11 @@ def _driver(examination: Examination, place: Place) -> str:
         if examination.packages["nvidia-ml-py"] is None:  # nobody was asked
             return ""
         return "nvidia-smi  # the driver is loaded and does not answer"
-    fault = next((fault for fault in examination.faults if fault.startswith("driver ")), "")
-    return f"{_DRIVER}  # and restart: {fault}" if fault else ""
+    for kind, command in (("driver ", f"{_DRIVER}  # and restart: "), ("card ", "nvidia-smi  # ")):
+        for fault in examination.faults:
+            if fault.startswith(kind):
+                return command + fault
+    return ""
 
 
 def _install(profile: Profile, missing: list[str], faults: tuple[str, ...], place: Place) -> str:

@@ -23,10 +23,11 @@ _BASIS = {
 
 def cost_lines(estimate: Estimate) -> list[str]:
     """Time and cost of the run, and what they rest on."""
-    controls = f" and {_many(estimate.controls, 'control')}" if estimate.controls else ""
+    more = ((estimate.controls, "control"), (estimate.baselines, "baseline"))
+    kinds = [_many(estimate.variants, "variant"), *(_many(count, what) for count, what in more if count)]
+    listed = " and ".join(filter(None, (", ".join(kinds[:-1]), kinds[-1])))
     lines = [
-        f"estimate   {duration(estimate.wall_s)} for {_many(estimate.variants, 'variant')}{controls} of "
-        f"{_many(estimate.sources, 'source')}",
+        f"estimate   {duration(estimate.wall_s)} for {listed} of {_many(estimate.sources, 'source')}",
         f"cost       {figure(estimate.device_hours)} {estimate.device}-hours in all, "
         f"{figure(estimate.device_hours_per_1k)} per 1,000 variants",
     ]
@@ -36,6 +37,7 @@ def cost_lines(estimate: Estimate) -> list[str]:
             f"           {figure(estimate.device_hours_per_1k_accepted)} per 1,000 accepted, "
             + condition.format(f"{100 * estimate.accepted_share:.0f} % of those asked for")
         )
+    lines.append(f"disk       {figure(estimate.disk_bytes / 1e9)} GB for {_many(estimate.pictures, 'picture')}")
     if (other := _at_other_share(estimate)) is not None:
         lines += [
             f"           with {100 * OTHER_SHARE:.0f} % of the data sheet reached: {duration(other.wall_s)}, "
@@ -118,6 +120,7 @@ def as_data(estimate: Estimate) -> dict[str, Any]:
     """The estimate in JSON's own types; of each memory the first shard and the steady one."""
     data = asdict(replace(estimate, holdings=())) | {
         "wall_s": estimate.wall_s,
+        "pictures": estimate.pictures,
         "device_hours": estimate.device_hours,
         "device_hours_per_1k": estimate.device_hours_per_1k,
         "device_hours_per_1k_accepted": estimate.device_hours_per_1k_accepted,

@@ -15,6 +15,10 @@ from typing import Any
 
 # The oldest driver for any release of a CUDA: NVIDIA's table of minor-version compatibility (CUDA Compatibility guide).
 _DRIVERS: Mapping[int, int] = MappingProxyType({12: 525, 13: 580})
+# NVIDIA's libraries for networks of CUDA 12 need a newer one (TensorRT 11.4, prerequisites), and no card before Turing.
+_TENSORRT_DRIVER, _LEAST_CAPABILITY = 535, (7, 5)
+# What a card is sold with is a little more than it says; the driver and a screen hold some.
+_NEARLY, _FREE = 0.97, 0.9
 _ASKS = re.compile(r"(?:nvidia-cuda-runtime(?:-cu\d+)?|cuda-toolkit)(?:\[[^]]*\])?\s*[=~>]=\s*(\d+)")
 _NVIDIA = "0x10de"
 
@@ -62,10 +66,33 @@ def driver_fault(gpus: Sequence[Gpu], packages: Mapping[str, str | None], asks: 
         cuda = None if release is None else cuda_of(name, release, asks(name))
         if cuda is not None and cuda in _DRIVERS and int(driver.partition(".")[0]) < _DRIVERS[cuda]:
             needs.append((_DRIVERS[cuda], f"CUDA {cuda} of {name} {release}"))
+        if cuda == 12 and name.startswith("tensorrt") and int(driver.partition(".")[0]) < _TENSORRT_DRIVER:
+            needs.append((_TENSORRT_DRIVER, f"{name} {release}"))
     if not needs:
         return ""
     oldest, who = max(needs)
     return f"driver {driver} is older than {oldest}, which {who} needs"
+
+
+def card_fault(gpus: Sequence[Gpu], memory_gb: float) -> str:
+    """Why a profile that plans for `memory_gb` (10^9 bytes, 0 for any) cannot run on the first GPU; "" where it can."""
+    if not gpus:
+        return ""
+    gpu, needed = gpus[0], memory_gb * 1e9
+    if tuple(map(int, gpu.capability.split("."))) < _LEAST_CAPABILITY:
+        oldest = ".".join(map(str, _LEAST_CAPABILITY))
+        return f"card {gpu.name} has compute capability {gpu.capability}; the runtimes begin at {oldest}"
+    if gpu.memory_bytes < _NEARLY * needed:
+        return (
+            f"card {gpu.name} has {gpu.memory_bytes / 1e9:.1f} GB and the profile plans for {memory_gb:g}: take a "
+            "larger card, or a profile with smaller networks, batches and [runtime] memory_gb"
+        )
+    if gpu.free_bytes < _FREE * needed:
+        return (
+            f"card {gpu.name} has {gpu.free_bytes / 1e9:.1f} of its {gpu.memory_bytes / 1e9:.1f} GB free and the "
+            f"profile plans for {memory_gb:g}: end what holds the rest"
+        )
+    return ""
 
 
 def cuda_of(name: str, release: str, asks: Sequence[str]) -> int | None:

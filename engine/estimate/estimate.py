@@ -42,8 +42,12 @@ from .peak import PeakPrecision, measure_peak
 
 GPU_BYTES = 24 * 10**9
 # Core-seconds a megapixel of pictures that are drawn by rule (bench/first_run.py); and a photograph's usual size.
-DRAWN_S = 0.15
+DRAWN_S = 0.12
 _USUAL_SIZE = (853, 1280)
+# Pictures that are drawn at once where the profile counts GPUs, on as many cores (stages/paint/paint_light.py).
+_DRAWERS = 4
+# Bytes a pixel of a picture on the disk: 1.3 of photographs, 1.6 of rendered streets.
+BYTES_A_PIXEL = 1.4
 # Seconds that a server is taken to need for a picture.
 SERVED_S = 10.0
 # A second share of a GPU's data sheet that projections state next to the profile's.
@@ -53,7 +57,7 @@ SHARE_FOR_PLANS = 0.9
 # Smaller products and fewer runs than a bench takes: near enough, and done in a second or two.
 _PEAK_SIDES, _PEAK_ROUNDS = (1024, 2048), 3
 
-Basis = Literal["measured", "roofline"]
+Basis = Literal["measured", "roofline", "assumed"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class StageEstimate:
     `moved_s` are copies between host and GPU, where they were not measured with the rest.
     """
 
-    stage: Stage
+    stage: Stage | Literal["baseline"]
     items: int
     compute_s: float
     moved_s: float
@@ -98,6 +102,7 @@ class Holding:
 class Estimate:
     """What a run of so many sources and variants is expected to cost; see `estimate`.
 
+    `baselines` are as many as there are where light can show all edits, `disk_bytes` those of all pictures.
     `holdings` are of this machine's memory (or the one asked about) first. `accepted_share` is accepted variants
     over those asked for when that was last measured, else as the profile assumes for a GPU. `share` is how much of
     a GPU's data sheet the stages on the roofline are taken to reach, None on a CPU. `size` is the pictures'
@@ -119,13 +124,20 @@ class Estimate:
     size: tuple[int, int] | None
     peak_flops: float | None
     assumptions: tuple[str, ...]
+    baselines: int = 0
+    disk_bytes: int = 0
+
+    @property
+    def pictures(self) -> int:
+        """All that a suite of it holds, the sources' own among them."""
+        return self.sources + self.variants + self.controls + self.baselines
 
     def at(self, share: float) -> Estimate:
         """The same run if this share of the GPU's data sheet were reached: products, and reading of weights, are as
         much faster; copies, loading, and what was measured, stay.
         """
         assert self.share is not None, "a CPU has no data sheet"
-        faster = {"measured": 1.0, "roofline": share / self.share}
+        faster = {"measured": 1.0, "roofline": share / self.share, "assumed": 1.0}
         stages = tuple(replace(stage, compute_s=stage.compute_s / faster[stage.basis]) for stage in self.stages)
         return replace(self, share=share, stages=stages)
 
@@ -152,8 +164,8 @@ class Estimate:
     @property
     def basis(self) -> Literal["measured", "roofline", "mixed"]:
         """What the stages' times rest on."""
-        first, *others = {stage.basis for stage in self.stages}
-        return "mixed" if others else first
+        networks = {stage.basis for stage in self.stages} - {"assumed"}
+        return "mixed" if len(networks) > 1 else "measured" if networks == {"measured"} else "roofline"
 
 
 def estimate(
@@ -163,9 +175,10 @@ def estimate(
     memory_bytes: int | None = None,
     *,
     controls: int = 0,
+    baseline: bool = False,
 ) -> Estimate:
     """Predict a run over `sources` (at least one, or a number of sources of the profile's size) with `variants`
-    variants and `controls` controls each.
+    variants and `controls` controls each, and where there is to be a `baseline` one of each variant.
 
     `memory_bytes` is the machine's memory; without it the profile's number holds. Where the profile has none, the
     machine is asked, and the estimate also says what 24 GB would hold. Raises CounterfactoryError when a stage does not
@@ -199,26 +212,46 @@ def estimate(
         assumptions += time_assumptions(profile, networks, variants)
     if not all(plan.measured_bytes and plan.measured_load for plan in plans):
         assumptions += cost_assumptions(profile)
-    accepted = None if rates is None else rates.accepted_share
-    accepted_measured = accepted is not None
-    if accepted is None and profile.device is not None:
-        accepted = profile.device.accepted
+    stages, baselines = _stages(profile, networks, seconds, here.timeline, plans, sizes.total(), each), 0
+    if baseline:
+        baselines, cores = sizes.total() * variants, profile.runtime.devices if profile.device is None else _DRAWERS
+        drawn_s = DRAWN_S * areas / 1e6 * variants / cores
+        stages += (StageEstimate("baseline", baselines, drawn_s, 0.0, 0.0, "assumed"),)
+        assumptions += (f"light can show all edits, and a baseline takes {DRAWN_S:g} core-seconds a megapixel",)
+    disk_bytes = round(areas * (1 + variants + controls + (variants if baseline else 0)) * BYTES_A_PIXEL)
+    accepted = _accepted(profile, rates)
     return Estimate(
         sources=sizes.total(),
         variants=sizes.total() * variants,
         controls=sizes.total() * controls,
         devices=profile.runtime.devices,
         device=profile.runtime.unit,
-        stages=_stages(profile, networks, seconds, here.timeline, plans, sizes.total(), each),
+        stages=stages,
         plans=plans,
         holdings=(here,) if named else (here, _holding(networks, plans, GPU_BYTES, shards)),
         accepted_share=accepted,
-        accepted_measured=accepted_measured,
+        accepted_measured=rates is not None and rates.accepted_share is not None,
         share=None if profile.device is None else profile.device.share,
         size=size if roofline and profile.device is None else None,
         peak_flops=peak,
         assumptions=assumptions,
+        baselines=baselines,
+        disk_bytes=disk_bytes,
     )
+
+
+def _accepted(profile: Profile, rates: Rates | None) -> float | None:
+    """The share of variants that will be accepted, 0 to 1: as measured here, or assumed of a GPU; None if unknown."""
+    if rates is not None and rates.accepted_share is not None:
+        return rates.accepted_share
+    return None if profile.device is None else profile.device.accepted
+
+
+def least_accepted(profile: Profile) -> float:
+    """The share of variants, 0 to 1, of which no fewer should be accepted while a suite is made: half of what an
+    estimate says; 0, which is fallen short of where none is, if it says nothing.
+    """
+    return (_accepted(profile, load_rates(profile)) or 0.0) / 2
 
 
 def residency_of(profile: Profile, library: Library) -> Residency | None:

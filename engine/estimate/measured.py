@@ -76,16 +76,17 @@ class Rates:
     accepted_share: float | None = None
 
 
-def measured_rates(profile: Profile, report: RunSummary, variants: int) -> Rates:
+def measured_rates(profile: Profile, report: RunSummary, variants: int, *, baseline: bool = False) -> Rates:
     """The rates of a run with `variants` variants per source.
 
     Only a run without captions on record rates rewriting: in others an unknown number of answers were on record too.
+    One that drew baselines does not rate painting, which their time is a part of.
     """
     fresh = all(cost.made == cost.items for cost in report.stages if cost.stage == "caption")
     stages = {
         cost.stage: StageRate((cost.busy_s + cost.idle_s) / cost.made, cost.made)
         for cost in report.stages
-        if cost.made and (cost.stage != "rewrite" or (fresh and cost.calls))
+        if cost.made and (cost.stage != "rewrite" or (fresh and cost.calls)) and (cost.stage != "paint" or not baseline)
     }
     plans = {
         name: PlanRate(sum(u.load_s for u in uses) / sum(u.loads for u in uses), max(u.bytes for u in uses) or None)

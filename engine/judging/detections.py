@@ -23,6 +23,7 @@ from ..variant import COMPARED, Kind
 from .effects import Effect
 from .evaluate import count_rejected, edit_types, edit_values, effects_of, rejections_of
 from .evaluation import BoxScore, Effects, Evaluation, MeanScore, Measure, Side
+from .insights import Embed, bags_of_words, find_insights
 from .predictions import find_unanswered, require_answers
 
 # Boxes of which a picture's recall and false alarms are: at least so sure, and so much of a thing's box.
@@ -44,7 +45,9 @@ class SeenBox:
     label: str
 
 
-def evaluate_boxes(rows: Sequence[PictureRow], answers: Mapping[str, Sequence[SeenBox]]) -> Evaluation:
+def evaluate_boxes(
+    rows: Sequence[PictureRow], answers: Mapping[str, Sequence[SeenBox]], embed: Embed = bags_of_words
+) -> Evaluation:
     """Judge a detector by its boxes of pictures, by `file_name`; a picture without an entry is left out, one without
     boxes has an empty one. Classes are those of the suite's boxes; rejected pictures are left out.
 
@@ -77,6 +80,7 @@ def evaluate_boxes(rows: Sequence[PictureRow], answers: Mapping[str, Sequence[Se
         values = [value for row, value in of if row.kind == kind]
         return MeanScore(len(values), float(np.mean(values)) if values else None)
 
+    effects = effects_of(recalls, by_class, "recall")
     original, control, variant = (mean_of(kind, alarms) for kind in COMPARED)
     names = [*_named(used, edit_types), *_named(used, edit_values)]
     return Evaluation(
@@ -85,7 +89,7 @@ def evaluate_boxes(rows: Sequence[PictureRow], answers: Mapping[str, Sequence[Se
         originals=side("original"),
         controls=side("control"),
         variants=side("variant"),
-        effects=effects_of(recalls, by_class, "recall"),
+        effects=effects,
         sources=len({row.source for row in used if row.kind == "variant"}),
         all_fail=None,
         none_fail=None,
@@ -102,6 +106,7 @@ def evaluate_boxes(rows: Sequence[PictureRow], answers: Mapping[str, Sequence[Se
         boxes=tuple(
             coco.score(name, [row.kind == "variant" and name in of(row) for row in used])[0] for name, of in names
         ),
+        insights=find_insights(coco.by_class(), effects.against, embed, "recall"),
     )
 
 
@@ -167,6 +172,17 @@ class _Coco:
         recall = self._eval.eval["recall"][:, :, 0, 0]
         by_class = {name: _mean(precision[:, :, k]) for k, name in enumerate(self._classes)}
         return BoxScore(name, len(places), _mean(precision), _mean(precision[0]), _mean(recall)), by_class
+
+    def by_class(self) -> list[tuple[str, list[tuple[PictureRow, float]]]]:
+        """Each class with the pictures that show it, and the share of its things there that are found."""
+        recalls: dict[str, list[tuple[PictureRow, float]]] = {name: [] for name in self._classes}
+        for match in filter(None, self._matches):
+            if things := len(match["gtIds"]):
+                hits = (match["dtMatches"][0][np.array(match["dtScores"]) >= SURE] > 0).sum()
+                recalls[self._classes[match["category_id"] - 1]].append(
+                    (self._rows[match["image_id"]], float(hits) / things)
+                )
+        return list(recalls.items())
 
     def pictures(self) -> list[_PictureScore]:
         """Recall and false alarms of each picture."""

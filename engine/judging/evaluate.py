@@ -29,6 +29,7 @@ from .effects import (
     find_interactions,
 )
 from .evaluation import Effects, Evaluation, MeanScore, Measure, Rejections, Side
+from .insights import Embed, bags_of_words, find_insights
 from .predictions import find_unanswered
 
 T = TypeVar("T")
@@ -38,13 +39,15 @@ def evaluate_labels(
     rows: Sequence[PictureRow],
     predictions: Sequence[str | None],
     measures: Mapping[str, Sequence[float | None]] | None = None,
+    embed: Embed = bags_of_words,
 ) -> Evaluation:
     """Judge a classifier.
 
     `rows` are those of the suite's table, `predictions[i]` the label that the model gave to row i's picture; None where
     it gave none, which leaves the row out. `measures` are other outcomes of the same answers, 0..1, by name. Classes
-    are all labels that occur on either side, sorted. Rejected pictures are left out. Raises CounterfactoryError when
-    the lengths differ, and when a picture that counts has no label.
+    are all labels that occur on either side, sorted. Rejected pictures are left out. `embed` turns captions into
+    vectors, for insights. Raises CounterfactoryError when the lengths differ, and when a picture that counts has no
+    label.
     """
     used = list(_pair_answers(rows, predictions))
     pairs = [(_label(row), answer) for row, answer in used]
@@ -61,16 +64,19 @@ def evaluate_labels(
 
     outcomes = [(row, float(label == answer)) for (row, _), (label, answer) in zip(used, pairs, strict=True)]
     right: dict[str, list[bool]] = {}
+    by_label: dict[str, list[tuple[PictureRow, float]]] = {}
     for row, outcome in outcomes:
+        by_label.setdefault(_label(row), []).append((row, outcome))
         if row.kind == "variant":
             right.setdefault(row.source, []).append(outcome == 1)
+    effects = _label_effects(outcomes, "accuracy", flips=True)
     return Evaluation(
         measure="accuracy",
         classes=classes,
         originals=side("original"),
         controls=side("control"),
         variants=side("variant"),
-        effects=_label_effects(outcomes, "accuracy", flips=True),
+        effects=effects,
         sources=len(right),
         all_fail=_fraction([not any(answers) for answers in right.values()]),
         none_fail=_fraction([all(answers) for answers in right.values()]),
@@ -80,6 +86,7 @@ def evaluate_labels(
         unanswered=find_unanswered(rows, [answer is not None for answer in predictions]),
         rejections=rejections_of(rows),
         measures=tuple(_measure(name, list(_pair_answers(rows, values))) for name, values in (measures or {}).items()),
+        insights=find_insights(by_label.items(), effects.against, embed),
     )
 
 
@@ -100,7 +107,10 @@ def _label_effects(outcomes: Sequence[tuple[PictureRow, float]], measure: str, f
 
 
 def evaluate_masks(
-    rows: Sequence[PictureRow], confusions: Iterable[Counts | None], classes: Sequence[str]
+    rows: Sequence[PictureRow],
+    confusions: Iterable[Counts | None],
+    classes: Sequence[str],
+    embed: Embed = bags_of_words,
 ) -> Evaluation:
     """Judge a segmenter.
 
@@ -127,14 +137,16 @@ def evaluate_masks(
         total = totals[kind]
         return Side(MeanScore(shown[kind], mean_iou(total)), _by_class(classes, iou(total)), _confusion_shares(total))
 
-    def by_class(against: Kind) -> tuple[Effect, ...]:
-        effects: list[Effect] = []
+    def by_name() -> Iterator[tuple[str, list[tuple[PictureRow, float]]]]:
         for number, name in enumerate(classes):
-            outcomes = [(row, float(values[number])) for row, _, values in used if not np.isnan(values[number])]
-            effects += effect_of_all(outcomes, name, against)
+            yield name, [(row, float(values[number])) for row, _, values in used if not np.isnan(values[number])]
+
+    def by_class(against: Kind) -> tuple[Effect, ...]:
+        effects = [e for name, outcomes in by_name() for e in effect_of_all(outcomes, name, against)]
         return correct(sorted(effects, key=lambda effect: effect.name))
 
     outcomes = [(row, mean) for row, mean, _ in used if mean is not None]
+    effects = effects_of(outcomes, by_class, "picture mIoU")
     masked, answered = [row for row in rows if row.mask is not None], {row.file_name for row, _, _ in used}
     return Evaluation(
         measure="pooled_miou",
@@ -142,7 +154,7 @@ def evaluate_masks(
         originals=side("original"),
         controls=side("control"),
         variants=side("variant"),
-        effects=effects_of(outcomes, by_class, "picture mIoU"),
+        effects=effects,
         sources=len({row.source for row, _, _ in used if row.kind == "variant"}),
         all_fail=None,
         none_fail=None,
@@ -151,6 +163,7 @@ def evaluate_masks(
         rejections=rejections_of(rows),
         outcomes={row.file_name: outcome for row, outcome in outcomes},
         unanswered=find_unanswered(masked, [row.file_name in answered for row in masked]),
+        insights=find_insights(by_name(), effects.against, embed, "IoU"),
     )
 
 

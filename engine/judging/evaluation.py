@@ -10,6 +10,7 @@ from ..files.fill import plain
 from ..variant import Kind
 from .baselines import BaselineEffect
 from .effects import Effect, Flips, LevelEffect
+from .insights import Insight
 
 # Letters of an answer that a sentence shows.
 _SHOWN = 40
@@ -150,6 +151,7 @@ class Evaluation:
     `outcomes` are the single pictures', by file name: 1 for a right label and 0 for a wrong one, or a mask's mIoU.
     `measures` are further measures of the same answers ("beside" in JSON). `rejections` are by type and by value.
     `strange` are answers that may be misspelt labels, and `unanswered` says of which pictures nothing is known.
+    `insights` are what the model relies on to recognise a class, the costliest first.
     """
 
     measure: str
@@ -169,6 +171,7 @@ class Evaluation:
     unanswered: tuple[Unanswered, ...] = ()
     rejections: tuple[Rejections, ...] = ()
     boxes: tuple[BoxScore, ...] = ()
+    insights: tuple[Insight, ...] = ()
 
     @property
     def measure_name(self) -> str:
@@ -188,4 +191,6 @@ class Evaluation:
         evaluation = plain(self)
         del evaluation["outcomes"]
         evaluation["beside"] = evaluation.pop("measures")
+        for one, insight in zip(evaluation["insights"], self.insights, strict=True):
+            one |= {"clear": insight.clear, "sentence": insight.sentence}
         return evaluation

@@ -1,4 +1,6 @@
-"""The language model on a GPU: continuous batching over ExLlama, answers constrained by grammars. Not run on a GPU.
+"""The language model on a GPU: continuous batching over ExLlama, answers constrained by grammars.
+
+Through ExLlamaV3 it was run on one H100 (docs/gpu.json); ExLlamaV2 was not run on a GPU.
 
 ExLlamaV2 and ExLlamaV3 differ in what they load and in how a job is made: a class each, in exllamav2.py and
 exllamav3.py, with the same methods. The rest is the same and stands here. The generator shares the pages of common

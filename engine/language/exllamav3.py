@@ -1,4 +1,4 @@
-"""ExLlamaV3's part of exllama.py: a language model quantised to EXL3, on its generator. Not run on a GPU.
+"""ExLlamaV3's part of exllama.py: a language model quantised to EXL3, on its generator.
 
 Grammars are followed by the filter that comes with ExLlamaV3, which is llguidance too.
 """

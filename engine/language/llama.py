@@ -27,6 +27,7 @@ from ..runtime.blob_cache import BlobCache
 from ..runtime.compiling import CompileInputs, compile_model
 from ..runtime.openvino import Precision, open_core
 from ..runtime.quiet_openvino import ov
+from ..runtime.session import require_finite
 from .token_filter import load_tokenizer, read_vocabulary
 
 Floats = NDArray[np.float32]
@@ -140,7 +141,9 @@ class Llama:
         place = np.concatenate([np.arange(count) for count in fresh])
         for array, name in zip(held, self._caches, strict=True):
             array[row, :, read[row] + place] = self._bits(out[f"new_{name}"])[row, :, place]
-        return np.array(out["logits"][: len(runs)])
+        logits = np.array(out["logits"][: len(runs)])
+        require_finite("llm", {"logits": logits[[bool(run) for run in runs]]})
+        return logits
 
     def surprises(self, texts: Sequence[str]) -> list[float]:
         """The mean of -log p over the tokens of each text, in nats: the perplexity that text filters and benches go by

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -34,42 +35,48 @@ _DRAW: dict[str, _Draw] = {
 }
 
 
+@dataclass(frozen=True)
+class Photograph:
+    """A photograph before any edit, and where its sky lies: what its pictures share."""
+
+    view: View
+    sky: Sky | None
+
+
+def open_photograph(picture: Bytes, depth: Floats | None = None) -> Photograph:
+    """As a picture uint8 RGB [H, W, 3] shows it. `depth` is float32 [H, W], 0 near and 1 far. Raises ValueError for
+    arrays of other shapes.
+    """
+    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8 or not picture.size:
+        raise ValueError(f"a picture is uint8 [H, W, 3], got {picture.dtype} {list(picture.shape)}")
+    if depth is not None and depth.shape != picture.shape[:2]:
+        raise ValueError(f"a depth map is of its picture's size {list(picture.shape[:2])}, got {list(depth.shape)}")
+    view = open_view(picture, depth)
+    return Photograph(view, detect_sky(view))
+
+
 def draw_light(
-    picture: Bytes,
-    values: Sequence[tuple[str, str]],
-    severity: float,
-    rng: np.random.Generator,
-    depth: Floats | None = None,
+    photograph: Photograph, values: Sequence[tuple[str, str]], severity: float, rng: np.random.Generator
 ) -> Bytes:
-    """A picture uint8 RGB [H, W, 3] with edits of MENU, (type, value) each, as new uint8 RGB of its size.
+    """A photograph with edits of MENU, (type, value) each, as new uint8 RGB [H, W, 3] of its picture's size.
 
     `severity` is above 0 and at most 1. One state of `rng` gives one picture, and at another severity the same one but
-    for its strength. `depth` is float32 [H, W], 0 near and 1 far. Raises ValueError for a value that is not on the
-    menu, a severity out of range and for arrays of other shapes.
+    for its strength. Raises ValueError for a value that is not on the menu and for a severity out of range.
     """
     for type_, value in values:
         if value not in MENU.get(type_, ()):
             raise ValueError(f"no light or weather is called {type_}: {value}")
     if not 0 < severity <= 1:
         raise ValueError(f"a severity is above 0 and at most 1, got {severity}")
-    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8 or not picture.size:
-        raise ValueError(f"a picture is uint8 [H, W, 3], got {picture.dtype} {list(picture.shape)}")
-    if depth is not None and depth.shape != picture.shape[:2]:
-        raise ValueError(f"a depth map is of its picture's size {list(picture.shape[:2])}, got {list(depth.shape)}")
-    amounts = {value: amount_at(value, severity) for _, value in values}
-    return draw_amounts(picture, amounts, rng, depth)
+    return draw_amounts(photograph, {value: amount_at(value, severity) for _, value in values}, rng)
 
 
-def draw_amounts(
-    picture: Bytes, amounts: Mapping[str, float], rng: np.random.Generator, depth: Floats | None = None
-) -> Bytes:
+def draw_amounts(photograph: Photograph, amounts: Mapping[str, float], rng: np.random.Generator) -> Bytes:
     """What `draw_light` draws, by amounts of values, each 0 to 1, in place of a severity, which is tuned by this."""
-    seed = int(rng.integers(2**62))
-    view = open_view(picture, depth)
-    sky = detect_sky(view)
+    seed, view = int(rng.integers(2**62)), photograph.view
     for value in (value for of_type in MENU.values() for value in of_type if value in amounts):
         own = np.random.Generator(np.random.SFC64([seed, *value.encode()]))
-        view = _DRAW[value](view, sky, amounts[value], own)
+        view = _DRAW[value](view, photograph.sky, amounts[value], own)
     return _drawn(view, seed)
 
 

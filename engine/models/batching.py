@@ -1,6 +1,7 @@
 """Runs any number of rows through a plan of a static batch: full batches, the last one padded, all of them metered.
 
-Several batches run side by side if the session supports that.
+Several batches run side by side if the session supports that. Numbers that are not finite end the run: nothing that is
+made of them means anything.
 """
 
 from __future__ import annotations
@@ -16,23 +17,28 @@ import numpy as np
 from ..meter.meter import Work
 from ..runtime.buffers import DeviceArray
 from ..runtime.pipeline import Pipeline
-from ..runtime.session import Array, Session
+from ..runtime.session import Array, Session, require_finite
 
 if TYPE_CHECKING:
-    from ..runtime.tensorrt import TensorRtSession
+    from ..runtime.device_session import DeviceSession
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 class Batched:
-    """`session` for any number of rows, `streams` batches at a time; each run is added to the meter's `work()`."""
+    """`session` for any number of rows, `streams` batches at a time; each run is added to the meter's `work()`.
 
-    def __init__(self, session: Session, work: Callable[[], Work] | None = None, streams: int = 1) -> None:
+    Runs raise CounterfactoryError where the network, by its `name`, gives numbers that are not finite.
+    """
+
+    def __init__(
+        self, session: Session, work: Callable[[], Work] | None = None, streams: int = 1, name: str = "network"
+    ) -> None:
         batch = session.signature.inputs[0].shape[0]
         assert batch is not None, "plans have a static batch"
         self.signature = session.signature
-        self.batch = batch
+        self.batch, self.name = batch, name
         self._streams = streams
         self._pool = ThreadPoolExecutor(streams)  # starts no thread until there are two batches to run
         self._session = session
@@ -56,8 +62,11 @@ class Batched:
         outs = self.each(self._session.run, parts)
         self._work().add(rows, len(parts) * self.batch, time.perf_counter() - began)
         if len(outs) == 1:
-            return {name: array[:rows] for name, array in outs[0].items()}
-        return {name: np.concatenate([out[name] for out in outs])[:rows] for name in outs[0]}
+            results = {name: array[:rows] for name, array in outs[0].items()}
+        else:
+            results = {name: np.concatenate([out[name] for out in outs])[:rows] for name in outs[0]}
+        require_finite(self.name, results)
+        return results
 
     def each(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """`work` of each item, which runs full batches one after another: as many items at a time as there are streams,
@@ -83,6 +92,7 @@ class Batched:
                 spent = 0.0 if self._running else time.perf_counter() - self._began
                 if done:  # a run that failed is no work
                     self._work().add(done, self.batch, spent)
+        require_finite(self.name, {name: output for name, output in outputs.items() if isinstance(output, np.ndarray)})
         return outputs
 
     def queue(
@@ -99,7 +109,7 @@ class Batched:
         }
         work = self._work()
         with pipeline.timing(lambda seconds: work.add(rows, self.batch, seconds)):
-            return cast("TensorRtSession", self._session).queue(full)
+            return cast("DeviceSession", self._session).queue(full)
 
 
 def pad_rows(array: Array, batch: int) -> Array:

@@ -5,7 +5,7 @@ batch are gathered on the device. The steps of all variants that an evaluation w
 kernel. What goes up for an evaluation is a parcel of timesteps, weights and addresses, some hundred bytes, and the
 noise that was drawn for its variants.
 
-Compiled, not run: nobody has run this on a GPU; tests paint with it over a stand-in for the driver, and get the host's
+Run on one H100 (docs/gpu.json); tests paint with it over a stand-in for the driver, and get the host's
 pictures.
 """
 
@@ -24,7 +24,7 @@ from counterfactory.kernels.guided_step import HISTORY, StepWeights, pack
 from ..runtime.buffers import DeviceArray
 from ..runtime.kernels import PaintKernels
 from ..runtime.pipeline import Pipeline
-from ..runtime.session import Array
+from ..runtime.session import Array, not_finite, require_finite
 from .batching import Batched, pad_rows
 from .denoiser import DenoiserRow, Denoising, Floats, PaintPlans, blend
 from .hints import embed_several, hints_of
@@ -32,6 +32,8 @@ from .sampler import Sampler
 
 # Where fresh noise lies among a variant's arrays: latents, then its history, whose second array a step adds.
 _NOISE = 2
+# Of the flags behind pictures, bytes.
+_ALIGNMENT = 256
 
 
 def kept_bytes(
@@ -45,7 +47,7 @@ def kept_bytes(
     variants = 2 * batch + decode_batch
     each = (1 + HISTORY + 2) * latents + hint + text  # two predictions
     parcels = 2 * 2 * (variants * latents + 4096)  # of two, each with room to the next power of two
-    return variants * each + hint_batch * hint + (text_batch + 1) * text + 2 * decode_batch * picture + parcels
+    return variants * each + hint_batch * hint + (text_batch + 1) * text + 2 * (decode_batch * picture + 512) + parcels
 
 
 @dataclass(frozen=True)
@@ -152,11 +154,24 @@ class DevicePaintPlans(PaintPlans):
         self.settle()
         values = self.decoder.queue({"latents": latents}, len(latents), self.pipeline)["pixel_values"]
         _, channels, height, width = values.shape
-        levels = self.pipeline.take((len(latents), height, width, channels), np.uint8)
-        size = height * width
-        self.kernels.pixels.queue(len(latents), size, values.pointer, levels.pointer, size)
+        count, size = len(latents), height * width
+        room = -(-count * size * channels // _ALIGNMENT) * _ALIGNMENT
+        # Pictures, then a flag for each, so that they come down together.
+        levels = self.pipeline.take((room + 4 * count,), np.uint8)
+        flags = DeviceArray((count,), np.dtype(np.int32), levels.buffer, levels.session, levels.offset + room, levels)
+        with self.pipeline.parcel([np.zeros(count, np.int32)]) as (zeros,):
+            self.pipeline.cuda.on_device(flags, zeros, flags.nbytes)
+        self.kernels.pixels.queue(count, size, values.pointer, levels.pointer, flags.pointer, size)
         finish = self.pipeline.fetch(levels)
-        return lambda: list(finish())
+
+        def pictures() -> list[NDArray[np.uint8]]:
+            come = finish()
+            for row in np.flatnonzero(come[room:].view(np.int32)).tolist():
+                require_finite(self.denoiser.name, {"prediction": self.pipeline.fetch(latents[row])()})
+                raise not_finite(self.decoder.name, "pixel_values")
+            return list(come[: count * size * channels].reshape(count, height, width, channels))
+
+        return pictures
 
     def settle(self) -> None:
         """Queue pending requests when no evaluation takes them along."""

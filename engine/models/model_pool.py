@@ -156,7 +156,9 @@ class ModelPool:
                 library.blobs,
                 network.editor,
             )
-        return Batched(session, lambda: self._meter.work(self._meter.current, network.plan), network.streams)
+        return Batched(
+            session, lambda: self._meter.work(self._meter.current, network.plan), network.streams, network.plan
+        )
 
     def _device(self) -> Cuda:
         """The GPU that plans share, from when the first of them is opened."""
@@ -215,7 +217,7 @@ class ModelPool:
 
     def _painting_pipeline(self) -> Pipeline | None:
         """The pipeline that painting's models share, where their plans are queued."""
-        if self._library.runtime.backend == "tensorrt" and self._pipeline is None:
+        if self._library.runtime.queues and self._pipeline is None:
             self._pipeline = Pipeline(self._device())
         return self._pipeline
 

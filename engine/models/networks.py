@@ -120,7 +120,7 @@ def _moved_bytes(profile: Profile) -> Mapping[str, int]:
     values |= {name: channels * pixels + hint for name, (_, channels) in maps.items()}
     if profile.invert is not None:  # nothing of it stays on the device
         values["denoiser"] = _TEXT + 2 * latents + _ALIGNMENT + (count * hint if profile.follows_maps else 0)
-    elif profile.runtime.backend == "tensorrt":  # painting stays on the device
+    elif profile.runtime.queues:  # painting stays on the device
         sampler, rows = profile.paint.sampler, profile.paint.rows_per_variant
         drawn = sampler.steps if sampler.kind == "lcm" else 1
         values["denoiser"] = latents * drawn / rows + _PARCEL / profile.paint.batch
@@ -132,7 +132,7 @@ def _moved_bytes(profile: Profile) -> Mapping[str, int]:
 
 def _kept_bytes(profile: Profile) -> int:
     """Bytes that painting keeps on a GPU besides its plans, if it stays there: arrays for each picture size."""
-    if profile.runtime.backend != "tensorrt" or profile.invert is not None:
+    if not profile.runtime.queues or profile.invert is not None:
         return 0
     paint, most = profile.paint, 0
     for height, width in profile.image.sizes:

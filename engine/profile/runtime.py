@@ -54,6 +54,11 @@ class RuntimeSettings:
         return self.backend != "openvino" and self.provider != "cpu"
 
     @property
+    def queues(self) -> bool:
+        """Whether plans of fixed shapes are queued on a GPU, so that what one leaves there another one takes."""
+        return self.backend == "tensorrt" or self.provider == "cuda"
+
+    @property
     def unit(self) -> str:
         """The word for what is held and paid for: a GPU, or a core."""
         return "GPU" if self.on_gpu else "core"

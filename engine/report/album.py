@@ -82,6 +82,17 @@ class Strip:
     answer: Answer | None = None
     mask: Path | None = None
 
+    @property
+    def pictures(self) -> tuple[Path, ...]:
+        """The files of its original, control and variants."""
+        controls = [self.control] if self.control else []
+        return (self.image, *(frame.image for frame in (*controls, *self.frames)))
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The same, with its edges and its mask."""
+        return (*self.pictures, *(path for path in (self.edges, self.mask) if path is not None))
+
 
 def drawn_path(kind: Literal["edges", "masks"], name: str, report: Path) -> Path:
     """Where the edges or the coloured mask of a source lie in the folder of a report."""
@@ -134,21 +145,25 @@ def group_by_source(
         controls = [row for row in group if row.kind == "control" and row.number == 0]
         if not variants:
             continue
-        outline, mask = drawn_path("edges", name, report), drawn_path("masks", name, report)
-        album.append(
-            Strip(
-                name=name,
-                label=group[0].label,
-                caption=group[0].caption,
-                image=suite / group[0].original,
-                edges=outline if outline.is_file() else None,
-                control=frame(controls[0]) if controls else None,
-                frames=tuple(map(frame, variants)),
-                answer=given.get(group[0].original),
-                mask=mask if group[0].mask is not None and mask.is_file() else None,
-            )
+        strip = Strip(
+            name=name,
+            label=group[0].label,
+            caption=group[0].caption,
+            image=suite / group[0].original,
+            edges=None,
+            control=frame(controls[0]) if controls else None,
+            frames=tuple(map(frame, variants)),
+            answer=given.get(group[0].original),
         )
+        album.append(add_drawn(strip, report, group[0].mask is not None))
     return album
+
+
+def add_drawn(strip: Strip, report: Path, masked: bool) -> Strip:
+    """The strip with the edges, and if it is `masked` the mask, that lie in the folder of a report."""
+    outline, mask = drawn_path("edges", strip.name, report), drawn_path("masks", strip.name, report)
+    there = masked and mask.is_file()
+    return replace(strip, edges=outline if outline.is_file() else None, mask=mask if there else None)
 
 
 def pick_evenly(album: Sequence[Strip], count: int) -> list[Strip]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..errors import list_some
@@ -25,21 +27,44 @@ _MANY = 1 / 3
 # What the controls lose against the originals.
 PAINTING = "painting alone"
 _MINUS, _TO = "\N{MINUS SIGN}", " \N{HORIZONTAL ELLIPSIS} "
-_BASELINES = {"control": "controls", "original": "originals"}
+BASELINES = {"control": "controls", "original": "originals"}
 _KINDS = ("originals", "controls", "variants")
+_WORDS: Mapping[str, str] = MappingProxyType(
+    {
+        "95 % interval": "where the true effect lies, 95 times in 100",
+        "q": "the chance of so large a difference if there were none, corrected for the number of rows; below 0.05 it "
+        "is clear (*)",
+        "sources": "how many sources could be compared",
+        "rejected": "the share of variants with the edit that the checks rejected",
+        "turned wrong": "of pictures whose baseline is answered rightly, the share that is answered wrongly",
+        "turned right": "of pictures whose baseline is answered wrongly, the share that is answered rightly",
+        "painted": "the effect of the painted edit, in points",
+        "light alone": "the effect of the same edit drawn by rule",
+    }
+)
 _COLUMNS = ("95 % interval", "q")
 
 
-def evaluation_tables(evaluation: Evaluation, everything: bool = False) -> tuple[Table, ...]:
+def evaluation_tables(evaluation: Evaluation, everything: bool = False, confused: int = _CONFUSED) -> tuple[Table, ...]:
     """What edits do to the model, the values and classes that do most, and accuracy (or mIoU) by kind of picture.
 
-    With `everything` these are all values and classes, single edits by every measure, and how each class is answered.
+    With `everything` these are all values and classes, single edits by every measure, how each class is answered, and
+    of at most `confused` classes what they are called.
     """
     effects, tables = evaluation.effects, []
+    notes: dict[str, list[str]] = {}
+    for place, note in _placed_notes(evaluation):
+        notes.setdefault(place, []).append(note)
+
+    def noted(table: Table, place: str) -> Table:
+        return replace(table, notes=tuple(notes.get(place, ())))
+
     for of in (effects, *(measure.effects for measure in evaluation.measures)):
         if of.against is not None and (of.by_type or of.painter):
-            tables.append(effects_table(of, evaluation.rejections))
-            tables += [alone_table(of)] if of.by_type_alone and (of is effects or everything) else []
+            table = effects_table(of, evaluation.rejections)
+            tables.append(noted(table, "effects") if of is effects else table)
+            if of.by_type_alone and (of is effects or everything):
+                tables.append(noted(alone_table(of), "alone" if of is effects else ""))
         tables += [baselines_table(of)] if of.baselines else []
     if effects.by_level:
         tables.append(_levels_table(effects))
@@ -48,68 +73,81 @@ def evaluation_tables(evaluation: Evaluation, everything: bool = False) -> tuple
         if len(group) > 1:
             worst = _worst_table(title, group, len(group) if everything else _WORST)
             tables += [worst] if worst.rows else []
-    tables.append(sides_table({evaluation.measure_name: evaluation}))
+    tables.append(noted(sides_table({evaluation.measure_name: evaluation}), "sides"))
     if evaluation.boxes:
-        tables.append(_boxes_table(evaluation.boxes if everything else evaluation.boxes[:_WORST]))
+        tables.append(noted(_boxes_table(evaluation.boxes if everything else evaluation.boxes[:_WORST]), "boxes"))
     if everything:
         tables += [_turns_table(effects)] if effects.flips else []
-        tables += [_classes_table(evaluation), *_confusion_table(evaluation)]
+        tables += [_classes_table(evaluation), *_confusion_table(evaluation, confused)]
     return tuple(tables)
 
 
 def note_lines(evaluation: Evaluation) -> list[str]:
     """What a reader has to know of the tables: what they compare, and what is not in them."""
+    return [line for _, line in _placed_notes(evaluation)]
+
+
+def unplaced_notes(evaluation: Evaluation) -> list[str]:
+    """Those of the notes that belong to none of the tables."""
+    titles = {table.notes for table in evaluation_tables(evaluation)}
+    placed = {note for notes in titles for note in notes}
+    return [line for line in note_lines(evaluation) if line not in placed]
+
+
+def _placed_notes(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+    """Each note, with the table that it explains: of "effects", of edits "alone", of "sides", of "boxes"."""
     effects = evaluation.effects
-    notes = []
     if effects.exact:
-        notes.append("weather and light are drawn into the sources themselves: effects are against originals")
+        yield "effects", "weather and light are drawn into the sources themselves: effects are against originals"
     elif effects.copies and effects.against != "control":
-        notes.append(
+        yield (
+            "effects",
             "the controls are their originals again, byte for byte: what painting does was not measured, and is in "
-            "every effect, which is against originals"
+            "every effect, which is against originals",
         )
     elif effects.against == "original":
         which = "no accepted control" if evaluation.excluded_controls else "no control"
-        notes.append(f"{which} has an answer: effects are against originals, with what painting does")
+        yield "effects", f"{which} has an answer: effects are against originals, with what painting does"
     elif effects.against is None:
-        notes.append("effects need answers to the controls, or to the originals, as well")
+        yield "", "effects need answers to the controls, or to the originals, as well"
     elif not evaluation.originals.score.count:
-        notes.append("no original has an answer: what painting does by itself is not known")
+        yield "effects", "no original has an answer: what painting does by itself is not known"
     if effects.copies and effects.against == "control":
-        notes.append(f"{effects.copies} controls are their originals again and say nothing of painting")
+        yield "effects", f"{effects.copies} controls are their originals again and say nothing of painting"
     if effects.by_type:
-        notes.append(
+        yield (
+            "effects",
             "an effect is adjusted for the other edits beside it, and an average over this suite's mix of edits; "
-            "* is clear: q below 0.05"
+            "* is clear: q below 0.05",
         )
     if effects.flips and effects.by_type_alone:
         painting = ", and of controls whose original is" if effects.painter else ""
-        notes.append(f"turned wrong: of variants with one edit whose {effects.against} is right{painting}")
+        yield "alone", f"turned wrong: of variants with one edit whose {effects.against} is right{painting}"
     several = evaluation.variants.score.count > evaluation.sources
     if several and evaluation.all_fail is not None and evaluation.none_fail is not None:
         shares = (evaluation.all_fail, 1 - evaluation.all_fail - evaluation.none_fail, evaluation.none_fail)
         parts = ", ".join(
             f"{percent(share)} on {which}" for share, which in zip(shares, ("all", "some", "none"), strict=True)
         )
-        notes.append(f"of {evaluation.sources} sources the model fails on variants: {parts}")
+        yield "sides", f"of {evaluation.sources} sources the model fails on variants: {parts}"
     if evaluation.boxes:
-        notes.append(
+        yield (
+            "boxes",
             "AP, AP50 and AR are COCO's; recall and false alarms are of single pictures: the share of things that are "
-            "detected, and of boxes that show nothing, by boxes of score 0.5 and more that overlap by half"
+            "detected, and of boxes that show nothing, by boxes of score 0.5 and more that overlap by half",
         )
-    notes += _interaction_lines(effects)
+    yield from (("effects", line) for line in interaction_lines(effects))
     if any(measure.name == "confidence" for measure in evaluation.measures):
-        notes.append("confidence: what the model gives its own answer on average, right or wrong")
+        yield "sides", "confidence: what the model gives its own answer on average, right or wrong"
     for count, kind in ((evaluation.excluded, "variant"), (evaluation.excluded_controls, "control")):
         if count:
-            notes.append(f"{count} rejected {kind}{'s are' if count > 1 else ' is'} not counted")
-    notes += _rejection_lines(evaluation.rejections)
+            yield "sides", f"{count} rejected {kind}{'s are' if count > 1 else ' is'} not counted"
+    yield from (("effects", line) for line in _rejection_lines(evaluation.rejections))
     strange = {answer.answer for answer in evaluation.strange}
     unknown = [name for name in evaluation.unknown_classes if name not in strange]
     if unknown:
         some = ", ".join(map(repr, unknown[:_UNKNOWN])) + (" and so on" if len(unknown) > _UNKNOWN else "")
-        notes.append(f"answers that are no label of this suite count as wrong: {some}")
-    return notes
+        yield "sides", f"answers that are no label of this suite count as wrong: {some}"
 
 
 def answer_lines(evaluation: Evaluation) -> list[str]:
@@ -125,7 +163,7 @@ def answer_lines(evaluation: Evaluation) -> list[str]:
     return lines
 
 
-def _interaction_lines(effects: Effects) -> list[str]:
+def interaction_lines(effects: Effects) -> list[str]:
     """The warning that effects do not add, with the pair of types that shows it most."""
     if not (pairs := effects.beyond_sum):
         return []
@@ -164,7 +202,7 @@ def comparison_tables(comparison: Comparison, everything: bool = False) -> tuple
             tables.append(_gaps_table(f"The same by {title}, certain losses first{less}", title, rows))
     if comparison.breaks_by_type:
         cells = tuple((e.name, *_figures(e), str(e.sources)) for e in comparison.breaks_by_type)
-        against = _BASELINES[str(comparison.against)]
+        against = BASELINES[str(comparison.against)]
         title = f"What edits do to the second more than to the first, in points against the {against}"
         tables.append(Table(title, ("edit", "points", *_COLUMNS, "sources"), cells))
     return tuple(tables)
@@ -181,7 +219,8 @@ def _gaps_table(title: str, of: str, gaps: Sequence[Gap]) -> Table:
         (gap.name, percent(gap.first), percent(gap.second), *_figures(gap.effect), str(gap.effect.sources))
         for gap in gaps
     )
-    return Table(title, (of, "first", "second", "points", *_COLUMNS, "sources"), rows)
+    named = "type" if of == "pictures" else of
+    return Table(title, (of, "first", "second", "points", *_COLUMNS, "sources"), rows, of=named)
 
 
 def headline(evaluation: Evaluation) -> tuple[str, str]:
@@ -219,7 +258,8 @@ def _classes_table(evaluation: Evaluation) -> Table:
     known = [name for name in evaluation.classes if name not in evaluation.unknown_classes]
     rows = tuple((name, *(percent(side.by_class.get(name)) for side in sides)) for name in known)
     what = {"accuracy": "right", "AP": "AP"}.get(evaluation.measure, "IoU")
-    return Table(f"How classes are answered ({what})", ("class", *_KINDS), rows)
+    of = "" if evaluation.measure == "pooled_miou" else "class"
+    return Table(f"How classes are answered ({what})", ("class", *_KINDS), rows, of=of)
 
 
 def _levels_table(effects: Effects) -> Table:
@@ -228,7 +268,9 @@ def _levels_table(effects: Effects) -> Table:
         for one in effects.by_level
     )
     columns = ("edit", "level", "points", *_COLUMNS, "sources")
-    return Table(f"By severity: {effects.measure} against the {_BASELINES[str(effects.against)]}", columns, rows)
+    return Table(
+        f"By severity: {effects.measure} against the {BASELINES[str(effects.against)]}", columns, rows, of="type"
+    )
 
 
 def _boxes_table(scores: Sequence[BoxScore]) -> Table:
@@ -254,15 +296,17 @@ def _share_of(part: int, whole: int) -> tuple[str, str]:
     return percent(part / whole if whole else None), str(whole)
 
 
-def _confusion_table(evaluation: Evaluation) -> tuple[Table, ...]:
+def _confusion_table(evaluation: Evaluation, most: int) -> tuple[Table, ...]:
     """What classes are called on variants, a row for each true class; none where there are too many to read."""
     names = [name for name in evaluation.classes if evaluation.variants.by_class.get(name) is not None]
-    if not evaluation.variants.confusion or not 2 <= len(names) <= _CONFUSED:
+    if not evaluation.variants.confusion or not 2 <= len(names) <= most:
         return ()
     shares = dict(zip(evaluation.classes, evaluation.variants.confusion, strict=True))
     places = [evaluation.classes.index(name) for name in names]
     rows = tuple((name, *(percent(shares[name][place]) for place in places)) for name in names)
-    return (Table("What classes are called on variants (a row is the truth)", ("class", *names), rows),)
+    labels = evaluation.measure == "accuracy"
+    title = "What classes are called on variants (a row is the truth)"
+    return (Table(title, ("class", *names), rows, of="class" if labels else "", confusion=labels),)
 
 
 def effects_table(effects: Effects, rejections: Sequence[Rejections] = ()) -> Table:
@@ -276,9 +320,12 @@ def effects_table(effects: Effects, rejections: Sequence[Rejections] = ()) -> Ta
         for name, e in (named | {e.name: e for e in effects.by_type}).items()
     )
     columns = ("edit", effects.measure, *_COLUMNS, "sources", *(("rejected",) if lost else ()))
-    return Table(
-        f"What edits do to {effects.measure}, in points against the {_BASELINES[str(effects.against)]}", columns, rows
-    )
+    return Table(effects_title(effects), columns, rows, of="type")
+
+
+def effects_title(effects: Effects) -> str:
+    """What a table, or a chart, of effects is of."""
+    return f"What edits do to {effects.measure}, in points against the {BASELINES[str(effects.against)]}"
 
 
 def baselines_table(effects: Effects) -> Table:
@@ -312,16 +359,26 @@ def alone_table(effects: Effects) -> Table:
         for name, e in (named | {e.name: e for e in effects.by_type_alone}).items()
     )
     columns = ("edit", "points", *_COLUMNS, *(("turned wrong",) if turned else ()), "pictures")
-    return Table(f"One edit alone: {effects.measure} against the {_BASELINES[str(effects.against)]}", columns, rows)
+    title = f"One edit alone: {effects.measure} against the {BASELINES[str(effects.against)]}"
+    return Table(title, columns, rows, of="type")
+
+
+def by_certain_harm(effects: Sequence[Effect]) -> list[Effect]:
+    """The effects that have an interval, by its mildest end: the lowest estimates are those of the fewest sources."""
+    return sorted((e for e in effects if e.high is not None), key=lambda e: (e.high, e.value, e.name))
 
 
 def _worst_table(title: str, effects: Sequence[Effect], most: int) -> Table:
-    # By the mildest end of the interval: the lowest estimates are those of the fewest sources.
-    known = sorted((e for e in effects if e.high is not None), key=lambda e: (e.high, e.value, e.name))
+    known = by_certain_harm(effects)
     rows = tuple((e.name, *_figures(e), str(e.sources)) for e in known[:most])
     less = f", {len(rows)} of {len(effects)}" if len(rows) < len(effects) else ""
     columns = (title.partition(",")[0], "points", *_COLUMNS, "sources")
-    return Table(f"By {title}, certain harm first{less}", columns, rows)
+    return Table(f"By {title}, certain harm first{less}", columns, rows, of=columns[0])
+
+
+def column_words(table: Table) -> list[tuple[str, str]]:
+    """What the columns of a table say, where that needs words."""
+    return [(column, _WORDS[column]) for column in table.columns if column in _WORDS]
 
 
 def _figures(effect: Effect) -> tuple[str, str, str]:

@@ -1,11 +1,11 @@
-"""The report folder: `index.html`, `contact_sheet.png`, the sources' edges and masks in colours, made from a suite.
+"""The report folder: `index.html`, `contact_sheet.png`, `report.json`, the sources' edges and masks in colours.
 
 The suite itself is only read. Made again without edges, a report keeps those that it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,23 +15,29 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ..errors import CounterfactoryError
-from ..files.writing import open_whole
+from ..files.writing import open_whole, write_whole
 from ..light.menu import MENU
 from ..profile.painter import NO_EDGES
 from ..profile.profile import Profile
+from ..schedule.overlap import prefetch, write_behind
 from ..stages.maps.draw_maps import edge_maps
 from ..suite import PictureRow
 from ..suite.paths import Folder
 from ..tasks.spread import spread_of
-from .album import Answer, Strip, drawn_path, group_by_source, pick_evenly
+from .album import Answer, Strip, add_drawn, drawn_path, group_by_source, pick_evenly
 from .coloured_masks import draw_mask
-from .page import ReportText, write_page
+from .embedding import embed_pictures
+from .page import ALBUM, ReportText, write_page
 from .sheet import draw_sheet
-from .suite_text import edit_table, reason_table, skew_notes, suite_notes
-from .table import Table
+from .suite_text import edit_table, reason_table, skew_notes
+from .summary import markdown_summary, report_json
 from .thumbnails import draw_thumbnails
 
 SHEET_ROWS = 8
+# Sources on the page, where nobody asks for another number.
+LIMIT = 2000
+# Pictures that are read ahead of finding their edges, and edges that wait to be written.
+_AHEAD = 8
 Images = NDArray[np.uint8]
 # Takes uint8 RGB [B, H, W, 3] to uint8 [B, H, W].
 EdgeDetector = Callable[[Images], Images]
@@ -40,33 +46,12 @@ _AGAIN = "run the `counterfactory generate` that made it again"
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """Where a person looks."""
+    """Where a person looks, and a program (`data`); `left_out` says what of the suite is not on the page."""
 
     page: Path
     sheet: Path
-
-
-def describe_suite(
-    rows: Sequence[PictureRow],
-    tables: tuple[Table, ...] = (),
-    figures: tuple[tuple[str, str], ...] = (),
-    remarks: tuple[str, ...] = (),
-    classes: Sequence[str] = (),
-) -> ReportText:
-    """What a report says of a suite; `figures`, `tables` and `remarks` are of a model under test, `classes` the names
-    of masks' numbers.
-    """
-    variants = [row for row in rows if row.kind == "variant"]
-    sources, accepted = len({row.source for row in variants}), sum(row.accepted for row in variants)
-    return ReportText(
-        title="A counterfactual suite",
-        subtitle=f"{sources} sources, {len(variants)} variants, {accepted} accepted.",
-        figures=(("sources", str(sources)), ("variants accepted", f"{accepted} of {len(variants)}"), *figures),
-        tables=tables,
-        notes=suite_notes(rows),
-        remarks=remarks,
-        classes=tuple(classes),
-    )
+    data: Path
+    left_out: tuple[str, ...] = ()
 
 
 def write_report(
@@ -77,72 +62,102 @@ def write_report(
     *,
     edges: EdgeDetector | None = None,
     answers: Mapping[str, Answer] | None = None,
-    limit: int = 200,
+    limit: int = LIMIT,
+    single_file: Path | None = None,
+    markdown: Path | None = None,
 ) -> ReportFiles:
     """Write the report of a suite into `folder`: at most `limit` sources on the page, `SHEET_ROWS` on the sheet.
 
     `rows` are the suite's metadata; `edges` finds those of the originals on the page; `answers` as in
-    `group_by_source`. What is left out is said on the page. Raises CounterfactoryError for a suite without variants,
-    and for a report in the suite that a link would lead out of it.
+    `group_by_source`. What is left out is said on the page. `single_file` is another page to write, which holds its
+    pictures, and `markdown` a summary. Raises CounterfactoryError for a suite without variants, and for a report in the
+    suite that a link would lead out of it.
     """
     if not any(row.kind == "variant" for row in rows):
         raise CounterfactoryError(f"{suite} holds no variant to show")
-    files = ReportFiles(folder / "index.html", folder / "contact_sheet.png")
-    drawn = [folder / "edges", folder / "masks", folder / "thumbnails"]
+    files = ReportFiles(folder / "index.html", folder / "contact_sheet.png", folder / "report.json")
+    drawn = [folder / name for name in ("edges", "masks", "thumbnails", ALBUM)]
     if folder.is_relative_to(suite):  # a suite may come from anybody, with links in it
         Folder(suite).refuse_outward_links([folder.relative_to(suite).as_posix()])
-        Folder(folder).refuse_outward_links([path.name for path in (files.page, files.sheet, *drawn)])
-    whole = group_by_source(rows, suite, folder, answers)
-    album = pick_evenly(whole, limit)
+        Folder(folder).refuse_outward_links([path.name for path in (files.page, files.sheet, files.data, *drawn)])
+    album = group_by_source(rows, suite, folder, answers)
+    sources, album = len(album), pick_evenly(album, limit)
     masks = {row.source: row.mask for row in rows}
+    if edges is not None:
+        _write_edges(edges, album, folder)
     for strip in album:
-        if edges is not None:
-            _write_edges(edges, strip, drawn_path("edges", strip.name, folder))
         mask = masks[strip.name]
         if mask is not None:
             draw_mask(suite / mask, drawn_path("masks", strip.name, folder))
-    album = pick_evenly(group_by_source(rows, suite, folder, answers), limit)
+    album = [add_drawn(strip, folder, masks[strip.name] is not None) for strip in album]
     sheet = draw_sheet(pick_evenly(album, SHEET_ROWS), text.title, text.subtitle, text.notes)
     folder.mkdir(parents=True, exist_ok=True)
     with open_whole(files.sheet, sync="nothing") as file:
         sheet.save(file, "PNG")
-    left_out = _left_out(rows, len(whole), len(album), bool(answers or text.tables))
+    text = _with_edits(text, rows)
+    left_out = tuple(_left_out(rows, sources, len(album)))
+    shown = replace(text, remarks=(*text.remarks, *left_out))
+    write_page(album, files.page, shown, draw_thumbnails(album, suite, folder / "thumbnails"))
+    if single_file is not None:
+        some, pictures = embed_pictures(album)
+        left_out = tuple(_left_out(rows, sources, len(some)))
+        write_page(some, single_file, replace(text, remarks=(*text.remarks, *left_out)), embedded=pictures)
+    for path, words in ((files.data, report_json), (markdown, markdown_summary)):
+        if path is not None:
+            write_whole(path, words(text), sync="nothing")
+    return replace(files, left_out=left_out)
+
+
+def _with_edits(text: ReportText, rows: Sequence[PictureRow]) -> ReportText:
+    """The same, with why variants were rejected, and how edits are spread."""
     edits = spread_of(edit for row in rows if row.kind == "variant" and row.accepted for edit in row.edits)
     rejected = reason_table(rows)
     tables = (*text.tables, *([rejected] if rejected else []), *([edit_table(edits)] if edits else []))
     by_rule = all(row.painter == "light" for row in rows if row.kind == "variant")
     skew = skew_notes(edits, [type_ for type_, values in MENU.items() if by_rule and len(values) == 1])
-    thumbnails = draw_thumbnails(album, suite, folder / "thumbnails")
-    remarks = (*text.remarks, *skew, *left_out)
-    write_page(album, files.page, replace(text, tables=tables, remarks=remarks), thumbnails)
-    return files
+    return replace(text, tables=tables, remarks=(*text.remarks, *skew))
 
 
-def _left_out(rows: Sequence[PictureRow], sources: int, shown: int, answered: bool) -> list[str]:
+def _left_out(rows: Sequence[PictureRow], sources: int, shown: int) -> list[str]:
     """What a reader might look for on the page and not find."""
     notes = []
     if shown < sources:
-        notes.append(f"{shown} of {sources} sources are on this page, evenly from all; --limit N shows more")
+        notes.append(f"{shown:,} of {sources:,} sources are on this page, evenly from all; --limit N shows more")
     without = len({row.source for row in rows}) - sources
     if without:
         notes.append(f"{without} source{'s have' if without > 1 else ' has'} no variant, and no place here")
     more = sum(row.kind == "control" and row.number > 0 for row in rows)
     if more:
         notes.append(f"of each source the first control is shown; {more} more are in the suite")
-    if not answered:
-        notes.append("nothing is said of a model: its answers were not given (--predictions)")
     return notes
 
 
-def _write_edges(edges: EdgeDetector, strip: Strip, path: Path) -> None:
+def _write_edges(edges: EdgeDetector, album: Sequence[Strip], folder: Path) -> None:
+    """Draw the edges of the originals; pictures are read ahead and written behind."""
+
+    def drawn() -> Iterator[tuple[Path, Images]]:
+        for strip, pixels in prefetch(album, _pixels, _AHEAD):
+            if isinstance(pixels, Exception):
+                raise pixels
+            yield drawn_path("edges", strip.name, folder), edges(pixels[None])[0]
+
+    for _ in write_behind(drawn(), _save, _AHEAD):
+        pass
+
+
+def _pixels(strip: Strip) -> Images:
     try:
-        pixels = np.asarray(Image.open(strip.image, formats=["PNG"]).convert("RGB"))
+        return np.asarray(Image.open(strip.image, formats=["PNG"]).convert("RGB"))
     except FileNotFoundError as error:
         raise CounterfactoryError(f"{strip.image} is missing: {_AGAIN}") from error
     except (OSError, ValueError, Image.DecompressionBombError) as error:
         raise CounterfactoryError(f"{strip.image} is no picture of ours: delete it, and {_AGAIN}") from error
+
+
+def _save(drawn: tuple[Path, Images]) -> None:
+    path, pixels = drawn
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(edges(pixels[None])[0]).save(path)
+    Image.fromarray(pixels).save(path)
 
 
 def edge_detector(profile: Profile) -> EdgeDetector | None:

@@ -1,31 +1,52 @@
 "use strict";
-// What the page does: filters, order, the viewer and the keys. Where it stands is in the URL's hash, and only there:
-// whatever changes writes the hash, and going Back, loading or sharing the address reads it.
+// What the page does: pictures, filters, order, the viewer and the keys. All data goes into the page as text and as
+// attributes. Where the page stands is in the URL's hash, and only there: whatever changes writes the hash, and going
+// Back, loading or sharing the address reads it.
 const form = document.forms[0], list = document.querySelector("#pictures"), viewer = document.querySelector("#viewer");
-const strips = [...list.querySelectorAll(".strip")].map((node, place) => ({
-  node, place, source: node.dataset.source, label: node.dataset.class, box: node.querySelector(".frames"),
-}));
-const frames = strips.flatMap(strip => [...strip.box.querySelectorAll("figure[data-name]")].map((node, place) => ({
-  node, strip, place, ...node.dataset,
-  types: JSON.parse(node.dataset.types), values: JSON.parse(node.dataset.values), scores: JSON.parse(node.dataset.scores),
-  words: `${node.title} ${strip.source} ${strip.label}`.toLowerCase(),
-})));
-const of = Map.groupBy ? Map.groupBy(frames, frame => frame.strip) : new Map(strips.map(s => [s, frames.filter(f => f.strip === s)]));
-let shown = frames, order = "", open = null, masked = null;
+const more = document.querySelector("#more"), output = form.querySelector("output");
+const start = JSON.parse(document.querySelector("#album").textContent);
+const FIRST = 6, CHUNK = 12;
+const strips = [], frames = [];
+let chosen = [], shown = [], drawn = 0, all = false, open = null, masked = null;
+
+// Also called by the files of a large album.
+function addStrips(some) {
+  for (const strip of some) {
+    strips.push(strip);
+    strip.frames.forEach((frame, place) => {
+      Object.assign(frame, { strip, place, verdict: frame.reason === null ? "accepted" : "rejected" });
+      frame.right = frame.answer && (frame.answer[1] ? "right" : "wrong");
+      frames.push(frame);
+    });
+  }
+}
+
+function make(tag, attributes, ...inside) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) if (value) node.setAttribute(name, value);
+  node.append(...inside.filter(Boolean));
+  return node;
+}
+
+function words(frame) {
+  frame.words ??= `${frame.caption} ${frame.strip.source} ${frame.strip.label || ""}`.toLowerCase();
+  return frame.words;
+}
 
 function fits(frame, want) {
-  return (!want.type || frame.types.includes(want.type))
+  return (!want.type || frame.edits.some(edit => edit[0] === want.type))
     && (!want.value || frame.values.includes(want.value))
     && (!want.class || frame.strip.label === want.class)
     && (!want.verdict || frame.verdict === want.verdict)
     && (!want.failed || frame.failed === want.failed)
-    && (!want.answer || frame.answer === want.answer)
-    && (!want.text || want.text.toLowerCase().split(/\s+/).every(word => frame.words.includes(word)));
+    && (!want.answer || frame.right === want.answer)
+    && (!want.said || frame.answer?.[0] === want.said)
+    && (!want.text || want.text.toLowerCase().split(/\s+/).every(word => words(frame).includes(word)));
 }
 
 // The lower a rank, the further in front.
 function rank(frame, sort) {
-  if (sort === "wrong") return frame.answer === "wrong" ? 0 : 1;
+  if (sort === "wrong") return frame.right !== "wrong" ? 2 : frame.verdict === "accepted" ? 0 : 1;
   const name = sort.startsWith("score:") ? sort.slice(6) : null;
   return name === null ? frame.place : frame.scores[name] ?? Infinity;
 }
@@ -33,38 +54,86 @@ function rank(frame, sort) {
 function compare(sort) {
   if (sort === "source") return (a, b) => a.source.localeCompare(b.source, undefined, { numeric: true });
   if (sort === "wrong") return (a, b) => b.wrong - a.wrong || a.place - b.place;
-  return (a, b) => (sort ? a.best - b.best : 0) || a.place - b.place;
+  return (a, b) => (sort.startsWith("score:") ? a.best - b.best : 0) || a.place - b.place;
 }
 
 function apply() {
-  const want = Object.fromEntries(new FormData(form)), sort = want.sort || "";
+  const want = Object.fromEntries(new FormData(form)), sort = want.sort || form.dataset.order;
   document.body.classList.toggle("masks", want.masks === "on");
-  for (const strip of strips) {
-    const its = of.get(strip) || [], fitting = its.filter(frame => fits(frame, want));
-    for (const frame of its) frame.node.hidden = true;
-    for (const frame of fitting) frame.node.hidden = false;
-    strip.node.hidden = !fitting.length;
-    strip.best = Math.min(...fitting.map(frame => rank(frame, sort)));
-    strip.wrong = fitting.filter(frame => frame.answer === "wrong").length;
-    strip.shown = sort || order ? fitting.sort((a, b) => rank(a, sort) - rank(b, sort) || a.place - b.place) : fitting;
-    if (sort || order) strip.box.append(...strip.shown.map(frame => frame.node));
-  }
-  const sorted = [...strips].sort(compare(sort));
-  if (sort || order) list.append(...sorted.map(strip => strip.node));
-  order = sort;
-  shown = sorted.flatMap(strip => strip.shown);
+  chosen = strips.filter(strip => {
+    strip.shown = strip.frames.filter(frame => fits(frame, want)).sort((a, b) => rank(a, sort) - rank(b, sort) || a.place - b.place);
+    strip.best = Math.min(...strip.shown.map(frame => rank(frame, sort)));
+    strip.wrong = strip.shown.filter(frame => frame.right === "wrong" && frame.verdict === "accepted").length;
+    return strip.shown.length;
+  }).sort(compare(sort));
+  shown = chosen.flatMap(strip => strip.shown);
+  list.replaceChildren();
+  drawn = 0;
+  all = false;
+  draw(FIRST);
   document.querySelector("#none").hidden = shown.length > 0;
-  form.querySelector("output").textContent = `${shown.length} of ${frames.length} variants`;
+  output.textContent = `${shown.length} of ${start.variants} variants${frames.length < start.variants ? ", more are loading" : ""}`;
   document.querySelector("#csv").disabled = !shown.length;
   const mask = document.querySelector("#mask");
   if (mask) mask.setAttribute("aria-pressed", want.masks === "on");
-  rove(list.querySelector(".strip:not([hidden]) a.picture"));
+  rove(list.querySelector("a.picture"));
+}
+
+// Draws so many more of the chosen strips.
+function draw(count) {
+  const next = chosen.slice(drawn, drawn + Math.max(0, count));
+  list.append(...next.map(section));
+  drawn += next.length;
+  more.hidden = drawn >= chosen.length;
+  more.textContent = `show all ${chosen.length} sources`;
+}
+
+function section(strip) {
+  const masks = strip.mask && "masked", caption = strip.caption;
+  const source = make("div", { class: "source" },
+    make("h2", {}, strip.label || strip.source, strip.label && make("small", {}, ` ${strip.source}`)),
+    make("div", { class: "pair" },
+      picture(strip.image, "source", `original ${masks || ""}`), strip.edges && picture([strip.edges], "its edges", "")),
+    answer(strip.answer), make("p", {}, caption));
+  const node = make("section", { class: "strip" }, source, make("div", { class: "frames" },
+    strip.control && make("figure", { class: `control ${verdictOf(strip.control)}` }, picture(strip.control.image, caption, masks || ""), notes(strip.control)),
+    ...strip.shown.map(frame => {
+      frame.node = make("figure", { class: verdictOf(frame), title: frame.caption, "data-name": frame.name },
+        picture(frame.image, frame.caption, masks || ""), notes(frame));
+      return frame.node;
+    })));
+  if (strip.mask) node.style.setProperty("--mask", `url("${strip.mask}")`);
+  node.strip = strip;
+  return node;
+}
+
+const verdictOf = frame => frame.reason === null ? "accepted" : "rejected";
+
+// A picture, small, which opens large.
+function picture([small, large], alt, kind) {
+  const image = make("img", { src: small, alt: alt || "a picture", loading: "lazy", decoding: "async" });
+  return make("a", { class: `picture ${kind}`.trim(), href: large || small }, image);
+}
+
+function answer(given) {
+  return given && make("p", { class: given[1] ? "good" : "bad" }, given[1] ? `✓ ${given[0]}` : `✗ model says ${given[0]}`);
+}
+
+// What stands below a picture.
+function notes(frame) {
+  const edits = (frame.edits || []).map(([, hue, from, to, score]) => {
+    const wording = from && to ? [`${from} → `, make("b", {}, to)] : to ? ["+ ", make("b", {}, to)] : ["− ", make("s", {}, from)];
+    return make("div", { class: hue }, ...wording, score === null ? null : make("small", {}, ` ${score.toFixed(2)}`));
+  });
+  const control = frame.edits ? null : make("div", {}, "control: caption unchanged");
+  return make("figcaption", {}, control, ...edits, ...(frame.circumstances || []).map(text => make("div", { class: "other" }, text)),
+    answer(frame.answer), frame.reason && make("span", { class: "bad" }, `rejected: ${frame.reason}`));
 }
 
 function write(push) {
   const state = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
   if (open) state.set("open", open.name);
-  const hash = state.size ?? [...state].length ? `#${state}` : "";
+  const hash = [...state].length ? `#${state}` : "";
   if (hash === location.hash) return;
   const told = push ? { viewer: Boolean(open) } : history.state;
   history[push ? "pushState" : "replaceState"](told, "", hash || location.pathname + location.search);
@@ -90,17 +159,13 @@ function read() {
   if (keep) write(false);
 }
 
-function pane(title, link, notes) {
-  const figure = document.createElement("figure"), head = document.createElement("h3"), box = document.createElement("div");
+function pane(title, [small, large], alt, below) {
   const image = new Image();
-  head.textContent = title;
-  box.className = link.classList.contains("masked") ? "view masked" : "view";
-  image.alt = link.firstElementChild.alt;
+  image.alt = alt || title;
   image.onload = () => image.classList.toggle("crisp", image.naturalWidth < image.clientWidth);
-  image.src = link.href;
-  box.append(image);
-  figure.append(head, box, ...(notes ? [notes.cloneNode(true)] : []));
-  return figure;
+  image.src = large || small;
+  const box = make("div", { class: `view ${open.strip.mask ? "masked" : ""}` }, image);
+  return make("figure", {}, make("h3", {}, title), box, below);
 }
 
 // Shows a variant beside its source and control; null closes.
@@ -109,20 +174,35 @@ function view(frame) {
   open = frame;
   if (!frame) {
     if (viewer.open) viewer.close();
-    const link = last?.node.querySelector("a");
+    const link = last?.node?.isConnected && last.node.querySelector("a");
     if (link) { rove(link); link.focus(); }
     return;
   }
-  const { node } = frame.strip, control = node.querySelector(".control"), place = shown.indexOf(frame);
-  viewer.style.setProperty("--mask", node.style.getPropertyValue("--mask"));
-  document.querySelector("#viewed").textContent = frame.strip.label ? `${frame.strip.label}: ${frame.strip.source}` : frame.strip.source;
+  const { strip } = frame, { control } = strip, place = shown.indexOf(frame);
+  viewer.style.setProperty("--mask", strip.mask ? `url("${strip.mask}")` : "none");
+  document.querySelector("#viewed").textContent = strip.label ? `${strip.label}: ${strip.source}` : strip.source;
   document.querySelector("#place").textContent = place < 0 ? "" : `${place + 1} of ${shown.length}`;
-  document.querySelector("#wording").textContent = frame.node.title;
-  const panes = [pane("source", node.querySelector("a.original"), node.querySelector(".source > p.good, .source > p.bad"))];
-  if (control) panes.push(pane("control", control.querySelector("a"), control.querySelector("figcaption")));
-  panes.push(pane("variant", frame.node.querySelector("a"), frame.node.querySelector("figcaption")));
+  document.querySelector("#wording").textContent = frame.caption;
+  const panes = [pane("source", strip.image, "source", answer(strip.answer))];
+  if (control) panes.push(pane("control", control.image, strip.caption, notes(control)));
+  panes.push(pane("variant", frame.image, frame.caption, notes(frame)));
   viewer.querySelector(".panes").replaceChildren(...panes);
+  const table = scores(frame);
+  document.querySelector("#scores").hidden = !table;
+  viewer.querySelector(".table").replaceChildren(...(table ? [table] : []));
   if (!viewer.open) viewer.showModal();
+}
+
+// What each score asks, what it is, and what it has to be; scores that nobody explains are left out.
+function scores(frame) {
+  const rows = Object.entries(start.words).filter(([name]) => name in frame.scores).map(([name, asks]) => {
+    const [least, most] = start.limits[name] || [null, null];
+    const bounds = [least === null ? "" : `at least ${least.toFixed(2)}`, most === null ? "" : `at most ${most.toFixed(2)}`];
+    return make("tr", { class: name === frame.failed && "bad" }, make("th", { scope: "row" }, asks), make("td", {}, frame.scores[name].toFixed(2)),
+      make("td", {}, bounds.filter(Boolean).join(", ")), make("td", {}, name));
+  });
+  const head = ["what it asks", "score", "to be accepted", "name"].map(text => make("th", { scope: "col" }, text));
+  return rows.length && make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows));
 }
 
 function move(step) {
@@ -131,7 +211,7 @@ function move(step) {
 }
 
 function moveSource(step) {
-  const sources = [...new Set(shown.map(frame => frame.strip))], next = sources[sources.indexOf(open.strip) + step];
+  const next = chosen[chosen.indexOf(open.strip) + step];
   if (next) { view(next.shown[0]); write(false); }
 }
 
@@ -148,14 +228,42 @@ function rove(link) {
   if (link) link.tabIndex = 0;
 }
 
+// A cell that a spreadsheet shows and never computes.
+function cell(value) {
+  const text = String(value ?? ""), safe = /^[=+\-@\t\r]/.test(text) && typeof value !== "number" ? `'${text}` : text;
+  return `"${safe.replaceAll('"', '""')}"`;
+}
+
 function csv() {
   const names = [...new Set(shown.flatMap(frame => Object.keys(frame.scores)))].sort();
   const rows = shown.map(frame => [
-    frame.name, frame.strip.source, frame.strip.label, frame.values.join("; "), frame.node.title, frame.verdict, frame.reason,
-    frame.said, frame.answer, ...names.map(name => frame.scores[name] ?? ""),
+    frame.name, frame.strip.source, frame.strip.label, frame.values.join("; "), frame.caption, frame.verdict, frame.reason,
+    frame.answer?.[0], frame.right, ...names.map(name => frame.scores[name]),
   ]);
   const head = ["file_name", "source", "label", "edits", "caption", "verdict", "reason", "prediction", "answer", ...names];
-  return [head, ...rows].map(row => row.map(cell => `"${String(cell).replaceAll('"', '""')}"`).join(",")).join("\n") + "\n";
+  return [head, ...rows].map(row => row.map(cell).join(",")).join("\n") + "\n";
+}
+
+// The files of a large album, one after another.
+function load() {
+  const next = start.more.shift();
+  if (!next) {
+    if (frames.length < start.variants) output.textContent += ": files of this page are missing";
+    return;
+  }
+  const script = make("script", { src: next });
+  script.onload = script.onerror = () => {
+    const going = all, before = drawn;
+    if (!start.more.length) read();
+    if (going) { all = true; draw(before - drawn); }
+    setTimeout(load);
+  };
+  document.head.append(script);
+}
+
+function goTo(node) {
+  node.scrollIntoView();
+  node.focus({ preventScroll: true });
 }
 
 form.addEventListener("change", () => { apply(); write(!open); });
@@ -165,14 +273,14 @@ list.addEventListener("click", event => {
   const link = event.target.closest("a.picture");
   if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
   event.preventDefault();
-  const strip = strips.find(strip => strip.node.contains(link));
-  view(frames.find(frame => frame.node.contains(link)) || strip.shown[0]);
+  const { strip } = link.closest(".strip");
+  view(strip.shown.find(frame => frame.node.contains(link)) || strip.shown[0]);
   write(true);
 });
 list.addEventListener("focusin", event => event.target.matches("a.picture") && rove(event.target));
 list.addEventListener("keydown", event => {
-  const links = [...list.querySelectorAll("a.picture")].filter(link => link.offsetParent), here = links.indexOf(document.activeElement);
-  const rows = [...list.querySelectorAll(".strip:not([hidden])")], row = rows.findIndex(node => node.contains(document.activeElement));
+  const links = [...list.querySelectorAll("a.picture")], here = links.indexOf(document.activeElement);
+  const rows = [...list.querySelectorAll(".strip")], row = rows.findIndex(node => node.contains(document.activeElement));
   const first = node => node?.querySelector("a.picture");
   const to = {
     ArrowRight: () => links[here + 1], ArrowLeft: () => links[here - 1], Home: () => links[0], End: () => links.at(-1),
@@ -199,18 +307,31 @@ viewer.addEventListener("keydown", event => {
   if (does && !event.ctrlKey && !event.metaKey && !event.altKey) { event.preventDefault(); does(); }
 });
 document.querySelector("#csv").addEventListener("click", () => {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([csv()], { type: "text/csv" }));
-  link.download = "variants.csv";
+  const link = make("a", { href: URL.createObjectURL(new Blob([csv()], { type: "text/csv" })), download: "variants.csv" });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 });
-document.querySelector(".skip").addEventListener("click", event => {
+// As one scrolls to its end the list grows; observed anew, as what stays in sight is told once only.
+const ahead = new IntersectionObserver(entries => {
+  if (all && entries.at(-1).isIntersecting) { draw(CHUNK); watch(); }
+}, { rootMargin: "9999999px 0px 1500px" });
+function watch() {
+  ahead.unobserve(more);
+  ahead.observe(more);
+}
+more.addEventListener("click", () => { all = true; watch(); });
+document.addEventListener("click", event => {
+  const link = event.target.closest("a.jump, a.shows");
+  if (!link) return;
+  if (link.matches(".shows")) { requestAnimationFrame(() => goTo(form)); return; }
   event.preventDefault();
-  (list.querySelector('a.picture[tabindex="0"]') || list).focus();
+  const to = document.querySelector(link.getAttribute("href"));
+  goTo(link.matches(".skip") && list.querySelector('a.picture[tabindex="0"]') || to);
 });
-rove(null);
+addStrips(start.strips);
+addEventListener("beforeprint", () => { for (const image of list.querySelectorAll("img")) image.loading = "eager"; });
 addEventListener("popstate", read);
 addEventListener("hashchange", read);
 // After Back from another page the browser restores the choices once scripts have run.
-addEventListener("pageshow", read);
+addEventListener("pageshow", () => { read(); setTimeout(load, 100); }, { once: true });
+addEventListener("pageshow", event => event.persisted && read());

@@ -14,6 +14,7 @@ from ..judging.compare import mean_difference
 from ..judging.evaluation import Evaluation, MeanScore, Measure, Side
 from ..suite import PictureRow
 from .effects_text import interval, points
+from .insights_text import insights_table
 from .table import Table, percent
 
 _RANDOM = "random"  # the type of edits of random words
@@ -162,12 +163,29 @@ def _by_class(results: Sequence[ModelResult]) -> tuple[Table, ...]:
     return (Table("LANCE, figure 8: accuracy by class", columns, rows),)
 
 
+def _relied_on(results: Sequence[ModelResult]) -> tuple[Table, ...]:
+    """LANCE, figure 6: what each model relies on to recognise a class."""
+    title = "LANCE, figure 6: what recognising a class relies on"
+    tables = [
+        table
+        for result in results
+        for table in insights_table(result.evaluation.insights, True, f"{title}, {result.name}")
+    ]
+    if not tables:
+        raise CounterfactoryError(
+            "LANCE's figure 6 needs a class with six sources that have a kind of edit, and answers to their originals "
+            "or controls: make the suite of more sources"
+        )
+    return tuple(tables)
+
+
 _TABLES: Mapping[str, Callable[[Sequence[ModelResult]], tuple[Table, ...]]] = MappingProxyType(
     {
         "dillema-table-1": _errors,
         "dillema-figure-6": _confusions,
         "lance-table-2": _accuracies,
         "lance-figure-3": _sensitivity,
+        "lance-figure-6": _relied_on,
         "lance-figure-8": _by_class,
         "lance-figure-9": _by_value,
     }

@@ -7,11 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Table:
-    """Every row has one cell per column, and the first column names the row. Raises ValueError otherwise."""
+    """Every row has one cell per column, and the first column names the row. Raises ValueError otherwise.
+
+    The page shows `notes` below it; rows that are `of` "type", "value" or "class" link to their pictures, and cells of
+    a `confusion` to those that were called so.
+    """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+    of: str = ""
+    confusion: bool = False
 
     def __post_init__(self) -> None:
         for row in self.rows:

@@ -1,6 +1,6 @@
 """The memory of a session's arrays: of its inputs and outputs, and of those that its caller holds on the device.
 
-Compiled, not run: nobody has run this on a GPU; tests run it over a stand-in for the device's memory.
+Run on one H100 (docs/gpu.json); tests run it over a stand-in for the device's memory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The few calls of CUDA that sessions make, through cuda-bindings, on device 0.
 
 `CUDA_VISIBLE_DEVICES` says which GPU that is. Every failure is raised with the call and CUDA's own name for it.
-Compiled, not run: nobody has run this on a GPU; the tests hold every call against the installed package.
+Run on one H100 (docs/gpu.json); the tests hold every call against the installed package.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Our own kernels on the device: compiled by Triton for the GPU that is there, launched on the stream of its plans.
 
-Triton only compiles them to machine code: its own launcher would need torch and a C compiler. Compiled, not run: nobody
-has run this on a GPU; tests launch them over a stand-in for the driver, which runs them in Triton's interpreter.
+Triton only compiles them to machine code: its own launcher would need torch and a C compiler. Run on one H100
+(docs/gpu.json); tests launch them over a stand-in for the driver, which runs them in Triton's interpreter.
 """
 
 from __future__ import annotations

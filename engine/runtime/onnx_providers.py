@@ -1,7 +1,7 @@
 """ONNX Runtime's providers: chosen by name, with their options, and checked to be the ones that run.
 
 ONNX Runtime goes on without a provider that does not start, and runs operations on the CPU that a provider does not
-know. Here both are refused. On a GPU: not run.
+know. Here both are refused. The CUDA provider was run on one H100 (docs/gpu.json), the TensorRT provider was not.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from ..errors import CounterfactoryError
 from ..keys import content_key
+from .cuda import Cuda
 from .installing import BOX_ONNXRUNTIME, ONNXRUNTIME_CPU, pip_install, pip_uninstall
 from .plans import Shapes, onnx_digest
 
@@ -110,17 +111,21 @@ def choose_providers(
     static: bool,
     shapes: Mapping[str, Shapes] | None,
     cache: Path | None,
+    device: Cuda | None = None,
 ) -> tuple[list[Any], str]:
     """The provider with its options, the one behind it, and the file to load.
 
-    `axes` are the lengths fixed by name; `static` says that none is left open. The TensorRT provider takes engines of
+    `axes` are the lengths fixed by name; `static` says that none is left open. With `device` the CUDA provider computes
+    on its stream. The TensorRT provider takes engines of
     other shapes of the same graph for its own, so that a folder of `cache` and a prefix serve one shape. Its context
     model there holds no weights and opens without compiling. No precision is named: the network is then typed as the
     graph is. Raises CounterfactoryError where it lacks a folder, or the shapes that it needs for open axes.
     """
     if provider == "cpu":
         return [PROVIDERS["cpu"]], str(path)
-    cuda = (PROVIDERS["cuda"], {"device_id": "0", "enable_cuda_graph": "1" if static and provider == "cuda" else "0"})
+    recorded = "1" if static and provider == "cuda" else "0"
+    stream = {} if device is None else {"user_compute_stream": str(device.stream_handle)}
+    cuda = (PROVIDERS["cuda"], {"device_id": "0", "enable_cuda_graph": recorded, **stream})
     if provider == "cuda":
         return [cuda], str(path)
     if cache is None or (not static and shapes is None):

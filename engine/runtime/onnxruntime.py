@@ -1,15 +1,15 @@
 """ONNX graphs through ONNX Runtime: on a GPU with its CUDA or TensorRT provider, on any CPU in f32.
 
 An ONNX file, a batch and a provider give a session with the contract of session.py. Inputs and outputs are always
-bound. Where all shapes are fixed they are bound once, and on a GPU the graph is recorded as a CUDA graph. A provider
-that does not start, or leaves operations to the CPU, is refused (onnx_providers.py). On a GPU: not run; the same code
-was run with the CPU provider.
+bound. Where all shapes are fixed they are bound once, and on a GPU the graph is recorded as a CUDA graph. With the CUDA
+provider such a graph is queued on the stream of the device that plans share, and its arrays are that device's
+(device_session.py). A provider that does not start, or leaves operations to the CPU, is refused (onnx_providers.py).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import CounterfactoryError
+from .buffers import PortMemory
+from .cuda import Cuda, open_device
+from .device_session import DeviceSession
 from .onnx_header import Ports, read_ports
 from .onnx_providers import (
     NEEDS,
@@ -120,7 +123,7 @@ class OnnxRuntimeSession:
             added = [whole.shape[0] - past, *whole.shape[1:]]
             behind = whole.value.data_ptr() + past * position
             binding.bind_output(port.name, self._device, 0, whole.dtype, added, behind)
-        self._execute(binding)
+        _run(self.name, self._session, binding)
         return dict(zip((port.name for port in self.signature.outputs), binding.get_outputs(), strict=True))
 
     def _run_fixed(
@@ -131,14 +134,8 @@ class OnnxRuntimeSession:
                 self._copy(feed.value, inputs[name])
             else:
                 inputs[name].update_inplace(feed)
-        self._execute(binding)
+        _run(self.name, self._session, binding)
         return outputs
-
-    def _execute(self, binding: Any) -> None:
-        try:
-            self._session.run_with_iobinding(binding)
-        except Exception as error:  # the library's errors have no common base
-            raise CounterfactoryError(f"plan {self.name} did not run: {_reason(error)}") from error
 
     def _copy(self, source: Any, to: Any) -> None:
         if self._device == "cpu":  # the library copies between devices only
@@ -153,6 +150,57 @@ class OnnxRuntimeSession:
             self._copy(value, own)
             value = own
         return OrtOutput(shape, dtype, value, self._session)
+
+
+@dataclass(frozen=True)
+class _OnStream:
+    """A session of fixed shapes on a device's stream, as DeviceSession runs it; it records itself as a CUDA graph."""
+
+    name: str
+    session: Any
+    binding: Any
+    options: Any
+    shapes: Mapping[str, tuple[int, ...]]
+
+    def get_tensor_shape(self, name: str) -> tuple[int, ...]:
+        """The shape of an input or output."""
+        return self.shapes[name]
+
+    def set_device_memory(self, pointer: int, nbytes: int) -> None:
+        """Nothing: the library has scratch memory of its own."""
+
+    def execute_async_v3(self, stream: int) -> bool:
+        """Queue the network; `stream` is the one that the session was opened on."""
+        _run(self.name, self.session, self.binding, self.options)
+        return True
+
+
+def queue_on(name: str, library: Any, session: Any, device: Cuda) -> DeviceSession:
+    """A session that was opened on the stream of `device`, all its shapes fixed, its arrays being the device's."""
+    signature, binding = Signature(_ports(session.get_inputs()), _ports(session.get_outputs())), session.io_binding()
+
+    def bound(ports: tuple[Port, ...], bind: Callable[..., None]) -> dict[str, PortMemory]:
+        places = {}
+        for port in ports:
+            shape = tuple(length or 0 for length in port.shape)
+            places[port.name] = place = PortMemory(port, shape, device)
+            place.host(shape)
+            bind(port.name, "cuda", 0, place.dtype, list(shape), place.device(shape).pointer)
+        return places
+
+    inputs, outputs = bound(signature.inputs, binding.bind_input), bound(signature.outputs, binding.bind_output)
+    options = library.RunOptions()
+    options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+    shapes = {port: place.largest for port, place in (*inputs.items(), *outputs.items())}
+    context = _OnStream(name, session, binding, options, shapes)
+    return DeviceSession(name, signature, context, device, inputs, outputs, device.lease(0), _records=True)
+
+
+def _run(plan: str, session: Any, *arguments: Any) -> None:
+    try:
+        session.run_with_iobinding(*arguments)
+    except Exception as error:  # the library's errors have no common base
+        raise CounterfactoryError(f"plan {plan} did not run: {_reason(error)}") from error
 
 
 def declared_inputs(path: Path) -> list[Port]:
@@ -176,14 +224,16 @@ def open_session(
     sizes: Mapping[str, tuple[int, int]] | None = None,
     shapes: Mapping[str, Shapes] | None = None,
     cache: Path | None = None,
-) -> OnnxRuntimeSession:
+    device: Callable[[], Cuda] = open_device,
+) -> OnnxRuntimeSession | DeviceSession:
     """Load an ONNX graph for a static batch: the axis of every input along which its rows lie becomes `batch`.
 
     `sizes` fixes the last two axes (height, width) of the inputs that it names; other dynamic axes stay so. `threads`
     is the CPU's, 0 for all. The TensorRT provider compiles the graph when it is opened and keeps engines in `cache`,
     one folder a graph, shape and release; for dynamic axes it needs the `shapes` of every input, and a cache needs its
-    own with any provider. Raises CounterfactoryError when the file is missing or no model, the shapes do not suit the
-    network, or the provider is missing, does not start, or leaves work to the CPU.
+    own with any provider. The CUDA provider queues a graph of fixed shapes on the stream of `device`. Raises
+    CounterfactoryError when the file is missing or no model, the shapes do not suit the network, or the provider is
+    missing, does not start, or leaves work to the CPU.
     """
     ports = read_ports(path)
     axes = _fixed_axes(path, ports, batch, sizes or {})
@@ -201,29 +251,37 @@ def open_session(
         shapes = None  # there is only one, or nothing is compiled for them
     elif shapes is not None:
         _check_shapes(path, ports, axes, shapes)
-    if provider != "cpu":
-        key = "session.disable_cpu_ep_fallback" if static else "session.record_ep_graph_assignment_info"
-        options.add_session_config_entry(key, "1")
-    chosen, source = choose_providers(library, provider, path, axes, static, shapes, cache)
-    try:
-        session = library.InferenceSession(source, options, providers=chosen, enable_fallback=0)
-    except Exception as error:  # the library's errors have no common base
-        raise CounterfactoryError(
-            f"model file {path} cannot be loaded at batch {batch}, {sizes}, with {PROVIDERS[provider]}: "
-            f"{_reason(error)}; {NEEDS[provider]}"
-        ) from error
+    shared = device() if static and provider == "cuda" else None
+    # A graph that leaves arithmetic on whole numbers to the CPU, as a search for the end of a text, is not recorded.
+    for whole in (True, False) if shared is not None else (static,):
+        if provider != "cpu":
+            for key, on in (("disable_cpu_ep_fallback", whole), ("record_ep_graph_assignment_info", not whole)):
+                options.add_session_config_entry(f"session.{key}", str(int(on)))
+        chosen, source = choose_providers(library, provider, path, axes, whole, shapes, cache, shared)
+        try:
+            session = library.InferenceSession(source, options, providers=chosen, enable_fallback=0)
+            break
+        except Exception as error:  # the library's errors have no common base
+            if whole and shared is not None:
+                continue
+            raise CounterfactoryError(
+                f"model file {path} cannot be loaded at batch {batch}, {sizes}, with {PROVIDERS[provider]}: "
+                f"{_reason(error)}; {NEEDS[provider]}"
+            ) from error
     check_provider(name, session, provider)
-    if provider != "cpu" and not static:
+    if provider != "cpu" and not whole:
         refuse_cpu_work(name, session)
     signature = Signature(_ports(session.get_inputs()), _ports(session.get_outputs()))
-    device = "cpu" if provider == "cpu" else "cuda"
-    fixed = _bind_once(library, session, signature, device)
-    if provider != "cpu" and static and fixed is None:
+    if provider != "cpu" and static and any(None in port.shape for port in signature.outputs):
         raise CounterfactoryError(
             f"model file {path} takes fixed shapes and gives {signature.outputs}, which a CUDA graph cannot; "
             "export it with the shapes of its outputs"
         )
-    return OnnxRuntimeSession(name, signature, library, session, device, fixed, caches, _added_positions(ports))
+    if shared is not None:
+        return queue_on(name, library, session, shared)
+    place = "cpu" if provider == "cpu" else "cuda"
+    fixed = _bind_once(library, session, signature, place)
+    return OnnxRuntimeSession(name, signature, library, session, place, fixed, caches, _added_positions(ports))
 
 
 def _fixed_axes(path: Path, ports: Ports, batch: int, sizes: Mapping[str, tuple[int, int]]) -> dict[str, int]:

@@ -84,6 +84,7 @@ def open_plan(
             sizes=sizes,
             shapes=read_exported(folder, plan).shapes,
             cache=engines_of(folder) if runtime.provider == "tensorrt" else None,
+            device=device,
         )
     from . import tensorrt
 

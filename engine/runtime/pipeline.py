@@ -5,7 +5,7 @@ the third, the host waits until the work on the first is done. Arrays of the dev
 is used again once they are no longer referenced; since all computations are queued on one stream, that is safe before
 the work on them is done. Results come down during the work that follows.
 
-Compiled, not run: nobody has run this on a GPU; tests run it over a stand-in for the driver.
+Run on one H100 (docs/gpu.json); tests run it over a stand-in for the driver.
 """
 
 from __future__ import annotations

@@ -57,6 +57,24 @@ def refuse_longer_cache(plan: str, name: str, positions: int, most: int) -> None
         )
 
 
+def require_finite(network: str, outputs: Mapping[str, Array]) -> None:
+    """Raise CounterfactoryError where an output of a network is not finite: nothing made of it would mean anything."""
+    for name, array in outputs.items():
+        if array.dtype.kind == "f":
+            with np.errstate(over="ignore", invalid="ignore"):
+                total = array.sum()  # quicker than a look at each number, and finite only if all are
+            if not np.isfinite(total) and not np.isfinite(array).all():
+                raise not_finite(network, name)
+
+
+def not_finite(network: str, output: str) -> CounterfactoryError:
+    """What a network ends a run with that gives NaN or infinity."""
+    return CounterfactoryError(
+        f"network {network} gives numbers that are not finite ({output}): its weights are damaged, or overflow in its "
+        "precision; check the file, export it again with --islands all, or run it in f32"
+    )
+
+
 @dataclass(frozen=True)
 class Port:
     """One input or output of a plan; None stands for a length that may differ from call to call."""

@@ -1,20 +1,15 @@
 """Plans on a GPU through TensorRT or its sibling TensorRT-RTX, whichever compiled them.
 
-A plan and its key give a session with the contract of session.py. Memory on the device and pinned memory on the host
-are allocated once, for the largest shapes; intermediate results lie in one block for all plans, since they run one
-after another (cuda.py). A plan of static shapes is bound once and recorded as one CUDA graph. A plan of
-dynamic shapes is queued call by call; an output that the caller holds is fed again where it lies, and one that
-continues a cache is written behind it, into the one block that the cache has.
+A plan and its key give a session with the contract of session.py (device_session.py).
 
-Compiled, not run: plans were compiled for SM86, but nobody has run this on a GPU. Tests run it over a stand-in for the
-device's memory and hold every call against the installed packages.
+Compiled, not run: plans were compiled for SM86, but nobody has run one on a GPU, as sessions and all that they queue
+were (docs/gpu.json). Tests run it over a stand-in for the device's memory and hold every call against the installed
+packages.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,182 +18,15 @@ import numpy as np
 from ..errors import CounterfactoryError
 from ..keys import file_digest
 from . import cuda
-from .buffers import DeviceArray, PortMemory
-from .cuda import Addressable, Buffer, Cuda, Lease
+from .buffers import PortMemory
+from .cuda import Cuda
+from .device_session import DeviceSession
 from .plans import REBUILD, PlanRequirements, read_key, require_fresh
-from .session import Port, Signature, continued_cache, refuse_longer_cache, refuse_other_cache, row_axis
+from .session import Port, Signature, continued_cache, row_axis
 from .trt_library import choose_profile, inputs_of, library_name, load_engine, load_library, make_context
 
 # The alignment of a tensor's memory that a library requires, in bytes.
 _ALIGNMENT = 256
-
-
-@dataclass(frozen=True)
-class TensorRtSession:
-    """A plan on the device; see `open_session`. One thread at a time."""
-
-    name: str
-    signature: Signature
-    _context: Any
-    _cuda: Cuda
-    _inputs: Mapping[str, PortMemory]
-    _outputs: Mapping[str, PortMemory]
-    _scratch: Lease
-    # Device buffers of held outputs that are no longer in use, by output.
-    _idle: dict[str, list[Buffer]] = field(default_factory=dict)
-    # The last held part of each cache; its memory is that of the input.
-    _latest: dict[str, DeviceArray] = field(default_factory=dict)
-    _recorded: list[Callable[[], None]] = field(default_factory=list)
-    _ran: Callable[[], None] = lambda: None
-    # Objects that must live as long as the context.
-    _alive: object = None
-
-    @property
-    def static(self) -> bool:
-        """Whether only one shape fits, so that the plan runs as a CUDA graph."""
-        return all(None not in port.shape for port in (*self.signature.inputs, *self.signature.outputs))
-
-    def run(self, feeds: Mapping[str, Any], hold: Collection[str] = ()) -> dict[str, Any]:
-        """Run the plan once; refuses feeds that do not fit the signature.
-
-        Outputs named in `hold` stay on the device and may be fed to a later run of this session.
-        """
-        # Feeds are checked before anything is queued: queued work would go on using the memory after an error.
-        self._check(feeds, hold)
-        for name in self._inputs:
-            shape = tuple(feeds[name].shape)
-            if not self.static and not self._context.set_input_shape(name, shape):
-                raise CounterfactoryError(
-                    f"plan {self.name} refuses {name} of shape {list(shape)}: outside of its profile; {REBUILD}"
-                )
-        shapes = {name: tuple(self._context.get_tensor_shape(name)) for name in self._outputs}
-        caches = {name: cache for name in hold if (cache := continued_cache(name))}
-        whole = {name: self._continued(cache, feeds[cache], shapes[name][0]) for name, cache in caches.items()}
-        buffers = {name: self._room(name, shapes[name]) for name in hold if name not in caches}
-        for name, place in self._inputs.items():
-            self._put(place, feeds[name])
-        if not self.static:
-            for name, place in self._outputs.items():
-                if name in whole:
-                    self._bind(name, whole[name].buffer, whole[name].nbytes - place.nbytes(shapes[name]))
-                else:
-                    self._bind(name, buffers[name] if name in buffers else place.device(place.largest))
-        self._queue()
-        for name, place in self._outputs.items():
-            shape, nbytes = shapes[name], place.nbytes(shapes[name])
-            if name not in hold:
-                self._cuda.to_host(place.host(shape), place.device(shape), nbytes)
-            elif self.static:
-                self._cuda.on_device(buffers[name], place.device(shape), nbytes)
-        self._cuda.wait()
-        self._ran()
-        self._latest.update({cache: whole[name] for name, cache in caches.items()})
-        outputs = {name: self._hold(self._outputs[name], shapes[name], buffer) for name, buffer in buffers.items()}
-        shown = {name: place.shown(shapes[name]).copy() for name, place in self._outputs.items() if name not in hold}
-        return shown | outputs | whole
-
-    def queue(self, feeds: Mapping[str, DeviceArray | Sequence[DeviceArray]]) -> dict[str, DeviceArray]:
-        """Queue a plan of fixed shapes on arrays of the device, whole or as their rows; nothing is waited for.
-
-        Outputs lie where each run of this session puts them: what is queued on the device before the next run finds
-        these. Raises CounterfactoryError for feeds that do not fit the signature.
-        """
-        assert self.static, "a plan of open shapes is run"
-        described = {name: _whole(feed) for name, feed in feeds.items()}
-        self._check(described, ())
-        for name, feed in feeds.items():
-            place = self._places(self._inputs[name])
-            if isinstance(feed, DeviceArray):
-                self._cuda.on_device(place, feed, feed.nbytes)
-            else:
-                for at, row in enumerate(feed):
-                    self._cuda.on_device(place.row(at), row, row.nbytes)
-        self._queue()
-        self._ran()
-        return {name: self._places(place) for name, place in self._outputs.items()}
-
-    def _places(self, place: PortMemory) -> DeviceArray:
-        return DeviceArray(place.largest, place.dtype, place.device(place.largest), self._cuda)
-
-    def _check(self, feeds: Mapping[str, Any], hold: Collection[str]) -> None:
-        self.signature.check(self.name, feeds, hold, self._cuda)
-        for name, feed in feeds.items():
-            if isinstance(feed, DeviceArray) and name in self._caches:
-                refuse_other_cache(self.name, name, feed, self._latest.get(name))
-            largest = self._inputs[name].largest
-            if any(have > most for have, most in zip(feed.shape, largest, strict=True)):
-                raise CounterfactoryError(
-                    f"plan {self.name} accepts {name} up to {list(largest)}, got {list(feed.shape)}; "
-                    "build it again for larger shapes or ask for less at a time"
-                )
-
-    def _put(self, place: PortMemory, feed: Any) -> None:
-        """Bring an input to the device, or leave it where it is."""
-        name, shape = place.port.name, tuple(feed.shape)
-        if isinstance(feed, DeviceArray):
-            if self.static:
-                self._cuda.on_device(place.device(shape), feed, feed.nbytes)
-            else:
-                self._bind(name, feed)
-            return
-        room = place.device(place.largest if name in self._caches else shape)
-        if feed.nbytes:
-            self._latest.pop(name, None)
-            place.shown(shape)[...] = feed
-            self._cuda.to_device(room, place.host(shape), feed.nbytes)
-        if not self.static:
-            self._bind(name, room)
-
-    def _queue(self) -> None:
-        """The network itself, after its inputs and before its outputs."""
-        block = self._scratch.renewed()
-        if block is not None:
-            self._context.set_device_memory(block.pointer, block.nbytes)
-            self._recorded.clear()  # it names the memory that was
-        if not self.static:
-            self._execute()
-            return
-        if not self._recorded:
-            # The library settles its own memory in the first run, which a recording must not contain.
-            self._execute()
-            self._cuda.wait()
-            self._recorded.append(self._cuda.capture(self._execute))
-        self._recorded[0]()
-
-    def _execute(self) -> None:
-        if not self._context.execute_async_v3(self._cuda.stream_handle):
-            raise CounterfactoryError(f"plan {self.name} did not run: its library refused to queue it; {REBUILD}")
-
-    def _bind(self, name: str, buffer: Addressable, offset: int = 0) -> None:
-        if not self._context.set_tensor_address(name, buffer.pointer + offset):
-            raise CounterfactoryError(f"plan {self.name} refuses the memory of {name}; {REBUILD}")
-
-    @property
-    def _caches(self) -> set[str]:
-        """The inputs that outputs continue."""
-        return {cache for name in self._outputs if (cache := continued_cache(name))}
-
-    def _continued(self, cache: str, past: Any, added: int) -> DeviceArray:
-        """A cache with so many positions that this run adds to it, in the block that is the cache's."""
-        refuse_other_cache(self.name, cache, past, self._latest.get(cache))
-        place, positions = self._inputs[cache], past.shape[0] + added
-        refuse_longer_cache(self.name, cache, positions, place.largest[0])
-        return DeviceArray((positions, *place.largest[1:]), place.dtype, place.device(place.largest), self._cuda)
-
-    def _room(self, name: str, shape: tuple[int, ...]) -> Buffer:
-        """Room for a held output of `shape`."""
-        place, idle = self._outputs[name], self._idle.get(name, [])
-        while idle:
-            buffer = idle.pop()
-            if buffer.nbytes >= place.nbytes(shape):
-                return buffer
-            del buffer  # too small: given back before there is a larger one
-        return self._cuda.allocate(place.nbytes(shape))
-
-    def _hold(self, place: PortMemory, shape: tuple[int, ...], buffer: Buffer) -> DeviceArray:
-        output = DeviceArray(shape, place.dtype, buffer, self._cuda)
-        weakref.finalize(output, self._idle.setdefault(place.port.name, []).append, buffer).atexit = False
-        return output
 
 
 def open_session(
@@ -209,7 +37,7 @@ def open_session(
     onnx_sha256: str | None = None,
     device: Callable[[], Cuda] = cuda.open_device,
     digest: Callable[[Path], str] = file_digest,
-) -> TensorRtSession:
+) -> DeviceSession:
     """Load the plan `path` to `device` for batches of `batch`, and of the last two axes that `sizes` names.
 
     The library that compiled the plan runs it; sessions of one plan for several sizes share its weights. `digest`
@@ -228,15 +56,6 @@ def open_session(
     return bind(path.stem, library, context, shared, batch, profile, ran, loaded)
 
 
-def _whole(arrays: DeviceArray | Sequence[DeviceArray]) -> DeviceArray:
-    """Rows described as one array, which has no memory of its own; of rows that differ, by the first odd one."""
-    if isinstance(arrays, DeviceArray):
-        return arrays
-    likes = [(row.shape, row.dtype, row.session) for row in arrays]
-    odd = arrays[next((at for at, like in enumerate(likes) if like != likes[0]), 0)]
-    return DeviceArray((len(arrays), *odd.shape), odd.dtype, odd.buffer, odd.session)
-
-
 def bind(
     name: str,
     library: Any,
@@ -246,7 +65,7 @@ def bind(
     profile: int = 0,
     ran: Callable[[], None] = lambda: None,
     alive: object = None,
-) -> TensorRtSession:
+) -> DeviceSession:
     """The session of an execution context under the profile of that number, its static shapes bound.
 
     Raises CounterfactoryError for other shapes.
@@ -292,7 +111,7 @@ def bind(
     output_memory = {port_name: places[port_name] for port_name in names if port_name not in input_memory}
     ports = [tuple(place.port for place in memories.values()) for memories in (input_memory, output_memory)]
     scratch = device.lease(engine.device_memory_size_v2)
-    return TensorRtSession(
+    return DeviceSession(
         name, Signature(*ports), context, device, input_memory, output_memory, scratch, _ran=ran, _alive=alive
     )
 

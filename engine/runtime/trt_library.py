@@ -24,8 +24,8 @@ from .cuda import Cuda
 from .installing import TENSORRT, TENSORRT_RTX, pip_install
 from .plans import REBUILD, PlanKey
 
-# The library of an A10G, which TensorRT-RTX's support matrix does not list.
-BOX_LIBRARY = "tensorrt"
+# The library of an A10G and its compute capability, which TensorRT-RTX's support matrix does not list.
+BOX_LIBRARY, BOX_TARGET = "tensorrt", "sm86"
 LIBRARIES: Mapping[str, str] = MappingProxyType({BOX_LIBRARY: TENSORRT, "tensorrt_rtx": TENSORRT_RTX})
 
 

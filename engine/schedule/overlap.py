@@ -8,10 +8,12 @@ spend their time outside the interpreter (decoding, encoding, disks). OpenCV's o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import islice
+from threading import Lock
 from typing import TypeVar
 
 from counterfactory.kernels.opencv import cv2
@@ -114,6 +116,19 @@ def write_behind(items: Iterable[T], write: Callable[[T], R], depth: int) -> Gen
         raise
     finally:
         pool.shutdown()
+
+
+def once_each(compute: Callable[..., R], keep: int) -> Callable[..., R]:
+    """`compute` for any number of threads: what several of them ask for together is computed once. The last `keep`
+    results are kept, of hashable arguments; an error is none.
+    """
+    lock, kept = Lock(), lru_cache(keep)(compute)
+
+    def get(*args: Hashable) -> R:
+        with lock:
+            return kept(*args)
+
+    return get
 
 
 def in_chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -17,6 +17,7 @@ from ..profile.image import crop_box
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM")
 MIN_SIDE = 8
 MAX_PIXELS = 80_000_000  # below the 89 million where Pillow itself warns of decompression bombs
+_SMALLER = f"at most {MAX_PIXELS // 10**6} million pixels are read; save it smaller"
 # Scans of a JPEG. Cameras write 1, progressive encoders about 10; each costs a pass over all pixels however few bytes
 # it has, so that a small file of many scans would be decoded for hours.
 MAX_SCANS = 100
@@ -146,12 +147,12 @@ def _open_image(data: bytes) -> Image.Image:
     except UnidentifiedImageError as error:
         raise UnreadableError(f"not an image in a format that is read ({', '.join(FORMATS)})") from error
     except Image.DecompressionBombError as error:
-        raise UnreadableError(f"too large; at most {MAX_PIXELS // 10**6} million pixels are read") from error
+        raise UnreadableError(f"too large; {_SMALLER}") from error
     except Exception as error:  # broken files make Pillow raise nearly anything, from struct.error to SyntaxError
         raise UnreadableError(f"broken image header ({error})") from error
     width, height = image.size
     if width * height > MAX_PIXELS:
-        raise UnreadableError(f"too large ({width} x {height}); at most {MAX_PIXELS // 10**6} million pixels are read")
+        raise UnreadableError(f"too large ({width} x {height}); {_SMALLER}")
     if min(width, height) < MIN_SIDE:
         raise UnreadableError(f"too small ({width} x {height}); at least {MIN_SIDE} x {MIN_SIDE} is needed")
     try:

@@ -18,6 +18,8 @@ from counterfactory.kernels.opencv import cv2
 # alike). Masks are flat, so that a higher level is cheap and halves them.
 _PICTURE_LEVEL = 1
 _MASK_LEVEL = 6
+# A picture of more pixels gets the filter of means: OpenCV's own choice costs half as much again and saves 1 to 3 %.
+_LARGE = 2**18
 
 
 # The folder of a suite that a picture is kept in.
@@ -45,7 +47,8 @@ def encode_picture(pixels: NDArray[np.uint8]) -> bytes:
     """PNG bytes of uint8 [H, W, 3] RGB. Raises ValueError for any other array."""
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3:
         raise ValueError(f"a picture is uint8 [H, W, 3], got {pixels.dtype} {list(pixels.shape)}")
-    return _encode(pixels, _PICTURE_LEVEL)
+    large = pixels.shape[0] * pixels.shape[1] > _LARGE
+    return _encode(pixels, _PICTURE_LEVEL, (cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_FILTER_AVG) if large else ())
 
 
 def encode_mask(mask: NDArray[np.uint8] | NDArray[np.uint16]) -> bytes:
@@ -57,9 +60,10 @@ def encode_mask(mask: NDArray[np.uint8] | NDArray[np.uint16]) -> bytes:
     return _encode(mask, _MASK_LEVEL)
 
 
-def _encode(array: NDArray[Any], level: int) -> bytes:
+def _encode(array: NDArray[Any], level: int, more: tuple[int, ...] = ()) -> bytes:
     channels_last = cv2.cvtColor(array, cv2.COLOR_RGB2BGR) if array.ndim == 3 else array
-    done, data = cv2.imencode(".png", np.ascontiguousarray(channels_last), [cv2.IMWRITE_PNG_COMPRESSION, level])
+    settings = [cv2.IMWRITE_PNG_COMPRESSION, level, *more]
+    done, data = cv2.imencode(".png", np.ascontiguousarray(channels_last), settings)
     if not done:
         raise ValueError(f"OpenCV cannot encode {array.dtype} {list(array.shape)} as PNG")
     return data.tobytes()

@@ -109,9 +109,17 @@ def read_metadata(suite: Path) -> list[PictureRow]:
     of the suite, be it through a link.
     """
     path, folder = suite / FILE, Folder(suite)
-    lines = enumerate(open_table(suite).to_pylist(), start=1)
+    lines = enumerate(_lines(open_table(suite)), start=1)
     rows = [PictureRow.from_json(line, f"{path}, row {number}", _AGAIN) for number, line in lines]
     for row in rows:
         for name in row.files:
             folder.path(name)
     return rows
+
+
+def _lines(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """The table's rows, few at a time; what pictures of a source have in common is held once."""
+    for batch in table.to_batches(max_chunksize=_ROWS_PER_PART):
+        words: dict[str, str] = {}
+        for line in batch.to_pylist():
+            yield {k: words.setdefault(value, value) if isinstance(value, str) else value for k, value in line.items()}

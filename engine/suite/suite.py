@@ -19,7 +19,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from threading import Lock as OneThread
 from typing import Self
@@ -37,7 +37,7 @@ from .lock import Lock
 from .metadata import FILE, write_table
 from .open_session import NOTE_S, OpenSession, forget_open_session, load_open_session
 from .paths import TOPS, Folder
-from .picture_row import PaintedRow, PictureRow
+from .picture_row import PaintedRow, PictureRow, StoredFile
 from .picture_store import BATCH_DONE, PictureStore
 from .row_spool import RowSpool
 from .run_record import FILE as RUN_FILE
@@ -61,8 +61,9 @@ def mask_path(image: str) -> str:
     return "masks/" + image.partition("/")[2]
 
 
-# Pixels of the last pictures written, which the checks read next: decoding takes longer than reading the file.
-_RECENT_BYTES = 64 * 2**20
+# Pixels of the last pictures written, which the checks read next, a shard of photographs among them: decoding takes
+# longer than reading the file.
+_RECENT_BYTES = 256 * 2**20
 # Pictures of a batch that are encoded at once.
 _ENCODERS = min(4, os.cpu_count() or 1)
 
@@ -73,7 +74,8 @@ class Suite:
     def __init__(self, path: Path, ledger: Ledger, store: PictureStore) -> None:
         self.path = path
         self.ledger = ledger
-        self._recent: dict[str, NDArray[np.uint8]] = {}  # by the digest of their file; one thread adds to them
+        # The files with their pixels, by digest; one thread adds to them.
+        self._recent: dict[str, tuple[StoredFile, NDArray[np.uint8]]] = {}
         self._free_bytes = _RECENT_BYTES
         self._opened = ExitStack()
         self._store = store
@@ -123,7 +125,7 @@ class Suite:
         files: dict[str, bytes] = {}
         paths = {painted.key: image_path(painted.key, painted.source, painted.top) for painted in batch}
         with ThreadPoolExecutor(_ENCODERS) as encoders:  # a photograph takes as long to encode as to paint
-            encoded = list(encoders.map(lambda painted: encode_picture(painted.pixels), batch))
+            encoded = list(encoders.map(lambda painted: self._encode(painted.pixels), batch))
         for painted, data in zip(batch, encoded, strict=True):
             path = paths[painted.key]
             files[path] = data
@@ -135,15 +137,25 @@ class Suite:
             rows = {key: PaintedRow(placed[p], placed.get(mask_path(p)), shares[key]) for key, p in paths.items()}
             self.ledger.put_stages({stage: {key: row.to_json() for key, row in rows.items()}, **BATCH_DONE})
         for painted in batch:
-            self._keep_pixels(rows[painted.key].image.sha256, painted.pixels)
+            self._keep_pixels(rows[painted.key].image, painted.pixels)
         return rows
 
-    def _keep_pixels(self, digest: str, pixels: NDArray[np.uint8]) -> None:
-        if digest not in self._recent:
-            self._recent[digest] = pixels
+    def _encode(self, pixels: NDArray[np.uint8]) -> bytes:
+        """PNG bytes; where the very same array was written just now, as a control's that is its source, that file's."""
+        for digest, (file, kept) in list(self._recent.items()):
+            if kept is pixels:
+                with suppress(OSError):
+                    data = self._folder.path(file.path).read_bytes()
+                    if hashlib.sha256(data).hexdigest() == digest:
+                        return data
+        return encode_picture(pixels)
+
+    def _keep_pixels(self, file: StoredFile, pixels: NDArray[np.uint8]) -> None:
+        if file.sha256 not in self._recent:
+            self._recent[file.sha256] = file, pixels
             self._free_bytes -= pixels.nbytes
             while self._free_bytes < 0:
-                self._free_bytes += self._recent.pop(next(iter(self._recent))).nbytes
+                self._free_bytes += self._recent.pop(next(iter(self._recent)))[1].nbytes
 
     def images(self, stage: str, keys: Sequence[str]) -> dict[str, PaintedRow]:
         """The rows of `write_images` among `keys` whose files are there; a key without is to be painted (again).
@@ -181,8 +193,8 @@ class Suite:
             raise CounterfactoryError(
                 f"{path} has changed since it was painted: delete it and run the same command again, which repaints it"
             )
-        pixels = self._recent.get(row.image.sha256)  # the same bytes hold the same pixels
-        return read_png(data).astype(np.uint8, copy=False) if pixels is None else pixels
+        recent = self._recent.get(row.image.sha256)  # the same bytes hold the same pixels
+        return read_png(data).astype(np.uint8, copy=False) if recent is None else recent[1]
 
     def write_metadata(self, rows: Iterable[PictureRow]) -> None:
         """Writes metadata.parquet and makes the folders hold what it lists.

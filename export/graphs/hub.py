@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +59,29 @@ def locate(
     if weights:
         repository.fetch_weights(inside)
     return folder.parent if inside else folder
+
+
+def require_access(sources: Iterable[str]) -> None:
+    """Raise CounterfactoryError for a source of the hub that this machine's user may not fetch, before hours are spent
+    on the others. A hub that does not answer is not waited for: what is fetched from it will say so.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    for name in dict.fromkeys(match["repo"] for one in sources if is_pinned(one) and (match := _PINNED.fullmatch(one))):
+        try:
+            HfApi().auth_check(name)
+        except RepositoryNotFoundError as error:
+            raise _denied(name) from error
+        except Exception:  # the client has an exception for each way not to reach the hub
+            continue
+
+
+def _denied(repository: str) -> CounterfactoryError:
+    return CounterfactoryError(
+        f"the hub does not give {repository} to you: accept its terms at https://huggingface.co/{repository}, log in "
+        "with 'hf auth login' (or set HF_TOKEN), and say this again; or name the local folder of what you have"
+    )
 
 
 def place(source: str, folder: Path | None) -> str:
@@ -118,7 +141,7 @@ class _Repository:
     def find(self, file: str) -> Path | None:
         """A file, fetched unless it is here already; None where the repository has none of that name."""
         from huggingface_hub import hf_hub_download, try_to_load_from_cache
-        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError, RepositoryNotFoundError
 
         known = try_to_load_from_cache(self.name, file, revision=self.revision)
         if known is not None:  # a path, or a mark that the hub was asked and has no such file
@@ -128,6 +151,8 @@ class _Repository:
         except Exception as error:  # the client has an exception for each way to fail, and passes others through
             if isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError):
                 return None
+            if isinstance(error, RepositoryNotFoundError):  # as one is called, too, that others may fetch
+                raise _denied(self.name) from error
             raise CounterfactoryError(
                 f"weights {self.source} could not be fetched from the hub ({type(error).__name__}): "
                 "fetch them where there is a network and name the local folder"

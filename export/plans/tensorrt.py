@@ -19,14 +19,22 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import write_whole
 from counterfactory.engine.runtime import cuda
 from counterfactory.engine.runtime.plans import PlanKey, PlanProfile, PlanRequirements, Shapes, onnx_digest, write_key
-from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, last_heard, library_name, listen, load_library
+from counterfactory.engine.runtime.trt_library import (
+    BOX_LIBRARY,
+    BOX_TARGET,
+    last_heard,
+    library_name,
+    listen,
+    load_library,
+)
 
 from ..precision.half import ISLAND
 from .checks import check_profile, io_bytes
 from .writing import write_plan
 
-# The GPU of the box.
-TARGET = "sm86"
+# Compute capabilities that TensorRT-RTX or TensorRT compiles for, and the word for that of this machine's GPU.
+THIS = "this"
+TARGETS = ("sm75", "sm80", "sm86", "sm89", "sm90", "sm120", THIS)
 # What a compiler that cannot be had here is exchanged for.
 _ELSEWHERE = "or compile without that GPU: --library tensorrt-rtx, whose plans TensorRT-RTX runs"
 # Layers that compute on what they are given; all others move, shape or convert it.
@@ -59,7 +67,7 @@ def build_plan(
     profiles: Sequence[PlanProfile],
     *,
     library: str = BOX_LIBRARY,
-    target: str = TARGET,
+    target: str = BOX_TARGET,
     workspace_bytes: int | None = None,
     timing_cache: Path | None = None,
 ) -> PlanReport:
@@ -112,7 +120,7 @@ def build_plan(
     return PlanReport(seconds, written.plan_bytes, written.fused_attention, _fp32_nodes(network), key.library)
 
 
-def require_compiler(library: str = BOX_LIBRARY, target: str = TARGET) -> None:
+def require_compiler(library: str = BOX_LIBRARY, target: str = BOX_TARGET) -> None:
     """Raise CounterfactoryError, with what to do, unless `library` is installed and compiles for `target` here."""
     try:
         compiler = load_library(library)
@@ -122,7 +130,12 @@ def require_compiler(library: str = BOX_LIBRARY, target: str = TARGET) -> None:
         raise CounterfactoryError(f"no plans for {target.upper()} can be made here: {error}{other}") from error
 
 
-def requirements(library: str, target: str = TARGET) -> PlanRequirements:
+def resolve_target(target: str) -> str:
+    """A compute capability by its name, `THIS` being that of the GPU here. Raises CounterfactoryError without one."""
+    return cuda.capability(cuda.load_runtime()).lower() if target == THIS else target
+
+
+def requirements(library: str, target: str = BOX_TARGET) -> PlanRequirements:
     """What a plan must have been made by and for, to be one that `library` would compile here."""
     return PlanRequirements(library=library_name(load_library(library)), device=target.upper())
 

@@ -33,7 +33,7 @@ from counterfactory.engine.keys import content_key, file_digest
 from counterfactory.engine.runtime.openvino import open_core, open_session
 from counterfactory.engine.runtime.plans import onnx_digest, read_key, read_profiles
 from counterfactory.engine.runtime.session import Array, row_axis
-from counterfactory.engine.runtime.trt_library import BOX_LIBRARY
+from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, BOX_TARGET
 
 from ..graphs.mapped import lay_out, mapped_files
 from ..graphs.parity import TOLERANCE
@@ -55,7 +55,8 @@ _Paint = Callable[[Mapping[str, Array]], Painting]
 
 @dataclass(frozen=True)
 class Asked:
-    """How a network is exported: `int8` makes that form beside the one in `precision`, `library` compiles it.
+    """How a network is exported: `int8` makes that form beside the one in `precision`, `library` compiles it for the
+    compute capability `target`.
     "openvino" is the form that engines on CPUs open, without plans and int8.
 
     `islands` are those of fp16; None looks for them, which runs the network three to four times. `workspace` says what
@@ -66,6 +67,7 @@ class Asked:
     int8: bool = False
     plans: bool = False
     library: str = BOX_LIBRARY
+    target: str = BOX_TARGET
     islands: tuple[str, ...] | None = None
     workspace: Workspace | None = None
 
@@ -358,6 +360,7 @@ def _compiled(row: Row, out: Path, asked: Asked) -> Row:
             scratch = None if asked.workspace is None else asked.workspace.of(row.name.removesuffix("_int8"), path)
             how: dict[str, Any] = {
                 "library": asked.library,
+                "target": asked.target,
                 "workspace_bytes": scratch,
                 "timing_cache": plan.with_name("timing.cache"),
             }

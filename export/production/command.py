@@ -24,9 +24,10 @@ from counterfactory.engine.files.writing import write_whole
 from counterfactory.engine.models.painters import editor_form
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.runtime import WeightSettings
-from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, LIBRARIES
+from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, BOX_TARGET, LIBRARIES
 
-from ..plans.tensorrt import require_compiler
+from ..graphs.hub import require_access
+from ..plans.tensorrt import TARGETS, require_compiler, resolve_target
 from ..precision.half import ISLANDS
 from . import blip2, clip, denoiser, florence2, hed, reuse, sentence, vae
 from .artefact import Asked, Precision, Row, compile_rows, export_graph, work_folder
@@ -170,12 +171,19 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--small", action="store_true", help="the same classes in a tiny configuration (with --random)")
     parser.add_argument("--only", default="", help="some of the graphs, with commas: denoiser,hed")
     parser.add_argument("--again", action="store_true", help="export also what is there, of the same weights")
-    parser.add_argument("--plans", action="store_true", help="compile each graph for SM86")
+    parser.add_argument("--plans", action="store_true", help="compile each graph")
     parser.add_argument(
         "--library",
         choices=tuple(name.replace("_", "-") for name in LIBRARIES),
         default=BOX_LIBRARY,
         help="what compiles: tensorrt on the box itself, tensorrt-rtx anywhere (%(default)s)",
+    )
+    parser.add_argument(
+        "--target",
+        choices=TARGETS,
+        default=BOX_TARGET,
+        help="the compute capability of the GPU that plans are for; 'this' machine's is all that tensorrt makes "
+        "(%(default)s)",
     )
     parser.add_argument(
         "--precision",
@@ -231,8 +239,9 @@ def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
     precision: Precision = asked.precision or usual
     if precision == "openvino" and (asked.plans or asked.int8):
         raise CounterfactoryError("--plans and --int8 are made of ONNX graphs, for GPUs: leave them out with openvino")
+    target = resolve_target(asked.target) if asked.plans else BOX_TARGET
     if asked.plans:
-        require_compiler(library)
+        require_compiler(library, target)
     if asked.int8 and profile.invert is not None:
         raise CounterfactoryError(
             f"--int8 is calibrated by painting from noise, and profile {profile.name} inverts: leave it out"
@@ -240,11 +249,15 @@ def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
     islands = None if asked.islands is None else tuple(name for name in asked.islands.split(",") if name)
     if unknown := sorted(set(islands or ()) - ISLANDS.keys()):
         raise CounterfactoryError(f"no island {', '.join(unknown)}; there are {', '.join(ISLANDS)}")
+    if request.sources is not None:
+        # The language model, too, which is made last: its weights may be given to those alone who ask for them.
+        last = () if profile.weights is None or only else (profile.weights.llm,)
+        require_access((*request.sources.all, *last))
     faults = export_all(
         request,
         out,
         only=only,
-        asked=Asked(precision, asked.int8, asked.plans, library, islands, Workspace(profile, out)),
+        asked=Asked(precision, asked.int8, asked.plans, library, target, islands, Workspace(profile, out)),
         threads=asked.threads,
         again=asked.again,
         say=say,

@@ -75,6 +75,12 @@ class Sources:
     loras: tuple[str, ...] = ()
     sentence: str | None = None
 
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every source, a LoRA without its weight."""
+        one = (self.blip2, self.florence2, self.clip, self.diffusion, self.hed, self.tiny_vae, self.sentence)
+        return (*filter(None, one), *self.controlnets, *(lora.partition(":")[0] for lora in self.loras))
+
     def named(self, what: str) -> Any:
         """The source of `what`, or the sources. Raises CounterfactoryError when none was given."""
         found = getattr(self, what)

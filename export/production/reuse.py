@@ -19,7 +19,7 @@ from counterfactory.engine.files.writing import write_whole
 from counterfactory.engine.runtime.plans import find_mismatches, onnx_digest, read_key, read_profiles
 
 from ..graphs.hub import is_pinned
-from ..plans.tensorrt import TARGET, requirements
+from ..plans.tensorrt import requirements
 from .artefact import LIBRARIES, Asked, Row, ir_files, read_manifest
 from .graph import Request
 
@@ -96,7 +96,7 @@ def uncompiled(out: Path, rows: list[Row], asked: Asked) -> list[Row]:
     """The rows whose plans are missing or are not for the compiler that is asked for."""
     if not asked.plans:
         return []
-    wanted = requirements(asked.library, TARGET)
+    wanted = requirements(asked.library, asked.target)
     found = []
     for row in rows:
         plan, manifest = out / "plans" / f"{row.name}.plan", read_manifest(out, row.name)

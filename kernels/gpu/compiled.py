@@ -2,7 +2,7 @@
 
 What comes out is what the engine loads and launches: no torch and no C compiler are needed beside Triton, whose wheel
 has the assembler. A machine without a GPU so learns that each kernel has machine code, how many registers it takes and
-that none spill; not that it gives right numbers there, which nobody has run.
+that none spill; not that it gives right numbers there, which bench/gpu_check.py shows on a card.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Variant:
 
 
 GUIDED_STEP = Variant("guided step", guided_step_kernel, ("*fp32", "*i32", "*i64", "i32"))
-PIXELS = Variant("pixels", pixels_kernel, ("*fp32", "*u8", "i32"))
+PIXELS = Variant("pixels", pixels_kernel, ("*fp32", "*u8", "*i32", "i32"))
 VARIANTS = (GUIDED_STEP, PIXELS)
 
 

@@ -11,7 +11,7 @@ import pytest
 BENCH = Path(__file__).parents[2] / "bench"
 # What benches share; the others are programs.
 SHARED = {"caption_file", "ceiling", "edit_judges", "journeys", "lance_peer", "lite0", "measure", "openvino_peer"}
-SHARED |= {"peer_networks", "reference", "versus", "effect_coverage", "simulated_suites"}
+SHARED |= {"peer_networks", "reference", "versus", "effect_coverage", "simulated_suites", "orders"}
 MODULES = sorted(path.stem for path in BENCH.glob("*.py"))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from profiles import profile_with
-from wiring import CASES, House, judgements, options_by_command, shows
+from wiring import CASES, MODEL, House, judgements, options_by_command, shows
 from wiring_cases import shown
 
 from counterfactory.engine.suite import read_metadata
@@ -92,6 +92,35 @@ def _(house: House, command: str) -> None:
     ran = house.run(command, suite, "--fit", judgements(house, suite))
     assert ran.status == 2
     assert "3 variants are judged valid and 3 not" in ran.err
+
+
+@shows("--fid", "check")
+def _(house: House, command: str) -> None:
+    fid = house.run(command, house.suite(), "--fid").data["fid"]
+    assert (fid["extractor"], fid["features"], fid["originals"]) == ("CLIP of pocket", 128, 3)
+    assert fid["variants"] > 0
+    fid = house.run(command, house.suite(), "--fid", MODEL).data["fid"]
+    assert (fid["extractor"], fid["features"]) == (MODEL, 3)
+    for model, word in (("nothing", "'nothing'"), (MODEL.replace("classify", "segment"), "gives no features")):
+        ran = house.run(command, house.suite(), "--fid", model)
+        assert ran.status == 2
+        assert word in ran.err
+
+
+@shows("--preprocess", "check")
+def _(house: House, command: str) -> None:
+    for more, word in (((), "--fid MODEL"), (("--fid", MODEL), "'sharpen'")):
+        ran = house.run(command, house.suite(), "--preprocess", "sharpen=2", *more)
+        assert ran.status == 2
+        assert word in ran.err
+
+
+@shows("--perplexity", "check")
+def _(house: House, command: str) -> None:
+    read = house.run(command, house.suite(), "--perplexity").data["perplexity"]
+    assert read["model"] == "llm of pocket"
+    assert 1 < read["captions"] < 100
+    assert 1 < read["edited"] < 100
 
 
 @pytest.mark.parametrize("option", shown("check"))

@@ -220,6 +220,7 @@ def test_each_runtime_and_language_model_has_its_own_packages(
         ("550.54", {"torch": "2.13.0"}, "580, which CUDA 13 of torch 2.13.0 needs"),
         ("550.54", {"torch": "2.9.0"}, ""),
         ("580.65.06", {"torch": "2.13.0", "cuda-bindings": "13.5.0"}, ""),
+        ("530.30", {"tensorrt-cu12": "11.4.0"}, "535, which tensorrt-cu12 11.4.0 needs"),
     ],
 )
 def test_a_driver_is_as_new_as_the_packages_cuda(driver: str, releases: dict[str, str | None], said: str) -> None:
@@ -270,6 +271,27 @@ def test_an_old_driver_is_told_and_replaced(profile: Profile, monkeypatch: pytes
     assert not found.ready
     assert found.next.startswith("sudo apt-get install nvidia-driver-580-server  # and restart: driver 550.54 is older")
     assert any(line.startswith("fault      driver 550.54 is older than 580") for line in doctor.lines(found))
+
+
+@pytest.mark.parametrize(
+    ("capability", "total", "free", "said"),
+    [
+        ("8.6", 24.1e9, 23.5e9, ""),
+        ("8.9", 80e9, 24e9, ""),
+        ("8.9", 25.8e9, 6e9, "has 6.0 of its 25.8 GB free and the profile plans for 24: end what holds the rest"),
+        ("7.5", 15.8e9, 15e9, "has 15.8 GB and the profile plans for 24: take a larger card"),
+        ("7.0", 34e9, 33e9, "has compute capability 7.0; the runtimes begin at 7.5"),
+    ],
+)
+def test_a_card_that_cannot_do_it_is_named_and_nothing_is_installed_for_it(
+    capability: str, total: float, free: float, said: str, profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    having(monkeypatch, {"cuda-bindings": "13.5.0"})
+    card = gpus.Gpu("T", capability, int(total), int(free), "580.65")
+    monkeypatch.setattr(doctor, "find_gpus", lambda _: (card,))
+    found = doctor.examine(profile, a10g)
+    assert any(fault.startswith("card T") and said in fault for fault in found.faults) == bool(said)
+    assert found.next.startswith("nvidia-smi  # card T ") == bool(said)
 
 
 @pytest.mark.parametrize(

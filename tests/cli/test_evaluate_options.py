@@ -126,6 +126,25 @@ def _(house: House, command: str) -> None:
     assert sum(row.file_name in file.read_text() for row in variants) == len(variants)
 
 
+@shows("--order", "evaluate")
+def _(house: House, command: str) -> None:
+    """All variants, the model's own failures first; a second model's count as well."""
+    suite, file = house.suite(), house.new("order.csv")
+    variants = {row.file_name: row.label for row in read_metadata(suite) if row.kind == "variant" and row.accepted}
+    last = list(variants)[-1]
+    right = "".join(f"{name},{label}\n" for name, label in variants.items() if name != last)
+    table = house.file(
+        "answers.csv", f"image,prediction\n{right}{last},{'car' if variants[last] == 'bus' else 'bus'}\n"
+    )
+    house.run(command, suite, "--predictions", table, "--order", file)
+    assert file.read_text().splitlines()[1].startswith(last)
+    assert len(file.read_text().splitlines()) == 1 + len(variants)
+    alone = file.read_text()
+    good = answers(house, suite, "none")
+    house.run(command, suite, "--predictions", good, "--predictions", table, "--order", file)
+    assert file.read_text() != alone
+
+
 @shows("--junit", "evaluate")
 def _(house: House, command: str) -> None:
     suite, file = house.suite(), house.new("limits.xml")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from PIL import Image
+from profiles import profile_with
 from wiring import CASES, House, options_by_command, shows, stems
 from wiring_cases import shown
 
@@ -15,6 +16,16 @@ def _(house: House, command: str) -> None:
     kinds = {row.kind for row in house.ask(*asked, "--baseline", "light").rows}
     assert kinds == {"original", "variant", "baseline"}
     assert {row.kind for row in house.ask(*asked).rows} == {"original", "variant"}
+
+
+@shows("--anyway", "generate")
+def _(house: House, command: str) -> None:
+    strict = profile_with(house.new("strict"), shard_sources=1, check={"min_image_text": 1.0})
+    pictures = ("--profile", strict, "--variants", 24, "--edits", 1)
+    house.fails("of the first", command, *pictures)
+    ran = house.ask(command, *pictures, "--anyway")
+    assert ran.count == 3
+    assert not any(row.accepted for row in ran.rows if row.kind == "variant")
 
 
 @shows("--protect", "generate")

@@ -19,6 +19,20 @@ def _(house: House, command: str) -> None:
     assert len(file.read_text().splitlines()) == 1 + len(ran.edits)
 
 
+@shows("--baseline", "plan")
+def _(house: House, command: str) -> None:
+    mixed = house.file("mixed.txt", "time: at night\ncolour: red\n")
+    asked = (command, "--interventions", mixed, "--edits", 1, "--variants", 2, "--baseline", "light")
+    planned = house.ask(*asked)
+    of_time = [edit["type"] for edit in planned.edits].count("time")
+    assert 0 < of_time < len(planned.edits)
+    assert planned.data["baselines"] == of_time
+    assert house.ask(*asked[:-2]).data["baselines"] == 0
+    made = [row.kind for row in house.ask("generate", *asked[1:]).rows]
+    assert made.count("baseline") <= house.ask(*asked, "--first", 9).data["baselines"]
+    house.fails("light draws it already", command, "--profile", "light", "--baseline", "light")
+
+
 @pytest.mark.parametrize("option", shown("plan"))
 def test_an_option_of_plan_arrives(house: House, option: str) -> None:
     CASES["plan", option](house, "plan")

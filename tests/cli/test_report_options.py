@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from wiring import CASES, MODEL, House, judgements, options_by_command, page, shows
+from wiring import CASES, MODEL, House, answers, judgements, options_by_command, page, shows
 from wiring_cases import shown
 
 from counterfactory.engine.pocket.worlds import EMBEDDED
@@ -13,7 +15,7 @@ from counterfactory.engine.suite import read_metadata
 @shows("--out", "report")
 def _(house: House, command: str) -> None:
     folder = house.new("report")
-    page(house, house.suite(), "--out", folder)
+    assert "task classification; profile pocket; made 2" in page(house, house.suite(), "--out", folder)
     assert (folder / "index.html").is_file()
 
 
@@ -21,6 +23,10 @@ def _(house: House, command: str) -> None:
 def _(house: House, command: str) -> None:
     suite, kinds = house.suite(), house.file("kinds.txt", "\n".join(EMBEDDED.kinds))
     assert "p(true)" in page(house, suite, "--model", MODEL, "--classes", kinds)
+    twice = page(house, suite, "--predictions", answers(house, suite), "--model", MODEL, "--classes", kinds)
+    assert "The second against the first" in twice
+    assert 'class="forest"' in twice
+    assert re.search(r"Cannot be told yet, in points of accuracy: .* sources like these 3\.", twice)
 
 
 @shows("--preprocess", "report")
@@ -66,6 +72,22 @@ def _(house: House, command: str) -> None:
 def _(house: House, command: str) -> None:
     with_edges, without = (page(house, house.suite(), *more) for more in ((), ("--no-edges",)))
     assert with_edges.count("edges") > without.count("edges")
+
+
+@shows("--single-file", "report")
+def _(house: House, command: str) -> None:
+    alone, folder = house.new("page.html"), house.new("report")
+    assert "data:image" not in page(house, house.suite(), "--out", folder, "--single-file", alone)
+    written = alone.read_text()
+    assert written.count("data:image/webp;base64,") >= 3 * 4, "three sources with a control and two variants"
+    assert "originals/" not in written, "no picture is elsewhere"
+
+
+@shows("--markdown", "report")
+def _(house: House, command: str) -> None:
+    suite, summary = house.suite(), house.new("summary.md")
+    page(house, suite, "--predictions", answers(house, suite), "--markdown", summary)
+    assert "| pictures | count | accuracy |" in summary.read_text()
 
 
 @shows("--limit", "report")

@@ -89,6 +89,7 @@ def forecast() -> Estimate:
         Holding(10**9, None, "stage caption needs a, b"),
     )
     sizes: dict[str, Any] = {"sources": 1, "variants": 12_000, "controls": 1, "devices": 2, "device": "core"}
+    sizes["disk_bytes"] = 2_345_678_901
     return Estimate(**sizes, stages=stages, plans=plans, holdings=holdings, accepted_share=0.8, accepted_measured=True,
                     share=None, size=(128, 256), peak_flops=1.234e12, assumptions=())  # fmt: skip
 
@@ -96,7 +97,9 @@ def forecast() -> Estimate:
 def estimate_screen() -> str:
     first = forecast()
     gpu = replace(first, device="GPU", devices=1, share=0.3, accepted_measured=False, peak_flops=None, controls=0)
-    known = replace(first, stages=first.stages[:1], accepted_share=None, peak_flops=None, sources=2)
+    drawn = StageEstimate("baseline", 12_000, 345.6, 0.0, 0.0, "assumed")
+    known = replace(first, stages=(first.stages[0], drawn), accepted_share=None, peak_flops=None, sources=2,
+                    baselines=12_000)  # fmt: skip
     parts: list[Any] = []
     for one in (first, gpu, known):
         parts += [estimate_text.cost_lines(one), estimate_text.stage_table(one)]

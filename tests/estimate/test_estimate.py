@@ -247,6 +247,8 @@ def test_rates_of_a_run(profile: Profile) -> None:
     assert found.plans == {"clip_text": PlanRate(2.0, None), "llm": PlanRate(6.0, 123)}
     assert (found.variants, found.accepted_share) == (5.0, 0.6)
     assert found.profile_key == profile_key(profile)
+    with_baselines = rates.measured_rates(profile, report, 5, baseline=True)
+    assert with_baselines.stages == {name: rate for name, rate in found.stages.items() if name != "paint"}
     report.stages = (spent("caption", 10, 2, 4.0, 1.0), *stages[2:])
     assert rates.measured_rates(profile, report, 5).stages.keys() == {"caption", "edges", "paint"}
 

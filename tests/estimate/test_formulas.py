@@ -133,7 +133,11 @@ def test_copies_take_the_bus_s_time_whatever_the_gpu_reaches(profile: Profile) -
     fast = load_profile("a10g-fast")
     noise = 4 * latents * fast.paint.sampler.steps / fast.paint.rows_per_variant
     assert networks_of(fast)["denoiser"].moved_bytes == pytest.approx(noise + 2048 / fast.paint.batch, abs=1)
-    onnx = replace(profile, runtime=replace(profile.runtime, backend="onnxruntime", provider="cuda"))
+    queued, onnx = (
+        replace(profile, runtime=replace(profile.runtime, backend="onnxruntime", provider=provider))
+        for provider in ("cuda", "tensorrt")
+    )
+    assert networks_of(queued)["denoiser"].moved_bytes == networks_of(profile)["denoiser"].moved_bytes
     assert networks_of(onnx)["denoiser"].moved_bytes == 4 * (hints + texts + 2 * latents)
     assert networks_of(onnx)["vae_decoder"].moved_bytes == 4 * (latents + 3 * pixels)
     assert [stage.moved_s for stage in found.at(0.6).stages] == [stage.moved_s for stage in found.stages]
@@ -154,8 +158,9 @@ def test_what_painting_keeps_on_a_gpu_is_counted_with_its_denoiser(profile: Prof
     assert variants < kept < 1.3 * variants
     compiled = replace(fact, held_bytes=2000, scratch_bytes=5)
     assert plan_cost(profile, network, compiled).bytes == 2000 + kept
-    onnx = replace(profile, runtime=replace(profile.runtime, backend="onnxruntime", provider="cuda"))
-    assert networks_of(onnx)["denoiser"].kept_bytes == 0
+    for provider, bytes_kept in (("cuda", network.kept_bytes), ("tensorrt", 0)):
+        onnx = replace(profile, runtime=replace(profile.runtime, backend="onnxruntime", provider=provider))
+        assert networks_of(onnx)["denoiser"].kept_bytes == bytes_kept
 
 
 def test_a_plan_s_first_use_is_counted_once(profile: Profile) -> None:

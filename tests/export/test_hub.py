@@ -11,13 +11,14 @@ from typing import Any
 
 import httpx2
 import pytest
-from huggingface_hub.errors import LocalEntryNotFoundError, RemoteEntryNotFoundError
+from exporter import run_exporter
+from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RemoteEntryNotFoundError
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.export.graphs.hub import locate
 from counterfactory.export.language import llm
-from counterfactory.export.production import blip2, clip, denoiser, hed, vae
+from counterfactory.export.production import blip2, clip, command, denoiser, hed, vae
 from counterfactory.export.production.graph import Request, Sources
 
 COMMIT = "a1" * 20
@@ -160,3 +161,34 @@ def test_what_is_here_is_not_asked_for_again(hub: Hub, tmp_path: Path, monkeypat
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda repo, file, revision: here.get(file))
     assert locate(f"some/absent@{COMMIT}") == tmp_path
     assert hub.fetched == []
+
+
+def test_what_the_user_may_not_fetch_is_said_before_anything_is_made(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The language model is made last: its gate is looked at first. A hub that does not answer stops nobody."""
+    gate = httpx2.Response(403, request=httpx2.Request("GET", "x:"))
+    asked: list[str] = []
+
+    def auth_check(self: Any, repo: str) -> None:
+        asked.append(repo)
+        if repo.startswith("meta-llama/"):
+            raise GatedRepoError("gated", response=gate)
+        if repo.startswith("openai/"):
+            raise httpx2.ConnectError("no network")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.auth_check", auth_check)
+    monkeypatch.setattr(command, "export_all", lambda *_, **__: asked.append("export") or [])
+    assert run_exporter("a10g", "--out", str(tmp_path / "box")) == 2
+    assert "log in with 'hf auth login'" in capsys.readouterr().err
+    assert {"meta-llama/Llama-2-13b-chat-hf", "lllyasviel/control_v11p_sd15_canny"} <= set(asked)
+    assert "export" not in asked
+    assert run_exporter("a10g", "--out", str(tmp_path / "box"), "--only", "denoiser") == 0
+    assert asked[-1] == "export"
+
+    def gated(repo: str, file: str, **_: Any) -> str:
+        raise GatedRepoError("gated", response=gate)
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", gated)
+    with pytest.raises(CounterfactoryError, match="does not give made/of-bin to you: accept its terms at https"):
+        locate(f"made/of-bin@{COMMIT}")

@@ -5,6 +5,7 @@ own; and what is made for a profile that inverts, an editor and an encoder of pi
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from itertools import combinations
@@ -119,7 +120,8 @@ def test_a_graph_is_made_anew_when_it_is_of_something_else(untraced: None, tmp_p
     assert export(tmp_path, "a10g", "--only", "hint", "--precision", "fp32")[0] == "hint ..."
 
 
-def test_a_kept_graph_is_only_compiled(here: None, tmp_path: Path) -> None:
+def test_a_kept_graph_is_only_compiled(here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", None)
     pytest.importorskip("tensorrt_rtx", reason="tensorrt_rtx is not installed: that kept graphs compile goes unchecked")
     plans = ("--only", "hint", "--plans", "--library", "tensorrt-rtx")
     export(tmp_path, "a10g", "--only", "hint")
@@ -131,8 +133,14 @@ def test_a_kept_graph_is_only_compiled(here: None, tmp_path: Path) -> None:
     assert row["library"] == key.library
     assert row["parity_error"] > 0
     assert export(tmp_path, "a10g", *plans)[0] == "hint: exported before; say --again to make it anew"
+    for target in ("sm75", "sm80", "sm89", "sm120"):  # another card's plan takes the place of this one's
+        assert export(tmp_path, "a10g", *plans, "--target", target)[0] == "hint: exported before, compiled ..."
+        assert read_key(tmp_path / "plans" / "hint.plan").device == target.upper()
     (tmp_path / "plans" / "hint.plan.json").unlink()
     assert export(tmp_path, "a10g", *plans)[0] == "hint: exported before, compiled ..."
+    for target, said in (("sm90", "compiles for sm75"), ("this", "cuda-bindings")):
+        with pytest.raises(CounterfactoryError, match=said):
+            command.run(parsed("--random", "--small", *plans, "--target", target, "--out", str(tmp_path)))
     (tmp_path / "plans" / "hint.plan").unlink()
     (tmp_path / "onnx" / "hint" / "model.onnx").unlink()
     assert export(tmp_path, "a10g", *plans)[0] == "hint ..."

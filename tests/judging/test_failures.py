@@ -87,3 +87,11 @@ def test_a_picture_without_a_label_has_an_empty_one_and_captions_are_as_they_wer
     rows = [original_row(label=None), row]
     (found,) = read(mask_failures(rows, evaluate_masks(rows, counts, ("sky", "road"))))
     assert (found["label"], found["edited_caption"]) == ("", "A bus.\r\nIt waits.")
+
+
+def test_no_cell_is_a_formula_for_a_spreadsheet() -> None:
+    words = ("=1+1", "+1", "-1", "@x", "\tx", "x=1")
+    rows = [picture_row(i, label=word, edited_caption=word) for i, word in enumerate(words)]
+    found = read(label_failures(rows, [Prediction(f"-{word}") for word in words]))
+    assert [row["label"] for row in found] == ["'=1+1", "'+1", "'-1", "'@x", "'\tx", "x=1"]
+    assert all(row["prediction"].startswith("'-") and row["edited_caption"] == row["label"] for row in found)

@@ -85,10 +85,20 @@ def test_pictures_are_the_references() -> None:
     values[1, 2, 0, :3] = 1e9, -1e9, 0
     exact = (values[0, 0] + np.float32(1)) * np.float32(127.5)
     assert (exact % 1 == 0.5).sum() > 20, "no value lies between two levels"
-    levels = np.full((2, 9, 21, 3), 7, np.uint8)
-    interpret(compiled.PIXELS, (2, -(-189 // BLOCK)), (at(values), at(levels), 189), BLOCK)
+    levels, flags = np.full((2, 9, 21, 3), 7, np.uint8), np.zeros(2, np.int32)
+    interpret(compiled.PIXELS, (2, -(-189 // BLOCK)), (at(values), at(levels), at(flags), 189), BLOCK)
     for found, expected in zip(levels, to_pictures(values), strict=True):
         np.testing.assert_array_equal(found, expected)
+    assert not flags.any()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_picture_with_a_value_that_is_not_finite_is_flagged(value: float) -> None:
+    values = np.zeros((3, 3, 9, 21), np.float32)
+    values[1, 2, 8, 20] = value
+    levels, flags = np.empty((3, 9, 21, 3), np.uint8), np.zeros(3, np.int32)
+    interpret(compiled.PIXELS, (3, -(-189 // BLOCK)), (at(values), at(levels), at(flags), 189), BLOCK)
+    assert flags.tolist() == [0, 1, 0]
 
 
 def test_every_kernel_is_compiled_for_the_engine() -> None:

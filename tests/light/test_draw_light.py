@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from counterfactory.engine.edit import EDIT_TYPES
 from counterfactory.engine.light import draw
-from counterfactory.engine.light.draw import draw_light
+from counterfactory.engine.light.draw import draw_light, open_photograph
 from counterfactory.engine.light.levels import AMOUNTS, SEVERITIES, amount_at
 from counterfactory.engine.light.menu import EXCLUSIVE, MENU
 from counterfactory.engine.stages.check.quality import small_outlines
@@ -54,7 +54,8 @@ def street() -> Pixels:
 
 
 def drawn(picture: Pixels, value: str, severity: float = 1.0, seed: int = 7, **more: NDArray[np.float32]) -> Pixels:
-    return draw_light(picture, [(TYPES[value], value)], severity, np.random.default_rng(seed), **more)
+    scene = open_photograph(picture, **more)
+    return draw_light(scene, [(TYPES[value], value)], severity, np.random.default_rng(seed))
 
 
 def linear(picture: Pixels) -> NDArray[np.float64]:
@@ -134,6 +135,18 @@ def test_threads_change_nothing() -> None:
         assert np.array_equal(other, expected[value]), value
 
 
+@pytest.mark.parametrize("side", [192, 300])  # of 192 the small picture is the whole one
+def test_a_scene_is_left_as_it_was_by_what_is_drawn_of_it(side: int) -> None:
+    picture = np.asarray(cv2.resize(street(), (side * 4 // 3, side)), np.uint8)
+    depth = np.linspace(0, 1, picture.shape[0] * picture.shape[1], dtype=np.float32).reshape(picture.shape[:2])
+    for more in ({}, {"depth": depth}):
+        shared = open_photograph(picture, **more)
+        assert shared.sky is not None
+        for value in (*TYPES, *reversed(TYPES)):
+            one = draw_light(shared, [(TYPES[value], value)], 0.8, np.random.default_rng(7))
+            assert np.array_equal(one, drawn(picture, value, 0.8, **more)), value
+
+
 @pytest.mark.parametrize("value", TYPES)
 def test_strips_leave_no_trace(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     picture = photograph("astronaut", 300)
@@ -210,10 +223,14 @@ def test_any_picture_can_be_drawn(value: str, severity: float, picture: Pixels) 
 def test_values_are_drawn_in_the_order_of_the_physics() -> None:
     picture = street()
     values = [("camera", "in motion"), ("weather", "rainy"), ("time", "at night")]
-    first, second = (draw_light(picture, order, 0.8, np.random.default_rng(2)) for order in (values, values[::-1]))
+    first, second = (
+        draw_light(open_photograph(picture), order, 0.8, np.random.default_rng(2)) for order in (values, values[::-1])
+    )
     assert np.array_equal(first, second)
     # Rain by night is lit by the night.
-    assert light(draw_light(picture, values[1:], 1.0, np.random.default_rng(2))) < 0.5 * light(drawn(picture, "rainy"))
+    assert light(draw_light(open_photograph(picture), values[1:], 1.0, np.random.default_rng(2))) < 0.5 * light(
+        drawn(picture, "rainy")
+    )
 
 
 def test_streaks_of_faint_rain_are_among_those_of_heavy_rain() -> None:
@@ -290,11 +307,11 @@ def test_glare_comes_from_the_brightest_part() -> None:
 def test_what_a_caller_cannot_ask_for() -> None:
     picture, rng = street(), np.random.default_rng(0)
     with pytest.raises(ValueError, match="no light or weather is called weather: at night"):
-        draw_light(picture, [("weather", "at night")], 1.0, rng)
+        draw_light(open_photograph(picture), [("weather", "at night")], 1.0, rng)
     for severity in (0.0, -1.0, 1.01, float("nan")):
         with pytest.raises(ValueError, match="severity"):
-            draw_light(picture, [("weather", "foggy")], severity, rng)
+            draw_light(open_photograph(picture), [("weather", "foggy")], severity, rng)
     with pytest.raises(ValueError, match="uint8"):
-        draw_light(picture[..., 0], [("weather", "foggy")], 1.0, rng)
+        open_photograph(picture[..., 0])
     with pytest.raises(ValueError, match="depth"):
-        draw_light(picture, [("weather", "foggy")], 1.0, rng, np.zeros((3, 3), np.float32))
+        open_photograph(picture, np.zeros((3, 3), np.float32))

@@ -18,7 +18,7 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.meter.meter import Work
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.runtime.openvino import open_session
-from counterfactory.engine.runtime.session import Array, Session, Signature
+from counterfactory.engine.runtime.session import Array, Port, Session, Signature
 
 BATCH, WIDTH = 3, 5
 
@@ -126,3 +126,25 @@ def test_a_full_batch_that_failed_is_no_work(network: Path) -> None:
     with pytest.raises(CounterfactoryError, match="float64"):
         batched.run_full({"x": x.astype(np.float64)}, rows=2)
     assert (work.calls, work.rows, work.capacity) == (1, 2, BATCH)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_not_finite_end_the_run_with_the_network_s_name(value: float) -> None:
+    class Poisoned:
+        """Of five rows the last one's, in a batch of three."""
+
+        signature = Signature(
+            (Port("x", (BATCH, WIDTH), "float32"),),
+            (Port("ids", (BATCH, WIDTH), "int64"), Port("y", (BATCH, WIDTH), "float32")),
+        )
+
+        def run(self, feeds: Any, hold: Any = ()) -> Any:
+            return {"ids": feeds["x"].astype(np.int64), "y": np.where(feeds["x"] == 4, np.float32(value), feeds["x"])}
+
+    batched, rows = Batched(Poisoned(), name="vae"), np.repeat(np.arange(5, dtype=np.float32)[:, None], WIDTH, 1)
+    with np.errstate(invalid="ignore"):
+        assert batched.run({"x": rows[:4]})["y"].max() == 3
+        with pytest.raises(CounterfactoryError, match=r"network vae gives numbers that are not finite \(y\)"):
+            batched.run({"x": rows})
+        with pytest.raises(CounterfactoryError, match=r"network vae gives numbers that are not finite \(y\)"):
+            batched.run_full({"x": rows[-BATCH:]})

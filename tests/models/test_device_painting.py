@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from small_graphs import saved
 from stand_in_cuda import Kind, Memory
-from stand_in_gpu import Engine, Library
+from stand_in_gpu import Engine, Library, OnnxSession, RunOptions
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.meter.meter import Work
@@ -31,7 +31,7 @@ from counterfactory.engine.models.denoiser import DenoiserRow, PaintPlans
 from counterfactory.engine.models.device_painting import DevicePaintPlans, kept_bytes
 from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, ProtectSettings, SamplerSettings
-from counterfactory.engine.runtime import cuda, kernels, tensorrt
+from counterfactory.engine.runtime import cuda, kernels, onnxruntime, tensorrt
 from counterfactory.engine.runtime.cuda import Cuda
 from counterfactory.engine.runtime.pipeline import Pipeline
 from counterfactory.engine.runtime.plans import Shapes
@@ -148,9 +148,21 @@ def host_plans(graphs: Path, size: tuple[int, int]) -> PaintPlans:
     return PaintPlans(*(plan(*one) for one in shapes_of(size).items()), latents_of(size))
 
 
-def bound(graphs: Path, name: str, inputs: Mapping[str, tuple[int, ...]], memory: Memory, device: Cuda) -> Any:
+def bound(
+    graphs: Path,
+    name: str,
+    inputs: Mapping[str, tuple[int, ...]],
+    memory: Memory,
+    device: Cuda,
+    runtime: str = "tensorrt",
+) -> Any:
     profile = {one: Shapes.static(*shape) for one, shape in inputs.items()}
     context = Engine(graphs / f"{name}.onnx", memory, profile).create_execution_context()
+    if runtime == "onnxruntime":
+        for one, shape in inputs.items():
+            context.set_input_shape(one, shape)
+        session, library = OnnxSession(context, device.stream_handle), SimpleNamespace(RunOptions=RunOptions)
+        return onnxruntime.queue_on(name, library, session, device)
     return tensorrt.bind(name, Library(), context, device, next(iter(inputs.values()))[0])
 
 
@@ -170,6 +182,7 @@ def opened(
     monkeypatch: pytest.MonkeyPatch,
     seed: int | None = None,
     on_change: Callable[[int], object] = lambda _: None,
+    runtime: str = "tensorrt",
 ) -> Device:
     memory = Memory(seed=seed, on_change=on_change)
     driver = Driver(memory)
@@ -179,7 +192,7 @@ def opened(
     ours = kernels.load_paint_kernels(device)
 
     def plan(name: str, inputs: Mapping[str, tuple[int, ...]]) -> Batched:
-        return Batched(bound(graphs, name, inputs, memory, device), lambda: work[name])
+        return Batched(bound(graphs, name, inputs, memory, device, runtime), lambda: work[name])
 
     plans = {
         size: DevicePaintPlans(*(plan(*one) for one in shapes_of(size).items()), latents_of(size), line, ours)
@@ -234,6 +247,7 @@ def painted(
     return dict(paint(jobs(), put(text_states(99)), settings))
 
 
+@pytest.mark.parametrize("runtime", ["tensorrt", "onnxruntime"])
 @pytest.mark.parametrize(
     ("sampler", "scale", "seed", "protects"),
     [(UNIPC, 4.0, None, False), (UNIPC, 4.0, 1, True), (LCM, 2.0, 1, False)],
@@ -244,10 +258,11 @@ def test_pictures_are_the_hosts_bit_for_bit(
     scale: float,
     seed: int | None,
     protects: bool,
+    runtime: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As late as queued work may be done, and at random times; guided for half of the steps."""
-    settings, device = settings_of(sampler, scale, 0.5), opened(graphs, monkeypatch, seed)
+    settings, device = settings_of(sampler, scale, 0.5), opened(graphs, monkeypatch, seed, runtime=runtime)
     rng, host = np.random.default_rng(3), {size: host_plans(graphs, size) for size in SIZES}
     regions = {size: rng.random((2, *latents_of(size)), np.float32) for size in SIZES} if protects else None
     found = painted(device.plans, orders(), settings, regions)
@@ -278,7 +293,42 @@ def test_nothing_of_a_row_crosses_the_bus(graphs: Path, monkeypatch: pytest.Monk
     assert noise < sum(up) < noise + 2048 * (evaluations + 2)
     row = hint.nbytes + texts[0].nbytes
     assert sum(up) - noise < evaluations * BATCH * row / 4, "the host path sends each row's hint and text"
-    assert down == [DECODE_BATCH * size[0] * size[1] * 3] * 2
+    pictures = DECODE_BATCH * size[0] * size[1] * 3
+    assert down == [-(-pictures // 256) * 256 + 4 * DECODE_BATCH] * 2, "pictures, and a flag for each"
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize(
+    ("network", "weight", "output"), [("denoiser", "wl", "prediction"), ("vae_decoder", "w", "pixel_values")]
+)
+def test_what_is_not_finite_on_the_device_ends_the_painting(
+    graphs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: float, network: str, weight: str, output: str
+) -> None:
+    """One flag comes down with the pictures; only then is looked whose numbers they are."""
+    for file in graphs.glob("*.onnx"):
+        model = onnx.load(file)
+        for one in model.graph.initializer:
+            if (file.stem, one.name) == (network, weight):
+                array = numpy_helper.to_array(one).copy()
+                array.flat[0] = value
+                one.CopyFrom(numpy_helper.from_array(array, one.name))
+        nodes = [node for node in model.graph.node if node.op_type == "Tanh"]
+        for node in nodes:  # which would make one of infinity
+            node.op_type = "Identity"
+        onnx.save(model, tmp_path / file.name)
+    device = opened(tmp_path, monkeypatch)
+    plans = {
+        size: replace(one, denoiser=_named(one.denoiser, "denoiser"), decoder=_named(one.decoder, "vae_decoder"))
+        for size, one in device.plans.items()
+    }
+    with pytest.raises(CounterfactoryError, match=rf"network {network} gives numbers that are not finite \({output}\)"):
+        painted(plans, orders(4), settings_of(UNIPC, 4.0, 0.5))
+    device.line.rest()
+
+
+def _named(plan: Batched, name: str) -> Batched:
+    plan.name = name
+    return plan
 
 
 def test_several_hints_are_joined_as_on_the_host(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,13 +442,22 @@ def test_a_kernel_that_the_driver_refuses_is_named(graphs: Path, monkeypatch: py
     device = opened(graphs, monkeypatch)
     plans = device.plans[SIZES[0]]
     with pytest.raises(CounterfactoryError, match="CUDA's cuLaunchKernel failed with CUDA_ERROR_INVALID_VALUE"):
-        plans.kernels.pixels.queue(0, 5, 0, 0, 5)
+        plans.kernels.pixels.queue(0, 5, 0, 0, 0, 5)
     monkeypatch.setattr(cuda, "import_module", lambda name: (_ for _ in ()).throw(ImportError(name)))
     with pytest.raises(CounterfactoryError, match="needs cuda-bindings"):
         cuda.load_driver()
     monkeypatch.setattr(kernels, "import_module", lambda name: (_ for _ in ()).throw(ImportError(name)))
     with pytest.raises(CounterfactoryError, match=r"painting on a GPU needs triton.*pip install"):
         kernels.load_paint_kernels(device.line.cuda)
+
+
+def test_the_stand_in_s_calls_are_onnx_runtime_s() -> None:
+    real = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: our calls go unchecked")
+    pairs = [(OnnxSession.bind_input, real.IOBinding.bind_input), (OnnxSession.bind_output, real.IOBinding.bind_output)]
+    pairs += [(getattr(OnnxSession, name), getattr(real.InferenceSession, name)) for name in ("run_with_iobinding",)]
+    for ours, theirs in pairs:
+        assert list(inspect.signature(ours).parameters) == list(inspect.signature(theirs).parameters)
+    real.RunOptions().add_run_config_entry("disable_synchronize_execution_providers", "1")
 
 
 def test_the_stand_in_s_calls_are_the_driver_s() -> None:

@@ -80,8 +80,28 @@ def test_figure_eight_of_lance() -> None:
     assert table.rows == (("bus", "50.0 %", "0.0 %"), ("car", "100.0 %", "75.0 %"))
 
 
+def test_figure_six_of_lance() -> None:
+    """Of eight sources of a class four fail at night, and none in another weather."""
+    rows = [row for index in range(8) for row in _of_source(index)]
+    answers = ["car" if row.edits and row.edits[0].type == "time" and int(row.source) < 4 else "bus" for row in rows]
+    (table,) = paper_tables("lance-figure-6", [ModelResult("one", rows, evaluate_labels(rows, answers))])
+    assert [row[:4] for row in table.rows] == [
+        ("bus", "day", "time: night", "\N{MINUS SIGN}50.0"),
+        ("bus", "nothing like snowy", "weather: snowy", "0.0"),
+    ]
+    assert [row[6] for row in table.rows] == ["8", "8"]
+    with pytest.raises(CounterfactoryError, match="a class with six sources"):
+        paper_tables("lance-figure-6", [GOOD])
+
+
+def _of_source(index: int) -> list[PictureRow]:
+    edits = (Edit("time", "day", "night"), Edit("weather", "", "snowy"))
+    variants = [picture_row(3 * index + number, source=str(index), edits=(edits[number],)) for number in range(2)]
+    return [original_row(index, source=str(index)), *variants]
+
+
 def test_what_answers_do_not_hold_is_refused() -> None:
     bare = ModelResult("bare", GOOD.rows, GOOD.evaluation, [None] * len(GOOD.rows))
     with pytest.raises(CounterfactoryError, match="bare does not say what it gives the true label"):
         paper_tables("lance-figure-3", [GOOD, bare])
-    assert len(NAMES) == 6
+    assert len(NAMES) == 7

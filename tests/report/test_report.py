@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import replace
 from functools import partial
-from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, unquote_to_bytes, urlparse
+from urllib.parse import parse_qs, unquote, unquote_to_bytes, urlparse
 
 import numpy as np
 import pytest
 from conftest import MadeSuite
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from picture_rows import picture_row
 from PIL import Image
+from report_pages import Reader, frame, page_of, strip
 
 from counterfactory.engine.edit import EDIT_TYPES, Edit
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.report.album import Answer, Frame, Strip, group_by_source, pick_evenly
+from counterfactory.engine.report.album import Answer, Frame, group_by_source, pick_evenly
+from counterfactory.engine.report.findings import ReportFinding
 from counterfactory.engine.report.folder import write_report
-from counterfactory.engine.report.page import ReportText, write_page
+from counterfactory.engine.report.forest import Forest, ForestRow
+from counterfactory.engine.report.page import ReportText
 from counterfactory.engine.report.sheet import CELL, HUES, draw_sheet
 from counterfactory.engine.report.table import Table
 from counterfactory.engine.suite import PictureRow, read_metadata
@@ -32,36 +33,6 @@ from counterfactory.kernels.edges import EdgeSettings, canny_edges
 
 OUTLINES = partial(canny_edges, settings=EdgeSettings())
 HOSTILE = '</script><script>alert("x")</script> & \' "quoted" {{ 7 * 7 }} {% raw %} {# no #} --> 雨'
-
-
-class Reader(HTMLParser):
-    """What a browser would see of a page: tags with their attributes, and the text."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.tags if name == tag]
-
-
-def frame(image: Path, answer: Answer | None = None, **changes: Any) -> Frame:
-    values: dict[str, Any] = {"edits": (Edit("weather", "clear", "foggy"),), "edited_caption": "a foggy street."}
-    return Frame(picture_row(**{**values, "scores": {}, **changes}), image, answer)
-
-
-def strip(*frames: Frame, **changes: Any) -> Strip:
-    values: dict[str, Any] = {"name": "bus/1", "label": "bus", "caption": "", "edges": None, "control": None}
-    values["image"] = frames[0].image if frames else Path("none.png")
-    return Strip(**(values | changes), frames=frames)
 
 
 @pytest.fixture
@@ -92,33 +63,30 @@ def test_report_of_a_suite_links_files_that_exist_and_a_limit_shows_both_ends(
     text_of_page = files.page.read_text(encoding="utf-8")
     assert not re.search("http:|https:|@import", text_of_page), "it asks nothing of the network"
     page = Reader(text_of_page)
-    links = [str(image["src"]) for image in page.all("img")]
-    assert len(links) == len(variants_of(rows)) + 2 * len(made_suite.street.names)
+    links = list(page.images)
+    assert len(links) == len(variants_of(rows)) + 3 * len(made_suite.street.names)
     for link in links:
         assert not urlparse(link).scheme
         assert (folder / unquote(link)).is_file()
-    assert len(page.all("figure")) == len(variants_of(rows))
-    assert [f["data-verdict"] for f in page.all("figure")].count("rejected") == 1
-    assert all(image["loading"] == "lazy" for image in page.all("img"))
-    rows = read_metadata(made_suite.path)
+    assert len(page.frames) == page.album["variants"] == len(variants_of(rows))
+    assert [frame["reason"] is None for frame in page.frames].count(False) == 1
     files = write_report(tmp_path / "r", rows, made_suite.path, ReportText("t", "s"), limit=2)
     page = Reader(files.page.read_text(encoding="utf-8"))
-    assert len(page.all("section")) == 2
-    assert len(page.all("figure")) == 4
-    for name in (rows[0].source, rows[-1].source):
-        assert name in page.text
+    assert len(page.frames) == 4
+    assert {one["source"] for one in page.strips} == {rows[0].source, rows[-1].source}
+    assert files.left_out == ("2 of 3 sources are on this page, evenly from all; --limit N shows more",)
 
 
 def test_sources_are_shown_as_the_suite_holds_them_with_their_edges(made_suite: MadeSuite, tmp_path: Path) -> None:
     rows = read_metadata(made_suite.path)
     write_report(tmp_path / "report", rows, made_suite.path, ReportText("t", "s"), edges=OUTLINES)
-    for strip in group_by_source(rows, made_suite.path, tmp_path / "report"):
-        pixels = np.asarray(Image.open(strip.image).convert("RGB"))
+    for shown in group_by_source(rows, made_suite.path, tmp_path / "report"):
+        pixels = np.asarray(Image.open(shown.image).convert("RGB"))
         np.testing.assert_array_equal(
-            pixels, np.asarray(Image.open(made_suite.street.root / "images" / f"{strip.name}.png").convert("RGB"))
+            pixels, np.asarray(Image.open(made_suite.street.root / "images" / f"{shown.name}.png").convert("RGB"))
         )
-        assert strip.edges is not None
-        np.testing.assert_array_equal(np.asarray(Image.open(strip.edges)), OUTLINES(pixels[None])[0])
+        assert shown.edges is not None
+        np.testing.assert_array_equal(np.asarray(Image.open(shown.edges)), OUTLINES(pixels[None])[0])
 
 
 def test_the_page_says_how_accepted_edits_are_spread(made_suite: MadeSuite, tmp_path: Path) -> None:
@@ -130,12 +98,9 @@ def test_the_page_says_how_accepted_edits_are_spread(made_suite: MadeSuite, tmp_
     changed = [row if row.accepted else replace(row, edits=(blue,) * 25, edit_scores=()) for row in changed]
     answered = ReportText("t", "s", remarks=("mine",))
     write_report(tmp_path, changed, made_suite.path, answered)
-    page = " ".join(Reader((tmp_path / "index.html").read_text(encoding="utf-8")).text.split())
-    assert re.search(r"Edits ?type ?edits ?share ?values ?most often ?colour ?25 ?100 % ?1 ?red 100 %", page), page[
-        :900
-    ]
+    page = Reader((tmp_path / "index.html").read_text(encoding="utf-8")).words
+    assert re.search(r"Edits ?type ?edits ?share ?values ?most often ?colour ?25 ?100 % ?1 ?red 100 %", page)
     assert page.index("mine") < page.index("100 % of the 25 edits of type colour bring 'red'")
-    assert "its answers were not given" in page, "a table of edits says nothing of a model"
     write_report(tmp_path, [replace(row, edits=(), edit_scores=()) for row in rows], made_suite.path, answered)
     assert "most often" not in (tmp_path / "index.html").read_text(encoding="utf-8")
 
@@ -151,8 +116,8 @@ def test_a_control_stands_beside_its_source_and_is_no_variant(made_suite: MadeSu
     assert all(strip.control is None for strip in others)
     write_report(tmp_path, rows, made_suite.path, ReportText("t", "s"))
     page = Reader((tmp_path / "index.html").read_text(encoding="utf-8"))
-    assert [f.get("data-types") for f in page.all("figure")].count(None) == 1
-    assert page.text.count("control: caption unchanged") == 1
+    assert [one["control"] is None for one in page.strips] == [False, True, True]
+    assert page.strips[0]["control"]["image"] == [os.path.relpath(made_suite.path / control.file_name, tmp_path)]
     sheets = [draw_sheet([strip], "", "") for strip in (first, others[0])]
     assert sheets[0].width == sheets[1].width  # one variant less, and the control
 
@@ -193,49 +158,64 @@ def test_any_file_name_is_a_link_to_that_file(name: str, tmp_path: Path) -> None
     image = tmp_path / "pictures" / name / "a.png"
     image.parent.mkdir(parents=True)
     Image.new("L", (8, 8)).save(image)
-    write_page([strip(frame(image), image=image, edges=image)], tmp_path / "p.html", ReportText("t", "s"))
-    page = Reader((tmp_path / "p.html").read_text(encoding="utf-8"))
-    assert len(page.all("img")) == 3
-    for tag, link in [("img", "src"), ("a", "href")]:
-        for attributes in page.all(tag):
-            if attributes.get("class") == "skip":
-                continue
-            path = str(attributes[link])
-            assert not urlparse(path).scheme
-            assert (tmp_path / os.fsdecode(unquote_to_bytes(path))).samefile(image)
-            assert not {key for key in attributes if key.startswith("on")}
-    assert len(page.all("script")) == 1
+    page = page_of(tmp_path, strip(frame(image), image=image, edges=image, mask=image))
+    links = list(page.images)
+    assert len(links) == 4
+    for path in links:
+        assert not urlparse(path).scheme
+        assert not set(path) & set("<>\"'() "), "it stands in an attribute, and in CSS's url()"
+        assert (tmp_path / os.fsdecode(unquote_to_bytes(path))).samefile(image)
+    assert len(page.all("script")) == 2
 
 
 def test_words_from_outside_are_escaped(picture: Path, tmp_path: Path) -> None:
     words: dict[str, Any] = dict.fromkeys(("file_name", "edited_caption", "reason"), HOSTILE)
     edits, wrong = (Edit(HOSTILE, HOSTILE, HOSTILE),), Answer(HOSTILE, False)
-    hostile = frame(picture, **words, edits=edits, answer=wrong, scores={HOSTILE: 0.5})
-    control = frame(picture, answer=wrong)
-    album = [
-        strip(hostile, control=control, name=HOSTILE, label=HOSTILE, caption=HOSTILE, answer=Answer(HOSTILE, True))
-    ]
-    table = Table(HOSTILE, (HOSTILE,), ((HOSTILE,),))
-    path = tmp_path / "page.html"
-    write_page(
-        album, path, ReportText(HOSTILE, HOSTILE, ((HOSTILE, HOSTILE),), (table,), HOSTILE, (HOSTILE,), (HOSTILE,))
+    hostile = frame(picture, **words, edits=edits, answer=wrong, scores={"edit": 0.5, HOSTILE: 0.5})
+    album = strip(
+        hostile,
+        *(frame(picture, answer=Answer("car", False)), frame(picture, scores={f"edit_{HOSTILE}": 0.1})),
+        control=frame(picture, answer=wrong),
+        **dict.fromkeys(("name", "label", "caption"), HOSTILE),
+        answer=Answer(HOSTILE, True),
     )
-    page = Reader(path.read_text(encoding="utf-8"))
-    assert len(page.all("script")) == 1
-    _, figure = page.all("figure")
-    assert {figure[key] for key in ("title", "data-name", "data-said", "data-reason")} == {HOSTILE}
-    assert json.loads(str(figure["data-scores"])) == {HOSTILE: 0.5}
-    assert json.loads(str(figure["data-values"])) == [f"{HOSTILE}: {HOSTILE}"]
-    assert f"score:{HOSTILE}" in [option["value"] for option in page.all("option")]
-    assert page.text.count(HOSTILE) >= 14
-    image = next(image for image in page.all("img") if image["alt"] == HOSTILE)
-    assert (tmp_path / unquote(str(image["src"]))).samefile(picture)
+    other = strip(frame(picture, reason="edit 0.1 is below 0.2"), label="bus")
+    table = Table(HOSTILE, (HOSTILE, "q"), ((HOSTILE, HOSTILE),), (HOSTILE,), of="class", confusion=True)
+    row = ForestRow(HOSTILE, HOSTILE, 1, True, 1.0, 2.0, 3.0, "class")
+    forest = Forest(HOSTILE, ((HOSTILE, (row,)),), ((1.0, HOSTILE),), 0.0)
+    finding = ReportFinding(HOSTILE, True, (("class", HOSTILE),))
+    page = page_of(
+        *(tmp_path, album, other),
+        figures=((HOSTILE, HOSTILE),),
+        tables=(table,),
+        footer=HOSTILE,
+        notes=(HOSTILE,),
+        remarks=(HOSTILE,),
+        findings=(finding,),
+        forests=(forest,),
+        limits={HOSTILE: (0.1, None)},
+    )
+    assert len(page.all("script")) == 2
+    assert page.words.count(HOSTILE) >= 20
+    first = page.frames[0]
+    assert {first[key] for key in ("name", "caption", "reason")} == {HOSTILE}
+    assert first["edits"] == [[HOSTILE, "other", HOSTILE, HOSTILE, None]]
+    links = [a["href"] for a in page.all("a") if "shows" in str(a.get("class"))]
+    assert len(links) >= 3, "of the finding, of the chart's row, of the table's row"
+    assert all(parse_qs(str(link)[1:]) == {"class": [HOSTILE]} for link in links)
+
+
+def test_the_script_writes_no_markup() -> None:
+    script = files("counterfactory.engine.report").joinpath("page.js").read_text(encoding="utf-8")
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|javascript:", script
+    )
+    assert "textContent" in script
 
 
 def test_filters_offer_what_differs(picture: Path, tmp_path: Path) -> None:
     def choices(*frames: Frame) -> set[tuple[str | None, str | None]]:
-        write_page([strip(*frames)], tmp_path / "p.html", ReportText("t", "s"))
-        inputs = Reader((tmp_path / "p.html").read_text(encoding="utf-8")).all("input")
+        inputs = page_of(tmp_path, strip(*frames)).all("input")
         return {(i["name"], i["value"]) for i in inputs if i["type"] == "radio" and i["value"]}
 
     night = frame(picture, edits=(Edit("time", "day", "night"),))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 import torch
 from small_graphs import mixing_graph, pair_graph
 from stand_in_cuda import Memory
-from stand_in_gpu import Context, Engine, Library
+from stand_in_gpu import Context, Engine, Library, OnnxSession, RunOptions
 from torch import nn
 from torch.nn import functional as F
 
@@ -457,3 +458,53 @@ def test_more_than_the_plan_takes_is_refused_by_name(over_stand_in: Runtime) -> 
         session.run(decoder_feeds(0, 7, NOTHING))
     with pytest.raises(CounterfactoryError, match=r"refuses x of shape \[3, 0, 64\]: outside of its profile"):
         session.run(decoder_feeds(0, 0, NOTHING))
+
+
+def test_a_graph_that_leaves_whole_numbers_to_the_cpu_is_queued_without_a_recording(
+    networks: Networks, ort: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CUDA's provider records a graph only where all of it is its own: a search for the end of a text is not."""
+    memory = Memory()
+    device, asked = Cuda(memory), list[dict[str, str]]()
+    profile = {name: Shapes.static(*array.shape) for name, array in picture_feeds(0).items()}
+    context = Engine(networks.picture_onnx, memory, profile).create_execution_context()
+    for name, shapes in profile.items():
+        context.set_input_shape(name, shapes.opt)
+
+    class Opened(OnnxSession):
+        heavy: tuple[str, ...] = ()
+
+        def __init__(self, source: str, options: Any, providers: list[Any], enable_fallback: int) -> None:
+            super().__init__(context, device.stream_handle)
+            asked.append(providers[0][1])
+            if providers[0][1]["enable_cuda_graph"] == "1":
+                assert options.get_session_config_entry("session.disable_cpu_ep_fallback") == "1"
+                raise RuntimeError("cannot use the graph capture feature")
+            assert options.get_session_config_entry("session.disable_cpu_ep_fallback") == "0"
+
+        def get_providers(self) -> list[str]:
+            return ["CUDAExecutionProvider", "CPUExecutionProvider"]
+
+        def get_provider_graph_assignment_info(self) -> list[Any]:
+            nodes = [SimpleNamespace(op_type=kind, name="one") for kind in ("ArgMax", *self.heavy)]
+            return [SimpleNamespace(ep_name="CPUExecutionProvider", get_nodes=lambda: nodes)]
+
+    library = SimpleNamespace(SessionOptions=ort.SessionOptions, RunOptions=RunOptions, InferenceSession=Opened)
+    monkeypatch.setattr(ort_sessions, "load_library", lambda provider: library)
+
+    def opened() -> Any:
+        sizes = {"x": (6, 5)}
+        return ort_sessions.open_session(
+            networks.picture_onnx, batch=ROWS, provider="cuda", sizes=sizes, device=lambda: device
+        )
+
+    session, feeds = opened(), picture_feeds(1)
+    assert [one["enable_cuda_graph"] for one in asked] == ["1", "0"]
+    assert {one["user_compute_stream"] for one in asked} == {str(device.stream_handle)}
+    results = session.run(feeds)
+    for name, array in wanted(networks.picture, feeds, tuple(results)).items():
+        np.testing.assert_allclose(results[name], array, rtol=1e-4, atol=1e-5)
+    assert memory.recordings == 0
+    monkeypatch.setattr(Opened, "heavy", ("Conv",))
+    with pytest.raises(CounterfactoryError, match="1 operations on the CPU, among them Conv one"):
+        opened()

@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfactory.engine.schedule.overlap import in_callers_threads, in_chunks, prefetch, write_behind
+from counterfactory.engine.schedule.overlap import in_callers_threads, in_chunks, once_each, prefetch, write_behind
 
 PATIENCE_S = 20  # how long a test waits for what must come; nothing is timed
 
@@ -362,3 +363,24 @@ def test_opencv_has_one_thread_within_and_its_own_after() -> None:
         assert cv2.getNumThreads() == 2
     finally:
         cv2.setNumThreads(before)
+
+
+def test_what_several_threads_ask_for_is_computed_once_and_errors_are_not_kept() -> None:
+    computed: list[int] = []
+
+    def compute(number: int) -> int:
+        computed.append(number)
+        time.sleep(0.01)
+        if number == 3 and computed.count(3) == 1:
+            raise ValueError("the first time")
+        return number * number
+
+    get = once_each(compute, 2)
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(get, [4] * 16)) == [16] * 16
+    assert computed == [4]
+    with pytest.raises(ValueError, match="the first time"):
+        get(3)
+    assert get(3) == 9
+    assert (get(5), get(4)) == (25, 16), "the last two are kept"
+    assert computed == [4, 3, 3, 5, 4]

@@ -95,6 +95,26 @@ def test_the_same_command_makes_the_same_bytes_and_draws_nothing_again(photos: P
     assert painted.made == 4, "the control and the variants whose files were gone"
 
 
+def test_what_the_pictures_of_a_source_share_is_done_once(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from counterfactory.engine.stages.paint import paint_light
+    from counterfactory.engine.suite import suite as suites
+
+    opened, encoded, decoded = list[object](), list[object](), list[object]()
+    for module, name, calls in (
+        (paint_light, "open_photograph", opened),
+        (suites, "encode_picture", encoded),
+        (suites, "read_png", decoded),
+    ):
+        work = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda data, calls=calls, work=work: calls.append(data) or work(data))
+    suite_of(photos, tmp_path / "suite", variants=4)
+    assert len(opened) == 3
+    assert len(encoded) == 3 * (1 + 4), "a control is its source's picture, which is encoded already"
+    assert not decoded, "the checks look at what was written just now"
+
+
 def test_a_seed_and_a_shard_decide_what_they_should(photos: Path, tmp_path: Path) -> None:
     def drawn(name: str, **options: object) -> set[str]:
         return {row.sha256 for row in suite_of(photos, tmp_path / name, variants=3, **options).rows}

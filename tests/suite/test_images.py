@@ -4,6 +4,7 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -92,6 +93,24 @@ def test_pictures_come_back_and_other_readers_agree(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_png(data), pixels(1))
     (tmp_path / "a.png").write_bytes(data)
     np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "a.png")), pixels(1))
+
+
+def test_large_pictures_come_back_in_no_more_bytes_to_speak_of(tmp_path: Path) -> None:
+    small = np.asarray(Image.fromarray(pixels(2)).resize((700, 520), Image.Resampling.BICUBIC))
+    noisy = np.random.default_rng(3).normal(0, 3, small.shape)
+    large = (small + noisy).clip(0, 255).astype(np.uint8)
+    data = encode_picture(large)
+    np.testing.assert_array_equal(read_png(data), large)
+    (tmp_path / "a.png").write_bytes(data)
+    np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "a.png")), large)
+    done, usual = cv2.imencode(".png", large[..., ::-1], [cv2.IMWRITE_PNG_COMPRESSION, 1])
+    assert done
+    assert data != usual.tobytes(), "by the filter of means, which is quicker"
+    assert len(data) < 1.05 * len(usual)
+    little = large[:500, :500]
+    assert (
+        encode_picture(little) == cv2.imencode(".png", little[..., ::-1], [cv2.IMWRITE_PNG_COMPRESSION, 1])[1].tobytes()
+    )
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.uint16])

@@ -10,6 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,33 @@ def test_pictures_written_just_now_are_read_but_not_decoded(tmp_path: Path, monk
     with Suite.open(tmp_path) as suite:
         np.testing.assert_array_equal(suite.load_image(rows[key(2)]), painted(2).pixels)
         assert len(decoded) == 2, "another run has only the file"
+
+
+def test_the_same_array_is_encoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from counterfactory.engine.suite import suite as module
+
+    encoded: list[int] = []
+    encode = module.encode_picture
+
+    def counted(pixels: Any) -> bytes:
+        encoded.append(pixels.size)
+        return encode(pixels)
+
+    monkeypatch.setattr(module, "encode_picture", counted)
+    with Suite.open(tmp_path) as suite:
+        first, again = painted(0), replace(painted(1), pixels=painted(2).pixels)
+        source = suite.write_images("original", [replace(first, top="originals")])[first.key]
+        control = suite.write_images("paint", [replace(painted(1), pixels=first.pixels)])[key(1)]
+        assert len(encoded) == 1
+        assert control.image.sha256 == source.image.sha256
+        assert (tmp_path / control.image.path).read_bytes() == encode(first.pixels)
+        # A file that somebody changed meanwhile is none of that array.
+        (tmp_path / source.image.path).write_bytes(b"other")
+        (tmp_path / control.image.path).unlink()
+        other = suite.write_images("paint", [replace(painted(3), pixels=first.pixels)])[key(3)]
+        assert (tmp_path / other.image.path).read_bytes() == encode(first.pixels)
+        assert suite.write_images("paint", [again])[key(1)].image.sha256 != source.image.sha256
+        assert len(encoded) == 3
 
 
 # Superseding

@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -29,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...english.replacing import undo_edits
-from ...schedule.overlap import in_chunks, write_behind
+from ...schedule.overlap import in_chunks, once_each, write_behind
 from ...sources.source import Pictures, load_mask
 from ...suite import PaintedRow
 from ...variant import Variant
@@ -47,6 +46,8 @@ _TOGETHER = 3
 # Sources that are cached while their pictures are looked at, and how many are looked at in parallel.
 _SOURCES = 16
 _LOOKERS = 2
+# Pictures whose scores go on record together.
+_RECORDED = 8
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def score_pictures(run: Run, painted: Mapping[Variant, PaintedRow], pictures: Pi
         images = pictures.of(variant.source for variant in todo)
         answerable = {variant: questions[variant] for variant in todo if variant.source.key in images}
         if answerable and run.profile.by_rule:
-            yield from _plain_scores(answerable, _looker(run, painted, images))
+            yield from map(dict, in_chunks(_plain_scores(answerable, _looker(run, painted, images)), _RECORDED))
         elif answerable:
             for batch in _Comparison(run, answerable, images).scores(_looker(run, painted, images)):
                 yield {v: {"scores": dict(scored.scores), "edits": list(scored.edits)} for v, scored in batch.items()}
@@ -130,7 +131,7 @@ def _questions(run: Run, painted: Mapping[Variant, PaintedRow]) -> dict[Variant,
 
 def _plain_scores(
     questions: Mapping[Variant, _Question], look: Callable[[Variant], _Look]
-) -> Iterator[dict[Variant, object]]:
+) -> Iterator[tuple[Variant, object]]:
     """The scores of pictures' pixels alone, as the record has them, where no network compares pictures and texts."""
     thumbnails: dict[Variant, Thumbnail] = {}
     in_turn = sorted(questions, key=lambda variant: (variant.source.key, variant.kind, variant.index))
@@ -142,7 +143,7 @@ def _plain_scores(
                 thumbnails[other] = look(other).thumbnail
         if earlier:
             scores["distinct"] = min(distance(seen.thumbnail, thumbnails[other]) for other in earlier)
-        yield {variant: {"scores": scores, "edits": []}}
+        yield variant, {"scores": scores, "edits": []}
 
 
 def _looker(
@@ -152,12 +153,12 @@ def _looker(
 
     What the pictures of a source share is computed once.
     """
-    quality = lru_cache(_SOURCES)(lambda source: look_at_source(images[source.key]))
-    mask = lru_cache(_SOURCES)(load_mask)
-    light = lru_cache(_SOURCES)(lambda source: source_colours(images[source.key]))
-    outlines = lru_cache(_SOURCES)(lambda source: source_map(small_outlines(images[source.key])))
-    things = lru_cache(_SOURCES)(lambda source, masked: find_things(light(source), masked and mask(source, masked)))
-    coloured = lru_cache(_SOURCES)(lambda source, colour: find_colour(light(source), colour))
+    quality = once_each(lambda source: look_at_source(images[source.key]), _SOURCES)
+    mask = once_each(load_mask, _SOURCES)
+    light = once_each(lambda source: source_colours(images[source.key]), _SOURCES)
+    outlines = once_each(lambda source: source_map(small_outlines(images[source.key])), _SOURCES)
+    things = once_each(lambda source, masked: find_things(light(source), masked and mask(source, masked)), _SOURCES)
+    coloured = once_each(lambda source, colour: find_colour(light(source), colour), _SOURCES)
 
     def look(variant: Variant) -> _Look:
         pixels, source = run.suite.load_image(painted[variant]), variant.source

@@ -4,24 +4,29 @@ these takes amiss is more than weather and light.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
+from contextlib import closing
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...light.drawable import drawn
+from ...request import SuiteRequest
 from ...schedule.overlap import in_chunks, write_behind
 from ...sources.source import Pictures, load_mask
 from ...suite import NewPicture, PaintedRow
 from ...variant import Variant
 from ..run import Run
-from .paint_light import draw_variant
+from .paint_light import draw_variants
 
 _STAGE = "baseline"
 # Pictures that are written together, and such batches that may wait to be written.
 _AT_ONCE, _BEHIND = 8, 2
 
 
-def has_baseline(run: Run, variant: Variant) -> bool:
-    """Whether light and weather can show all that a variant changes."""
-    wanted = run.request.baseline is not None and variant.kind == "variant"
+def has_baseline(request: SuiteRequest, variant: Variant) -> bool:
+    """Whether baselines are asked for, and light and weather can show all that a variant changes."""
+    wanted = request.baseline is not None and variant.kind == "variant"
     return wanted and all(drawn(edit) is not None for edit in variant.edits)
 
 
@@ -29,25 +34,24 @@ def draw_baselines(run: Run, variants: Sequence[Variant], pictures: Pictures) ->
     """The suite's rows of the variants' baselines, of those variants that have one, drawn where they are not on record;
     a source that cannot be read is left out.
     """
-    keys = {variant: run.keys.baseline_key(variant.key) for variant in variants if has_baseline(run, variant)}
+    wanted = [variant for variant in variants if has_baseline(run.request, variant)]
+    keys = {variant: run.keys.baseline_key(variant.key) for variant in wanted}
 
-    def draw(batch: Sequence[Variant]) -> dict[Variant, PaintedRow]:
+    def write(batch: Sequence[tuple[Variant, NDArray[np.uint8]]]) -> dict[Variant, PaintedRow]:
         news = []
-        for variant in batch:
-            pixels = draw_variant(run, variant, pictures, images[variant.source.key])
+        for variant, pixels in batch:
             mask = None if variant.source.mask_path is None else load_mask(variant.source, pixels.shape[:2])
             news.append(NewPicture(keys[variant], variant.source.name, pixels, mask))
         rows = run.suite.write_images(_STAGE, news)
-        return {variant: rows[keys[variant]] for variant in batch}
-
-    def make(todo: list[Variant]) -> Generator[dict[Variant, PaintedRow], None, None]:
-        yield from write_behind(in_chunks(todo, _AT_ONCE), draw, _BEHIND)
+        return {variant: rows[keys[variant]] for variant, _ in batch}
 
     with run.meter.stage("paint"):
         rows = run.suite.images(_STAGE, list(keys.values()))
         drawn_rows = {variant: rows[key] for variant, key in keys.items() if key in rows}
         missing = [variant for variant in keys if variant not in drawn_rows]
-        images = pictures.of(variant.source for variant in missing)
-        for batch in make([variant for variant in missing if variant.source.key in images]):
-            drawn_rows |= batch
+        chunks = in_chunks(draw_variants(run, missing, pictures), _AT_ONCE)
+        # An interrupt ends what writes behind it before the suite is closed.
+        with closing(write_behind(chunks, write, _BEHIND)) as batches:
+            for batch in batches:
+                drawn_rows |= batch
     return drawn_rows

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...keys import generator
-from ...light.draw import draw_light
+from ...light.draw import Photograph, draw_light, open_photograph
 from ...light.drawable import drawn
+from ...schedule.overlap import once_each
 from ...sources.source import Pictures, Source, load_depth
 from ...suite import PaintedRow
 from ...variant import Variant
@@ -37,32 +38,41 @@ def paint_light(
     """
 
     def draw(todo: list[Variant]) -> Iterator[VariantPicture]:
-        images = pictures.of(variant.source for variant in todo)
-        readable = [variant for variant in todo if variant.source.key in images]
-
-        def one(variant: Variant) -> NDArray[np.uint8]:
-            return draw_variant(run, variant, pictures, images[variant.source.key])
-
-        for variant, pixels in load_ahead(readable, one, _AHEAD, _WORKERS):
+        for variant, pixels in draw_variants(run, todo, pictures):
             yield VariantPicture(variant, pixels)
 
     return record_pictures(run, variants, draw)
 
 
-def draw_variant(run: Run, variant: Variant, pictures: Pictures, picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """A variant's picture, uint8 RGB [H, W, 3], of its source's `picture` of the same size, which a control is; edits
-    that light and weather cannot show are left out, and [protect] keeps a part of the source.
+def draw_variants(
+    run: Run, variants: Sequence[Variant], pictures: Pictures
+) -> Iterator[tuple[Variant, NDArray[np.uint8]]]:
+    """Variants' pictures, uint8 RGB [H, W, 3], of their sources' size; a control is its source. Edits that light and
+    weather cannot show are left out, [protect] keeps a part of the source, and a source that cannot be read has none.
     """
-    if not variant.edits:
-        return picture
-    values = [(edit.type, value) for edit in variant.edits if (value := drawn(edit)) is not None]
-    source, depth = variant.source, None
-    if source.depth is not None:
-        depth = (1 - load_depth(source, picture.shape[:2]) / np.float32(_DEEPEST)).astype(np.float32)
-    rng = generator(variant.noise_key, "light")
-    painted = draw_light(picture, values, variant.level / variant.levels, rng, depth)
-    kept = protected_share(run, source, picture.shape[:2], pictures)
-    return painted if kept is None else _keep(picture, painted, kept)
+    images = pictures.of(variant.source for variant in variants)
+    photograph_of = once_each(lambda source: _open(source, images[source.key]), _WORKERS)
+
+    def draw(variant: Variant) -> NDArray[np.uint8]:
+        source, picture = variant.source, images[variant.source.key]
+        if not variant.edits:
+            return picture
+        values = [(edit.type, value) for edit in variant.edits if (value := drawn(edit)) is not None]
+        rng = generator(variant.noise_key, "light")
+        painted = draw_light(photograph_of(source), values, variant.level / variant.levels, rng)
+        kept = protected_share(run, source, picture.shape[:2], pictures)
+        return painted if kept is None else _keep(picture, painted, kept)
+
+    yield from load_ahead((one for one in variants if one.source.key in images), draw, _AHEAD, _WORKERS)
+
+
+def _open(source: Source, picture: NDArray[np.uint8]) -> Photograph:
+    """The photograph of a source with this picture, and its depth where that is known."""
+    if source.depth is None:
+        return open_photograph(picture)
+    return open_photograph(
+        picture, (1 - load_depth(source, picture.shape[:2]) / np.float32(_DEEPEST)).astype(np.float32)
+    )
 
 
 def _keep(source: NDArray[np.uint8], painted: NDArray[np.uint8], share: NDArray[np.float32]) -> NDArray[np.uint8]:
