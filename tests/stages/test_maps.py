@@ -235,7 +235,7 @@ def test_several_hints_move_and_keep_more_on_a_gpu() -> None:
     assert several["hint_1"].moved_bytes == 4 * (3 * pixels + 2 * hint)
     assert several["denoiser"].kept_bytes > plain["denoiser"].kept_bytes
     gpu = load_profile("a10g")
-    ort = replace(gpu, runtime=replace(gpu.runtime, backend="onnxruntime", provider="cuda"))
+    ort = replace(gpu, runtime=replace(gpu.runtime, backend="onnxruntime", provider="tensorrt"))
     one, two = (networks_of(p)["denoiser"].moved_bytes for p in (ort, replace(ort, hints=(EDGES, classes))))
     assert two - one == 4 * hint
 
