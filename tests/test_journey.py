@@ -264,7 +264,7 @@ def test_interventions_bound_the_edits(streets: Path, quick: Profile, tmp_path: 
     }
 
 
-@pytest.mark.parametrize("variants", [2, 3])
+@pytest.mark.parametrize("variants", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_every_value_is_painted_once_and_a_verdict_by_hand_outlives_runs(
     streets: Path, quick: Profile, tmp_path: Path, variants: int
 ) -> None:
@@ -322,7 +322,8 @@ travel(profile, SETTINGS, find_sources(Path(sys.argv[1]))[0], Path(sys.argv[2]),
 """
 
 
-@pytest.mark.parametrize("least", [5, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("least", [10])
 def test_killed_at_any_moment_the_suite_comes_out_the_same(
     finished: tuple[Path, RunSummary], streets: Path, packed_models: Path, tmp_path: Path, least: int
 ) -> None:

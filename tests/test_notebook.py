@@ -11,6 +11,7 @@ import pytest
 NOTEBOOK = Path(__file__).parents[1] / "examples" / "quickstart.ipynb"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("shared_plans")
 def test_the_quick_start_s_cells_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pandas", reason="pandas is not installed: the notebook's tables went unchecked")

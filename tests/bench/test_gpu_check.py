@@ -27,6 +27,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> gpu_check.Card:
     return gpu_check.Card()
 
 
+@pytest.mark.slow
 def test_kernels_hold(card: gpu_check.Card, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_check.Card, "seconds", lambda *_, **__: 1.0)
     assert gpu_check.check_kernels(card)["steps"] == 2 * 3 * (6 + 4 + 3 + 1)

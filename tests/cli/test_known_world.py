@@ -64,6 +64,7 @@ def test_estimates_say_what_they_are_of(street: Street, capsys: pytest.CaptureFi
     assert f"caution    8 of 11 sources are {MARK}" in err
 
 
+@pytest.mark.slow
 def test_a_few_strangers_are_skipped_and_anything_marks_them_everywhere(
     street: Street, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

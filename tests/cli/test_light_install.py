@@ -33,6 +33,7 @@ def test_looking_ahead_needs_no_runtime(first: tuple[str, ...], tmp_path: Path) 
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_suite_is_made_judged_and_shown(tmp_path: Path) -> None:
     add_photographs(tmp_path / "photos" / "images", 2)
     suite = tmp_path / "suite"

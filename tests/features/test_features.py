@@ -156,6 +156,7 @@ def test_a_feature_is_a_file_of_ten_lines(name: str) -> None:
     assert load_profile(str(FILES[name])).name == name
 
 
+@pytest.mark.slow
 def test_menus_bring_the_product_s_own_phrases_and_nothing_else(commands: Commands) -> None:
     plans = [commands.plan(feature) for feature in ("menus", None)]
 
@@ -201,6 +202,7 @@ def test_what_is_harder_to_read_than_its_caption_is_not_painted(commands: Comman
     assert all("perplexity_ratio" in reason for reason in dropped["perplexity"])
 
 
+@pytest.mark.slow
 def test_the_captioner_looks_at_edits_of_the_types_that_are_asked_for(commands: Commands) -> None:
     found, plain = (commands.generate(feature).variants for feature in ("recaption", None))
     assert [row.sha256 for row in found] == [row.sha256 for row in plain]

@@ -117,6 +117,7 @@ def test_a_weakness_of_some_edits_of_a_type_is_told_from_the_others(monkeypatch:
     assert all("night" in value for one in clear for value in one.values)
 
 
+@pytest.mark.slow
 def test_no_weakness_is_invented() -> None:
     """Of suites of a model without one, some have an insight all the same: one in twenty."""
     alarms = sum(any(one.clear for one in insights(suite_rows(90, s), no_weakness, s)) for s in range(60))

@@ -201,6 +201,7 @@ def test_a_page_of_one_file_needs_no_other(picture: Path, tmp_path: Path) -> Non
         tab.wait_for_function("document.querySelector('#pictures img').naturalWidth === 64")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_nobody_is_shut_out(picture: Path, tmp_path: Path, scheme: str, width: int) -> None:
