@@ -222,7 +222,11 @@ def compared(suite: Path, made: Made, bound: Bound, told: str, sampled: bool) ->
     # Two phrasings of one fact are equally likely to the captioner, and rounding decides between them.
     equal = float(np.mean([float(read_facts(ours) == read_facts(theirs)) for ours, theirs in both] or [0.0]))
     painted = pictures_of(suite)
-    decibel = [psnr(painted[key], picture) for key, picture in made.pictures.items() if key in painted] or [0.0]
+    if not painted.keys() & made.pictures.keys():
+        raise SystemExit(
+            f"{told}: both painted no picture of one text, so nothing can be compared: take more --sources"
+        )
+    decibel = [psnr(painted[key], picture) for key, picture in made.pictures.items() if key in painted]
     mean = float(np.mean(decibel))
     line = f"{len(decibel)} pictures {mean:.1f} dB (worst {min(decibel):.1f})"
     asked = f"{bound.psnr:.0f} dB"

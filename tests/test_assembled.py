@@ -247,7 +247,7 @@ def test_the_bench_s_peer_on_a_box_paints_the_same_pictures(profile: Path, tmp_p
     No round counts as busy here. CUDA's events and the moving of networks go unchecked without a GPU.
     """
     threads = torch.get_num_threads()
-    words = [*("--against", "diffusers-batched"), "--random", "--small", *("--sources", "2", "--variants", "1")]
+    words = [*("--against", "diffusers-batched"), "--random", "--small", *("--sources", "4", "--variants", "2")]
     try:
         run_bench(
             ["--profile", str(profile), *words, "--rounds", "1", "--json", str(tmp_path / "row.json")],
