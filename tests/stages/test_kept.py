@@ -69,7 +69,7 @@ def test_a_colour_is_kept_in_any_light_and_another_is_not(
     assert isinstance(high, float)
     assert isinstance(low, float)
     assert low < high, "in its own light, however odd"
-    if min(light) > 0.85 and haze < 0.1:  # some pairs stay a little below the bar, as white beside green in a dimmer light
+    if min(light) > 0.85 and haze < 0.1:  # white beside green stays a little below the bar there
         assert low < LEAST - 0.2 < high
 
 
