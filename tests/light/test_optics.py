@@ -125,7 +125,7 @@ def test_motion_is_a_line_symmetric_and_of_sum_one(length: float, angle: float) 
     along = (x - 100) * np.cos(angle) + (y - 100) * np.sin(angle)
     off = (y - 100) * np.cos(angle) - (x - 100) * np.sin(angle)
     assert np.sqrt((weights * off**2).sum()) < 1.1
-    assert np.sqrt(12 * (weights * along**2).sum()) == pytest.approx(length, abs=max(2.0, 0.06 * length))
+    assert np.sqrt(12 * (weights * along**2).sum()) == pytest.approx(length, abs=max(1.8, 0.06 * length))
 
 
 def test_noise_has_the_variance_of_light_and_sensor() -> None:
