@@ -40,7 +40,7 @@ Stage = Literal["caption", "rewrite", "edges", "paint", "check"]
 ROW_FORM = 7
 # The rules by which the painter of light and weather draws, and by which pictures that somebody painted are read and
 # scaled: raised by hand when they come to other pixels.
-LIGHT = 1
+LIGHT = 2
 GIVEN = 1
 # The rules by which instructions for editors are written, as these.
 INSTRUCTIONS = 1

@@ -76,7 +76,11 @@ class Line:
     def of(cls, length: float, angle: float) -> Line:
         """Of a length in pixels, at an angle from the horizontal."""
         doublings = max(0, int(np.ceil(np.log2(max(length, 1e-3) / _SHORT_LINE))))
-        short = length / 2**doublings
+        short, steps = length, list[tuple[int, int]]()
+        for _ in range(doublings):  # the longest first: what whole pixels take or leave, the shorter lines make good
+            x, y = round(short / 4 * np.cos(angle)), round(short / 4 * np.sin(angle))
+            steps.insert(0, (x, y))
+            short = max(short**2 - 12 * (x**2 + y**2), (short / 4) ** 2) ** 0.5
         reach = max(1, int(np.ceil(short / 2)))
         kernel = np.zeros((2 * reach + 1, 2 * reach + 1))
         for along in (np.arange(64) + 0.5) / 64 * short - short / 2:
@@ -84,8 +88,7 @@ class Line:
             column, row = min(int(x), 2 * reach - 1), min(int(y), 2 * reach - 1)
             right, below = x - column, y - row
             kernel[row : row + 2, column : column + 2] += np.outer((1 - below, below), (1 - right, right))
-        steps = [(np.cos(angle) * short * 2**i / 2, np.sin(angle) * short * 2**i / 2) for i in range(doublings)]
-        return cls(np.asarray(kernel / kernel.sum(), np.float32), tuple((round(x), round(y)) for x, y in steps))
+        return cls(np.asarray(kernel / kernel.sum(), np.float32), tuple(steps))
 
     @property
     def halo(self) -> int:
