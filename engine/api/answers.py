@@ -101,6 +101,23 @@ class Given:
     preprocess: str | None = None
 
 
+@dataclass(frozen=True)
+class _Judging:
+    """What answers are held against: the pictures of a suite's `rows`, and the file `classes`. `caller` is warned, and
+    `embed` compares captions.
+    """
+
+    suite: Path
+    rows: Sequence[PictureRow]
+    classes: Path | None
+    caller: Caller
+    embed: CaptionEmbedding
+
+    def composed(self) -> _Judging:
+        """With labels in the form that answers are read in."""
+        return replace(self, rows=[_composed(row) for row in self.rows])
+
+
 def judge(given: Given, suite: Path, rows: Sequence[PictureRow], caller: Caller) -> Judged:
     """Judge the answers that are given: a path to a table, to an array or to a folder of masks, of which `classes`
     names the numbers (without it the suite's record does; for labels see `read_vocabulary`); a mapping of pictures'
@@ -110,44 +127,43 @@ def judge(given: Given, suite: Path, rows: Sequence[PictureRow], caller: Caller)
     Warns of what is left out. Raises CounterfactoryError for answers that cannot be read or do not fit the suite.
     """
     embed = CaptionEmbedding(suite)
-    judged = _judge(given, suite, rows, caller, embed)
+    judged = _judge(given, _Judging(suite, rows, given.classes, caller, embed))
     grouped = (f"edits are grouped by {embed.by}",) if embed.by is not None else ()
     return replace(judged, notes=(*judged.notes, *grouped))
 
 
-def _judge(given: Given, suite: Path, rows: Sequence[PictureRow], caller: Caller, embed: CaptionEmbedding) -> Judged:
-    model, classes = given.model, given.classes
-    named = _as_model(given, suite, rows, caller)
+def _judge(given: Given, on: _Judging) -> Judged:
+    model = given.model
+    named = _as_model(given, on)
     if named is not None:
-        return _ask(named, classes, suite, rows, caller, embed)
+        return _ask(named, on)
     path = Path(model) if isinstance(model, (str, PathLike)) else None
     name = _GIVEN if path is None else str(path)
     if path is not None and path.is_dir():
-        return replace(_judge_masks(path, classes, suite, rows, caller, embed), name=name)
+        return replace(_judge_masks(path, on), name=name)
     listed = json_predictions(path) if path is not None and path.suffix == ".json" else None
     if path is not None and path.suffix == ".json" and listed is None:
-        boxes = json_boxes(path, rows, caller.warn)
-        return replace(_judge_boxes(boxes, None, name, classes, suite, rows, caller, embed), name=name)
-    scores = array_answers(model if path is None else path, rows)
+        return replace(_judge_boxes(json_boxes(path, on.rows, on.caller.warn), None, name, on), name=name)
+    scores = array_answers(model if path is None else path, on.rows)
     if scores is not None:
-        return replace(_judge_scores(scores, None, name, classes, suite, rows, caller, embed), name=name)
+        return replace(_judge_scores(scores, None, name, on), name=name)
     table = listed or (load_predictions(path) if path is not None else _given(model))
     if path is not None and table.ignored:
-        caller.warn(f"{path}: columns that are not read: {_some(table.ignored)}")
-    rows = [_composed(row) for row in rows]
-    vocabulary = read_vocabulary(suite, rows, classes)
-    return replace(_judge_labels(table.answers, vocabulary, classes, rows, caller, embed), name=name)
+        on.caller.warn(f"{path}: columns that are not read: {_some(table.ignored)}")
+    on = on.composed()
+    vocabulary = read_vocabulary(on.suite, on.rows, on.classes)
+    return replace(_judge_labels(table.answers, vocabulary, on), name=name)
 
 
-def _as_model(given: Given, suite: Path, rows: Sequence[PictureRow], caller: Caller) -> ModelUnderTest | None:
+def _as_model(given: Given, on: _Judging) -> ModelUnderTest | None:
     """The model under test; None where answers are given."""
     model = given.model
     if isinstance(model, ModelUnderTest):
         return model
     if isinstance(model, (str, PathLike)) and names_model(str(model)):
-        labels = sorted({row.label for row in rows if row.label is not None})
+        labels = sorted({row.label for row in on.rows if row.label is not None})
         if given.classes is not None and str(given.classes) != IMAGE_FOLDER:
-            labels = class_names(given.classes, suite) or []
+            labels = class_names(given.classes, on.suite) or []
         return open_model(str(model), given.preprocess, labels)
     if isinstance(model, (Mapping, str, PathLike)) or hasattr(model, "columns") or not callable(model):
         if given.preprocess is not None:
@@ -156,31 +172,23 @@ def _as_model(given: Given, suite: Path, rows: Sequence[PictureRow], caller: Cal
     return wrap_callable(model, given.preprocess)
 
 
-def _ask(
-    model: ModelUnderTest,
-    classes: Path | None,
-    suite: Path,
-    rows: Sequence[PictureRow],
-    caller: Caller,
-    embed: CaptionEmbedding,
-) -> Judged:
+def _ask(model: ModelUnderTest, on: _Judging) -> Judged:
     """Ask the model about the suite's pictures, and judge what it answers."""
-    asked = ask_model(model, suite, rows, caller.on_progress, caller.warn)
+    asked = ask_model(model, on.suite, on.rows, on.caller.on_progress, on.caller.warn)
     kept = f", {asked.kept} of {len(asked.answers)} answers were kept" if asked.kept else ""
     notes = (f"{model.name}: input {model.input}{kept}",)
     kinds = {type(answer) for answer in asked.answers.values()}
     if len(kinds) > 1:
         raise CounterfactoryError(f"{model.name} gives pictures answers of different kinds: {_kinds(kinds)}")
     if kinds == {BoxAnswer}:
-        judged = _judge_boxes(asked.answers, model, model.name, classes, suite, rows, caller, embed)
-        return replace(judged, notes=(*notes, *judged.notes), name=model.name)
-    if kinds == {MapAnswer}:
-        numbers = recorded_numbers(suite)
+        judged = _judge_boxes(asked.answers, model, model.name, on)
+    elif kinds == {MapAnswer}:
+        numbers = recorded_numbers(on.suite)
         with TemporaryDirectory() as folder:
-            write_maps(Path(folder), asked.answers, None if classes is not None else model.classes, numbers)
-            judged = _judge_masks(Path(folder), classes, suite, rows, caller, embed)
-        return replace(judged, notes=notes, name=model.name)
-    judged = _judge_scores(asked.answers, model, model.name, classes, suite, rows, caller, embed)
+            write_maps(Path(folder), asked.answers, None if on.classes is not None else model.classes, numbers)
+            judged = _judge_masks(Path(folder), on)
+    else:
+        judged = _judge_scores(asked.answers, model, model.name, on)
     return replace(judged, notes=(*notes, *judged.notes), name=model.name)
 
 
@@ -188,54 +196,34 @@ def _kinds(kinds: Iterable[type]) -> str:
     return " and ".join(sorted(kind.__name__.removesuffix("Answer").lower() for kind in kinds))
 
 
-def _judge_masks(
-    folder: Path, classes: Path | None, suite: Path, rows: Sequence[PictureRow], caller: Caller, embed: CaptionEmbedding
-) -> Judged:
-    tally, lines = AnswerTally(folder, suite), class_names(classes, suite)
-    names = recorded_numbers(suite) if classes is None else dict(enumerate(lines or ()))
-    evaluation = evaluate_masks(rows, *compare_masks(folder, suite, rows, names, tally), embed)
-    tally.settle(caller.warn)
-    return Judged(rows, evaluation, None)
+def _judge_masks(folder: Path, on: _Judging) -> Judged:
+    tally, lines = AnswerTally(folder, on.suite), class_names(on.classes, on.suite)
+    names = recorded_numbers(on.suite) if on.classes is None else dict(enumerate(lines or ()))
+    evaluation = evaluate_masks(on.rows, *compare_masks(folder, on.suite, on.rows, names, tally), on.embed)
+    tally.settle(on.caller.warn)
+    return Judged(on.rows, evaluation, None)
 
 
-def _judge_boxes(
-    answers: Mapping[str, ModelAnswer],
-    model: ModelUnderTest | None,
-    name: str,
-    classes: Path | None,
-    suite: Path,
-    rows: Sequence[PictureRow],
-    caller: Caller,
-    embed: CaptionEmbedding,
-) -> Judged:
+def _judge_boxes(answers: Mapping[str, ModelAnswer], model: ModelUnderTest | None, name: str, on: _Judging) -> Judged:
     """Judge boxes; a class number is said by the model's own names, or those of `classes`."""
     own = None if model is None else model.classes
     by = "the model" if model is None else model.named_by
-    vocabulary = read_vocabulary(suite, rows, classes, own, by, of_boxes=True)
+    vocabulary = read_vocabulary(on.suite, on.rows, on.classes, own, by, of_boxes=True)
     if lacking := vocabulary.missing():
-        caller.warn(f"{vocabulary.listed} lacks labels of the suite, which no answer can name: {_some(lacking)}")
+        on.caller.warn(f"{vocabulary.listed} lacks labels of the suite, which no answer can name: {_some(lacking)}")
     boxes = seen_boxes(answers, vocabulary)
-    counted = {row.file_name for row in rows if row.accepted}
+    counted = {row.file_name for row in on.rows if row.accepted}
     called = [box.label for picture, some in boxes.items() if picture in counted for box in some if box.score >= SURE]
     strange = vocabulary.require_known(called)
     note = (f"{name}: classes by {vocabulary.listed}",) if vocabulary.listed else ()
-    return Judged(rows, replace(evaluate_boxes(rows, boxes, embed), strange=strange), None, note)
+    return Judged(on.rows, replace(evaluate_boxes(on.rows, boxes, on.embed), strange=strange), None, note)
 
 
-def _judge_scores(
-    answers: Mapping[str, ModelAnswer],
-    model: ModelUnderTest | None,
-    name: str,
-    classes: Path | None,
-    suite: Path,
-    rows: Sequence[PictureRow],
-    caller: Caller,
-    embed: CaptionEmbedding,
-) -> Judged:
+def _judge_scores(answers: Mapping[str, ModelAnswer], model: ModelUnderTest | None, name: str, on: _Judging) -> Judged:
     """Judge scores of classes, or labels; what the classes are is said in a note."""
-    rows = [_composed(row) for row in rows]
+    on = on.composed()
     own = None if model is None else model.classes
-    vocabulary = read_vocabulary(suite, rows, classes, own, "the model" if model is None else model.named_by)
+    vocabulary = read_vocabulary(on.suite, on.rows, on.classes, own, "the model" if model is None else model.named_by)
     sizes = {len(answer.scores) for answer in answers.values() if isinstance(answer, ScoreAnswer)}
     if len(sizes) > 1:
         raise CounterfactoryError(
@@ -245,12 +233,12 @@ def _judge_scores(
     if sizes:
         (size,) = sizes
         if not vocabulary.numbers and size == len(vocabulary.folders):
-            vocabulary = read_vocabulary(suite, rows, Path(IMAGE_FOLDER))
+            vocabulary = read_vocabulary(on.suite, on.rows, Path(IMAGE_FOLDER))
         note = (_order(vocabulary, size, name),)
     elif vocabulary.listed is not None:
         note = (f"{name}: classes by {vocabulary.listed}",)
-    predictions = label_predictions(answers, vocabulary, {row.file_name: row.label for row in rows})
-    judged = _judge_labels(predictions, vocabulary, classes, rows, caller, embed)
+    predictions = label_predictions(answers, vocabulary, {row.file_name: row.label for row in on.rows})
+    judged = _judge_labels(predictions, vocabulary, on)
     if model is not None:
         note += _chance(judged.evaluation, max((*sizes, len(vocabulary.labels))))
     return replace(judged, notes=note)
@@ -284,26 +272,19 @@ def _order(vocabulary: Vocabulary, size: int, name: str) -> str:
     return f"{name}: classes 0 to {size - 1} by {where}"
 
 
-def _judge_labels(
-    answers: Mapping[str, Prediction],
-    vocabulary: Vocabulary,
-    classes: Path | None,
-    rows: Sequence[PictureRow],
-    caller: Caller,
-    embed: CaptionEmbedding,
-) -> Judged:
-    matched = match_predictions(answers, rows)
+def _judge_labels(answers: Mapping[str, Prediction], vocabulary: Vocabulary, on: _Judging) -> Judged:
+    matched = match_predictions(answers, on.rows)
     if matched.unmatched:
-        caller.warn(strangers_line(matched.unmatched))
-    if str(classes) == IMAGE_FOLDER:
-        caller.warn(f"answers' numbers from 0 are ImageFolder's: {_some(vocabulary.folders)}")
+        on.caller.warn(strangers_line(matched.unmatched))
+    if str(on.classes) == IMAGE_FOLDER:
+        on.caller.warn(f"answers' numbers from 0 are ImageFolder's: {_some(vocabulary.folders)}")
     if lacking := vocabulary.missing():
-        caller.warn(f"{vocabulary.listed} lacks labels of the suite, which no answer can name: {_some(lacking)}")
+        on.caller.warn(f"{vocabulary.listed} lacks labels of the suite, which no answer can name: {_some(lacking)}")
     matched = replace(matched, answers=tuple(answer and vocabulary.settle(answer) for answer in matched.answers))
-    counted = zip(rows, matched.labels, strict=True)
+    counted = zip(on.rows, matched.labels, strict=True)
     strange = vocabulary.require_known([label for row, label in counted if row.accepted and label is not None])
-    evaluation = evaluate_labels(rows, matched.labels, matched.measures(rows), embed)
-    return Judged(rows, replace(evaluation, strange=strange), matched.answers)
+    evaluation = evaluate_labels(on.rows, matched.labels, matched.measures(on.rows), on.embed)
+    return Judged(on.rows, replace(evaluation, strange=strange), matched.answers)
 
 
 def _composed(row: PictureRow) -> PictureRow:
