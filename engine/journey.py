@@ -214,7 +214,7 @@ class Journey:
         judged, least = tally.accepted + tally.rejected, self.least_accepted
         if least is None or judged < FEW or tally.accepted > least * judged:
             return
-        awaited = f", where {2 * least:.0%} were expected" if least else ""
+        awaited = f", and more than {least:.0%} are awaited" if least else ""
         raise CounterfactoryError(
             f"of the first {judged:,} variants {tally.accepted:,} were accepted{awaited}: look at them with "
             f"{shlex.join(['counterfactory', 'report', str(suite)])}, correct the weights or the profile's [check], or "

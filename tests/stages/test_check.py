@@ -15,7 +15,7 @@ from picture_rows import control_row, original_row, picture_row
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.pocket.worlds import EMBEDDED
-from counterfactory.engine.profile.check import CheckSettings, ValidPart, threshold_names
+from counterfactory.engine.profile.check import SCORES, CheckSettings, ValidPart, threshold_names
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.stages.check.clip_scores import by_type, edit_scores, label_score, score
 from counterfactory.engine.stages.check.quality import (
@@ -28,6 +28,7 @@ from counterfactory.engine.stages.check.quality import (
 )
 from counterfactory.engine.stages.check.verdict import (
     failed_check,
+    failing,
     part_probabilities,
     valid_score,
     verdict,
@@ -448,3 +449,25 @@ def test_classes_are_what_labels_name(labels: list[str | None], names: tuple[str
         index = classes.index(label)
         assert index is None or label is None or names[index].split(",")[0] in label.replace("_", " ")
         assert (index is None) == (not names or label in (None, "0"))
+
+
+@pytest.mark.parametrize("profile", ["a10g", "a10g-fast", "lance", "cpu", "light", "server", "given"])
+def test_no_profile_of_photographs_takes_a_picture_that_is_none(profile: str) -> None:
+    """Blank, black, burnt-out, the source itself, or another variant again: whatever CLIP makes of it."""
+    check = load_profile(profile).check
+    noise = np.random.default_rng(3).integers(0, 255, (128, 128, 3), np.uint8)
+    source = cv2.GaussianBlur(noise, (0, 0), 4)
+    source = np.asarray(cv2.normalize(source, np.zeros_like(source), 0, 255, cv2.NORM_MINMAX), np.uint8)
+    look, sound = look_at_source(source), np.ascontiguousarray(source[:, ::-1])
+
+    def verdict_on(picture: NDArray[np.uint8], distinct: float = 1.0) -> object:
+        quality = quality_scores(picture, thumbnail(picture), look)
+        passing = dict.fromkeys((one.name for one in SCORES), 1.0) | dict.fromkeys(check.most, -1.0)
+        return failing(passing | quality | {"distinct": distinct}, check, "variant")
+
+    assert verdict_on(sound) is None
+    for level in (0, 110, 255):
+        assert verdict_on(np.full_like(source, level)) is not None
+    assert verdict_on(source) is not None
+    if load_profile(profile).painter_kind in ("diffusion", "inversion"):  # others give each value its picture
+        assert verdict_on(sound, distinct=0.0) is not None
