@@ -93,6 +93,7 @@ def open_kept(
     try:
         ledger = Ledger(file)
         try:
+            ledger.mend()
             yield KeptAnswers(ledger, digest, about)
         finally:
             ledger.close()
