@@ -50,9 +50,7 @@ class Ledger:
         still = "" if path.with_name(f"{path.name}-wal").exists() else "&immutable=1"
         name = f"{path.absolute().as_uri()}?mode=ro{still}" if read_only else path
         with self._explain_errors():
-            self._db = sqlite3.connect(
-                name, isolation_level=None, check_same_thread=False, timeout=10, uri=read_only
-            )
+            self._db = sqlite3.connect(name, isolation_level=None, check_same_thread=False, timeout=10, uri=read_only)
         try:
             with self._explain_errors():
                 self._set_up()
@@ -115,6 +113,12 @@ class Ledger:
                 return
             last = rows[-1][0]
 
+    def holds(self, stage: str, key: str) -> bool:
+        """Whether there is a sound row; it is not parsed."""
+        with self._one_at_a_time, self._explain_errors():
+            rows = self._db.execute(f"SELECT {_ROW} FROM results WHERE stage = ? AND key = ?", [stage, key]).fetchall()
+        return any(_kept(stage.encode(), *row, self._version) for row in rows)
+
     def put(self, stage: str, rows: Mapping[str, Any]) -> None:
         """`put_stages` for one stage."""
         self.put_stages({stage: rows})
@@ -147,8 +151,10 @@ class Ledger:
                 return 0
             with self._transaction():
                 self._db.execute("CREATE TEMP TABLE kept (stage, key, value)")
-                rows = ((s, k, _sealed(s, k, text)) for s, k, v in self._scan() if (text := _kept(s, k, v, self._version)))
-                self._db.executemany("INSERT INTO kept VALUES (CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT))", rows)
+                texts = ((stage, key, _kept(stage, key, value, self._version)) for stage, key, value in self._scan())
+                rows = ((stage, key, _sealed(stage, key, text)) for stage, key, text in texts if text)
+                cell = "CAST(? AS TEXT)"
+                self._db.executemany(f"INSERT INTO kept VALUES ({cell}, {cell}, {cell})", rows)
                 self._db.execute("DELETE FROM results")  # all pages at once, in whatever order their rows are
                 self._db.execute("INSERT OR REPLACE INTO results SELECT * FROM kept")
                 self._db.execute("DROP TABLE kept")

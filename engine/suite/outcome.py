@@ -70,7 +70,7 @@ class Outcomes:
         outcome = fill_record(Outcome, stored, place, advice)
         for name in outcome.files:
             checked_name(name, f"{place}: 'files'")
-        return outcome if self._suite.holds(outcome.files) else None
+        return outcome if self._suite.ledger.holds(_ROWS, key) and self._suite.holds(outcome.files) else None
 
     def keep(self, sources: Sequence[Source], outcome: Outcome, rows: Sequence[PictureRow], *, finished: bool) -> None:
         """Keeps what these sources came to, in place of what was kept before; not to be found unless `finished`."""

@@ -38,7 +38,7 @@ from .metadata import FILE, write_table
 from .open_session import NOTE_S, OpenSession, forget_open_session, load_open_session
 from .paths import TOPS, Folder
 from .picture_row import PaintedRow, PictureRow, StoredFile
-from .picture_store import BATCH_DONE, PictureStore
+from .picture_store import PictureStore
 from .row_spool import RowSpool
 from .run_record import FILE as RUN_FILE
 from .run_record import RunRecord, Standing, read_run, write_run
@@ -71,9 +71,10 @@ _ENCODERS = min(4, os.cpu_count() or 1)
 class Suite:
     """An open suite, this process's alone; its threads may share it. Use `Suite.open` as a context manager."""
 
-    def __init__(self, path: Path, ledger: Ledger, store: PictureStore) -> None:
+    def __init__(self, path: Path, ledger: Ledger, store: PictureStore, mended: int = 0) -> None:
         self.path = path
         self.ledger = ledger
+        self.mended = mended  # rows of the ledger that were damaged, and are made again
         # The files with their pixels, by digest; one thread adds to them.
         self._recent: dict[str, tuple[StoredFile, NDArray[np.uint8]]] = {}
         self._free_bytes = _RECENT_BYTES
@@ -100,7 +101,8 @@ class Suite:
             opened.callback(lock.release)
             ledger = Ledger(path / _LEDGER)
             opened.callback(ledger.close)
-            suite = cls(path, ledger, PictureStore(path, ledger))
+            mended = ledger.mend()
+            suite = cls(path, ledger, PictureStore(path, ledger), mended)
             if (killed := load_open_session(ledger)) is not None:
                 suite.book(killed, None)  # it counts with what it last noted
             suite._opened = opened.pop_all()
@@ -132,10 +134,10 @@ class Suite:
             if painted.mask is not None:
                 files[mask_path(path)] = encode_mask(painted.mask)
         with self._filing:
-            placed = self._store.place(files)
+            placed, done = self._store.place(files)
             shares = {painted.key: painted.self_attention for painted in batch}
             rows = {key: PaintedRow(placed[p], placed.get(mask_path(p)), shares[key]) for key, p in paths.items()}
-            self.ledger.put_stages({stage: {key: row.to_json() for key, row in rows.items()}, **BATCH_DONE})
+            self.ledger.put_stages({stage: {key: row.to_json() for key, row in rows.items()}, **done})
         for painted in batch:
             self._keep_pixels(rows[painted.key].image, painted.pixels)
         return rows
@@ -160,25 +162,25 @@ class Suite:
     def images(self, stage: str, keys: Sequence[str]) -> dict[str, PaintedRow]:
         """The rows of `write_images` among `keys` whose files are there; a key without is to be painted (again).
 
-        There means: in place with its size; superseded files are moved back for it. Raises CounterfactoryError for a
-        row that names a file outside of the suite.
+        There means: in place as they were written; superseded files are moved back for it. Raises CounterfactoryError
+        for a row that names a file outside of the suite.
         """
         stored = self.ledger.get(stage, keys)
         rows = {key: PaintedRow.from_json(row, *self.ledger.place(stage, key)) for key, row in stored.items()}
-        missing = {key: row for key, row in rows.items() if not self._is_whole(row)}
-        if not missing:
+        changed = self._changed(rows.values())
+        if not changed:
             return rows
         with self._filing:
-            files = [file for row in missing.values() for file in row.files]
-            self._store.restore([file.path for file in files if not self.holds({file.path: file.bytes})])
-        return {key: row for key, row in rows.items() if key not in missing or self._is_whole(row)}
+            self._store.restore(changed)
+        gone = set(self._changed(row for row in rows.values() if any(file.path in changed for file in row.files)))
+        return {key: row for key, row in rows.items() if not any(file.path in gone for file in row.files)}
+
+    def _changed(self, rows: Iterable[PaintedRow]) -> set[str]:
+        return set(self._store.changed({file.path: file.bytes for row in rows for file in row.files}))
 
     def holds(self, files: Mapping[str, int]) -> bool:
-        """Whether all the files (bytes by path) are in place with their sizes."""
-        return all(self._store.size(path) == size for path, size in files.items())
-
-    def _is_whole(self, row: PaintedRow) -> bool:
-        return self.holds({file.path: file.bytes for file in row.files})
+        """Whether all the files (bytes by path) are in place as they were written."""
+        return not self._store.changed(files)
 
     def load_image(self, row: PaintedRow) -> NDArray[np.uint8]:
         """Pixels uint8 [H, W, 3] of a row from `images`. Raises CounterfactoryError when the file was changed since."""

@@ -199,11 +199,13 @@ def test_a_ledger_of_format_1_is_read_and_given_digests(path: Path) -> None:
         database.execute("PRAGMA user_version = 1")
     before = path.read_bytes()
     ledger = Ledger(path, read_only=True)
-    assert not ledger.has_digests and ledger.get("caption", list(whole)) == whole
+    assert not ledger.has_digests
+    assert ledger.get("caption", list(whole)) == whole
     ledger.close()
     assert path.read_bytes() == before
     ledger = Ledger(path)
-    assert ledger.mend() == 0 and ledger.has_digests
+    assert ledger.mend() == 0
+    assert ledger.has_digests
     assert ledger.get("caption", list(whole)) == whole
     ledger.close()
     with closing(sqlite3.connect(path)) as database:
