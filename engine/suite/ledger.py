@@ -117,7 +117,7 @@ class Ledger:
         """Whether there is a sound row; it is not parsed."""
         with self._one_at_a_time, self._explain_errors():
             rows = self._db.execute(f"SELECT {_ROW} FROM results WHERE stage = ? AND key = ?", [stage, key]).fetchall()
-        return any(_kept(stage.encode(), *row, self._version) for row in rows)
+        return any(_kept(stage.encode(), row[0], row[1], self._version) for row in rows)
 
     def put(self, stage: str, rows: Mapping[str, Any]) -> None:
         """`put_stages` for one stage."""

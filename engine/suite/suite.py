@@ -20,33 +20,36 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from threading import Lock as OneThread
 from typing import Self
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
-from ..files.writing import make_folder, open_whole
+from ..files.writing import explain_os_errors, make_folder, move_file, open_whole, sync_folder
+from ..keys import file_digest
 from .by_hand import FILE as HAND_FILE
+from .contents import NEXT_TABLE, RUN_FILE, TABLE, Contents, read_contents
 from .folder_names import safe_name
 from .images import NewPicture, Top, encode_mask, encode_picture, read_png
 from .ledger import Ledger
 from .lock import Lock
-from .metadata import FILE, write_table
+from .metadata import write_parts, write_table
 from .open_session import NOTE_S, OpenSession, forget_open_session, load_open_session
 from .paths import TOPS, Folder
 from .picture_row import PaintedRow, PictureRow, StoredFile
-from .picture_store import PictureStore
+from .picture_store import FileRecord, PictureStore
 from .row_spool import RowSpool
-from .run_record import FILE as RUN_FILE
 from .run_record import RunRecord, Standing, read_run, write_run
 from .session_record import Costs, SessionFacts, SessionRecord
 
 _LEDGER, _LOCK = "ledger.sqlite", "suite.lock"
 # Files and folders that are opened before any name is read from them.
-_OWN = (_LOCK, _LEDGER, f"{_LEDGER}-wal", f"{_LEDGER}-shm", FILE, RUN_FILE, HAND_FILE, *TOPS, "superseded")
+_OWN = (_LOCK, _LEDGER, f"{_LEDGER}-wal", f"{_LEDGER}-shm", TABLE, NEXT_TABLE, RUN_FILE, HAND_FILE, *TOPS, "superseded")
 
 
 def image_path(key: str, source: str, top: Top = "images") -> str:
@@ -61,6 +64,7 @@ def mask_path(image: str) -> str:
     return "masks/" + image.partition("/")[2]
 
 
+_PAGE = 10_000  # files whose digests are held at a time
 # Pixels of the last pictures written, which the checks read next, a shard of photographs among them: decoding takes
 # longer than reading the file.
 _RECENT_BYTES = 256 * 2**20
@@ -103,6 +107,7 @@ class Suite:
             opened.callback(ledger.close)
             mended = ledger.mend()
             suite = cls(path, ledger, PictureStore(path, ledger), mended)
+            suite._settle_table()
             if (killed := load_open_session(ledger)) is not None:
                 suite.book(killed, None)  # it counts with what it last noted
             suite._opened = opened.pop_all()
@@ -198,13 +203,15 @@ class Suite:
         recent = self._recent.get(row.image.sha256)  # the same bytes hold the same pixels
         return read_png(data).astype(np.uint8, copy=False) if recent is None else recent[1]
 
-    def write_metadata(self, rows: Iterable[PictureRow]) -> None:
-        """Writes metadata.parquet and makes the folders hold what it lists.
+    def write_metadata(
+        self, rows: Iterable[PictureRow], commit: Callable[[Contents], RunRecord | None] = lambda _: None
+    ) -> RunRecord | None:
+        """Writes metadata.parquet and makes the folders hold what it lists; `commit` writes run.json with the contents.
 
         The rows are drawn once, in any order, and never held together; the table depends on them alone. Listed files
         come back from superseded/ before it is written and unlisted ones go there after: killed in between, the table
         never lists a file that is not there. Raises CounterfactoryError for a listed file that is gone, and
-        ValueError for two rows of one file; the old table stays then.
+        ValueError for two rows of one file; the old table stays then. Returns what `commit` does.
         """
         with RowSpool(self.path) as spool:
             for row in rows:
@@ -215,9 +222,50 @@ class Suite:
                 for name in missing:
                     if self._store.size(name) is None:
                         raise CounterfactoryError(f"{self.path / name} has vanished: run the same command again for it")
-                with open_whole(self.path / FILE) as file:
+                with open_whole(self.path / NEXT_TABLE) as file:
                     write_table(spool, spool.score_names, file)
+                result = commit(self._contents(spool.files(), NEXT_TABLE))
+                self._take_table()
                 self._store.supersede_all_but(spool.listed)
+                return result
+
+    def _settle_table(self) -> None:
+        """Of a table that a killed process left beside the old one: run.json decides whether it counts."""
+        path = self.path / NEXT_TABLE
+        if path.exists():
+            contents = read_contents(self.path)
+            if contents is not None and file_digest(path) == contents.table:
+                self._take_table()
+            else:
+                with explain_os_errors(path):
+                    path.unlink()
+
+    def replace_table(self, table: pa.Table | None, files: Iterable[str], record: RunRecord | None) -> None:
+        """Writes `table`, of the same `files` as before, and `record`, both or none; None leaves what is there."""
+        if table is not None:
+            with open_whole(self.path / NEXT_TABLE) as file:
+                write_parts(table, file)
+        if record is not None:
+            self.write_run(record.with_contents(self._contents(files, TABLE if table is None else NEXT_TABLE)))
+        if table is not None:
+            self._take_table()
+
+    def _take_table(self) -> None:
+        """The new table, which run.json names, takes the old one's name."""
+        move_file(self.path / NEXT_TABLE, self.path / TABLE)
+        sync_folder(self.path)
+
+    def _contents(self, files: Iterable[str], table: str) -> Contents:
+        def known() -> Iterator[tuple[str, int, str]]:
+            names = iter(files)
+            while part := list(islice(names, _PAGE)):
+                records = self._store.records(part)
+                for name in part:
+                    record = records.get(name, FileRecord(True))
+                    yield name, record.bytes, record.sha256
+
+        by_hand = self.path / HAND_FILE
+        return Contents.of(known(), file_digest(self.path / table), file_digest(by_hand) if by_hand.exists() else None)
 
     def read_run(self) -> RunRecord:
         """The record of all sessions so far; an empty one for a suite without. Raises as `run_record.read_run`."""
@@ -262,7 +310,7 @@ def _refuse_foreign(path: Path) -> None:
     """Superseding moves images away, which must never happen to other images in a folder named by mistake."""
     if any((path / own).exists() for own in (_LOCK, _LEDGER)):
         return
-    for name in (*TOPS, "superseded", FILE):
+    for name in (*TOPS, "superseded", TABLE):
         if (path / name).exists():
             raise CounterfactoryError(
                 f"{path} has {name} that Counterfactory did not make: name a new or an empty folder for the suite"
