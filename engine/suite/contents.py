@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from ..errors import CounterfactoryError
 from ..files.fill import fill_record
-from ..files.reading import read_text
+from ..files.reading import open_file, read_bytes, read_text
 from ..files.writing import write_whole
 from .paths import Folder
 
@@ -89,7 +89,7 @@ def read_table(suite: Path) -> bytes:
         contents = read_contents(suite)
         for table in (path, suite / NEXT_TABLE) if contents is not None else (path,):
             try:
-                data = table.read_bytes()
+                data = read_bytes(table)
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -100,6 +100,12 @@ def read_table(suite: Path) -> bytes:
     if not there:
         raise unfinished(suite)
     raise CounterfactoryError(f"{path} is damaged: it is not the table that {RUN_FILE} names by its digest; {AGAIN}")
+
+
+def digest_of(path: Path | str) -> str:
+    """SHA-256 of a file's bytes, as 64 hex digits. Raises OSError."""
+    with open_file(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def unfinished(suite: Path) -> CounterfactoryError:

@@ -30,10 +30,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
-from ..files.writing import explain_os_errors, make_folder, move_file, open_whole, sync_folder
-from ..keys import file_digest
+from ..files.writing import make_folder, move_file, open_whole, remove_file, sync_folder
 from .by_hand import FILE as HAND_FILE
-from .contents import NEXT_TABLE, RUN_FILE, TABLE, Contents, read_contents
+from .contents import NEXT_TABLE, RUN_FILE, TABLE, Contents, digest_of, read_contents
 from .folder_names import safe_name
 from .images import NewPicture, Top, encode_mask, encode_picture, read_png
 from .ledger import Ledger
@@ -47,9 +46,9 @@ from .row_spool import RowSpool
 from .run_record import RunRecord, Standing, read_run, write_run
 from .session_record import Costs, SessionFacts, SessionRecord
 
-_LEDGER, _LOCK = "ledger.sqlite", "suite.lock"
+LEDGER, LOCK = "ledger.sqlite", "suite.lock"
 # Files and folders that are opened before any name is read from them.
-_OWN = (_LOCK, _LEDGER, f"{_LEDGER}-wal", f"{_LEDGER}-shm", TABLE, NEXT_TABLE, RUN_FILE, HAND_FILE, *TOPS, "superseded")
+_OWN = (LOCK, LEDGER, f"{LEDGER}-wal", f"{LEDGER}-shm", TABLE, NEXT_TABLE, RUN_FILE, HAND_FILE, *TOPS, "superseded")
 
 
 def image_path(key: str, source: str, top: Top = "images") -> str:
@@ -101,9 +100,9 @@ class Suite:
         Folder(path).refuse_outward_links(_OWN)
         make_folder(path)
         with ExitStack() as opened:
-            lock = Lock(path / _LOCK)
+            lock = Lock(path / LOCK)
             opened.callback(lock.release)
-            ledger = Ledger(path / _LEDGER)
+            ledger = Ledger(path / LEDGER)
             opened.callback(ledger.close)
             mended = ledger.mend()
             suite = cls(path, ledger, PictureStore(path, ledger), mended)
@@ -234,11 +233,10 @@ class Suite:
         path = self.path / NEXT_TABLE
         if path.exists():
             contents = read_contents(self.path)
-            if contents is not None and file_digest(path) == contents.table:
+            if contents is not None and digest_of(path) == contents.table:
                 self._take_table()
             else:
-                with explain_os_errors(path):
-                    path.unlink()
+                remove_file(path, self.path)
 
     def replace_table(self, table: pa.Table | None, files: Iterable[str], record: RunRecord | None) -> None:
         """Writes `table`, of the same `files` as before, and `record`, both or none; None leaves what is there."""
@@ -252,7 +250,7 @@ class Suite:
 
     def _take_table(self) -> None:
         """The new table, which run.json names, takes the old one's name."""
-        move_file(self.path / NEXT_TABLE, self.path / TABLE)
+        move_file(self.path / NEXT_TABLE, self.path / TABLE, self.path)
         sync_folder(self.path)
 
     def _contents(self, files: Iterable[str], table: str) -> Contents:
@@ -265,7 +263,7 @@ class Suite:
                     yield name, record.bytes, record.sha256
 
         by_hand = self.path / HAND_FILE
-        return Contents.of(known(), file_digest(self.path / table), file_digest(by_hand) if by_hand.exists() else None)
+        return Contents.of(known(), digest_of(self.path / table), digest_of(by_hand) if by_hand.exists() else None)
 
     def read_run(self) -> RunRecord:
         """The record of all sessions so far; an empty one for a suite without. Raises as `run_record.read_run`."""
@@ -308,7 +306,7 @@ class Suite:
 
 def _refuse_foreign(path: Path) -> None:
     """Superseding moves images away, which must never happen to other images in a folder named by mistake."""
-    if any((path / own).exists() for own in (_LOCK, _LEDGER)):
+    if any((path / own).exists() for own in (LOCK, LEDGER)):
         return
     for name in (*TOPS, "superseded", TABLE):
         if (path / name).exists():
