@@ -32,6 +32,7 @@ from ..suite.cells import ValueCells, coverage
 from ..suite.metadata import open_table
 from ..suite.recorded import recorded_check
 from ..suite.run_record import RunSummary, SuiteCosts
+from ..suite.verify import Verification, verify_suite
 from ..tasks.spread import TypeSpread, spread_of
 from .answers import Given, Judged, judge
 from .networks_at_hand import CLIP, suite_fid, suite_perplexity
@@ -198,6 +199,10 @@ class FinishedSuite:
         """
         return suite_perplexity(self.path, self.rows)
 
+    def verify(self, *, on_progress: OnProgress | None = None) -> Verification:
+        """Whether every byte is as it was written; see `verify`."""
+        return verify_suite(self.path, Caller.of(on_progress, None).on_progress)
+
     def settings(self, profile: AnyPath | None = None, thresholds: Mapping[str, float] | None = None) -> CheckSettings:
         """The settings that verdicts follow: the suite's own, or a profile's, with other thresholds by their keys, such
         as {"check.edit": 0.5}.
@@ -342,6 +347,13 @@ def report(
     `ReportOptions`.
     """
     return _opened(suite).report(on_progress=on_progress, warn=warn, **options)
+
+
+def verify(suite: FinishedSuite | AnyPath, *, on_progress: OnProgress | None = None) -> Verification:
+    """Compare a suite's pictures, masks, table and records with the digests that were recorded of them: `faults` name
+    what is wrong, and what remakes it; `digest` names the whole suite.
+    """
+    return _opened(suite).verify(on_progress=on_progress)
 
 
 def _several(given: Any) -> list[Any]:

@@ -35,7 +35,17 @@ from ..report.table import Table
 from ..suite import count_outside
 from ..suite.by_hand import RULINGS, Ruling, read_rulings
 from ..suite.verdicts import read_verdicts
-from .check_text import changes_table, fid_line, fit_table, perplexity_line, recheck_lines, sweep_lines, sweep_table
+from ..suite.verify import Verification
+from .check_text import (
+    changes_table,
+    fid_line,
+    fit_table,
+    perplexity_line,
+    recheck_lines,
+    sweep_lines,
+    sweep_table,
+    verified_lines,
+)
 from .plan_text import show_spread
 from .run_text import as_data, cost_line, cost_table, count_line, shortfall_lines, time_lines, use_line
 from .statuses import EXIT_BROKEN, EXIT_SKIPPED
@@ -193,9 +203,30 @@ def demo(args: Namespace, terminal: Terminal) -> int:
     return 0
 
 
+def verify(args: Namespace, terminal: Terminal) -> int:
+    """`counterfactory verify`."""
+    verification = _verified(finished.open(args.suite), terminal)
+    terminal.finish(asdict(verification))
+    return 0 if verification.sound else EXIT_BROKEN
+
+
+def _verified(suite: finished.FinishedSuite, terminal: Terminal) -> Verification:
+    """Says what is wrong with a suite's bytes."""
+    with terminal.progress() as on_progress:
+        verification = suite.verify(on_progress=on_progress)
+    for note in verification.notes:
+        terminal.note(note)
+    for line in verified_lines(verification):
+        terminal.say(line)
+    return verification
+
+
 def check(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory check`."""
     suite, rulings = finished.open(args.suite), _rulings(args)
+    if args.files and not (verification := _verified(suite, terminal)).sound:
+        terminal.finish(asdict(verification))
+        return EXIT_BROKEN
     if args.fit is not None:
         return _fit(args, suite, terminal)
     settings = suite.settings(args.profile, dict(args.set))

@@ -120,9 +120,10 @@ class _Look:
             self._broken(RUN_FILE, error)
             return None
         contents = read_contents(self._suite)
-        if contents is None:
-            which = f"{RUN_FILE} is missing" if record is None else f"{RUN_FILE} is {_OLDER}"
-            self._notes.append(f"{which}; the table was compared with nothing")
+        if record is None:
+            self._add(RUN_FILE, "is missing", "the next `counterfactory generate` or `check` begins a new one")
+        elif contents is None:
+            self._notes.append(f"{RUN_FILE} is {_OLDER}; the table was compared with nothing")
         return contents
 
     def _table(self) -> tuple[set[str], dict[str, str]]:
