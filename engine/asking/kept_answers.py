@@ -93,7 +93,6 @@ def open_kept(
     try:
         ledger = Ledger(file)
         try:
-            ledger.mend()
             yield KeptAnswers(ledger, digest, about)
         finally:
             ledger.close()

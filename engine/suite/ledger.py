@@ -5,7 +5,7 @@ a stage, a key or a row means is not known here. The store is SQLite in WAL mode
 or not, whenever the process or the power dies.
 
 A row's value is 32 hex digits, which are BLAKE2b of its stage, its key and its JSON, and then the JSON. A row that they
-deny is as if it were not there: what it held is made again. Ledgers of format 1 had none; `mend` adds them.
+deny is as if it were not there: what it held is made again. Ledgers of format 1 had none, until they are opened.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ _TABLE = (
 _NEW = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {FORMAT}; {_TABLE};"
 _PAGE = 10_000  # rows that `walk` holds at a time
 _DIGITS = 32
+_TO_MEND = "ledger/mend"
 _ROW = "CAST(key AS BLOB), CAST(value AS BLOB)"
 
 
@@ -50,6 +51,7 @@ class Ledger:
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self._path = path
         self._read_only = read_only
+        self.denied = 0  # rows that were looked up, and are not as they were written
         self._one_at_a_time = Lock()
         if not read_only and not (path.exists() and path.stat().st_size):
             create(path, _NEW)
@@ -59,6 +61,8 @@ class Ledger:
         try:
             with self._explain_errors():
                 self._set_up()
+            if not read_only and (not self.has_digests or self.holds(_TO_MEND, "all")):
+                self.mend()
         except BaseException:
             self.close()
             raise
@@ -137,29 +141,28 @@ class Ledger:
         with self._one_at_a_time, self._explain_errors(), self._transaction():
             self._db.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?)", lines)
 
+    def ask_to_mend(self) -> None:
+        """The next opening mends it."""
+        self.put(_TO_MEND, {"all": True})
+
     def unsound(self) -> int:
         """Rows that their digests deny, or that stand where no look-up finds them; reads all."""
         with self._one_at_a_time, self._explain_errors():
             return self._unsound()
 
-    def mend(self) -> int:
-        """Removes what `unsound` counts, and returns how many rows that were; gives rows of an older format digests."""
-        with self._one_at_a_time, self._explain_errors():
-            unsound = self._unsound()
-            if self.has_digests and not unsound:
-                return 0
-            with self._transaction():
-                self._db.execute("CREATE TEMP TABLE kept (stage, key, value)")
-                texts = ((stage, key, _kept(stage, key, value, self._version)) for stage, key, value in self._scan())
-                rows = ((stage, key, _sealed(stage, key, text)) for stage, key, text in texts if text)
-                cell = "CAST(? AS TEXT)"
-                self._db.executemany(f"INSERT INTO kept VALUES ({cell}, {cell}, {cell})", rows)
-                self._db.execute("DELETE FROM results")  # all pages at once, in whatever order their rows are
-                self._db.execute("INSERT OR REPLACE INTO results SELECT * FROM kept")
-                self._db.execute("DROP TABLE kept")
-                self._db.execute(f"PRAGMA user_version = {FORMAT}")
+    def mend(self) -> None:
+        """Removes what `unsound` counts, and gives rows of an older format digests; reads all."""
+        with self._one_at_a_time, self._explain_errors(), self._transaction():
+            self._db.execute("CREATE TEMP TABLE kept (stage, key, value)")
+            texts = ((stage, key, _kept(stage, key, value, self._version)) for stage, key, value in self._scan())
+            rows = ((stage, key, _sealed(stage, key, text)) for stage, key, text in texts if text)
+            cell = "CAST(? AS TEXT)"
+            self._db.executemany(f"INSERT INTO kept VALUES ({cell}, {cell}, {cell})", rows)
+            self._db.execute("DELETE FROM results")  # all pages at once, in whatever order their rows are
+            self._db.execute("INSERT OR REPLACE INTO results SELECT * FROM kept WHERE stage != ?", [_TO_MEND])
+            self._db.execute("DROP TABLE kept")
+            self._db.execute(f"PRAGMA user_version = {FORMAT}")
             self._version = FORMAT
-            return unsound
 
     @property
     def has_digests(self) -> bool:
@@ -200,8 +203,12 @@ class Ledger:
 
     def _parsed(self, stage: str, rows: Iterable[tuple[bytes, bytes]]) -> dict[str, Any]:
         """Values by key. They are read as one JSON list: half the time of one by one, in lookups by the 100,000."""
-        of = stage.encode()
-        lines = {key.decode(): text for key, value in rows if (text := _kept(of, key, value, self._version))}
+        of, lines = stage.encode(), dict[str, bytes]()
+        for key, value in rows:
+            if text := _kept(of, key, value, self._version):
+                lines[key.decode(errors="replace")] = text
+            else:
+                self.denied += 1
         try:
             values = json.loads(b"[" + b",".join(lines.values()) + b"]")
         except (ValueError, RecursionError) as error:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -133,19 +133,25 @@ class PictureStore:
         """What the ledger has of the files; one that it does not know is left out."""
         return {name: FileRecord.from_json(row) for name, row in self._ledger.get(_FILES, names).items()}
 
-    def changed(self, sizes: Mapping[str, int]) -> list[str]:
-        """Those of the files (bytes by path) that are not in place as they were written.
+    def changed(self, sizes: Mapping[str, int], times: Sequence[int] = ()) -> list[str]:
+        """Those of the files (bytes by path) that are not in place as they were written, at `times` where those are
+        given.
 
         A file of which only the time moved, as in a copied suite, is read: its bytes decide. One without a digest on
         record has its size alone.
         """
-        records, changed, moved = self.records(list(sizes)), [], dict[str, int]()
-        for name, size in sizes.items():
-            status, record = self._folder.status(name), records.get(name)
+        changed, looked_up = [], dict[str, int]()
+        for (name, size), time in zip_longest(sizes.items(), times[: len(sizes)]):
+            status = self._folder.status(name)
             if status is None or status.st_size != size:
                 changed.append(name)
-            elif record is None or (record.sha256 and record.mtime_ns != status.st_mtime_ns):
-                moved[name] = status.st_mtime_ns
+            elif status.st_mtime_ns != time:
+                looked_up[name] = status.st_mtime_ns
+        records, moved = self.records(list(looked_up)), dict[str, int]()
+        for name, at in looked_up.items():
+            record = records.get(name)
+            if record is None or (record.sha256 and record.mtime_ns != at):
+                moved[name] = at
         digests = digest_files(self._folder.path(name) for name in moved)
         for name, digest in zip(list(moved), digests, strict=True):
             if name not in records or digest != records[name].sha256:

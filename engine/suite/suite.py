@@ -74,10 +74,9 @@ _ENCODERS = min(4, os.cpu_count() or 1)
 class Suite:
     """An open suite, this process's alone; its threads may share it. Use `Suite.open` as a context manager."""
 
-    def __init__(self, path: Path, ledger: Ledger, store: PictureStore, mended: int = 0) -> None:
+    def __init__(self, path: Path, ledger: Ledger, store: PictureStore) -> None:
         self.path = path
         self.ledger = ledger
-        self.mended = mended  # rows of the ledger that were damaged, and are made again
         # The files with their pixels, by digest; one thread adds to them.
         self._recent: dict[str, tuple[StoredFile, NDArray[np.uint8]]] = {}
         self._free_bytes = _RECENT_BYTES
@@ -104,8 +103,7 @@ class Suite:
             opened.callback(lock.release)
             ledger = Ledger(path / LEDGER)
             opened.callback(ledger.close)
-            mended = ledger.mend()
-            suite = cls(path, ledger, PictureStore(path, ledger), mended)
+            suite = cls(path, ledger, PictureStore(path, ledger))
             suite._settle_table()
             if (killed := load_open_session(ledger)) is not None:
                 suite.book(killed, None)  # it counts with what it last noted
@@ -182,9 +180,15 @@ class Suite:
     def _changed(self, rows: Iterable[PaintedRow]) -> set[str]:
         return set(self._store.changed({file.path: file.bytes for row in rows for file in row.files}))
 
-    def holds(self, files: Mapping[str, int]) -> bool:
-        """Whether all the files (bytes by path) are in place as they were written."""
-        return not self._store.changed(files)
+    def holds(self, files: Mapping[str, int], times: Sequence[int] = ()) -> bool:
+        """Whether all the files (bytes by path; `times` of them, where known) are in place as they were written."""
+        return not self._store.changed(files, times)
+
+    def times(self, files: Iterable[str]) -> list[int]:
+        """When the files were written, in nanoseconds; 0 of one that the ledger does not know."""
+        names = list(files)
+        records = self._store.records(names)
+        return [records[name].mtime_ns if name in records else 0 for name in names]
 
     def load_image(self, row: PaintedRow) -> NDArray[np.uint8]:
         """Pixels uint8 [H, W, 3] of a row from `images`. Raises CounterfactoryError when the file was changed since."""

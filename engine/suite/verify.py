@@ -1,9 +1,9 @@
 """Whether a suite is, byte for byte, what was written.
 
 Every file that the ledger knows is read and compared with its digest, superseded ones too; so are the table, run.json,
-by_hand.json, the ledger's rows and the answers kept in predictions/. Nothing is written but for one thing: a file that
-is not as it was written gets a new time, so that the next `generate` reads it again, and makes it anew. Works where
-nothing may be written.
+by_hand.json, the ledger's rows and the answers kept in predictions/. Nothing is written of a sound suite. A file that
+is not as it was written gets a new time, so that the next `generate` reads it again, and makes it anew; a ledger gets a
+word for its next opening. Works where nothing may be written.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ class _Look:
     def __init__(self, suite: Path, on_progress: Callable[[Progress], None]) -> None:
         self._suite, self._on_progress = suite, on_progress
         self._faults: list[Fault] = []
+        self._unsound: list[str] = []  # ledgers with rows that are not as written
         self._notes: list[str] = []
 
     def verification(self) -> Verification:
@@ -103,6 +104,9 @@ class _Look:
             of = ((name, known[name].bytes, known[name].sha256) for name in sorted(listed))
             if Contents.of(of, contents.table, contents.by_hand) != contents:
                 self._add(RUN_FILE, "its digest is of other files than the table and the ledger have", _REMADE)
+        for name in self._unsound:
+            with suppress(CounterfactoryError), closing(Ledger(self._suite / name)) as ledger:
+                ledger.ask_to_mend()
         digest = contents.digest or None if contents is not None and not self._faults else None
         return Verification(files, size, digest, tuple(self._faults), tuple(self._notes))
 
@@ -146,6 +150,7 @@ class _Look:
                 elif unsound := ledger.unsound():
                     rows = "a row is" if unsound == 1 else f"{unsound:,} rows are"
                     self._add(LEDGER, f"{rows} not as written", _REMADE.replace("makes it", "makes them"))
+                    self._unsound.append(LEDGER)
                 return {name: record for page in file_records(ledger) for name, record in page.items() if is_name(name)}
         except CounterfactoryError as error:
             self._broken(LEDGER, error)
@@ -200,5 +205,6 @@ class _Look:
                     if ledger.has_digests and (unsound := ledger.unsound()):
                         again = "`counterfactory evaluate` of that model asks for them again"
                         self._add(name, f"{unsound:,} answers are not as written", again)
+                        self._unsound.append(name)
             except CounterfactoryError as error:
                 self._add(name, str(error), "remove the file: the model is asked again")
