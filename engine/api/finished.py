@@ -29,6 +29,7 @@ from ..sources.source import Problem
 from ..suite import PictureRow, RunRecord, accepted_edits, read_metadata, read_run, require_finished
 from ..suite.by_hand import HandVerdict, Ruling, read_by_hand
 from ..suite.cells import ValueCells, coverage
+from ..suite.contents import suite_digest
 from ..suite.metadata import open_table
 from ..suite.recorded import recorded_check
 from ..suite.run_record import RunSummary, SuiteCosts
@@ -108,6 +109,11 @@ class FinishedSuite:
         return read_by_hand(self.path).pictures
 
     @property
+    def digest(self) -> str | None:
+        """Names the suite's bytes, as it was written; None of suites of an older version. `verify` compares them."""
+        return suite_digest(self.path)
+
+    @property
     def spread(self) -> list[TypeSpread]:
         """How the edits of accepted variants are spread over types, and over what each brings."""
         return spread_of(accepted_edits(self.path))
@@ -155,7 +161,7 @@ class FinishedSuite:
         for path, text in (
             (options.get("failures"), judged.failures),
             (options.get("order"), result._order_text),
-            (options.get("junit"), lambda: junit_xml(self.path.resolve().name, result.findings)),
+            (options.get("junit"), lambda: junit_xml(self.path.resolve().name, result.findings, self.digest)),
         ):
             if path is not None:
                 write_whole(Path(path), text(), sync="nothing")

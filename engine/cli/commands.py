@@ -105,12 +105,15 @@ def _show_suite(suite: finished.FinishedSuite, terminal: Terminal) -> int:
     if summary.cells:
         terminal.show(coverage_table(summary.cells))
     terminal.say(f"suite      {suite.path}")
+    if digest := suite.digest:
+        terminal.say(f"digest     {digest}")
     if suite.summary.variants:
         look = shlex.join(["counterfactory", "report", str(suite.path)])
         terminal.say(f"look at it with: {look}")
     terminal.finish(
         {
             "suite": str(suite.path),
+            "suite_digest": suite.digest,
             **as_data(suite.summary),
             **coverage_data(summary.cells),
             "edits": spread_data(spread),
@@ -328,7 +331,7 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
     for note in (*(note for one in before for note in one.judged.notes), *result.notes):
         terminal.note(note)
     if args.table is not None:
-        return _paper(args.table, [*before, result], terminal)
+        return _paper(args.table, suite, [*before, result], terminal)
     for table in evaluation_tables(result.evaluation, args.all):
         terminal.show(table)
     for table in insights_table(result.evaluation.insights, args.all):
@@ -343,6 +346,7 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
     outside, count = count_outside(result.judged.rows)
     terminal.finish(
         {
+            "suite_digest": suite.digest,
             "notes": list(result.notes),
             "outside_world": {"sources": outside, "of": count},
             **result.evaluation.to_json(),
@@ -362,7 +366,7 @@ def _asked(
     return model, words, before
 
 
-def _paper(name: str, results: Sequence[finished.Result], terminal: Terminal) -> int:
+def _paper(name: str, suite: finished.FinishedSuite, results: Sequence[finished.Result], terminal: Terminal) -> int:
     """A paper's table of these models."""
     asked = []
     for result in results:
@@ -372,7 +376,7 @@ def _paper(name: str, results: Sequence[finished.Result], terminal: Terminal) ->
     tables = paper_tables(name, asked)
     for table in tables:
         terminal.show(table)
-    terminal.finish({"tables": [asdict(table) for table in tables]})
+    terminal.finish({"suite_digest": suite.digest, "tables": [asdict(table) for table in tables]})
     return 0 if results[-1].passed else EXIT_BROKEN
 
 

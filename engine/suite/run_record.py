@@ -15,6 +15,7 @@ from typing import Any, TypedDict
 from ..errors import CounterfactoryError
 from ..files.fill import fill_record, plain
 from ..meter.meter import PlanUse, StageCost, device_hours_per_1k
+from ..profile.licences import ModelLicence, licences_of
 from ..sources.source import Problem
 from .cells import ValueCells, count_accepted
 from .contents import ADVICE, RUN_FILE, Contents, read_record, write_record
@@ -151,6 +152,11 @@ class RunRecord:
             return self
         return RunRecord((*self.sessions, session), standing or self.standing)
 
+    @property
+    def licences(self) -> list[ModelLicence]:
+        """The licences of all models that a session's profile names."""
+        return licences_of(session.facts.profile for session in self.sessions)
+
     def with_contents(self, contents: Contents | None) -> RunRecord:
         """The record of a suite with these bytes."""
         return replace(self, standing=self.standing and replace(self.standing, contents=contents))
@@ -169,6 +175,7 @@ class RunRecord:
         return {
             "totals": {**plain(costs), "device_hours_per_1k_accepted": per_1k},
             "standing": standing and plain(standing),
+            "licences": list(map(plain, self.licences)),
             "sessions": list(map(plain, self.sessions)),
         }
 
