@@ -34,7 +34,7 @@ from ..files.writing import make_folder, move_file, open_whole, remove_file, syn
 from .by_hand import FILE as HAND_FILE
 from .contents import NEXT_TABLE, RUN_FILE, TABLE, Contents, digest_of, read_contents
 from .folder_names import safe_name
-from .images import NewPicture, Top, encode_mask, encode_picture, read_png
+from .images import NewPicture, Top, encode_mask, encode_picture, mark_picture, read_png
 from .ledger import Ledger
 from .lock import Lock
 from .metadata import write_parts, write_table
@@ -130,9 +130,13 @@ class Suite:
         paths = {painted.key: image_path(painted.key, painted.source, painted.top) for painted in batch}
         with ThreadPoolExecutor(_ENCODERS) as encoders:  # a photograph takes as long to encode as to paint
             encoded = list(encoders.map(lambda painted: self._encode(painted.pixels), batch))
+        before = self.ledger.get(stage, list(paths))
         for painted, data in zip(batch, encoded, strict=True):
             path = paths[painted.key]
             files[path] = data
+            # Where an older version wrote it, it is written as it was.
+            if painted.provenance is not None and not _is_of(before.get(painted.key), data):
+                files[path] = mark_picture(data, painted.provenance)
             if painted.mask is not None:
                 files[mask_path(path)] = encode_mask(painted.mask)
         with self._filing:
@@ -306,6 +310,12 @@ class Suite:
         write_run(self.path, record)
         forget_open_session(self.ledger)
         return record
+
+
+def _is_of(row: object, data: bytes) -> bool:
+    """Whether a row on record is of a picture with these bytes."""
+    image = row.get("image") if isinstance(row, Mapping) else None
+    return isinstance(image, Mapping) and image.get("sha256") == hashlib.sha256(data).hexdigest()
 
 
 def _refuse_foreign(path: Path) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
-from wiring import CASES, House, options_by_command
+from PIL import Image
+from wiring import CASES, House, answers, options_by_command, page
 from wiring_cases import shown
 
 from counterfactory.engine import face as cf
 from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.suite import read_metadata
 
 
 @pytest.mark.parametrize("option", shown("verify"))
@@ -49,6 +52,28 @@ def test_what_it_finds_is_remade_alone(house: House) -> None:
     assert pictures >= set(named)
     rows = {name.partition("/")[2] for name in named}
     assert {name.partition("/")[2] for name in pictures} == rows
+
+
+def test_results_say_which_bytes_they_are_of(house: House) -> None:
+    suite, junit, summary = house.suite(), house.new("junit.xml"), house.new("summary.md")
+    digest, given = house.run("verify", suite).data["digest"], answers(house, suite)
+    evaluated = house.run("evaluate", suite, "--predictions", given, "--fail-under", "1%", "--junit", junit)
+    assert evaluated.data["suite_digest"] == digest
+    shown = page(house, suite, "--predictions", given, "--markdown", summary)
+    figures = json.loads((suite / "report" / "report.json").read_text())
+    assert figures["suite_digest"] == digest
+    for text in (junit.read_text(), summary.read_text(), shown.partition("<footer>")[2]):
+        assert digest in text
+    assert "Counterfactory&#39;s own networks: Apache-2.0" in shown
+    record = json.loads((suite / "run.json").read_text())
+    assert record["licences"] == [{"model": "Counterfactory's own networks", "licence": "Apache-2.0"}]
+
+
+def test_pictures_of_a_suite_say_their_variant_s_key(house: House) -> None:
+    for row in read_metadata(suite := house.suite()):
+        with Image.open(suite / row.file_name) as picture:
+            xmp = picture.info.get("XML:com.adobe.xmp", "")
+        assert (f'dc:identifier="{row.key}"' in xmp) == ("/trainedAlgorithmicMedia" in xmp) == (row.kind != "original")
 
 
 def times(suite: Path) -> dict[str, int]:

@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from conftest import MadeSuite, made_profile
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.recheck import recheck
-from counterfactory.engine.suite import NewPicture, Suite, read_metadata, read_run
+from counterfactory.engine.suite import NewPicture, Provenance, Suite, read_metadata, read_run
 from counterfactory.engine.suite.contents import suite_digest
 from counterfactory.engine.suite.run_record import count_verdicts
 from counterfactory.engine.suite.verdicts import read_verdicts
@@ -315,10 +316,15 @@ def test_more_random_corruption_is_found_or_harmless() -> None:
 
 def test_a_picture_is_written_again_with_the_bytes_that_it_had(tmp_path: Path) -> None:
     pixels = np.full((8, 8, 3), 7, np.uint8)
-    new = NewPicture("ab" * 32, "bus/1", pixels, pixels[..., 0])
+    older = NewPicture("ab" * 32, "bus/1", pixels, pixels[..., 0])
+    marked = replace(older, provenance=Provenance("ab" * 32, "algorithmicallyEnhanced"))
+    other = replace(marked, key="cd" * 32)
     with Suite.open(tmp_path) as suite:
-        (row,) = suite.write_images("paint", [new]).values()
-        before = {file.path: (tmp_path / file.path).read_bytes() for file in row.files}
-        rot(tmp_path / row.image.path)
-        suite.write_images("paint", [new])
-        assert {file.path: (tmp_path / file.path).read_bytes() for file in row.files} == before
+        # One of an older version, whose pictures say nothing of themselves, and one of today's.
+        for first, again in ((older, marked), (other, other)):
+            (row,) = suite.write_images("paint", [first]).values()
+            before = {file.path: (tmp_path / file.path).read_bytes() for file in row.files}
+            assert (b"algorithmicallyEnhanced" in before[row.image.path]) == (first is other)
+            rot(tmp_path / row.image.path)
+            suite.write_images("paint", [again])
+            assert {file.path: (tmp_path / file.path).read_bytes() for file in row.files} == before
