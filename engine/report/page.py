@@ -85,8 +85,10 @@ def write_page(
     text: ReportText,
     thumbnails: Mapping[Path, Path] | None = None,
     embedded: Mapping[Path, str] | None = None,
+    below: Path | None = None,
 ) -> None:
-    """Write the page of an album to `path`; `thumbnails` are shown in place of pictures until one is opened.
+    """Write the page of an album to `path`, below the folder `below`; `thumbnails` are shown in place of
+    pictures until one is opened.
 
     `embedded` are the pictures as addresses that hold them: then nothing but the page is written.
     """
@@ -141,12 +143,10 @@ def write_page(
         explain=column_words,
         data=_as_json(data),
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
     for number, shard in enumerate(shards[1:], start=1):
-        (path.parent / ALBUM).mkdir(exist_ok=True)
         script = f"addStrips({_as_json(shard_data(shard))});\n"
-        write_whole(path.parent / ALBUM / f"{number}.js", script, sync="nothing")
-    write_whole(path, page, sync="nothing")
+        write_whole(path.parent / ALBUM / f"{number}.js", script, sync="nothing", below=below or path.parent)
+    write_whole(path, page, sync="nothing", below=below)
 
 
 def _read_part(name: str) -> str:

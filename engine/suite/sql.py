@@ -29,6 +29,8 @@ _ADVICE = {
     sqlite3.SQLITE_IOERR: f"see that the disk is sound and has space {_AGAIN}",
     sqlite3.SQLITE_BUSY: f"close the program that reads it {_AGAIN}",
 }
+
+
 def create(path: Path, script: str) -> None:
     """Writes a new file that holds what `script` makes, whole or not at all. Raises CounterfactoryError."""
     with closing(sqlite3.connect(":memory:")) as database:
