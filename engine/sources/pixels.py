@@ -5,7 +5,7 @@ as sRGB.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from threading import Lock
 from typing import Any, TypeVar
@@ -162,7 +162,7 @@ def _over_white(image: Image.Image) -> NDArray[np.uint8]:
 
 
 def decode(
-    data: bytes, use: Callable[[Image.Image, bytes], T], formats: Sequence[str] = FORMATS, least: int = MIN_SIDE
+    data: bytes, use: Callable[[Image.Image, bytes], T], formats: tuple[str, ...] = FORMATS, least: int = MIN_SIDE
 ) -> T:
     """What `use` makes of the first frame of an image, decoded completely, and of its bytes.
 

@@ -195,10 +195,19 @@ def _leads(file: Path, here: Path) -> bool:
     return "names" in content and any(end.is_relative_to(here.resolve()) for end in led)
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML without aliases: nine of them in a row stand for more names than memory holds."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases (*name) are not read, write out what they stand for")
+        return super().compose_node(parent, index)
+
+
 def _load(path: Path) -> Mapping[str, Any]:
     """What a YAML file holds. Raises CounterfactoryError where it is none."""
     try:
-        content = yaml.safe_load(read_text(path))
+        content = yaml.load(read_text(path), _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise CounterfactoryError(f"{path} is not valid YAML: {str(error).splitlines()[0]}") from error
     return content if isinstance(content, dict) else {}

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from ..edit import Edit
 from ..errors import CounterfactoryError
+from ..files.tables import open_parquet
 from .paths import Folder
 from .picture_row import AFTER_SCORES, BEFORE_SCORES, COLUMNS, PAINTING, PictureRow
 
@@ -26,6 +27,7 @@ _NULLABLE = ("label", "mask_file_name", "control_file_name", *PAINTING, "painter
 # Readers take a group at a time, `datasets` one batch of it. A group is 10,000 rows.
 _ROWS_PER_PART = 1_000
 _PARTS_PER_GROUP = 10
+_ROW_BYTES = 32  # of a content key, which no two rows share, in a file
 _AGAIN = "run the `counterfactory generate` that made it again, which writes it anew and repaints nothing"
 
 
@@ -75,7 +77,7 @@ def require_finished(suite: Path) -> None:
 
 def accepted_edits(suite: Path) -> Iterator[Edit]:
     """The edits of a suite's accepted variants, of a table that this process wrote; a part of it is held at a time."""
-    with pq.ParquetFile(suite / FILE) as table:
+    with open_parquet(suite / FILE) as table:
         for part in table.iter_batches(_ROWS_PER_PART, columns=["kind", "verdict", "edits"]):
             for row in part.to_pylist():
                 if (row["kind"], row["verdict"]) == ("variant", "accepted"):
@@ -92,7 +94,8 @@ def open_table(suite: Path) -> pa.Table:
     path = suite / FILE
     Folder(suite).refuse_outward_links([FILE])
     try:
-        table = pq.read_table(path)
+        with open_parquet(path, _ROW_BYTES) as file:
+            table = file.read()
     except (pa.ArrowException, OSError) as error:
         fault = str(error).splitlines()[0]
         raise CounterfactoryError(f"{path} cannot be read ({fault}): {_AGAIN}") from error

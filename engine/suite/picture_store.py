@@ -32,7 +32,9 @@ _OPEN = "suite/open"
 BATCH_DONE: dict[str, dict[str, list[str]]] = {_OPEN: {"batch": []}}
 _OURS = re.compile(r"[0-9a-f]{16}\.png")
 # Only names that we give to unfinished files are ever removed, and only names that we give are ever moved.
-_ASIDE = re.compile(rf"([0-9a-f]{{16}}\.png|metadata\.parquet|run\.json|draft)\.[0-9]+{re.escape(TEMPORARY_SUFFIX)}")
+_ASIDE = re.compile(
+    rf"([0-9a-f]{{16}}\.png|metadata\.parquet|run\.json|by_hand\.json|ledger\.sqlite|draft)\.[0-9]+{re.escape(TEMPORARY_SUFFIX)}"
+)
 
 
 class PictureStore:

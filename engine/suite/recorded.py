@@ -5,6 +5,7 @@ With it a suite is judged and shown later without naming a profile, by the setti
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -53,7 +54,9 @@ def recorded_numbers(suite: Path) -> dict[int, str] | None:
             raise CounterfactoryError(
                 f"{suite / FILE}: 'classes': {number!r} should be text, found {name!r}; name the classes by --classes"
             )
-    return {int(number): name for number, name in classes.items() if number.isascii() and number.isdigit()} or None
+        if number.isdigit() and not re.fullmatch("[0-9]{1,5}", number):
+            raise CounterfactoryError(f"{suite / FILE}: 'classes': no mask holds {number:.20}; name them by --classes")
+    return {int(number): name for number, name in classes.items() if number.isdigit()} or None
 
 
 def recorded_labels(suite: Path) -> tuple[str, ...]:
