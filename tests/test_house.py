@@ -85,7 +85,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         },
         "face": {"errors", "packages", "estimate", "api"},
         "cli": {
-            *("errors", "packages", "schedule", "profile", "runtime", "meter", "sources", "variant", "models", "suite"),
+            *("errors", "packages", "files", "schedule", "profile", "runtime", "meter", "sources", "variant", "models", "suite"),
             *("tasks", "request", "pocket", "inputs", "estimate", "judging", "report", "journey", "api"),
         },
         "__main__": {"cli"},
