@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ..api.pages import describe_model, describe_suite
+from ..files.writing import make_folder, open_whole
 from ..inputs import Inputs
 from ..journey import Journey
 from ..judging.confusion import confusion_matrix
@@ -151,8 +152,9 @@ def write_sources(folder: Path, count: int) -> None:
         scene = demo_scene(index)
         for kind, array in zip(("images", "masks"), EMBEDDED.draw(scene).pair, strict=True):
             path = folder / kind / scene.label / f"{index:04d}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(array).save(path)
+            make_folder(path.parent)
+            with open_whole(path, sync="nothing") as file:
+                Image.fromarray(array).save(file, "PNG")
 
 
 def ask_models(rows: Sequence[PictureRow], suite: Path, classifier: Classifier, segmenter: Segmenter) -> ModelResults:

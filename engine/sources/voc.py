@@ -16,7 +16,7 @@ from ..files.reading import read_bytes, read_text
 from .blobs import printable, read_blob, unprintable
 from .boxes import BoxCensus, BoxForm
 from .class_map import BACKGROUND, VOID, ClassMap, label_lines, load_class_map
-from .listing import Entry, Listing, entry_of, finish, image_files
+from .listing import Entry, Listing, entry_of, finish, image_files, is_file
 from .pixels import UnreadableError, mask_palette, read_mask
 from .shapes import Box
 
@@ -51,12 +51,12 @@ def list_voc(root: Path, split: str | None = None, form: BoxForm | None = None) 
     for relative in files:
         stem = relative.rpartition(".")[0]
         xml, mask = root / _BOXES / f"{stem}.xml", root / _MASKS / f"{stem}.png"
-        entry = entry_of(root / _IMAGES, relative, mask=str(mask) if mask.is_file() else None)
-        if entry.mask is None and not xml.is_file():
+        entry = entry_of(root / _IMAGES, relative, mask=str(mask) if is_file(mask) else None)
+        if entry.mask is None and not is_file(xml):
             listing.skip(relative, f"has neither {_BOXES}/{stem}.xml nor {_MASKS}/{stem}.png")
             continue
         try:
-            listing.entries.append(_add_boxes(entry, xml, listing.boxes, marks) if xml.is_file() else entry)
+            listing.entries.append(_add_boxes(entry, xml, listing.boxes, marks) if is_file(xml) else entry)
         except (ValueError, OSError, ElementTree.ParseError) as error:
             listing.skip(relative, f"{xml.name}: {error}")
     if marks:
