@@ -21,6 +21,7 @@ from PIL import Image
 
 from ..api import verbs
 from ..errors import CounterfactoryError
+from ..files.writing import make_folder, open_whole, write_whole
 from ..meter.machine import machine_memory
 from ..models.networks import library_of
 from ..pocket.worlds import EMBEDDED
