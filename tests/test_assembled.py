@@ -10,6 +10,7 @@ import gc
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -21,7 +22,6 @@ import torch
 from measure import Bracket
 from numpy.typing import NDArray
 from PIL import Image
-from profiles import profile_with
 from run import main as run_bench
 from stand_in_cuda import Memory
 from stand_in_gpu import Library, write_stand_in
@@ -30,13 +30,13 @@ from stand_in_kernels import Driver
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.language.llama import Llama
 from counterfactory.engine.models.blip2 import Blip2
+from counterfactory.engine.profile import small
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime import cuda, kernels, openvino
 from counterfactory.engine.runtime.onnxruntime import OnnxRuntimeSession
 from counterfactory.engine.runtime.openvino import open_core
 from counterfactory.engine.runtime.quiet_openvino import ov
 from counterfactory.engine.suite import PictureRow, read_metadata
-from counterfactory.export.pocket.packed import RUNTIME
 from counterfactory.export.production.artefact import Asked
 from counterfactory.export.production.command import export_one, graphs_of
 from counterfactory.export.production.graph import Request
@@ -47,29 +47,10 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 # As a10g's, of small networks.
 SMALL = Request(small=True, sizes=load_profile("a10g").image.sizes)
-SIZES = [list(size) for size in SMALL.pictures]
-CAPTIONS = {"min_tokens": 6, "max_tokens": 12}
-# What a10g.toml says otherwise: the language model that comes with us, pictures of the small networks.
-CHANGES: dict[str, Any] = {
-    "name": "assembled",
-    "shard_sources": 2,
-    "llm": {"backend": "openvino", "model": str(RUNTIME / "llm"), "style": "pocket", "exllama": None},
-    "grounding": None,  # the small language model does not converse, so that it points at nothing either
-    "image": {"short_side": 32, "multiple": 4, "max_long_side": 52, "buckets": SIZES},
-    "caption": {"batch": 2, "texts": 1, "decoding": CAPTIONS},
-    "rewrite": {"types": ["weather", "time", "colour"], "verbatim": True},
-    "paint": {"batch": 2, "decode_batch": 2, "sampler": {"steps": 3}, "guidance": {"stop": 0.5}},
-    "text": {"batch": 2},
-    "check": {"batch": 2, "min_image_text": -1.0, "min_directional": -1.0}
-    | {f"min_{score}": 0.0 for score in ("spread", "exposed", "changed", "distinct")},
-}
 # How networks run, by the runtime's name. The language model is taken for one of full size: with TensorRT there is room
 # for it or for all other networks, so that a shard opens both anew.
-RUNTIMES: dict[str, dict[str, object]] = {
-    "onnxruntime": {"backend": "onnxruntime", "provider": "cpu", "precision": "f32", "memory_gb": 0},
-    "openvino": {"backend": "openvino", "precision": "f32", "memory_gb": 0},
-    "tensorrt": {"backend": "tensorrt", "precision": "f16", "memory_gb": 9.5},
-}
+TENSORRT = {"backend": "tensorrt", "provider": None, "precision": "f16", "memory_gb": 9.5}
+RUNTIMES: dict[str, Mapping[str, Any]] = {**small.RUNTIMES, "tensorrt": TENSORRT}
 
 
 @pytest.fixture(scope="module")
@@ -90,12 +71,8 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write_profile(box: Path, name: str, **changed: Any) -> Path:
-    """The profile of an A10G, changed as CHANGES and `changed` say and run by the runtime `name`, as a file beside the
-    networks.
-    """
-    device = {} if name == "tensorrt" else {"device": None}
-    tables = CHANGES | device | {"models": {"folder": str(box)}, "runtime": RUNTIMES[name]} | changed
-    return profile_with(box / name, "a10g", **tables)
+    """The profile of an A10G over its small networks, run by the runtime `name`, as a file beside them."""
+    return small.write_small(box / name / "profile.toml", "a10g", box, RUNTIMES[name], **changed)
 
 
 @pytest.fixture(scope="module")
@@ -154,10 +131,7 @@ def test_runtimes_come_to_the_same_suite(
     monkeypatch.setitem(sys.modules, "tensorrt", Library(driver))  # type: ignore[arg-type]
     captions: dict[str, list[Any]] = {name: [] for name in RUNTIMES}
     for name in RUNTIMES:
-        # Sampled captions would take another turn at the first number that falls between two roundings.
-        greedy = CHANGES["caption"] | {"decoding": {"mode": "greedy", **CAPTIONS}}
-        asked = write_profile(box, name, caption=greedy)
-        assert generate(asked, photographs, tmp_path / name, captions[name]) == 0
+        assert generate(write_profile(box, name), photographs, tmp_path / name, captions[name]) == 0
     assert captions["onnxruntime"] == captions["openvino"] == captions["tensorrt"]
     assert len({str(caption) for caption in captions["tensorrt"]}) > 1
     gc.collect()

@@ -93,6 +93,7 @@ def build_parser() -> Parser:
     _add_estimate(commands)
     _add_doctor(commands)
     _add_setup(commands)
+    _add_rehearse(commands)
     _add_check(commands)
     _add_evaluate(commands)
     _add_report(commands)
@@ -412,6 +413,16 @@ def _add_setup(commands: _Commands[Parser]) -> None:
         help="where they are or go, laid out like the hub (in the profile's folder)",
     )
     parser.set_defaults(run=_late("setup", "setup"))
+
+
+def _add_rehearse(commands: _Commands[Parser]) -> None:
+    text = "try a box's profile without a GPU: small random networks, exported, compiled, run"
+    parser = _add(commands, "rehearse", text, "[options]", "--profile a10g")
+    parser.add_argument("--profile", default="a10g", metavar="NAME", help="a profile with weights (%(default)s)")
+    parser.add_argument("--target", default="sm86", metavar="SM", help="the GPU that plans are for (%(default)s)")
+    parser.add_argument("--exporter", type=Path, metavar="PYTHON", help="a Python with the exporter's packages")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="where everything stays (nowhere)")
+    parser.set_defaults(run=_late("rehearse", "rehearse"))
 
 
 def _add_check(commands: _Commands[Parser]) -> None:

@@ -67,6 +67,16 @@ class PlanFacts:
     scratch_bytes: int | None = None
 
 
+# 10^9 bytes of the host's memory that the captioner's decoder takes to compile, by its size: measured with TensorRT-RTX
+# (docs/production.md), and as much more than its weights.
+_DECODER_GB = {"6.7b": 17.5, "2.7b": 9.5}
+
+
+def decoder_gb(captioner: str) -> float:
+    """The host's memory that compiling the decoder of a BLIP-2 takes, in 10^9 bytes, by what its weights are called."""
+    return next((need for size, need in _DECODER_GB.items() if size in captioner), _DECODER_GB["6.7b"])
+
+
 def load_facts(file: Path) -> dict[str, PlanFacts]:
     """The facts by plan, from a `facts.json`. Raises CounterfactoryError when it cannot be read."""
     try:
