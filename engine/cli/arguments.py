@@ -398,7 +398,7 @@ def _add_coverage(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_setup(commands: _Commands[Parser]) -> None:
-    text = "fetch published weights, make a CPU's networks of them, try them"
+    text = "fetch published weights, make a profile's networks of them, try them"
     parser = _add(commands, "setup", text, "[options]", "--profile cpu --photos photos")
     parser.add_argument(
         "--profile", default="cpu", metavar="NAME", help="a profile with weights to fetch (%(default)s)"
@@ -410,8 +410,10 @@ def _add_setup(commands: _Commands[Parser]) -> None:
         "--weights",
         type=Path,
         metavar="DIR",
-        help="where they are or go, laid out like the hub (in the profile's folder)",
+        help="where they are or go, laid out like the hub (in the profile's folder; for a GPU the hub's cache)",
     )
+    parser.add_argument("--exporter", type=Path, metavar="PYTHON", help="a Python with the exporter's packages")
+    parser.add_argument("--dry-run", action="store_true", help="only say what it would take")
     parser.set_defaults(run=_late("setup", "setup"))
 
 

@@ -34,6 +34,7 @@ from ..runtime.installing import (
     BOX_ONNXRUNTIME,
     ENGINE,
     EXPORTER,
+    GPU,
     LIGHT,
     ONNXRUNTIME_CPU,
     TENSORRT_RTX,
@@ -326,6 +327,8 @@ def _install(profile: Profile, missing: list[str], faults: tuple[str, ...], plac
     if missing == ["tensorrt-rtx-cu12"]:
         return pip_install(TENSORRT_RTX)
     what = BOX_ONNXRUNTIME if onnxruntime else BOX_EXLLAMAV3 if profile.llm.backend == "exllamav3" else BOX
+    if profile.llm.on_cpu and not onnxruntime:
+        return pip_install(f"--force-reinstall {GPU}" if faults and not missing else GPU)
     if place.python != _BOX_PYTHON:
         return f"python3.12 -m venv ~/box && ~/box/bin/pip install {what}"
     # pip takes a build for another torch or for CPUs for the release that it is asked for.

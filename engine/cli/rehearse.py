@@ -95,13 +95,13 @@ class Rehearsal:
         """Run the exporter; what it made before, it leaves."""
         profile, names = self.profile, [n.name for n in library_of(self.profile).networks if n.name != "llm"]
         words = ["a10g", "--profile", self.named_as, "--random", "--small", "--islands", ISLANDS]
-        words += ["--precision", "fp16", "--only", ",".join(names), "--out", str(self.networks), *more]
+        words += ["--precision", "fp16", "--only", ",".join(names), "--out", str(self.networks)]
         if profile.weights is not None:
             words += ["--captioner", "florence2"] if profile.weights.florence2 else []
             words += ["--random-tiny-vae"] if profile.weights.tiny_vae else []
         if controls := len(profile.hints or (profile.weights and profile.weights.controlnets) or ()):
             words += ["--controls", str(controls)]
-        run_program([self.python, *COMMAND, *words], self.terminal, self.environment)
+        run_program([self.python, *COMMAND, *words, *more], self.terminal, self.environment)
 
     def exported(self) -> str:
         """Export the networks."""

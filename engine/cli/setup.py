@@ -90,7 +90,7 @@ def setup(args: Namespace, terminal: Terminal) -> int:
         terminal.say(f"to make    {', '.join(missing) or 'nothing: all is there'}")
         terminal.finish({"missing": missing, "fetch_gb": fetched, "disk_gb": needs.disk_gb, "folder": str(folder)})
         return 0
-    photos = args.photos or _scenes(folder / "photos", profile)
+    photos = args.photos or _scenes(folder / "photos", None if on_gpu else profile.image.short_side)
     began = time.monotonic()
     if not missing:
         terminal.say(f"made before: {folder}; what is deleted there is made again")
@@ -193,9 +193,11 @@ def _require_room(profile: Profile, needs: Needs, fetch_gb: float) -> None:
         )
 
 
-def _scenes(folder: Path, profile: Profile) -> Path:
-    """A folder of rendered streets, which stand for photographs where none are named; for a GPU by their labels."""
-    if profile.runtime.on_gpu:
+def _scenes(folder: Path, side: int | None) -> Path:
+    """A folder of rendered streets, which stand for photographs where none are named: squares of so many pixels, or as
+    they are, by their labels.
+    """
+    if side is None:
         write_sources(folder, _SCENES)
         return folder / "images"
     folder.mkdir(parents=True, exist_ok=True)
@@ -203,6 +205,5 @@ def _scenes(folder: Path, profile: Profile) -> Path:
         file = folder / f"street-{index}.png"
         if not file.is_file():
             picture = Image.fromarray(EMBEDDED.draw(EMBEDDED.scene(_STREAM, index)).picture)
-            side = profile.image.short_side
             picture.resize((side, side), Image.Resampling.LANCZOS).save(file)
     return folder

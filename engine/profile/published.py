@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
 from ..files.fill import fill_record
@@ -25,7 +25,7 @@ class Checkpoint:
     revision: str
     licence: str
     files: Mapping[str, int]
-    gated: bool = False
+    gated: bool = field(default=False, metadata={"absent": False})
 
     @property
     def bytes(self) -> int:
