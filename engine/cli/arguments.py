@@ -410,7 +410,7 @@ def _add_setup(commands: _Commands[Parser]) -> None:
         "--weights",
         type=Path,
         metavar="DIR",
-        help="where they are or go, laid out like the hub (in the profile's folder; for a GPU the hub's cache)",
+        help="where they are or go, laid out like the hub (in the profile's folder); for CPUs",
     )
     parser.add_argument("--exporter", type=Path, metavar="PYTHON", help="a Python with the exporter's packages")
     parser.add_argument("--dry-run", action="store_true", help="only say what it would take")
@@ -418,7 +418,7 @@ def _add_setup(commands: _Commands[Parser]) -> None:
 
 
 def _add_rehearse(commands: _Commands[Parser]) -> None:
-    text = "try a box's profile without a GPU: small random networks, exported, compiled, run"
+    text = "try a box's way without a GPU: small random networks, exported and run"
     parser = _add(commands, "rehearse", text, "[options]", "--profile a10g")
     parser.add_argument("--profile", default="a10g", metavar="NAME", help="a profile with weights (%(default)s)")
     parser.add_argument("--target", default="sm86", metavar="SM", help="the GPU that plans are for (%(default)s)")

@@ -71,6 +71,8 @@ def setup(args: Namespace, terminal: Terminal) -> int:
             f"see what it needs with 'counterfactory doctor --profile {args.profile}'"
         )
     on_gpu, folder = profile.runtime.on_gpu, profile.models.path
+    if on_gpu and args.weights is not None:
+        raise CounterfactoryError("--weights is for CPUs: for a GPU set HF_HUB_CACHE to the folder of the hub's cache")
     weights = args.weights or (hub_folder() if on_gpu else folder / "weights")
     checkpoints = checkpoints_of(profile.weights)
     library = library_of(profile)

@@ -18,7 +18,7 @@ ENGINE = "'.[generate]'"
 ONNXRUNTIME_CPU = "'.[onnxruntime-cpu]'"
 # The box that generates: one torch, one CUDA, one Python. Then the same with another language model or runtime.
 BOX = "-r requirements/a10g.txt"
-BOX_EXLLAMAV3 = f"{BOX} '.[exllamav3]'"
+BOX_EXLLAMAV3 = f"{BOX} -r requirements/exllamav3.txt"
 BOX_ONNXRUNTIME = f"{BOX} -r requirements/onnxruntime-gpu.txt"
 # Any NVIDIA card, with the language model on the CPU.
 GPU = "'.[generate,cuda,tensorrt]'"

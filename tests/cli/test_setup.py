@@ -119,6 +119,8 @@ def test_a_gpu_s_setup_says_what_it_takes_and_refuses_what_the_doctor_refuses(
     assert main(["setup", "--profile", profile, "--dry-run"]) == 2
     assert "profile box cannot run here yet; say first: " in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "made").exists()
+    assert main(["setup", "--profile", profile, "--weights", str(tmp_path)]) == 2
+    assert "set HF_HUB_CACHE" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_gpu_s_networks_are_made_by_the_exporter_and_its_language_model_by_the_box(
