@@ -34,7 +34,10 @@ from counterfactory.engine.sources.listing import Problem
 from counterfactory.engine.suite.run_record import SuiteCosts
 
 SCREENS = Path(__file__).with_name("screens")
-COMMANDS = ("demo", "generate", "import", "plan", "estimate", "doctor", "setup", "check", "evaluate", "report", "edits")
+COMMANDS = (
+    *("demo", "generate", "import", "plan", "estimate", "doctor", "setup", "rehearse", "check", "evaluate", "report"),
+    "edits",
+)
 
 
 def screen(*parts: Table | str | list[str] | None) -> str:
