@@ -36,18 +36,8 @@ from counterfactory.engine.suite.verify import Fault, Verification
 
 SCREENS = Path(__file__).with_name("screens")
 COMMANDS = (
-    "demo",
-    "generate",
-    "import",
-    "plan",
-    "estimate",
-    "doctor",
-    "setup",
-    "check",
-    "verify",
-    "evaluate",
-    "report",
-    "edits",
+    *("demo", "generate", "import", "plan", "estimate", "doctor", "setup", "rehearse", "check", "verify", "evaluate"),
+    *("report", "edits"),
 )
 
 
