@@ -450,6 +450,8 @@ def _cases() -> Iterator[HostileCase]:
         ),
         (CHECK, REPORT),
     )
+    long = {"label": "b" * 100_000, "caption": "a " * 50_000, "edited_caption": "e" * 100_000, "source": "s" * 100_000}
+    yield HostileCase("long words", lambda here: rewrite_table(here, lambda _: long), (CHECK, REPORT, EVALUATE, EDITS))
     # Words that a terminal, a spreadsheet or a page would obey; networks of a stranger
     yield HostileCase(
         "escape sequences",
