@@ -68,7 +68,7 @@ def _parquet_rows(path: Path) -> list[Mapping[str, Any]]:
 
     try:
         with open_parquet(path) as file:
-            table = file.read()
+            table = file.read(use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise CounterfactoryError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
     names = table.column_names

@@ -77,7 +77,7 @@ def require_finished(suite: Path) -> None:
 def accepted_edits(suite: Path) -> Iterator[Edit]:
     """The edits of a suite's accepted variants, of a table that this process wrote; a part of it is held at a time."""
     with open_parquet(read_table(suite)) as table:
-        for part in table.iter_batches(_ROWS_PER_PART, columns=["kind", "verdict", "edits"]):
+        for part in table.iter_batches(_ROWS_PER_PART, columns=["kind", "verdict", "edits"], use_threads=False):
             for row in part.to_pylist():
                 if (row["kind"], row["verdict"]) == ("variant", "accepted"):
                     for edit in row["edits"]:
@@ -92,7 +92,7 @@ def open_table(suite: Path) -> pa.Table:
     path, data = suite / TABLE, read_table(suite)
     try:
         with open_parquet(data, _ROW_BYTES) as file:
-            table = file.read()
+            table = file.read(use_threads=False)
         table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
         fault = str(error).splitlines()[0]

@@ -231,8 +231,8 @@ class Suite:
         return read_png(data).astype(np.uint8, copy=False) if recent is None else recent[1]
 
     def write_metadata(
-        self, rows: Iterable[PictureRow], commit: Callable[[Contents], RunRecord | None] = lambda _: None
-    ) -> RunRecord | None:
+        self, rows: Iterable[PictureRow], commit: Callable[[Contents], RunRecord] | None = None
+    ) -> RunRecord:
         """Writes metadata.parquet and makes the folders hold what it lists; `commit` writes run.json with the contents.
 
         The rows are drawn once, in any order, and never held together; the table depends on them alone. Listed files
@@ -251,10 +251,16 @@ class Suite:
                         raise CounterfactoryError(f"{self.path / name} has vanished: run the same command again for it")
                 with open_whole(self.path / NEXT_TABLE) as file:
                     write_table(spool, spool.score_names, file)
-                result = commit(self._contents(spool.files(), NEXT_TABLE))
+                result = (commit or self._note)(self._contents(spool.files(), NEXT_TABLE))
                 self._take_table()
                 self._store.supersede_all_but(spool.listed)
                 return result
+
+    def _note(self, contents: Contents) -> RunRecord:
+        record = self.read_run().with_contents(contents)
+        if record.sessions:
+            self.write_run(record)
+        return record
 
     def _settle_table(self) -> None:
         """Of a table that a killed process left beside the old one: run.json decides whether it counts."""
@@ -297,9 +303,10 @@ class Suite:
         """The record of all sessions so far; an empty one for a suite without. Raises as `run_record.read_run`."""
         return read_run(self.path) or RunRecord()
 
-    def write_run(self, record: RunRecord) -> None:
-        """Writes run.json."""
+    def write_run(self, record: RunRecord) -> RunRecord:
+        """Writes run.json, and returns its record."""
         write_run(self.path, record)
+        return record
 
     @contextmanager
     def session(
