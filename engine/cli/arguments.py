@@ -95,6 +95,7 @@ def build_parser() -> Parser:
     _add_setup(commands)
     _add_rehearse(commands)
     _add_check(commands)
+    _add_verify(commands)
     _add_evaluate(commands)
     _add_report(commands)
     _add_labelling(commands)
@@ -440,6 +441,8 @@ def _add_check(commands: _Commands[Parser]) -> None:
         metavar="KEY=X",
         help="another threshold by the profile's key, such as check.edit=0.5; may be given several times",
     )
+    parser.add_argument("--files", action="store_true", help="verify first, and stop where a byte is wrong: status 3")
+
     _add_coverage(parser.add_argument_group("limits"))
     hand = parser.add_argument_group("verdicts by hand, which stand whatever the scores say (by_hand.json)")
     for ruling, text in (
@@ -482,6 +485,13 @@ def _add_check(commands: _Commands[Parser]) -> None:
         "--perplexity", action="store_true", help="how the profile's language model reads captions before and after"
     )
     parser.set_defaults(run=_late("check"))
+
+
+def _add_verify(commands: _Commands[Parser]) -> None:
+    text = "compare every byte of a suite with the digests that were recorded of it"
+    parser = _add(commands, "verify", text, "SUITE [options]", "suite")
+    _add_suite(parser)
+    parser.set_defaults(run=_late("verify"))
 
 
 def _add_evaluate(commands: _Commands[Parser]) -> None:
