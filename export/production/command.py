@@ -41,8 +41,9 @@ _Say = Callable[[str], None]
 
 def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
     """What builds each network, by name, in the order of a picture's journey; HED where it has weights, the sentence
-    encoder where the profile grounds by it. With [invert] an editor stands in the denoiser's place, and hints are
-    left out where it follows none; with that or [protect] there is an encoder of pictures.
+    encoder where the profile grounds by it, the shallow denoiser where it uses deep features again. With [invert] an
+    editor stands in the denoiser's place, and hints are left out where it follows none; with that or [protect] there is
+    an encoder of pictures.
     """
     sources = request.sources
     hints = len(sources.controlnets) if sources else request.controls
@@ -56,6 +57,11 @@ def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
         **{name: partial(denoiser.hint_graph, request, i) for i, name in enumerate(names)},
         **({"vae_encoder": partial(vae.encoder_graph, request)} if "vae_encoder" in request.batches else {}),
         "denoiser": partial(denoiser.denoiser_graph, request),
+        **(
+            {"denoiser_shallow": partial(denoiser.shallow_graph, request)}
+            if "denoiser_shallow" in request.batches
+            else {}
+        ),
         "vae_decoder": partial(vae.decoder_graph, request),
         "clip_image": partial(clip.image_graph, request),
         **({"hed": partial(hed.graph, request)} if sources is None or sources.hed else {}),

@@ -23,7 +23,7 @@ from .workspace import onnx_bytes
 
 _HALF = 2  # bytes of a number in a cache
 # Made only where an export was asked for them.
-_OPTIONAL = ("denoiser_int8", "hed", "sentence", "editor", "vae_encoder")
+_OPTIONAL = ("denoiser_int8", "denoiser_shallow", "hed", "sentence", "editor", "vae_encoder")
 
 
 # Published sizes of decoders: layers, width, inner width, vocabulary, matrices of the feed-forward part (3 where it is
@@ -41,6 +41,8 @@ def facts(out: Path, captioner: str = "6.7b") -> list[dict[str, Any]]:
     profile = load_profile("a10g")
     networks = {n.name: n for n in exported_networks(profile) if n.tokens is None}
     networks |= dict.fromkeys(("denoiser_int8", "editor"), networks["denoiser"])
+    if "denoiser_shallow" not in networks:
+        networks["denoiser_shallow"] = replace(networks["denoiser"], sizes={**networks["denoiser"].sizes, "deep": "latents"})
     networks["sentence"] = networks["clip_text"]  # as little of it depends on pictures
     networks |= {n.name: n for n in exported_networks(load_profile("lance")) if n.name == "vae_encoder"}
     rows = [
