@@ -41,8 +41,6 @@ def facts(out: Path, captioner: str = "6.7b") -> list[dict[str, Any]]:
     profile = load_profile("a10g")
     networks = {n.name: n for n in exported_networks(profile) if n.tokens is None}
     networks |= dict.fromkeys(("denoiser_int8", "editor"), networks["denoiser"])
-    if "denoiser_shallow" not in networks:
-        networks["denoiser_shallow"] = replace(networks["denoiser"], sizes={**networks["denoiser"].sizes, "deep": "latents"})
     networks["sentence"] = networks["clip_text"]  # as little of it depends on pictures
     networks |= {n.name: n for n in exported_networks(load_profile("lance")) if n.name == "vae_encoder"}
     rows = [

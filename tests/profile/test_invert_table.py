@@ -71,7 +71,7 @@ def test_it_edits_as_lance_does(lance: Profile) -> None:
     assert editor.rows["paint"] == Rows(50, 50 + 2 * 5 * sum(parted), 0)
     assert decoder.rows["paint"] == Rows(0, 6, 1)
     assert networks["clip_image"].rows["paint"] == Rows(1, 6, 1)
-    assert (editor.editor, editor.kept_bytes) == ("without controls", 0)
+    assert (editor.form, editor.kept_bytes) == ("without controls", 0)
 
 
 def test_a_controlnet_is_named_where_one_follows(lance: Profile) -> None:
