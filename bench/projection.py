@@ -31,7 +31,7 @@ FILE = Path(__file__).parents[1] / "docs" / "a10g.json"
 SOURCES, VARIANTS = 25_000, 5
 GOALS = {"a10g": 0.21, "a10g-fast": 0.05}
 # LLaMA-2-7B in 5 bits in the place of 13B, of 32 layers (Touvron et al. 2023, arXiv 2307.09288).
-_LLAMA_7B = PlanFacts(
+LLAMA_7B = PlanFacts(
     flops=2 * (32 * (4 * 4096**2 + 3 * 4096 * 11008) + 32000 * 4096),
     weight_bytes=round((32 * (4 * 4096**2 + 3 * 4096 * 11008) + 2 * 32000 * 4096) * 5 / 8),
     cache_bytes=2 * 32 * 4096 * 2,
@@ -47,7 +47,7 @@ def project(profile: Profile, controls: int = 0) -> Estimate:
     with tempfile.TemporaryDirectory() as folder:
         profile = replace(profile, models=ModelPaths(folder))
         if profile.weights is not None and "-7b-" in profile.weights.llm:
-            rows = [{"name": name, **asdict(fact)} for name, fact in (plan_facts(profile) | {"llm": _LLAMA_7B}).items()]
+            rows = [{"name": name, **asdict(fact)} for name, fact in (plan_facts(profile) | {"llm": LLAMA_7B}).items()]
             (Path(folder) / "facts.json").write_text(json.dumps(rows))
         return estimate(profile, SOURCES, VARIANTS, controls=controls)
 
@@ -165,7 +165,7 @@ def show(profile: Profile) -> dict[str, Any]:
     for name, brings in added.items():
         print(f"  {brings:+.4f}  {name}")
     print(f"  {reached + added[ALL]:.4f}  with {ALL} that save something")
-    told = f"missed by {reached - goal:.3f}" if reached > goal else f"{goal - reached:.3f} to spare"
+    told = f"missed by {reached - goal:.4f}" if reached > goal else f"{goal - reached:.4f} to spare"
     print(f"goal {goal}: {told}")
     return {"goal": goal, "gpu_hours_per_1k_accepted": reached, "changes": added}
 

@@ -170,6 +170,7 @@ def plans_of(name: str) -> Mapping[str, Ports]:
         caption_tokens=caption.decoding.max_tokens,
         beams=caption.decoding.beams,
         sizes=profile.image.sizes,
+        paint=profile.paint,
         editor=editor_form(profile),
     )
     with weightless():

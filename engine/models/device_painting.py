@@ -51,8 +51,8 @@ def kept_bytes(
     """The most bytes that painting pictures of one size keeps on the device in addition to its plans.
 
     `latents`, `hint`, `text` and `deep` are the bytes of a row of each, `picture` those of one in 8 bits. Variants are
-    begun while they do not fill a batch, whole rows and shallow ones apart; those of the batch before may still be held,
-    and those that wait for their decode.
+    begun while they do not fill a batch, whole rows and shallow ones apart; those of the batch before may still be
+    held, and those that wait for their decode.
     """
     variants = (3 if deep else 2) * batch + decode_batch
     each = (1 + HISTORY + 2) * latents + hint + text + 2 * deep  # two predictions
