@@ -99,10 +99,8 @@ def recheck(suite: Path, settings: CheckSettings, rulings: Sequence[tuple[str, R
         record = opened.read_run()  # before anything is changed: one that is broken stops here
         if rulings:
             by_hand.write(suite)
-        table.write(suite, judged)
-        if record.sessions:
-            record = record.with_verdicts(judged, plain(settings))
-            opened.write_run(record)
+        record = record.with_verdicts(judged, plain(settings))
+        opened.replace_table(table.with_verdicts(judged), table.files, record if record.sessions else None)
     now, before = count_verdicts(judged), count_verdicts(table.rows)
     return Recheck(
         now["accepted"] + now["rejected"],
