@@ -206,7 +206,7 @@ class Suite:
 
     def holds(self, files: Mapping[str, int], times: Sequence[int] = ()) -> bool:
         """Whether all the files (bytes by path; `times` of them, where known) are in place as they were written."""
-        return not self._store.changed(files, times)
+        return not self._store.changed(files, () if self.ledger.mended else times)
 
     def times(self, files: Iterable[str]) -> list[int]:
         """When the files were written, in nanoseconds; 0 of one that the ledger does not know."""

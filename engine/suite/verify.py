@@ -92,6 +92,9 @@ class _Verifier:
         contents = self._record()
         listed, pictures = self._table()
         known = self._ledger()
+        if lost := listed - known.keys() if known else ():
+            self._add(LEDGER, f"it has lost rows of {len(lost):,} files", _REMADE.replace("makes it", "makes them"))
+            self._unsound.append(LEDGER)
         for name in listed - known.keys():
             known[name] = FileRecord(True, -1, pictures.get(name, ""))
         for name, sha256 in pictures.items():
