@@ -21,11 +21,12 @@ from .by_hand import read_by_hand
 from .contents import NEXT_TABLE, RUN_FILE, TABLE, Contents, digest_of, read_contents
 from .ledger import Ledger
 from .lock import Lock
-from .metadata import read_metadata, require_finished
+from .metadata import require_finished
 from .paths import Folder, is_name
 from .picture_store import FileRecord, digest_files, file_records
 from .run_record import read_run
 from .suite import LEDGER, LOCK
+from .verdicts import read_verdicts
 
 _REMADE = "the `counterfactory generate` that made the suite makes it anew"
 _OLDER = "of an older version, which noted no digests: the next `counterfactory generate` adds them"
@@ -136,13 +137,14 @@ class _Verifier:
     def _table(self) -> tuple[set[str], dict[str, str]]:
         """The files that the table lists, and the digests of pictures among them."""
         try:
-            rows = read_metadata(self._suite)
+            verdicts = read_verdicts(self._suite)
         except CounterfactoryError as error:
             self._broken(TABLE, error)
             return set(), {}
         if (self._suite / NEXT_TABLE).exists():
             self._notes.append(f"{NEXT_TABLE} was left by a run that was killed; the next command puts it in order")
-        return {name for row in rows for name in row.files}, {row.file_name: row.sha256 for row in rows}
+        names, digests = (verdicts.table.column(name).to_pylist() for name in ("file_name", "sha256"))
+        return set(verdicts.files), dict(zip(names, digests, strict=True))
 
     def _ledger(self) -> dict[str, FileRecord]:
         """The files that the ledger knows."""
