@@ -177,6 +177,7 @@ def plans_of(name: str) -> Mapping[str, Ports]:
         caption_tokens=caption.decoding.max_tokens,
         beams=caption.decoding.beams,
         sizes=profile.image.sizes,
+        paint=profile.paint,
         editor=editor_form(profile),
         captioner="florence2" if profile.weights and profile.weights.florence2 else "6.7b",
     )
