@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from ..edit import Edit
 from ..errors import CounterfactoryError
+from ..files.tables import open_parquet
 from .contents import AGAIN, NEXT_TABLE, TABLE, read_table, unfinished
 from .paths import Folder
 from .picture_row import AFTER_SCORES, BEFORE_SCORES, COLUMNS, PAINTING, PictureRow
@@ -26,6 +27,7 @@ _NULLABLE = ("label", "mask_file_name", "control_file_name", *PAINTING, "painter
 # Readers take a group at a time, `datasets` one batch of it. A group is 10,000 rows.
 _ROWS_PER_PART = 1_000
 _PARTS_PER_GROUP = 10
+_ROW_BYTES = 32  # of a content key, which no two rows share, in a file
 
 
 def schema(score_names: Sequence[str]) -> pa.Schema:
@@ -74,8 +76,8 @@ def require_finished(suite: Path) -> None:
 
 def accepted_edits(suite: Path) -> Iterator[Edit]:
     """The edits of a suite's accepted variants, of a table that this process wrote; a part of it is held at a time."""
-    with pq.ParquetFile(pa.BufferReader(read_table(suite))) as table:
-        for part in table.iter_batches(_ROWS_PER_PART, columns=["kind", "verdict", "edits"]):
+    with open_parquet(read_table(suite)) as table:
+        for part in table.iter_batches(_ROWS_PER_PART, columns=["kind", "verdict", "edits"], use_threads=False):
             for row in part.to_pylist():
                 if (row["kind"], row["verdict"]) == ("variant", "accepted"):
                     for edit in row["edits"]:
@@ -89,7 +91,8 @@ def open_table(suite: Path) -> pa.Table:
     """
     path, data = suite / TABLE, read_table(suite)
     try:
-        table = pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
+        with open_parquet(data, _ROW_BYTES) as file:
+            table = file.read(use_threads=False)
         table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
         fault = str(error).splitlines()[0]

@@ -40,7 +40,8 @@ _AT_ONCE = 64  # of which each thread takes so many in turn
 _OURS = re.compile(r"[0-9a-f]{16}\.png")
 # Only names that we give to unfinished files are ever removed, and only names that we give are ever moved.
 _ASIDE = re.compile(
-    rf"([0-9a-f]{{16}}\.png|metadata\.parquet(\.next)?|run\.json|draft)\.[0-9]+{re.escape(TEMPORARY_SUFFIX)}"
+    r"([0-9a-f]{16}\.png|metadata\.parquet(\.next)?|run\.json|by_hand\.json|ledger\.sqlite|draft)\.[0-9]+"
+    + re.escape(TEMPORARY_SUFFIX)
 )
 
 

@@ -30,6 +30,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
+from ..files.reading import read_bytes
 from ..files.writing import make_folder, move_file, open_whole, remove_file, sync_folder
 from .by_hand import FILE as HAND_FILE
 from .contents import NEXT_TABLE, RUN_FILE, TABLE, Contents, digest_of, read_contents
@@ -153,7 +154,7 @@ class Suite:
         for digest, (file, kept) in list(self._recent.items()):
             if kept is pixels:
                 with suppress(OSError):
-                    data = self._folder.path(file.path).read_bytes()
+                    data = read_bytes(self._folder.path(file.path))
                     if hashlib.sha256(data).hexdigest() == digest:
                         return data
         return encode_picture(pixels)
@@ -198,7 +199,7 @@ class Suite:
         """Pixels uint8 [H, W, 3] of a row from `images`. Raises CounterfactoryError when the file was changed since."""
         path = self._folder.path(row.image.path)
         try:
-            data = path.read_bytes()
+            data = read_bytes(path)
         except OSError as error:
             raise CounterfactoryError(
                 f"{path} cannot be read ({error.strerror}): run the same command again, which repaints it"
