@@ -29,7 +29,6 @@ from ..runtime.compiling import CompileInputs, compile_model
 from ..runtime.openvino import Precision, open_core
 from ..runtime.quiet_openvino import ov
 from ..runtime.session import require_finite
-from ..schedule.overlap import in_chunks
 from .token_filter import load_tokenizer, read_vocabulary
 
 Floats = NDArray[np.float32]
@@ -273,8 +272,10 @@ def calls_of(lengths: Sequence[int], met: Collection[Shape] = ()) -> list[tuple[
 
     order = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
     parts: list[tuple[list[int], Shape]] = []
-    for width, alike in groupby(order, lambda i: _least(lengths[i], _WIDTHS, _MORE_TOKENS)):
-        for rows in in_chunks(alike, max(_MORE_ROWS, _MOST_TOKENS // width // _MORE_ROWS * _MORE_ROWS)):
+    for width, group in groupby(order, lambda i: _least(lengths[i], _WIDTHS, _MORE_TOKENS)):
+        alike, most = list(group), max(_MORE_ROWS, _MOST_TOKENS // width // _MORE_ROWS * _MORE_ROWS)
+        for at in range(0, len(alike), most):
+            rows = alike[at : at + most]
             part = rows, shape(len(rows), width)
             if parts:
                 both = [*parts[-1][0], *rows]
