@@ -73,14 +73,14 @@ def verify_suite(suite: Path, on_progress: Callable[[Progress], None] = lambda _
             if not isinstance(error.__cause__, OSError) or isinstance(error.__cause__, BlockingIOError):
                 raise  # in use; elsewhere nothing may be written, so nobody writes
     try:
-        return _Look(suite, on_progress).verification()
+        return _Verifier(suite, on_progress).verification()
     finally:
         if lock is not None:
             lock.release()
 
 
-class _Look:
-    """One look at a suite."""
+class _Verifier:
+    """Compares one suite with its records."""
 
     def __init__(self, suite: Path, on_progress: Callable[[Progress], None]) -> None:
         self._suite, self._on_progress = suite, on_progress
@@ -92,6 +92,9 @@ class _Look:
         contents = self._record()
         listed, pictures = self._table()
         known = self._ledger()
+        if lost := listed - known.keys() if known else ():
+            self._add(LEDGER, f"it has lost rows of {len(lost):,} files", _REMADE.replace("makes it", "makes them"))
+            self._unsound.append(LEDGER)
         for name in listed - known.keys():
             known[name] = FileRecord(True, -1, pictures.get(name, ""))
         for name, sha256 in pictures.items():
