@@ -43,7 +43,7 @@ def read_ports(path: Path) -> Ports:
         raise CounterfactoryError("ONNX graphs are read by the package onnx; install it: pip install onnx") from error
     try:
         with open_file(path) as file:
-            model = onnx.load(file, load_external_data=False)
+            model = onnx.load_model_from_string(file.read())
     except Exception as error:  # protobuf's own has no public name
         raise CounterfactoryError(f"{path} is no ONNX file that can be read: {error}") from error
     if not model.HasField("graph"):
