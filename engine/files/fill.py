@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import reprlib
 import sys
 import tomllib
 import types
@@ -64,9 +65,22 @@ def fill_record(cls: type[T], value: object, where: str, advice: str) -> T:
 
     Errors end in `advice`, what to do about a damaged file.
     """
-    if not isinstance(value, Mapping):
-        raise CounterfactoryError(f"{where}: it should be a table of keys and values, found {_shown(value)}; {advice}")
-    return _Filling(where, advice, others=True)._fill(cls, value, "")
+    filled: T = fill_value(cls, value, where, advice)
+    return filled
+
+
+def fill_value(hint: Any, value: object, where: str, advice: str) -> Any:
+    """`fill_record` for a value of any type that a field may have."""
+    return _Filling(where, advice, others=True)._value(hint, value, "", "")
+
+
+def fits(hint: Any, value: object) -> bool:
+    """Whether `fill_value` takes a value."""
+    try:
+        fill_value(hint, value, "", "")
+    except CounterfactoryError:
+        return False
+    return True
 
 
 def plain(settings: Any) -> dict[str, Any]:
@@ -175,7 +189,9 @@ class _Filling:
             if origin is None:
                 return self._fill(typing.cast("type[Any]", hint), value, key + joint)
             _, kind = typing.get_args(hint)
-            return {name: self._value(kind, item, f"{key}{joint}{name}") for name, item in value.items()}
+            return {
+                name: self._value(kind, item, f"{key}{joint}{name}" if key else name) for name, item in value.items()
+            }
         if hint is Any:
             return value
         if hint not in _KINDS:
@@ -201,14 +217,14 @@ class _Filling:
         return tuple(self._value(kind, item, f"{key}[{i}]") for i, (kind, item) in pairs)
 
     def _wrong(self, hint: Any, value: Any, key: str) -> CounterfactoryError:
-        return self._error(f"{key!r} should be {_described(hint)}, found {_shown(value)}")
+        return self._error(f"{repr(key) if key else 'it'} should be {_described(hint)}, found {_shown(value)}")
 
     def _error(self, text: str) -> CounterfactoryError:
         return CounterfactoryError(f"{self.where}: {text}{'; ' if self.advice else ''}{self.advice}")
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    text = reprlib.repr(value) if isinstance(value, (list, dict)) else repr(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import CounterfactoryError, list_some
-from .reading import number_lines, read_text
+from .reading import number_lines, parse_json, read_text
 
 SUFFIXES = (".csv", ".jsonl")
 PARQUET = ".parquet"
@@ -92,8 +91,8 @@ def _jsonl_rows(text: str, path: Path, required: Sequence[str | tuple[str, ...]]
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            row = parse_json(line, float)
+        except ValueError as error:
             yield number, f"is not valid JSON: {error}"
             continue
         yield number, row if isinstance(row, dict) else "is not a JSON object"

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CounterfactoryError
+from ..files.reading import read_json
 from .blobs import printable, read_blob, unprintable
 from .boxes import BoxCensus, BoxForm, crowd_note, crowds_are_things
-from .class_map import BACKGROUND, VOID, named_classes, read_json
+from .class_map import BACKGROUND, VOID, named_classes
 from .listing import Entry, Listing, finish
 from .pixels import UnreadableError, read_picture
 from .shapes import Box, DrawnMask, Keypoint, Shape, decode_runs, outline, pack_runs
@@ -55,7 +56,7 @@ class _Annotations:
     """The content of a file of annotations."""
 
     def __init__(self, path: Path, form: BoxForm | None) -> None:
-        self._path, content = path, read_json(path)
+        self._path, content = path, read_json(path, number=float)
         lists = [content.get(key) if isinstance(content, dict) else None for key in ("images", "categories")]
         if not all(isinstance(values, list) and all(isinstance(item, dict) for item in values) for values in lists):
             raise CounterfactoryError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import reprlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -196,9 +197,11 @@ def _leads(file: Path, here: Path) -> bool:
 
 
 def _load(path: Path) -> Mapping[str, Any]:
-    """What a YAML file holds. Raises CounterfactoryError where it is none."""
+    """What a YAML file holds, its numbers as texts: a class may be called "no" or 3. Raises CounterfactoryError where
+    it is none.
+    """
     try:
-        content = yaml.safe_load(read_text(path))
+        content = yaml.load(read_text(path), yaml.BaseLoader)  # it makes texts, lists and tables alone
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise CounterfactoryError(f"{path} is not valid YAML: {str(error).splitlines()[0]}") from error
     return content if isinstance(content, dict) else {}
@@ -213,13 +216,22 @@ def _read_names(path: Path) -> _Names:
     content = _load(path)
     names = content.get("names")
     if isinstance(names, list):
-        names = dict(enumerate(names))
-    if not isinstance(names, dict) or not names or not all(type(n) is int and 0 <= n < VOID for n in names):
+        names = {str(number): name for number, name in enumerate(names)}
+    listed = list(names.items()) if isinstance(names, dict) else []
+    named = {_whole(number, VOID): name for number, name in listed}
+    if not named or None in named or len(named) < len(listed) or not all(isinstance(n, str) for n in named.values()):
         raise CounterfactoryError(f"{path}: names should be a list of names, or numbers below {VOID} and names")
-    shape = content.get("kpt_shape", [0, 0])
-    if not isinstance(shape, list) or len(shape) != 2 or not all(type(n) is int and 0 <= n <= 1000 for n in shape):
-        raise CounterfactoryError(f"{path}: kpt_shape should be two whole numbers, found {shape!r:.80}")
-    return {number: str(name).strip() for number, name in names.items()}, (shape[0], shape[1])
+    shape = content.get("kpt_shape", ["0", "0"])
+    points = [_whole(number, 1001) for number in shape] if isinstance(shape, list) else []
+    if len(points) != 2 or points[0] is None or points[1] is None:
+        raise CounterfactoryError(f"{path}: kpt_shape should be two whole numbers, found {reprlib.repr(shape)}")
+    return {number: name.strip() for number, name in named.items() if number is not None}, (points[0], points[1])
+
+
+def _whole(text: object, below: int) -> int | None:
+    """The whole number from 0 on, `below` another, that a text is; None for any other."""
+    number = int(text) if isinstance(text, str) and re.fullmatch("[0-9]{1,9}", text) else below
+    return number if number < below else None
 
 
 def _entry(

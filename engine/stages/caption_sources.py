@@ -76,7 +76,7 @@ def _continue(run: Run, sources: Sequence[Source], pictures: Pictures, prefix: s
                 keyed = [(keys[source], images[source.key]) for source in batch]
                 yield dict(zip(batch, caption_images(run.models.blip2(), keyed, settings, text), strict=True))
 
-    return run.recorded("caption", keys, make, counted=prefix == settings.prefix)
+    return run.recorded("caption", keys, make, lambda _, row: isinstance(row, str), counted=prefix == settings.prefix)
 
 
 def caption_of_labels(source: Source) -> str:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..content_keys import OF_SOURCES, ContentKeys, Stage
 from ..english.label_names import label_words
+from ..files.fill import fits
 from ..meter.meter import Meter
 from ..profile.caption import LABEL
 from ..profile.profile import Profile
@@ -54,12 +55,24 @@ class Run:
         results = self._find(stage, list(keys.values()))
         return [item for item, key in keys.items() if key not in results]
 
-    def recorded(self, stage: Stage, keys: Mapping[T, str], make: Make[T], *, counted: bool = False) -> dict[T, Any]:
+    def recorded(
+        self,
+        stage: Stage,
+        keys: Mapping[T, str],
+        make: Make[T],
+        sound: Callable[[T, Any], bool],
+        *,
+        counted: bool = False,
+    ) -> dict[T, Any]:
         """The results of items by their keys: from the record, else computed by `make` and recorded batch by batch.
+        What is on record of an item and not `sound` is computed again.
 
         Call it inside the stage. Progress is counted where `counted`. Items that `make` leaves out are left out here.
         """
-        results = dict(self._find(stage, list(keys.values())))
+        on_record = self._find(stage, list(keys.values()))
+        results = {
+            key: on_record[key] for item, key in keys.items() if key in on_record and sound(item, on_record[key])
+        }
         todo = [item for item, key in keys.items() if key not in results]
         if counted:
             self.advance(stage, len(keys) - len(todo))
@@ -76,17 +89,17 @@ class Run:
         return {item: results[key] for item, key in keys.items() if key in results}
 
     def answered(
-        self, question: str, items: Mapping[T, object], answer: Callable[[list[T]], Iterable[Any]]
+        self, question: str, items: Mapping[T, object], answer: Callable[[list[T]], Iterable[Any]], kind: object
     ) -> dict[T, Any]:
-        """The answers to a question of the rewriting stage about items, each named by its content; `answer` gives those
-        that are not on record, in order. Call it inside the stage.
+        """The answers, of a `kind` that a dataclass's field may have, to a question of the rewriting stage about items,
+        each named by its content; `answer` gives those that are not on record, in order. Call it inside the stage.
         """
 
         def make(todo: list[T]) -> Generator[dict[T, Any], None, None]:
             yield dict(zip(todo, answer(todo), strict=True))
 
         keys = {item: self.keys.answer_key(question, content) for item, content in items.items()}
-        return self.recorded("rewrite", keys, make)
+        return self.recorded("rewrite", keys, make, lambda _, row: fits(kind, row))
 
     def advance(self, stage: Stage, items: int, *, computed: int = 0) -> None:
         """Count `items` more of the run's sources or pictures as done; this session computed `computed` of them."""

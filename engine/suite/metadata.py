@@ -93,6 +93,7 @@ def open_table(suite: Path) -> pa.Table:
     Folder(suite).refuse_outward_links([FILE])
     try:
         table = pq.read_table(path)
+        table.validate(full=True)  # texts are UTF-8
     except (pa.ArrowException, OSError) as error:
         fault = str(error).splitlines()[0]
         raise CounterfactoryError(f"{path} cannot be read ({fault}): {_AGAIN}") from error

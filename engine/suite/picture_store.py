@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from ..files.fill import fill_value
 from ..files.writing import TEMPORARY_SUFFIX, explain_os_errors, make_folder, move_file, sync_folder, write_whole
 from .ledger import Ledger
 from .paths import TOPS, Folder, is_name
@@ -42,7 +43,7 @@ class PictureStore:
         state = ledger.get(_OPEN, ["adopted", "batch"])
         if "adopted" not in state:
             self._adopt()
-        batch = state.get("batch", [])
+        batch = fill_value(tuple[str, ...], state.get("batch", []), *ledger.place(_OPEN, "batch"))
         for folder in {root, *(self._folder.path(name).parent for name in batch)}:
             if folder.is_dir():
                 self._remove_unfinished(folder, [path.name for path in folder.iterdir()])

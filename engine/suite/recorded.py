@@ -5,6 +5,7 @@ With it a suite is judged and shown later without naming a profile, by the setti
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from .run_record import FILE
 
 _ADVICE = "name the profile that the suite was made with by --profile"
 T = TypeVar("T")
+_NUMBER = re.compile("[0-9]{1,5}")  # masks have no more than 16 bits
 
 
 def recorded_profile(suite: Path) -> Profile:
@@ -53,7 +55,7 @@ def recorded_numbers(suite: Path) -> dict[int, str] | None:
             raise CounterfactoryError(
                 f"{suite / FILE}: 'classes': {number!r} should be text, found {name!r}; name the classes by --classes"
             )
-    return {int(number): name for number, name in classes.items() if number.isascii() and number.isdigit()} or None
+    return {int(number): name for number, name in classes.items() if _NUMBER.fullmatch(number)} or None
 
 
 def recorded_labels(suite: Path) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import Any, TypedDict
 
 from ..errors import CounterfactoryError
 from ..files.fill import fill_record, plain
-from ..files.reading import read_text
+from ..files.reading import read_json
 from ..files.writing import write_whole
 from ..meter.meter import PlanUse, StageCost, device_hours_per_1k
 from ..sources.source import Problem
@@ -200,11 +200,7 @@ def read_run(suite: Path) -> RunRecord | None:
     Folder(suite).refuse_outward_links([FILE])
     if not path.exists():
         return None
-    try:
-        value = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise CounterfactoryError(f"{path} is not JSON ({error}): {_ADVICE}") from error
-    return RunRecord.from_json(value, str(path))
+    return RunRecord.from_json(read_json(path, _ADVICE), str(path))
 
 
 def write_run(suite: Path, record: RunRecord) -> None:
