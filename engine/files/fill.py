@@ -14,7 +14,7 @@ import sys
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, Union
@@ -60,12 +60,13 @@ def fill(cls: type[T], table: Mapping[str, Any], where: str, advice: str = "") -
     return _Filling(where, advice)._fill(cls, table, "")
 
 
-def fill_record(cls: type[T], value: object, where: str, advice: str) -> T:
+def fill_record(cls: type[T], value: object, where: str, advice: str, shared: dict[Hashable, Any] | None = None) -> T:
     """`fill` from what a program of ours wrote: keys that no field has follow from the rest, and are passed over.
 
-    Errors end in `advice`, what to do about a damaged file.
+    Errors end in `advice`, what to do about a damaged file. Lists and dataclasses within are those in `shared` that
+    equal them, where there are: many records then take little memory.
     """
-    filled: T = fill_value(cls, value, where, advice)
+    filled: T = _Filling(where, advice, others=True, shared=shared)._value(cls, value, "", "")
     return filled
 
 
@@ -143,6 +144,7 @@ class _Filling:
     where: str
     advice: str = ""
     others: bool = False
+    shared: dict[Hashable, Any] | None = None
 
     def _fill(self, cls: type[T], table: Mapping[str, Any], prefix: str) -> T:
         fields = _fields(typing.cast("Any", cls))
@@ -187,7 +189,7 @@ class _Filling:
             if not isinstance(value, Mapping):
                 raise self._wrong(hint, value, key)
             if origin is None:
-                return self._fill(typing.cast("type[Any]", hint), value, key + joint)
+                return self._once(self._fill(typing.cast("type[Any]", hint), value, key + joint), key)
             _, kind = typing.get_args(hint)
             return {
                 name: self._value(kind, item, f"{key}{joint}{name}" if key else name) for name, item in value.items()
@@ -214,7 +216,11 @@ class _Filling:
         if len(kinds) != len(value):
             raise self._wrong(hint, value, key)
         pairs = enumerate(zip(kinds, value, strict=True))
-        return tuple(self._value(kind, item, f"{key}[{i}]") for i, (kind, item) in pairs)
+        values: tuple[Any, ...] = self._once(tuple(self._value(k, item, f"{key}[{i}]") for i, (k, item) in pairs), key)
+        return values
+
+    def _once(self, value: Any, key: str) -> Any:
+        return value if self.shared is None or not key else self.shared.setdefault(value, value)
 
     def _wrong(self, hint: Any, value: Any, key: str) -> CounterfactoryError:
         return self._error(f"{repr(key) if key else 'it'} should be {_described(hint)}, found {_shown(value)}")

@@ -5,7 +5,8 @@ as sRGB.
 from __future__ import annotations
 
 import io
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,7 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+_ON_SIDE = (5, 6, 7, 8)
 # After 0xFF: a stuffed zero, fill, a temporary marker, restarts, and the start of the picture, none with a length.
 _BARE_MARKERS = frozenset((0x00, 0x01, 0xFF, *range(0xD0, 0xD9)))
 # Pillow's modes of masks, those with 16 bits apart. Palette masks keep their indices, which are the classes.
@@ -136,14 +138,38 @@ def fit_mask(mask: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
     return np.ascontiguousarray(mask[rows][:, columns])
 
 
+def picture_size(path: Path) -> tuple[int, int]:
+    """(height, width) of a photograph as viewers show it, by its header alone. Raises `UnreadableError` for a file that
+    `read_picture` would refuse for that.
+    """
+    try:
+        with path.open("rb") as file:
+            image = _open_header(file)
+            # Without the tag in the header Pillow looks for it behind the pixels, which it decodes for that.
+            turned = "exif" in image.info and _orientation(image) in _ON_SIDE
+    except OSError as error:
+        raise UnreadableError(f"cannot be read: {error.strerror or error}") from error
+    return image.size if turned else image.size[::-1]
+
+
 def _open_image(data: bytes) -> Image.Image:
     """The first frame, decoded completely."""
     if not data:
         raise UnreadableError("the file is empty")
     if data[:2] == b"\xff\xd8" and (scans := _count_scans(data)) > MAX_SCANS:
         raise UnreadableError(f"a JPEG of {scans} scans; at most {MAX_SCANS} are read; save it again")
+    image = _open_header(io.BytesIO(data))
     try:
-        image = Image.open(io.BytesIO(data), formats=FORMATS)
+        image.load()
+    except Exception as error:
+        raise UnreadableError(f"broken or truncated image data ({error})") from error
+    return image
+
+
+def _open_header(file: BinaryIO) -> Image.Image:
+    """An image that is not decoded yet, of a size that is read."""
+    try:
+        image = Image.open(file, formats=FORMATS)
     except UnidentifiedImageError as error:
         raise UnreadableError(f"not an image in a format that is read ({', '.join(FORMATS)})") from error
     except Image.DecompressionBombError as error:
@@ -155,10 +181,6 @@ def _open_image(data: bytes) -> Image.Image:
         raise UnreadableError(f"too large ({width} x {height}); {_SMALLER}")
     if min(width, height) < MIN_SIDE:
         raise UnreadableError(f"too small ({width} x {height}); at least {MIN_SIDE} x {MIN_SIDE} is needed")
-    try:
-        image.load()
-    except Exception as error:
-        raise UnreadableError(f"broken or truncated image data ({error})") from error
     return image
 
 
@@ -184,14 +206,19 @@ def _count_scans(data: bytes) -> int:
 
 
 def _turn_upright(image: Image.Image) -> Image.Image:
+    method = _UPRIGHT.get(_orientation(image))
+    return image if method is None else image.transpose(method)
+
+
+def _orientation(image: Image.Image) -> int:
+    """What the EXIF block says; 1, as it is, where it says nothing that can be understood."""
     # ImageOps.exif_transpose would also rewrite the EXIF block, and fail on a good photograph with an odd tag in it.
     try:
         orientation = image.getexif().get(_ORIENTATION_TAG, 1)
     except Exception:  # unreadable EXIF says nothing about the pixels
-        return image
+        return 1
     # A tag of the wrong type may come as a tuple or bytes: anything but 2..8 means "as it is".
-    method = _UPRIGHT.get(orientation) if isinstance(orientation, int) else None
-    return image if method is None else image.transpose(method)
+    return orientation if isinstance(orientation, int) else 1
 
 
 def _as_uint16(image: Image.Image) -> NDArray[np.uint16]:

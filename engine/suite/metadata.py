@@ -8,7 +8,8 @@ decoded pictures too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -88,19 +89,41 @@ def open_table(suite: Path) -> pa.Table:
 
     Raises CounterfactoryError for a table that is missing, damaged, a link out of the suite, or without our columns.
     """
+    columns, parts = _open_parts(suite)
+    return pa.Table.from_batches(parts, columns)
+
+
+def _open_parts(suite: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The schema of a suite's table and its rows, few at a time: to read all at once takes four times their memory.
+
+    Raises CounterfactoryError as `open_table` does, for damage when it comes to it.
+    """
     require_finished(suite)
     path = suite / FILE
     Folder(suite).refuse_outward_links([FILE])
+    with _explain_damage(path):
+        file = pq.ParquetFile(path, pre_buffer=False)
+    columns = file.schema_arrow
+    missing = [name for name in COLUMNS if name not in columns.names]
+    if missing:
+        raise CounterfactoryError(f"{path} lacks {', '.join(missing)}: name a suite that this Counterfactory made")
+
+    def parts() -> Iterator[pa.RecordBatch]:
+        with _explain_damage(path), file:
+            for part in file.iter_batches(_ROWS_PER_PART, use_threads=False):
+                part.validate(full=True)  # texts are UTF-8
+                yield part
+
+    return columns, parts()
+
+
+@contextmanager
+def _explain_damage(path: Path) -> Iterator[None]:
     try:
-        table = pq.read_table(path)
-        table.validate(full=True)  # texts are UTF-8
+        yield
     except (pa.ArrowException, OSError) as error:
         fault = str(error).splitlines()[0]
         raise CounterfactoryError(f"{path} cannot be read ({fault}): {_AGAIN}") from error
-    missing = [name for name in COLUMNS if name not in table.column_names]
-    if missing:
-        raise CounterfactoryError(f"{path} lacks {', '.join(missing)}: name a suite that this Counterfactory made")
-    return table
 
 
 def read_metadata(suite: Path) -> list[PictureRow]:
@@ -110,17 +133,18 @@ def read_metadata(suite: Path) -> list[PictureRow]:
     of the suite, be it through a link.
     """
     path, folder = suite / FILE, Folder(suite)
-    lines = enumerate(_lines(open_table(suite)), start=1)
-    rows = [PictureRow.from_json(line, f"{path}, row {number}", _AGAIN) for number, line in lines]
+    lines = enumerate(_lines(_open_parts(suite)[1]), start=1)
+    shared = dict[Hashable, Any]()
+    rows = [PictureRow.from_json(line, f"{path}, row {number}", _AGAIN, shared) for number, line in lines]
     for row in rows:
         for name in row.files:
             folder.path(name)
     return rows
 
 
-def _lines(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """The table's rows, few at a time; what pictures of a source have in common is held once."""
-    for batch in table.to_batches(max_chunksize=_ROWS_PER_PART):
+def _lines(parts: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    """The table's rows; what pictures of a source have in common is held once."""
+    for batch in parts:
         words: dict[str, str] = {}
         for line in batch.to_pylist():
             yield {k: words.setdefault(value, value) if isinstance(value, str) else value for k, value in line.items()}

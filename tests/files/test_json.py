@@ -75,5 +75,5 @@ def test_arrays_are_what_numpy_wrote(array: Any) -> None:
     [b"{", b"{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999,), }", b"(" * 300, b"\x00", b"'" * 9],
 )
 def test_broken_headers_are_refused_whatever_python_s_parser_says(header: bytes) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r".+"):
         parse_array(b"\x93NUMPY\x01\x00" + len(header + b"\n").to_bytes(2, "little") + header + b"\n")
