@@ -174,7 +174,7 @@ def _from_json(path: Path) -> Preparation:
         if not isinstance(table, Mapping):
             raise ValueError("it holds no table")
         return _from_config(table)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, ArithmeticError) as error:
         raise CounterfactoryError(f"{path} is no preprocessor_config.json that is understood: {error!s:.80}") from error
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from ..errors import CounterfactoryError
 
 # What JSON of ours and of data sets stays far below: beyond, Python's own functions give up in many ways.
 _DIGITS, _DEPTH = 300, 100
+_HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
 
 def read_text(path: Path) -> str:
@@ -41,14 +43,17 @@ def number_lines(text: str) -> Iterator[tuple[int, str]]:
 
 def parse_json(text: str | bytes, number: Callable[[str], float] | None = None) -> Any:
     """The value of a JSON text. Raises ValueError for what is none, and for what few programs can hold: NaN, infinite
-    numbers, whole ones of more than 300 digits, and tables within tables more than 100 deep.
+    numbers, whole ones of more than 300 digits, halves of letters, and tables within tables more than 100 deep.
 
     `number` reads NaN and what has a point or an exponent; `float` is faster, and lets NaN and infinities pass.
     """
+    text = text if isinstance(text, str) else text.decode("utf-8-sig")
     try:
         value = json.loads(text, parse_int=_whole, parse_float=number or _finite, parse_constant=number or _finite)
     except RecursionError:
         raise ValueError(f"tables within tables more than {_DEPTH} deep") from None
+    if _HALF.search(text):
+        json.dumps(value, ensure_ascii=False).encode()  # UnicodeEncodeError is a ValueError
     level = [value]
     for _ in range(_DEPTH):
         inside = (box.values() if type(box) is dict else box for box in level if type(box) in (dict, list))

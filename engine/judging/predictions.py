@@ -69,9 +69,10 @@ def _parquet_rows(path: Path) -> list[Mapping[str, Any]]:
 
     try:
         table = pq.read_table(path)
-    except (pa.ArrowException, OSError) as error:
+        names = table.column_names
+        table.validate(full=True)  # texts are UTF-8
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise CounterfactoryError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
-    names = table.column_names
     if "prediction" not in names or not {COLUMNS[0], _FILE_NAME} & set(names):
         raise CounterfactoryError(f"{path} needs the columns {' and '.join(COLUMNS)} (found: {', '.join(names)})")
     columns: list[str] = [name for name in names if name in _READ]

@@ -104,14 +104,15 @@ class _Annotations:
             if not isinstance(name, str) or not isinstance(number, int | str) or leaves or unprintable(name):
                 reason = f"an image needs an id and a file_name below its folder, found {image!r:.80}"
                 listing.skip(self._path.name, reason)
-            elif name in names or number in numbers:
+                continue
+            if name in names or number in numbers:
                 listing.skip(name, f"is listed twice, or shares its id {number} with another image; keep one")
             else:
                 try:
                     listing.entries.append(self._entry(folder, name, number, image))
                 except ValueError as error:
                     listing.skip(name, str(error))
-            names.add(str(name))
+            names.add(name)
             numbers.add(number)
         if strangers := sum(len(group) for image, group in self._of_image.items() if image not in numbers):
             listing.notes.append(f"{self._path.name}: {strangers} annotations are of images that it does not list")

@@ -121,7 +121,7 @@ def _open_parts(suite: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
 def _explain_damage(path: Path) -> Iterator[None]:
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         fault = str(error).splitlines()[0]
         raise CounterfactoryError(f"{path} cannot be read ({fault}): {_AGAIN}") from error
 
