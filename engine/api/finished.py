@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from ..errors import CounterfactoryError
-from ..files.writing import write_whole
+from ..files.writing import place_below, write_whole
 from ..judging.compare import Comparison, check_regression, compare
 from ..judging.evaluation import Evaluation
 from ..judging.insights import Insight
@@ -157,7 +157,8 @@ class FinishedSuite:
             (options.get("junit"), lambda: junit_xml(self.path.resolve().name, result.findings)),
         ):
             if path is not None:
-                write_whole(Path(path), text(), sync="nothing")
+                place, below = place_below(Path(path), self.path)
+                write_whole(place, text(), sync="nothing", below=below)
         return result
 
     def report(

@@ -33,7 +33,7 @@ from ..report.suite_text import coverage_table, hand_note, suite_notes
 from ..report.table import Table
 from ..suite import PictureRow, RunRecord, read_run
 from ..suite.by_hand import read_by_hand
-from ..suite.recorded import recorded_check, recorded_profile
+from ..suite.recorded import recorded_check, recorded_networks, recorded_profile
 from ..suite.verdicts import read_verdicts
 from .answers import Judged, class_names
 from .options import AnyPath, PageOptions, Warn, path_or_none
@@ -165,7 +165,10 @@ def _edges(suite: Path, options: PageOptions, warn: Warn) -> EdgeDetector | None
         warn("no edges are shown: they take OpenCV (pip install 'counterfactory[light]')")
         return None
     profile = options.get("profile")
-    return edge_detector(recorded_profile(suite) if profile is None else load_profile(fspath(profile)))
+    if profile is not None:
+        return edge_detector(load_profile(fspath(profile)))
+    recorded = recorded_profile(suite)
+    return edge_detector(recorded if recorded.edges.hed is None else recorded_networks(suite))
 
 
 def _curves(suite: Path, judgements: Path | None) -> tuple[Curve, ...]:

@@ -21,6 +21,7 @@ from PIL import Image
 
 from ..api import verbs
 from ..errors import CounterfactoryError
+from ..files.writing import make_folder, open_whole, write_whole
 from ..meter.machine import machine_memory
 from ..models.networks import library_of
 from ..pocket.worlds import EMBEDDED
@@ -68,7 +69,7 @@ def setup(args: Namespace, terminal: Terminal) -> int:
         _export(["--profile", args.profile, "--weights", str(weights), "--photos", str(photos)], terminal)
     made_s = time.monotonic() - began
     suite_path, task = folder / "tried", folder / "trial.toml"
-    task.write_text(TRIAL, encoding="utf-8")
+    write_whole(task, TRIAL)
     with terminal.progress() as on_progress:
         suite = verbs.generate(
             photos, out=suite_path, profile=args.profile, task_file=task, variants=1, controls=0, sample=_TRIED,
@@ -125,12 +126,13 @@ def _require(profile: Profile, checkpoints: Sequence[Checkpoint], weights: Path)
 
 def _scenes(folder: Path, side: int) -> Path:
     """A folder of rendered streets, which stand for photographs where the user names none."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for index in range(_SCENES):
         file = folder / f"street-{index}.png"
         if not file.is_file():
             picture = Image.fromarray(EMBEDDED.draw(EMBEDDED.scene(_STREAM, index)).picture)
-            picture.resize((side, side), Image.Resampling.LANCZOS).save(file)
+            with open_whole(file) as opened:
+                picture.resize((side, side), Image.Resampling.LANCZOS).save(opened, "PNG")
     return folder
 
 

@@ -13,6 +13,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
+from .reading import read_bytes
 
 MAGIC = npy.MAGIC_PREFIX
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
@@ -40,7 +41,7 @@ def parse_array(data: bytes) -> NDArray[Any]:
 def read_array(path: Path, advice: str) -> NDArray[Any]:
     """`parse_array` of a file. Raises CounterfactoryError, which ends in `advice`, for what cannot be read."""
     try:
-        return parse_array(path.read_bytes())
+        return parse_array(read_bytes(path))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error).splitlines()[0]
         raise CounterfactoryError(f"{path} is no array that can be read: {reason}; {advice}") from error

@@ -11,6 +11,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from ..files.fill import fill_record
+from ..files.reading import read_text
 from .profile import PROFILES
 from .runtime import WeightSettings
 
@@ -36,7 +37,7 @@ class Checkpoint:
 
 def checkpoints_of(weights: WeightSettings) -> tuple[Checkpoint, ...]:
     """The checkpoints that are known of those that `weights` name, at just that commit."""
-    table = json.loads((PROFILES / "published.json").read_text(encoding="utf-8"))
+    table = json.loads(read_text(PROFILES / "published.json"))
     known = [fill_record(Checkpoint, row, "published.json", "reinstall counterfactory") for row in table]
     named = [text for one in astuple(weights) for text in ([one] if isinstance(one, str) else one or ())]
     return tuple(

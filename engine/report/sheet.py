@@ -15,6 +15,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from ..edit import Edit
+from ..suite.images import open_png
 from .album import Frame, Strip
 
 CELL, GAP, MARGIN = 256, 20, 40
@@ -157,8 +158,8 @@ def _paste_picture(sheet: Image.Image, path: Path | None, left: int, top: int) -
 def _open_png(path: Path) -> Image.Image | None:
     """The picture; None where the file is no PNG, whatever else it may be: a suite may come from anybody."""
     try:
-        return Image.open(path, formats=["PNG"]).convert("RGB")
-    except (OSError, ValueError, Image.DecompressionBombError):
+        return open_png(path, lambda image: image.convert("RGB"))
+    except ValueError:
         return None
 
 

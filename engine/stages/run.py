@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +30,14 @@ if TYPE_CHECKING:  # settings of stages are read by commands that open no networ
 T = TypeVar("T", bound=Hashable)
 R = TypeVar("R")
 Floats = NDArray[np.float32]
-# Makes the results of items, a batch at a time.
-Make = Callable[[list[T]], Generator[Mapping[T, Any], None, None]]
+
+
+@dataclass(frozen=True)
+class Recipe(Generic[T]):
+    """`make` computes the results of items, a batch at a time; a result on record that is not `sound` is no result."""
+
+    make: Callable[[list[T]], Generator[Mapping[T, Any], None, None]]
+    sound: Callable[[T, Any], bool] = lambda item, row: True
 
 
 @dataclass(frozen=True)
@@ -59,26 +65,26 @@ class Run:
         self,
         stage: Stage,
         keys: Mapping[T, str],
-        make: Make[T],
-        sound: Callable[[T, Any], bool],
+        recipe: Recipe[T],
         *,
         counted: bool = False,
     ) -> dict[T, Any]:
-        """The results of items by their keys: from the record, else computed by `make` and recorded batch by batch.
-        What is on record of an item and not `sound` is computed again.
+        """The results of items by their keys: from the record, else computed by the recipe and recorded batch by batch.
 
-        Call it inside the stage. Progress is counted where `counted`. Items that `make` leaves out are left out here.
+        Call it inside the stage. Progress is counted where `counted`. Items that it leaves out are left out here.
         """
         on_record = self._find(stage, list(keys.values()))
         results = {
-            key: on_record[key] for item, key in keys.items() if key in on_record and sound(item, on_record[key])
+            key: on_record[key] for item, key in keys.items() if key in on_record and recipe.sound(item, on_record[key])
         }
         todo = [item for item, key in keys.items() if key not in results]
         if counted:
             self.advance(stage, len(keys) - len(todo))
         if todo:
             self.models.enter(stage)
-            with closing(make(todo)) as batches:  # an interrupt ends what writes behind it before the suite is closed
+            with closing(
+                recipe.make(todo)
+            ) as batches:  # an interrupt ends what writes behind it before the suite is closed
                 for batch in batches:
                     rows = {keys[item]: result for item, result in batch.items()}
                     if stage != "paint":  # files and their rows are written together, by what makes them
@@ -99,7 +105,7 @@ class Run:
             yield dict(zip(todo, answer(todo), strict=True))
 
         keys = {item: self.keys.answer_key(question, content) for item, content in items.items()}
-        return self.recorded("rewrite", keys, make, lambda _, row: fits(kind, row))
+        return self.recorded("rewrite", keys, Recipe(make, lambda _, row: fits(kind, row)))
 
     def advance(self, stage: Stage, items: int, *, computed: int = 0) -> None:
         """Count `items` more of the run's sources or pictures as done; this session computed `computed` of them."""

@@ -16,8 +16,8 @@ from threading import Lock
 from typing import Any
 
 from ..errors import CounterfactoryError
-from ..files.reading import parse_json
-from .sql import error_kind, explain_sqlite_errors, in_chunks
+from ..files.reading import open_file, parse_json
+from .sql import connect, create, error_kind, explain_sqlite_errors, in_chunks
 
 FORMAT = 1
 _APPLICATION = 0x43464C47  # "CFLG": tells our file from any other SQLite file
@@ -25,6 +25,11 @@ _MOVE_IT = (
     "move ledger.sqlite and, where they exist, ledger.sqlite-wal and ledger.sqlite-shm out of the folder and run the "
     "same command again, which makes the ledger anew"
 )
+_TABLE = (
+    "CREATE TABLE results (stage TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (stage, key))"
+    " WITHOUT ROWID"
+)
+_NEW = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {FORMAT}; {_TABLE};"
 _PAGE = 10_000  # rows that `walk` holds at a time
 
 
@@ -38,9 +43,11 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._one_at_a_time = Lock()
+        if not (path.exists() and path.stat().st_size):
+            create(path, _NEW)
         _read_once(path)
         with self._explain_errors():
-            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
+            self._db = connect(path)
         try:
             with self._explain_errors():
                 self._set_up()
@@ -51,7 +58,8 @@ class Ledger:
     def _set_up(self) -> None:
         (application,) = self._db.execute("PRAGMA application_id").fetchone()
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        ours = "type = 'table' AND name = 'results' AND tbl_name = 'results' AND sql = ?"
+        tables, known = self._db.execute(f"SELECT count(*), sum({ours}) FROM sqlite_master", [_TABLE]).fetchone()
         if tables and application != _APPLICATION:
             raise CounterfactoryError(f"{self._path} is not a ledger of Counterfactory: name another folder")
         if version > FORMAT:
@@ -59,6 +67,8 @@ class Ledger:
                 f"{self._path} was written by a newer Counterfactory (ledger format {version}, this one reads up to "
                 f"{FORMAT}): update Counterfactory, or name another folder"
             )
+        if (tables, known) != (1, 1):  # before any statement that a view, a trigger or a constraint could be part of
+            raise self._damaged("it holds other tables, views or triggers than ours")
         (verdict,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise self._damaged(str(verdict).splitlines()[-1])
@@ -66,15 +76,6 @@ class Ledger:
         self._db.execute("PRAGMA synchronous = FULL")
         # Holds the inner pages of a ledger of millions of rows: keys are hashes, every lookup starts at the root.
         self._db.execute("PRAGMA cache_size = -16384")  # KiB
-        if application == _APPLICATION:
-            return
-        with self._transaction():
-            self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
-            self._db.execute(f"PRAGMA user_version = {FORMAT}")
-            self._db.execute(
-                "CREATE TABLE results (stage TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL,"
-                " PRIMARY KEY (stage, key)) WITHOUT ROWID"
-            )
 
     def get(self, stage: str, keys: Sequence[str]) -> dict[str, Any]:
         """The stage's results among `keys`, in the order of `keys`; a key without one is left out."""
@@ -167,6 +168,6 @@ def _read_once(path: Path) -> None:
     """Reads the file front to back, so that the check, which jumps from page to page, finds it in the kernel's cache: a
     third of the time from a disk. Before it is opened, as closing a file drops the locks that SQLite has on it.
     """
-    with suppress(OSError), path.open("rb", buffering=0) as file:  # SQLite finds what is wrong, and says so
+    with suppress(OSError), open_file(path) as file:  # SQLite finds what is wrong, and says so
         while file.read(1 << 20):
             pass

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from ..edit import Edit
 from ..errors import CounterfactoryError
+from ..files.tables import open_parquet
 from .paths import Folder
 from .picture_row import AFTER_SCORES, BEFORE_SCORES, COLUMNS, PAINTING, PictureRow
 
@@ -27,6 +28,7 @@ _NULLABLE = ("label", "mask_file_name", "control_file_name", *PAINTING, "painter
 # Readers take a group at a time, `datasets` one batch of it. A group is 10,000 rows.
 _ROWS_PER_PART = 1_000
 _PARTS_PER_GROUP = 10
+_ROW_BYTES = 32  # of a content key, which no two rows share, in a file
 _AGAIN = "run the `counterfactory generate` that made it again, which writes it anew and repaints nothing"
 
 
@@ -76,7 +78,7 @@ def require_finished(suite: Path) -> None:
 
 def accepted_edits(suite: Path) -> Iterator[Edit]:
     """The edits of a suite's accepted variants, of a table that this process wrote; a part of it is held at a time."""
-    with pq.ParquetFile(suite / FILE) as table:
+    with open_parquet(suite / FILE) as table:
         for part in table.iter_batches(_ROWS_PER_PART, columns=["kind", "verdict", "edits"]):
             for row in part.to_pylist():
                 if (row["kind"], row["verdict"]) == ("variant", "accepted"):
@@ -89,32 +91,28 @@ def open_table(suite: Path) -> pa.Table:
 
     Raises CounterfactoryError for a table that is missing, damaged, a link out of the suite, or without our columns.
     """
-    columns, parts = _open_parts(suite)
-    return pa.Table.from_batches(parts, columns)
+    with _open_parts(suite) as (columns, parts):
+        return pa.Table.from_batches(parts, columns)
 
 
-def _open_parts(suite: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+@contextmanager
+def _open_parts(suite: Path) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """The schema of a suite's table and its rows, few at a time: to read all at once takes four times their memory.
-
-    Raises CounterfactoryError as `open_table` does, for damage when it comes to it.
+    Raises CounterfactoryError as `open_table` does.
     """
     require_finished(suite)
     path = suite / FILE
     Folder(suite).refuse_outward_links([FILE])
-    with _explain_damage(path):
-        file = pq.ParquetFile(path, pre_buffer=False)
-    columns = file.schema_arrow
-    missing = [name for name in COLUMNS if name not in columns.names]
-    if missing:
-        raise CounterfactoryError(f"{path} lacks {', '.join(missing)}: name a suite that this Counterfactory made")
+    with _explain_damage(path), open_parquet(path, _ROW_BYTES) as file:
+        columns = file.schema_arrow
+        if missing := [name for name in COLUMNS if name not in columns.names]:
+            raise CounterfactoryError(f"{path} lacks {', '.join(missing)}: name a suite that this Counterfactory made")
+        yield columns, map(_checked, file.iter_batches(_ROWS_PER_PART, use_threads=False))
 
-    def parts() -> Iterator[pa.RecordBatch]:
-        with _explain_damage(path), file:
-            for part in file.iter_batches(_ROWS_PER_PART, use_threads=False):
-                part.validate(full=True)  # texts are UTF-8
-                yield part
 
-    return columns, parts()
+def _checked(part: pa.RecordBatch) -> pa.RecordBatch:
+    part.validate(full=True)  # texts are UTF-8
+    return part
 
 
 @contextmanager
@@ -133,9 +131,10 @@ def read_metadata(suite: Path) -> list[PictureRow]:
     of the suite, be it through a link.
     """
     path, folder = suite / FILE, Folder(suite)
-    lines = enumerate(_lines(_open_parts(suite)[1]), start=1)
     shared = dict[Hashable, Any]()
-    rows = [PictureRow.from_json(line, f"{path}, row {number}", _AGAIN, shared) for number, line in lines]
+    with _open_parts(suite) as (_, parts):
+        lines = enumerate(_lines(parts), start=1)
+        rows = [PictureRow.from_json(line, f"{path}, row {number}", _AGAIN, shared) for number, line in lines]
     for row in rows:
         for name in row.files:
             folder.path(name)

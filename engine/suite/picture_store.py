@@ -11,11 +11,18 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from ..files.fill import fill_value
-from ..files.writing import TEMPORARY_SUFFIX, explain_os_errors, make_folder, move_file, sync_folder, write_whole
+from ..files.writing import (
+    TEMPORARY_SUFFIX,
+    make_folder,
+    move_file,
+    remove_empty,
+    remove_file,
+    sync_folder,
+    write_whole,
+)
 from .ledger import Ledger
 from .paths import TOPS, Folder, is_name
 from .picture_row import StoredFile
@@ -26,7 +33,9 @@ _OPEN = "suite/open"
 BATCH_DONE: dict[str, dict[str, list[str]]] = {_OPEN: {"batch": []}}
 _OURS = re.compile(r"[0-9a-f]{16}\.png")
 # Only names that we give to unfinished files are ever removed, and only names that we give are ever moved.
-_ASIDE = re.compile(rf"([0-9a-f]{{16}}\.png|metadata\.parquet|run\.json|draft)\.[0-9]+{re.escape(TEMPORARY_SUFFIX)}")
+_ASIDE = re.compile(
+    rf"([0-9a-f]{{16}}\.png|metadata\.parquet|run\.json|by_hand\.json|ledger\.sqlite|draft)\.[0-9]+{re.escape(TEMPORARY_SUFFIX)}"
+)
 
 
 class PictureStore:
@@ -57,10 +66,10 @@ class PictureStore:
         self._ledger.put_stages({_OPEN: {"batch": list(files)}, _FILES: dict.fromkeys(files, True)})
         folders = dict.fromkeys(path.parent for path in paths.values())
         for folder in folders:
-            make_folder(folder)
+            make_folder(folder, self._root)
         for name, data in files.items():
-            write_whole(paths[name], data, sync="bytes")
-        _sync(folders)
+            write_whole(paths[name], data, sync="bytes", below=self._root)
+        self._sync(folders)
         return {name: StoredFile(name, len(data), hashlib.sha256(data).hexdigest()) for name, data in files.items()}
 
     def size(self, name: str) -> int | None:
@@ -72,9 +81,9 @@ class PictureStore:
         superseded = [name for name in names if self._superseded.path(name).is_file()]
         self._ledger.put(_FILES, dict.fromkeys(superseded, True))
         for name in superseded:
-            move_file(self._superseded.path(name), self._folder.path(name))
-        _sync({self._folder.path(name).parent for name in superseded})
-        self._remove_empty({self._superseded.path(name).parent for name in superseded})
+            move_file(self._superseded.path(name), self._folder.path(name), self._root)
+        self._sync({self._folder.path(name).parent for name in superseded})
+        remove_empty({self._superseded.path(name).parent for name in superseded}, self._root)
 
     def supersede_all_but(self, wanted: Callable[[Sequence[str]], set[str]]) -> None:
         """Moves every file of ours that is in place to superseded/, but for those of a page that `wanted` returns."""
@@ -84,9 +93,9 @@ class PictureStore:
             gone = [name for name in here if name not in listed]
             for name in gone:
                 if self.size(name) is not None:
-                    move_file(self._folder.path(name), self._superseded.path(name))
+                    move_file(self._folder.path(name), self._superseded.path(name), self._root)
             self._ledger.put(_FILES, dict.fromkeys(gone, False))
-            self._remove_empty({self._folder.path(name).parent for name in gone})
+            remove_empty({self._folder.path(name).parent for name in gone}, self._root)
 
     def _adopt(self) -> None:
         """Takes up the files that an older ledger, now moved away, knew; once in a ledger's life."""
@@ -100,19 +109,8 @@ class PictureStore:
 
     def _remove_unfinished(self, folder: Path, names: Iterable[str]) -> None:
         for name in filter(_ASIDE.fullmatch, names):
-            with explain_os_errors(folder / name):
-                (folder / name).unlink(missing_ok=True)
+            remove_file(folder / name, self._root)
 
-    def _remove_empty(self, folders: Iterable[Path]) -> None:
+    def _sync(self, folders: Iterable[Path]) -> None:
         for folder in folders:
-            with suppress(OSError):  # not empty, or gone with an earlier one
-                for empty in (folder, *folder.parents):
-                    if empty == self._root:
-                        break
-                    empty.rmdir()
-
-
-def _sync(folders: Iterable[Path]) -> None:
-    for folder in folders:
-        with explain_os_errors(folder):
-            sync_folder(folder)
+            sync_folder(folder, self._root)

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
+from ..files.reading import read_bytes
 from ..files.writing import make_folder, open_whole
 from .by_hand import FILE as HAND_FILE
 from .folder_names import safe_name
@@ -145,7 +146,7 @@ class Suite:
         for digest, (file, kept) in list(self._recent.items()):
             if kept is pixels:
                 with suppress(OSError):
-                    data = self._folder.path(file.path).read_bytes()
+                    data = read_bytes(self._folder.path(file.path))
                     if hashlib.sha256(data).hexdigest() == digest:
                         return data
         return encode_picture(pixels)
@@ -184,7 +185,7 @@ class Suite:
         """Pixels uint8 [H, W, 3] of a row from `images`. Raises CounterfactoryError when the file was changed since."""
         path = self._folder.path(row.image.path)
         try:
-            data = path.read_bytes()
+            data = read_bytes(path)
         except OSError as error:
             raise CounterfactoryError(
                 f"{path} cannot be read ({error.strerror}): run the same command again, which repaints it"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -188,7 +189,7 @@ def test_predictions_are_not_kept_outside_of_the_suite(tmp_path: Path) -> None:
 
 def test_a_suite_that_may_not_be_written_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, told = pictures(tmp_path, (1, 2)), list[str]()
-    monkeypatch.setattr(Path, "mkdir", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EROFS, "read-only")))
+    monkeypatch.setattr(os, "mkdir", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EROFS, "read-only")))
     asked, _ = ask(under_test(Brightness()), tmp_path, rows, told)
     assert len(asked.answers) == 2
     assert told[0].startswith("the answers are not kept: cannot write")

@@ -29,7 +29,7 @@ from ...sources.shapes import fit_boxes
 from ...sources.source import Source, load_mask
 from ...suite import PaintedRow
 from ...variant import Variant
-from ..run import Run, load_ahead
+from ..run import Recipe, Run, load_ahead
 
 _LEAST_SHARE = 0.004
 _LEAST_IOU = 0.5
@@ -95,7 +95,7 @@ def _judge(
     def sound(_: Variant, row: Any) -> bool:
         return fits(Mapping[str, float], row) and (referee.kind != "labels" or row.keys() >= _OF_LABELS)
 
-    return run.recorded("check", keys, make, sound)
+    return run.recorded("check", keys, Recipe(make, sound))
 
 
 def _scores(source: Source, size: tuple[int, ...], seen: Any, referee: RefereeSettings) -> dict[str, float]:

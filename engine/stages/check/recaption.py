@@ -29,7 +29,7 @@ from ...profile.caption import LABEL
 from ...schedule.overlap import in_chunks
 from ...suite import PaintedRow
 from ...variant import Variant
-from ..run import Run, load_ahead
+from ..run import Recipe, Run, load_ahead
 
 Span = tuple[int, int]
 # Words of a phrase that a caption may put otherwise.
@@ -92,7 +92,7 @@ def recaption(run: Run, painted: Mapping[Variant, PaintedRow]) -> dict[Variant, 
 
     with run.meter.stage("check"):
         # Among the captions, so that the captioner's stage makes room for it.
-        rows: Mapping[Variant, Sequence[float | None]] = run.recorded("caption", keys, make, sound)
+        rows: Mapping[Variant, Sequence[float | None]] = run.recorded("caption", keys, Recipe(make, sound))
     return {variant: recaption_scores(variant, row) for variant, row in rows.items()}
 
 

@@ -33,7 +33,7 @@ from ...schedule.overlap import in_chunks, once_each, write_behind
 from ...sources.source import Pictures, load_mask
 from ...suite import PaintedRow
 from ...variant import Variant
-from ..run import Run, load_ahead
+from ..run import Recipe, Run, load_ahead
 from .clip_scores import Floats, edit_scores, label_score, score
 from .colours import find_colour, recolouring, source_colours
 from .kept import find_things, kept_score
@@ -110,7 +110,7 @@ def score_pictures(run: Run, painted: Mapping[Variant, PaintedRow], pictures: Pi
         return fits(PictureScores, row) and len(row["edits"]) in (0, len(variant.edits))
 
     with run.meter.stage("check"):
-        rows = run.recorded("check", {variant: key(variant) for variant in painted}, make, sound, counted=True)
+        rows = run.recorded("check", {variant: key(variant) for variant in painted}, Recipe(make, sound), counted=True)
     return {variant: PictureScores(row["scores"], tuple(row["edits"])) for variant, row in rows.items()}
 
 
