@@ -9,6 +9,7 @@ obey what it prints. By itself: `python tests/hostile_cases.py [NAME ...]`.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import resource
@@ -31,6 +32,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
+
+from counterfactory.engine.suite.contents import write_record
 
 # No command below takes half of either where nothing is wrong; a hang or a flood takes all there is.
 SECONDS, MEGABYTES = 150, 900
@@ -202,12 +205,24 @@ def _as(what: Callable[[Path], object], *names: str) -> Callable[[Path], object]
 # Tables, records, sets
 
 
+def seal(here: Path) -> None:
+    """Makes a suite's record go with its table again, as anybody can who changes one of them."""
+    file = here / "suite" / "run.json"
+    if file.exists():
+        record = json.loads(file.read_text())
+        contents = record["standing"]["contents"]
+        contents["table"] = hashlib.sha256((here / "suite" / "metadata.parquet").read_bytes()).hexdigest()
+        contents["digest"] = hashlib.sha256(f"{contents['files']}\n{contents['table']}\n".encode()).hexdigest()
+        write_record(here / "suite", {name: value for name, value in record.items() if name != "sha256"})
+
+
 def rewrite_table(here: Path, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
     """The table of the suite with rows changed, as a stranger writes one."""
     path = here / "suite" / "metadata.parquet"
     table = pq.read_table(path)
     rows = [{**row, **change(row)} for row in table.to_pylist()]
     pq.write_table(pa.Table.from_pylist(rows, table.schema), path)
+    seal(here)
 
 
 def _record(change: Callable[[Any], object]) -> Callable[[Path], None]:
@@ -216,6 +231,7 @@ def _record(change: Callable[[Any], object]) -> Callable[[Path], None]:
         record = json.loads(path.read_text())
         change(record)
         path.write_text(json.dumps(record))
+        seal(here)
 
     return build
 
@@ -235,20 +251,22 @@ def _elsewhere(here: Path) -> None:
     _record(lambda record: [session.update(profile=profile) for session in record["sessions"]])(here)
 
 
-def _equal_rows(here: Path) -> None:
+def equal_rows(here: Path, count: int = 300_000) -> None:
     table = pq.read_table(here / "suite" / "metadata.parquet")
     rows = table.slice(table.num_rows - 1)
-    pq.write_table(rows.take(pa.array(np.zeros(3_000_000, np.int32))), here / "suite" / "metadata.parquet")
+    pq.write_table(rows.take(pa.array(np.zeros(count, np.int32))), here / "suite" / "metadata.parquet")
+    seal(here)
 
 
-def _long_values(here: Path) -> None:
-    """2,000 rows whose captions are one text of 40 MB."""
+def long_values(here: Path) -> None:
+    """2,000 rows whose captions are one text of 4 MB."""
     path = here / "suite" / "metadata.parquet"
     table = pq.read_table(path)
     rows = table.take(pa.array([table.num_rows - 1] * 2000))
-    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 2000, pa.int32()), pa.array(["a" * 40_000_000]))
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 2000, pa.int32()), pa.array(["a" * 4_000_000]))
     at = rows.schema.get_field_index("caption")
     pq.write_table(rows.set_column(at, "caption", texts), path, compression="zstd", dictionary_pagesize_limit=1 << 30)
+    seal(here)
 
 
 def _equal_answers(here: Path) -> None:
@@ -401,11 +419,9 @@ def _cases() -> Iterator[HostileCase]:
     # Small files that would take the memory, or never end
     classes = _record(lambda r: [s["data"].update(classes={"999999999999": "x"}) for s in r["sessions"]])
     yield HostileCase("a class of twelve digits", classes, (REPORT, EVALUATE))
-    yield HostileCase("three million equal rows", _equal_rows, (CHECK, *READ_ONLY), (2,))
-    yield HostileCase("long equal values", _long_values, (CHECK, *READ_ONLY), (2,))
-    yield HostileCase(
-        "three million equal answers", _equal_answers, (("evaluate", "suite", "--predictions", "many.parquet"),), (2,)
-    )
+    yield HostileCase("equal rows", equal_rows, (CHECK, *READ_ONLY), (2,))
+    yield HostileCase("long equal values", long_values, (CHECK, *READ_ONLY), (2,))
+    yield HostileCase("equal answers", _equal_answers, (("evaluate", "suite", "--predictions", "many.parquet"),), (2,))
     yield HostileCase("pictures of 169 megapixels in a suite", _large_in_suite, (REPORT, GENERATE))
     for mode in ("RGBA", "LA", "L"):
         yield HostileCase(f"sources of 79 megapixels, {mode}", _large(mode, 8900), (ESTIMATE,))

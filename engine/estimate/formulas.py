@@ -189,6 +189,7 @@ def time_assumptions(profile: Profile, networks: Networks, variants: int) -> tup
     if device is not None:
         reached = (
             f"a projection: nothing of it was measured on the GPU ({device.name})",
+            *(["the language model computes on 8 cores beside it, assumed"] if profile.llm.on_cpu else []),
             f"{100 * device.share:.0f} % of {device.tflops:g} TFLOP/s and of {device.gb_per_s:g} GB/s are reached",
             f"copies between host and GPU at {device.bus_gb_per_s:g} GB/s wait and are waited for",
             f"each plan's first use takes {FIRST_USE_S:g} s more, once a run",

@@ -80,18 +80,19 @@ def _check_header(header: Sequence[str], path: Path, required: Sequence[str | tu
 
 
 @contextmanager
-def open_parquet(path: Path, row_bytes: int = 1) -> Iterator[pq.ParquetFile]:
-    """A file of Parquet, to be read. Parquet holds a value that recurs once, so that kilobytes can be gigabytes of rows
-    or text: a file is refused that has less than `row_bytes` for each row, or that would take too much memory for its
-    size.
+def open_parquet(of: Path | bytes, row_bytes: int = 1) -> Iterator[pq.ParquetFile]:
+    """Parquet, a file or its bytes, to be read. It holds a value that recurs once, so that kilobytes can be gigabytes
+    of rows or text: a file is refused that has less than `row_bytes` for each row, or that would take too much memory for
+    its size.
 
     Raises OSError, and ArrowException for what cannot be read and for what is refused.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with open_file(path) as opened, pq.ParquetFile(opened) as file:
-        facts, size = file.metadata, os.fstat(opened.fileno()).st_size
+    opening = pa.BufferReader(of) if isinstance(of, bytes) else open_file(of)
+    with opening as opened, pq.ParquetFile(opened, page_checksum_verification=True) as file:
+        facts, size = file.metadata, len(of) if isinstance(of, bytes) else os.fstat(opened.fileno()).st_size
         groups = [facts.row_group(i) for i in range(facts.num_row_groups)]
         chunks = [(i, group.column(j)) for i, group in enumerate(groups) for j in range(facts.num_columns)]
         if facts.num_rows > _FEW_ROWS + size // row_bytes:

@@ -94,8 +94,10 @@ def _hold(effect: Effect, drop: Drop) -> tuple[Outcome, str]:
     return outcome, f"{figures}, {effect.sources} sources"
 
 
-def junit_xml(suite: str, findings: Sequence[LimitResult]) -> str:
-    """The findings as JUnit XML, as CI systems read it: broken limits are failures, undecided ones are skipped."""
+def junit_xml(suite: str, findings: Sequence[LimitResult], digest: str | None = None) -> str:
+    """The findings as JUnit XML, as CI systems read it: broken limits are failures, undecided ones are skipped; with
+    the suite's digest.
+    """
     counts = {kind: sum(finding.outcome == kind for finding in findings) for kind in ("broken", "undecided")}
     root = ET.Element(
         "testsuite",
@@ -105,6 +107,8 @@ def junit_xml(suite: str, findings: Sequence[LimitResult]) -> str:
         skipped=str(counts["undecided"]),
         errors="0",
     )
+    if digest:
+        ET.SubElement(ET.SubElement(root, "properties"), "property", name="suite_digest", value=digest)
     for finding in findings:
         limit, figures = for_terminal(finding.limit), for_terminal(finding.figures)  # XML has no control characters
         case = ET.SubElement(root, "testcase", classname="counterfactory", name=limit)

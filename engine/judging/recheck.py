@@ -98,9 +98,7 @@ def recheck(suite: Path, settings: CheckSettings, rulings: Sequence[tuple[str, R
             table, judged, by_hand, record, _ = _derive(suite, settings, rulings)
             if rulings:
                 by_hand.write(suite)
-            table.write(suite, judged)
-            if record.sessions:
-                opened.write_run(record)
+            opened.replace_table(table.with_verdicts(judged), table.files, record if record.sessions else None)
     now, before = count_verdicts(judged), count_verdicts(table.rows)
     return Recheck(
         now["accepted"] + now["rejected"],

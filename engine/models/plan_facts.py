@@ -10,6 +10,10 @@ from ..files.reading import read_json
 from ..profile.profile import PROFILES, Profile
 from ..runtime.plans import read_exported
 
+# A language model on the CPU beside a GPU: operations a token of SmolLM2-1.7B, and what 8 cores are taken to reach a
+# second (two reached 3e10: docs/cpu.json).
+_LLM_FLOPS, _BESIDE_FLOPS = 3.4e9, 1e11
+
 
 def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
     """The facts of a profile's plans before they are opened: from its own export, else those that ship with us.
@@ -20,6 +24,13 @@ def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
     exported = profile.models.path / "facts.json"
     facts = load_facts(exported if exported.is_file() else PROFILES / "a10g.json")
     tiny = facts.pop("vae_decoder_tiny", None)
+    for name, other in (("blip2_vision", "florence2_vision"), ("opt_decoder", "florence2_decoder")):
+        fact = facts.pop(other, None)
+        if fact is not None and profile.weights is not None and profile.weights.florence2:
+            facts[name] = fact
+    if profile.llm.on_cpu and (device := profile.device) is not None:
+        # Nothing of it is on the GPU: its operations count as those that the GPU does in its time.
+        facts["llm"] = PlanFacts(_LLM_FLOPS * 1e12 * device.tflops * device.share / _BESIDE_FLOPS, 0, 0)
     if not exported.is_file():
         named, classes = _decoders(profile)
         if tiny is not None and (named if classes is None else "AutoencoderTiny" in classes):
@@ -73,6 +84,16 @@ class _Row:
     flops: float
     weight_bytes: int
     cache_bytes: int
+
+
+# 10^9 bytes of the host's memory that the captioner's decoder takes to compile, by its size: measured with TensorRT-RTX
+# (docs/production.md), and as much more than its weights.
+_DECODER_GB = {"6.7b": 17.5, "2.7b": 9.5}
+
+
+def decoder_gb(captioner: str) -> float:
+    """The host's memory that compiling the decoder of a BLIP-2 takes, in 10^9 bytes, by what its weights are called."""
+    return next((need for size, need in _DECODER_GB.items() if size in captioner), _DECODER_GB["6.7b"])
 
 
 def load_facts(file: Path) -> dict[str, PlanFacts]:

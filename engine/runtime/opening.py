@@ -38,6 +38,25 @@ def plan_file(folder: Path, plan: str, backend: Backend) -> Path:
     return folder / "onnx" / plan / "model.onnx" if backend == "onnxruntime" else folder / "plans" / f"{plan}.plan"
 
 
+def note_unplanned(folder: Path, plan: str, unplanned: bool) -> None:
+    """Keep beside the plans, or no longer, that one could not be compiled: ONNX Runtime then computes its graph."""
+    note = _unplanned_note(folder, plan)
+    if unplanned:
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.touch()
+    else:
+        note.unlink(missing_ok=True)
+
+
+def _unplanned_note(folder: Path, plan: str) -> Path:
+    return plan_file(folder, plan, "tensorrt").with_suffix(".onnxruntime")
+
+
+def is_unplanned(folder: Path, plan: str, backend: Backend) -> bool:
+    """Whether ONNX Runtime's CUDA provider computes what should have a plan."""
+    return backend == "tensorrt" and _unplanned_note(folder, plan).is_file()
+
+
 def open_plan(
     folder: Path,
     plan: str,
@@ -57,6 +76,8 @@ def open_plan(
     `digest` hashes a file; in `blobs` OpenVINO's compiled networks are kept. With OpenVINO a denoiser becomes an
     `editor` of that form; for other runtimes the exporter makes editors.
     """
+    if is_unplanned(folder, plan, runtime.backend):
+        runtime = replace(runtime, backend="onnxruntime", provider="cuda")
     file = plan_file(folder, plan, runtime.backend)
     if runtime.backend == "openvino":
         assert runtime.precision != "f16", "checked by the settings"
@@ -102,6 +123,7 @@ def plan_digest(folder: Path, plan: str, backend: Backend, digest: Callable[[Pat
 
     Raises CounterfactoryError when a file is missing.
     """
+    backend = "onnxruntime" if is_unplanned(folder, plan, backend) else backend
     file = plan_file(folder, plan, backend)
     if backend == "tensorrt":
         return [read_key(file).onnx_sha256]
@@ -126,9 +148,12 @@ def plan_state(
 
     `sizes` are those that a plan of TensorRT has to take: sets of (height, width) by input.
     """
-    file = plan_file(folder, plan, backend)
+    unplanned = is_unplanned(folder, plan, backend)
+    file = plan_file(folder, plan, "onnxruntime" if unplanned else backend)
     if not file.is_file():
         return "missing", str(file)
+    if unplanned:
+        return "found", "it has no plan: ONNX Runtime's CUDA provider computes it"
     if backend != "tensorrt":
         return "found", ""
     try:

@@ -6,6 +6,7 @@ the same bytes on one installation. The suite decides where the file lies, and k
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +30,28 @@ _MASK_LEVEL = 6
 _LARGE = 2**18
 
 
+# What a picture is, in the words of IPTC (cv.iptc.org/newscodes/digitalsourcetype): all of a network, a photograph that
+# a network edited, a photograph that rules changed.
+SourceType = Literal["trainedAlgorithmicMedia", "compositeWithTrainedAlgorithmicMedia", "algorithmicallyEnhanced"]
+_XMP = (
+    '<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?><x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF '
+    'xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><rdf:Description rdf:about="" '
+    'xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:Iptc4xmpExt="http://iptc.org/std/Iptc4xmpExt/2008-02-29/" '
+    'dc:identifier="{key}" Iptc4xmpExt:DigitalSourceType="http://cv.iptc.org/newscodes/digitalsourcetype/{kind}"/>'
+    '</rdf:RDF></x:xmpmeta><?xpacket end="r"?>'
+)
+_HEADER = 33  # bytes of a PNG before whatever may follow its IHDR chunk
+
 # The folder of a suite that a picture is kept in.
 Top = Literal["images", "originals"]
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What a picture says of itself: the `key` of its variant in the table, and what `kind` of picture it is."""
+
+    key: str
+    kind: SourceType
 
 
 @dataclass(frozen=True)
@@ -39,7 +60,8 @@ class NewPicture:
 
     `key` is its content key, paint settings included (at least 16 hex digits, the first 16 name the file);
     `source` is the source's name; `pixels` uint8 [H, W, 3] RGB; `mask` uint8 or uint16 [H, W] (or uint8 [H, W, 3]),
-    the source's, resized as the pixels were; `self_attention` as in PaintedRow.
+    the source's, resized as the pixels were; `self_attention` as in PaintedRow. `provenance` goes into the file; None
+    of what is a source's own picture, or whose maker is not known.
     """
 
     key: str
@@ -48,6 +70,15 @@ class NewPicture:
     mask: NDArray[np.uint8] | NDArray[np.uint16] | None = None
     top: Top = "images"
     self_attention: float | None = None
+    provenance: Provenance | None = None
+
+
+def mark_picture(data: bytes, provenance: Provenance) -> bytes:
+    """The PNG file with XMP that says so, in the chunk that the PNG specification (11.3.3.4, iTXt) has for it."""
+    xmp = _XMP.format(key=provenance.key, kind=provenance.kind).encode()
+    chunk = b"iTXt" + b"XML:com.adobe.xmp" + bytes(5) + xmp
+    framed = (len(chunk) - 4).to_bytes(4) + chunk + zlib.crc32(chunk).to_bytes(4)
+    return data[:_HEADER] + framed + data[_HEADER:]
 
 
 def encode_picture(pixels: NDArray[np.uint8]) -> bytes:

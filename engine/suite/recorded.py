@@ -15,7 +15,7 @@ from ..files.fill import fill
 from ..profile.check import CheckSettings
 from ..profile.profile import Profile, load_profile, profile_names
 from . import read_run
-from .run_record import FILE
+from .contents import RUN_FILE as FILE
 
 _ADVICE = "name the profile that the suite was made with by --profile"
 T = TypeVar("T")

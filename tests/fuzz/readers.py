@@ -9,12 +9,14 @@ among `once`.
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
+import random
 import sqlite3
 import sys
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -63,7 +65,16 @@ from counterfactory.engine.sources import (
     voc,
     yolo,
 )
-from counterfactory.engine.suite import by_hand, metadata, open_session, outcome, recorded, run_record, verdicts
+from counterfactory.engine.suite import (
+    by_hand,
+    contents,
+    metadata,
+    open_session,
+    outcome,
+    recorded,
+    run_record,
+    verdicts,
+)
 from counterfactory.engine.suite.images import read_png
 from counterfactory.engine.suite.ledger import Ledger
 from counterfactory.engine.suite.picture_row import PaintedRow, PictureRow
@@ -152,8 +163,24 @@ def suite_table() -> list[bytes]:
 
 
 def run_json() -> list[bytes]:
+    import tempfile
+
     session = SessionRecord("a", "2026-01-01", True, session_facts(data={"classes": {"0": "a", "1": "b"}}), (), costs())
-    return [json.dumps(RunRecord((session,)).to_json()).encode()]
+    with tempfile.TemporaryDirectory() as folder:
+        run_record.write_run(Path(folder), RunRecord((session,)))
+        return [(Path(folder) / "run.json").read_bytes()]
+
+
+def mutate_record(data: bytes, rng: random.Random, other: bytes = b"") -> bytes:
+    """A record that was changed and then sealed, as one who means harm would; one of four is not."""
+    changed = mutate_json(data, rng, other)
+    if rng.randrange(4):
+        with contextlib.suppress(ValueError, RecursionError):
+            value = json.loads(changed)
+            if isinstance(value, dict):
+                value.pop("sha256", None)
+                return json.dumps(value | {"sha256": contents._seal(value)}).encode()
+    return changed
 
 
 def ledger_file() -> list[bytes]:
@@ -200,6 +227,13 @@ class _Rows:
 
     def put(self, *_: Any) -> None:
         """Keeps nothing."""
+
+    def walk(self, stage: str) -> Iterator[dict[str, Any]]:
+        """No results."""
+        return iter(())
+
+    def holds(self, *_: Any) -> bool:
+        return True
 
     def place(self, stage: str, key: str) -> tuple[str, str]:
         return "a row", "make it anew"
@@ -576,7 +610,7 @@ READERS: dict[str, FuzzedReader] = {
         ),
         run_json,
         "run.json",
-        _TREE,
+        mutate_record,
         covers="read_run",
         once=(
             run_json()[0].replace(b'"0": "a"', b'"' + b"9" * 5000 + b'": "a"'),
@@ -587,7 +621,7 @@ READERS: dict[str, FuzzedReader] = {
         lambda path: [run_record.write_run(path.parent, one) for one in [run_record.read_run(path.parent)] if one],
         run_json,
         "run.json",
-        _TREE,
+        mutate_record,
     ),
     "by hand": FuzzedReader(
         lambda path: by_hand.read_by_hand(path.parent),

@@ -27,7 +27,7 @@ from ...profile.profile import Profile
 from ...schedule.evaluations import Job, run_jobs
 from ...schedule.overlap import in_chunks, write_behind
 from ...sources.source import Pictures, Source, load_mask
-from ...suite import NewPicture, PaintedRow
+from ...suite import NewPicture, PaintedRow, Provenance
 from ...variant import Variant
 from ..maps.draw_maps import Maps
 from ..run import Recipe, Run
@@ -90,12 +90,26 @@ def record_pictures(
         for drawn in batch:
             source, pixels, key = drawn.variant.source, drawn.pixels, keys[drawn.variant]
             mask = load_mask(source, pixels.shape[:2]) if source.mask_path is not None else None
-            news.append(NewPicture(key, source.name, pixels, mask, self_attention=drawn.self_attention))
+            mark = provenance_of(run.profile, drawn.variant)
+            news.append(
+                NewPicture(key, source.name, pixels, mask, self_attention=drawn.self_attention, provenance=mark)
+            )
         rows = run.suite.write_images("paint", news)
         return {drawn.variant: rows[keys[drawn.variant]] for drawn in batch}
 
     with run.meter.stage("paint"):
         return run.recorded("paint", keys, Recipe(make), counted=True)
+
+
+def provenance_of(profile: Profile, variant: Variant) -> Provenance | None:
+    """What a variant's picture says of itself: a control that is its source, and what others painted, say nothing."""
+    painter = profile.painter_kind
+    if painter == "given" or (painter == "light" and not variant.edits):
+        return None
+    if painter == "light":
+        return Provenance(variant.key, "algorithmicallyEnhanced")
+    whole = painter == "diffusion" and profile.protect is None
+    return Provenance(variant.key, "trainedAlgorithmicMedia" if whole else "compositeWithTrainedAlgorithmicMedia")
 
 
 def _keys(run: Run, variants: Sequence[Variant]) -> dict[Variant, str]:
