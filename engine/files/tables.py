@@ -82,8 +82,8 @@ def _check_header(header: Sequence[str], path: Path, required: Sequence[str | tu
 @contextmanager
 def open_parquet(of: Path | bytes, row_bytes: int = 1) -> Iterator[pq.ParquetFile]:
     """Parquet, a file or its bytes, to be read. It holds a value that recurs once, so that kilobytes can be gigabytes
-    of rows or text: a file is refused that has less than `row_bytes` for each row, or that would take too much memory for
-    its size.
+    of rows or text: a file is refused that has less than `row_bytes` for each row, or that would take too much memory
+    for its size.
 
     Raises OSError, and ArrowException for what cannot be read and for what is refused.
     """

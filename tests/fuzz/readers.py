@@ -745,7 +745,7 @@ class _SuiteOf:
     def __init__(self, ledger: Any) -> None:
         self.ledger = ledger
 
-    def holds(self, files: Any) -> bool:
+    def holds(self, files: Any, times: Any) -> bool:
         return bool(files)
 
 
