@@ -11,7 +11,8 @@ full size (its module on torch's meta device). What plans take is
 
 The language model's weights and cache are in torch's caching allocator (stand_in_torch.py), which keeps what is freed.
 A shard has one batch of sources, which use all plans there are; more only take longer. The command fails where more
-than BAR_BYTES are taken at any moment; `--write` puts a10g's peaks into docs/a10g.json.
+than BAR_BYTES are taken at any moment, or as large a share of the cards that profile gpu is for; `--write` puts its
+peaks and a10g's into docs/a10g.json.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ FIGURES = ROOT / "docs" / "a10g.json"
 PROFILES = ("a10g", "a10g-fast", "lance")
 CARD_BYTES = 24 * 10**9
 BAR_BYTES = 22 * 10**9
-# The cards that profile gpu is for, in 10^9 bytes, of which no more than that share is taken.
-GPU_CARDS, GPU_BAR = (8, 12), BAR_BYTES / CARD_BYTES
+# The cards that profile gpu is for, in 10^9 bytes; no more is taken than that share of each.
+GPU_CARDS, SHARE = (8, 12), BAR_BYTES / CARD_BYTES
 # What the driver takes for its context and the libraries' kernels before any plan is loaded; an estimate.
 CONTEXT_BYTES = 400_000_000
 # Scratch memory by plan, and where the figure is from.
@@ -176,6 +177,7 @@ def plans_of(name: str) -> Mapping[str, Ports]:
         caption_tokens=caption.decoding.max_tokens,
         beams=caption.decoding.beams,
         sizes=profile.image.sizes,
+        paint=profile.paint,
         editor=editor_form(profile),
         captioner="florence2" if profile.weights and profile.weights.florence2 else "6.7b",
     )
@@ -456,38 +458,26 @@ def table(peaks: Sequence[Peak]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def gpu_peaks(card_gb: int, shards: int = 2, root: Path | None = None) -> list[Peak]:
-    """Those of profile gpu on a card of so many 10^9 bytes."""
-    return run("gpu", shards, root, card_bytes=card_gb * 10**9)
-
-
 def main() -> int:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--profile", action="append", choices=PROFILES, help="all without it")
-    parser.add_argument(
-        "--gpu", action="store_true", help="profile gpu as well, on cards of 8 and 12 GB; so without --profile"
-    )
+    parser.add_argument("--profile", action="append", choices=(*PROFILES, "gpu"), help="all without it")
     parser.add_argument("--shards", type=int, default=2)
-    parser.add_argument("--write", action="store_true", help="put a10g's figures into docs/a10g.json")
+    parser.add_argument("--write", action="store_true", help="put a10g's and gpu's figures into docs/a10g.json")
     asked = parser.parse_args()
     most = 0
     with tempfile.TemporaryDirectory() as cache, mock.patch.dict(os.environ, XDG_CACHE_HOME=cache):
-        for name in asked.profile or PROFILES:
-            peaks = run(name, asked.shards)
-            print(f"{name}, 10^9 bytes:\n\n{table(peaks)}", flush=True)  # noqa: T201 - a command's output
-            most = max(most, *(peak.taken for peak in peaks))
+        for name in asked.profile or (*PROFILES, "gpu"):
+            cards = [card * 10**9 for card in GPU_CARDS] if name == "gpu" else [CARD_BYTES]
+            peaks = {card: run(name, asked.shards, card_bytes=card) for card in cards}
+            for card, of in peaks.items():
+                print(f"{name} on {card / 1e9:g} GB, 10^9 bytes:\n\n{table(of)}", flush=True)  # noqa: T201
+                most = max(most, *(round(peak.taken * CARD_BYTES / card) for peak in of))
+            stages = {f"{card / 1e9:g}": by_stage(of) for card, of in peaks.items()}
             if asked.write and name == "a10g":
-                stages = by_stage(peaks)
-                write_figures(FIGURES, {"peak_gb": max(stages.values()), "peak_gb_by_stage": stages})
-        of_gpu = {card: gpu_peaks(card, asked.shards) for card in GPU_CARDS if not asked.profile or asked.gpu}
-        for card, peaks in of_gpu.items():
-            print(f"gpu on {card} GB, 10^9 bytes:\n\n{table(peaks)}", flush=True)  # noqa: T201
-            most = max(most, *(round(peak.taken * CARD_BYTES / (card * 10**9)) for peak in peaks))
-        if asked.write and of_gpu:
-            write_figures(
-                FIGURES, {"gpu_peak_gb": {str(card): max(by_stage(peaks).values()) for card, peaks in of_gpu.items()}}
-            )
+                write_figures(FIGURES, {"peak_gb": max(stages["24"].values()), "peak_gb_by_stage": stages["24"]})
+            elif asked.write and name == "gpu":
+                write_figures(FIGURES, {"gpu_peak_gb": {card: max(of.values()) for card, of in stages.items()}})
     return int(most > BAR_BYTES)
 
 

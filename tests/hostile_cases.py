@@ -69,9 +69,10 @@ CHECK, REPORT = ("check", "suite"), ("report", "suite")
 EVALUATE = ("evaluate", "suite", "--predictions", "answers.csv", "--all")
 GENERATE = ("generate", "set", "--out", "suite", "--profile", "light", "--variants", "2")
 EDITS = ("edits", "suite", "--write", "edits.csv")
+VERIFY = ("verify", "suite")
 ESTIMATE = ("estimate", "set", "--profile", "light")
-SUITE = (CHECK, REPORT, EVALUATE, EDITS, GENERATE)
-READ_ONLY = (REPORT, EVALUATE, EDITS)
+SUITE = (CHECK, REPORT, EVALUATE, EDITS, VERIFY, GENERATE)
+READ_ONLY = (REPORT, EVALUATE, EDITS, VERIFY)
 CHANGED = ("check", "suite", "--set", "check.min_changed=0.01")
 
 
@@ -354,7 +355,7 @@ def _below_report(at: str, to: str) -> Callable[[Path], object]:
 def _cases() -> Iterator[HostileCase]:
     yield HostileCase("good", lambda _: None, (*SUITE, CHANGED, ESTIMATE), (0, 1))
     # Journals, logs and links beside a ledger
-    ledger = (CHECK, CHANGED, GENERATE)
+    ledger = (CHECK, CHANGED, VERIFY, GENERATE)
     yield HostileCase("hot journal", hot_journal, ledger)
     for end in ("-journal", "-wal", "-shm", ""):
         for to in ("outside/diary.txt", "outside/new"):
@@ -449,6 +450,8 @@ def _cases() -> Iterator[HostileCase]:
         ),
         (CHECK, REPORT),
     )
+    long = {"label": "b" * 100_000, "caption": "a " * 50_000, "edited_caption": "e" * 100_000, "source": "s" * 100_000}
+    yield HostileCase("long words", lambda here: rewrite_table(here, lambda _: long), (CHECK, REPORT, EVALUATE, EDITS))
     # Words that a terminal, a spreadsheet or a page would obey; networks of a stranger
     yield HostileCase(
         "escape sequences",

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -212,6 +213,7 @@ def test_setup_makes_tries_and_keeps_a_line_of_figures(
     monkeypatch.setattr(doctor, "find_gpus", lambda _: (card,))
     monkeypatch.setattr(doctor, "version", lambda _: "1.0")
     monkeypatch.setattr(doctor, "requires", lambda _: [])
+    monkeypatch.setattr(setup, "shutil", SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=10**12)))
     made, ran = tmp_path / "made", list[list[str]]()
     profile = small.write_small(tmp_path / "box.toml", "a10g", made, RUNTIMES["tensorrt"])
 

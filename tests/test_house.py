@@ -201,11 +201,27 @@ THROUGH_THE_DOORS = {
 }
 # What no suite, set or table of a stranger names: the system's own files, the user's cache and networks, which run.
 BESIDE_THE_DOORS = {
-    *("api/model_answers.py", "cli/gpus.py", "cli/process.py", "estimate/measured.py", "meter/energy.py"),
+    *(
+        "api/model_answers.py",
+        "cli/gpus.py",
+        "cli/process.py",
+        "cli/rehearse.py",
+        "cli/setup.py",
+        "estimate/measured.py",
+        "meter/energy.py",
+    ),
     *("meter/machine.py", "meter/memory.py", "models/library.py", "models/model_pool.py", "models/plan_facts.py"),
     *("models/text_networks.py", "language/open_llm.py", "language/token_filter.py", "language/exllama.py"),
     *("language/exllamav3.py", "report/page.py", "runtime/blob_cache.py", "runtime/compiling.py", "runtime/plans.py"),
-    *("runtime/onnx_header.py", "runtime/onnx_providers.py", "suite/lock.py", "suite/row_spool.py", "suite/sql.py"),
+    *(
+        "profile/small.py",
+        "runtime/opening.py",
+        "runtime/onnx_header.py",
+        "runtime/onnx_providers.py",
+        "suite/lock.py",
+        "suite/row_spool.py",
+        "suite/sql.py",
+    ),
 }
 
 

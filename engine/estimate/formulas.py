@@ -109,7 +109,9 @@ def _flops(library: Library, network: Network, size: tuple[int, int]) -> float:
     if network.questions:
         return flops_per_token(graph)
     if network.tokens is None:
-        return count_flops(graph, 1, library.sizes(network, *size))
+        # Of a GPU's shallow form there is a graph, which takes deep features.
+        cut = network.form == "shallow" and "deep" not in network.sizes
+        return count_flops(graph, 1, library.sizes(network, *size), shallow=cut)
     # The captioner's decoder takes its cache as an input. The queries and the first token are read at once, the others
     # behind a cache that grows; a step's cost is a straight line over its length, so that the middle stands for all.
     # Florence-2's decoder is given what it attends to with every step, and does not read it.

@@ -82,10 +82,10 @@ def _check_header(header: Sequence[str], path: Path, required: Sequence[str | tu
 @contextmanager
 def open_parquet(of: Path | bytes, row_bytes: int = 1) -> Iterator[pq.ParquetFile]:
     """Parquet, a file or its bytes, to be read. It holds a value that recurs once, so that kilobytes can be gigabytes
-    of rows or text: a file is refused that has less than `row_bytes` for each row, or that would take too much memory
-    for its size.
+    of rows or text: refused is what has less than `row_bytes` for each row, or would take too much memory for its size.
 
-    Raises OSError, and ArrowException for what cannot be read and for what is refused.
+    To be read with `use_threads=False`: a thread that holds Python's bytes as the process ends makes it abort. Raises
+    OSError, and ArrowException for what cannot be read and for what is refused.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -104,7 +104,9 @@ def open_parquet(of: Path | bytes, row_bytes: int = 1) -> Iterator[pq.ParquetFil
         many = sum(max(8 * chunk.num_values, chunk.total_uncompressed_size) for _, chunk in chunks) > room
         with pq.ParquetFile(opened, read_dictionary=list(dict.fromkeys(texts)), metadata=facts) as lengths:
             try:
-                grown = sum(_decoded_bytes(lengths.read_row_group(i, texts)) for i in doubtful if not many)
+                grown = sum(
+                    _decoded_bytes(lengths.read_row_group(i, texts, use_threads=False)) for i in doubtful if not many
+                )
             except KeyError as error:
                 raise pa.ArrowInvalid(f"its parts disagree on the column {error}") from error
         if many or grown > room:
@@ -133,7 +135,7 @@ def _parquet_rows(path: Path, required: Sequence[str | tuple[str, ...]]) -> Iter
     try:
         with open_parquet(path) as file:
             _check_header(file.schema_arrow.names, path, required)
-            rows = (row for batch in file.iter_batches(_AT_ONCE) for row in batch.to_pylist())
+            rows = (row for batch in file.iter_batches(_AT_ONCE, use_threads=False) for row in batch.to_pylist())
             yield from ((number, row) for number, row in enumerate(rows, start=1))
     except (OSError, pa.ArrowException, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else f"it is no Parquet ({error})"

@@ -68,7 +68,7 @@ def _parquet_rows(path: Path) -> list[Mapping[str, Any]]:
 
     try:
         with open_parquet(path) as file:
-            table = file.read()
+            table = file.read(use_threads=False)
         names = table.column_names
         table.validate(full=True)  # texts are UTF-8
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:

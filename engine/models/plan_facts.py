@@ -9,6 +9,7 @@ from ..files.fill import fill_value
 from ..files.reading import read_json
 from ..profile.profile import PROFILES, Profile
 from ..runtime.plans import read_exported
+from ..runtime.session import SHALLOW
 
 # A language model on the CPU beside a GPU: operations a token of SmolLM2-1.7B, and what 8 cores are taken to reach a
 # second (two reached 3e10: docs/cpu.json).
@@ -40,6 +41,7 @@ def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
     # Another form of a network costs as much as the network, unless the form's own export was counted.
     forms = {f"{name}{profile.caption.form}": name for name in ("blip2_vision", "opt_decoder")}
     forms[profile.paint.denoiser] = "denoiser" if profile.follows_maps or "editor" not in facts else "editor"
+    forms[profile.paint.denoiser.removesuffix("_int8") + SHALLOW] = "denoiser_shallow"
     forms |= dict.fromkeys((hint.plan for hint in profile.hints or ()), "hint")
     return {form: facts[name] for form, name in forms.items() if name in facts} | facts
 

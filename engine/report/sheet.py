@@ -190,7 +190,7 @@ def _wrap(text: str, size: int, width: int) -> list[str]:
 
 def _shorten(text: str, size: int, width: int) -> str:
     """Text cut to a width in pixels."""
-    text, font = _latin(text), _font(size)
+    text, font = _latin(text[: 2 * width]), _font(size)  # no letter is half a pixel wide, and texts have any length
     if font.getlength(text) <= width:
         return text
     while text and font.getlength(text + "...") > width:

@@ -18,7 +18,7 @@ from .blob_cache import BlobCache
 from .cuda import Cuda, open_device
 from .openvino import open_session, resolve_precision
 from .plans import PlanRequirements, find_mismatches, onnx_digest, read_exported, read_key
-from .session import EditorForm, Session
+from .session import SHALLOW, GraphForm, Session
 
 PlanState = Literal["found", "stale", "missing"]
 
@@ -32,9 +32,11 @@ def arithmetic(runtime: RuntimeSettings) -> Literal["bf16", "f32", "f16"]:
 
 
 def plan_file(folder: Path, plan: str, backend: Backend) -> Path:
-    """The file that a runtime opens for a plan; with an .xml goes its .bin, with an .onnx maybe its .onnx.data."""
+    """The file that a runtime opens for a plan; with an .xml goes its .bin, with an .onnx maybe its .onnx.data.
+    OpenVINO cuts a denoiser's shallow form from the denoiser.
+    """
     if backend == "openvino":
-        return folder / f"{plan}.xml"
+        return folder / f"{plan.removesuffix(SHALLOW)}.xml"
     return folder / "onnx" / plan / "model.onnx" if backend == "onnxruntime" else folder / "plans" / f"{plan}.plan"
 
 
@@ -67,14 +69,14 @@ def open_plan(
     device: Callable[[], Cuda] = open_device,
     digest: Callable[[Path], str] = file_digest,
     blobs: BlobCache | None = None,
-    editor: EditorForm | None = None,
+    form: GraphForm | None = None,
 ) -> Session:
     """Open a plan for a batch, and for the last two axes that `sizes` names. Raises CounterfactoryError, see there.
 
     With OpenVINO `streams` runs at a time share the cores; elsewhere there is one. Plans for a GPU are loaded
     to `device`; those of one device queue their work on one stream and may be fed outputs that another of them holds.
-    `digest` hashes a file; in `blobs` OpenVINO's compiled networks are kept. With OpenVINO a denoiser becomes an
-    `editor` of that form; for other runtimes the exporter makes editors.
+    `digest` hashes a file; in `blobs` OpenVINO's compiled networks are kept. OpenVINO makes the
+    `form` of a denoiser; for other runtimes the exporter does.
     """
     if is_unplanned(folder, plan, runtime.backend):
         runtime = replace(runtime, backend="onnxruntime", provider="cuda")
@@ -90,7 +92,7 @@ def open_plan(
             streams=streams,
             blobs=blobs,
             digest=digest,
-            editor=editor,
+            form=form,
         )
     assert streams == 1, "checked by the profile"
     if runtime.backend == "onnxruntime":

@@ -128,6 +128,14 @@ def mask_palette(data: bytes) -> NDArray[np.uint8] | None:
     return None if palette is None else np.array(palette, np.uint8).reshape(-1, 3)
 
 
+def count_numbers(mask: NDArray[Any]) -> NDArray[np.int64]:
+    """How many pixels each number has, 0 up to the largest, as `np.bincount`: it would hold eight bytes a pixel."""
+    counts = np.zeros(int(mask.max(initial=0)) + 1, np.int64)
+    for top in range(0, len(mask), _ROWS):
+        counts += np.bincount(mask[top : top + _ROWS].ravel(), minlength=counts.size)
+    return counts
+
+
 def fit(pixels: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
     """Crop and scale uint8 [H, W, 3] to uint8 [height, width, 3]: the largest centred crop of that aspect, undistorted.
     Shrinking averages over areas, enlarging is cubic.

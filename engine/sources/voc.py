@@ -17,7 +17,7 @@ from .blobs import printable, read_blob, unprintable
 from .boxes import BoxCensus, BoxForm
 from .class_map import BACKGROUND, VOID, ClassMap, label_lines, load_class_map
 from .listing import Entry, Listing, entry_of, finish, image_files, is_file
-from .pixels import UnreadableError, mask_palette, read_mask
+from .pixels import UnreadableError, count_numbers, mask_palette, read_mask
 from .shapes import Box
 
 _IMAGES, _BOXES, _MASKS, _SETS = "JPEGImages", "Annotations", "SegmentationClass", "ImageSets"
@@ -117,7 +117,7 @@ def _contradiction(mask: Path) -> str | None:
         numbers, palette = read_mask(data), mask_palette(data)
     except UnreadableError:
         return None
-    for number in [] if numbers.ndim == 3 else np.flatnonzero(np.bincount(numbers.ravel())).tolist():
+    for number in [] if numbers.ndim == 3 else np.flatnonzero(count_numbers(numbers)).tolist():
         if number > _LAST and number != VOID:
             return f"{mask.name} holds {number}"
         if (

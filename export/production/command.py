@@ -44,7 +44,8 @@ _Say = Callable[[str], None]
 
 def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
     """What builds each network, by name: the captioner's decoder, which takes most to make, then in the order of a
-    picture's journey; HED where it has weights, the sentence encoder where the profile grounds by it. With [invert] an
+    picture's journey; HED where it has weights, the sentence encoder where the profile grounds by it, the shallow
+    denoiser where it uses deep features again. With [invert] an
     editor stands in the denoiser's place, and hints are left out where it follows none; with that or [protect] there is
     an encoder of pictures.
     """
@@ -60,6 +61,11 @@ def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
         **{name: partial(denoiser.hint_graph, request, i) for i, name in enumerate(names)},
         **({"vae_encoder": partial(vae.encoder_graph, request)} if "vae_encoder" in request.batches else {}),
         "denoiser": partial(denoiser.denoiser_graph, request),
+        **(
+            {"denoiser_shallow": partial(denoiser.shallow_graph, request)}
+            if "denoiser_shallow" in request.batches
+            else {}
+        ),
         "vae_decoder": partial(vae.decoder_graph, request),
         "clip_image": partial(clip.image_graph, request),
         **({"hed": partial(hed.graph, request)} if sources is None or sources.hed else {}),

@@ -23,7 +23,7 @@ from .workspace import onnx_bytes
 
 _HALF = 2  # bytes of a number in a cache
 # Made only where an export was asked for them.
-_OPTIONAL = ("denoiser_int8", "hed", "sentence", "editor", "vae_encoder")
+_OPTIONAL = ("denoiser_int8", "denoiser_shallow", "hed", "sentence", "editor", "vae_encoder")
 
 
 # Published sizes of decoders: layers, width, inner width, vocabulary, matrices of the feed-forward part (3 where it is

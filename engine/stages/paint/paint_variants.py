@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ...keys import generator
 from ...models.clip import ClipText
-from ...models.denoiser import DenoiserRow, PaintPlans
+from ...models.denoiser import DenoiserRow, Evaluated, PaintPlans
 from ...models.editor import EditorPlans
 from ...models.sampler import Sampler
 from ...profile.paint import PaintSettings
@@ -196,12 +196,12 @@ def paint(jobs: Iterable[PaintJob], negative: Any, settings: PaintSettings) -> I
     plans: dict[Shape, PaintPlans] = {}
     sampler = Sampler(settings.sampler)
 
-    def denoising() -> Iterator[Job[DenoiserRow, Any, Any]]:
+    def denoising() -> Iterator[Job[DenoiserRow, Evaluated, Any]]:
         for job in jobs:
             plans[job.plans.latent_shape] = job.plans
             yield _denoise(job, negative, sampler, settings)
 
-    def evaluate(rows: Sequence[DenoiserRow]) -> Sequence[Any]:
+    def evaluate(rows: Sequence[DenoiserRow]) -> Sequence[Evaluated]:
         return plans[_shape(rows[0].latents)].evaluate(rows)
 
     # Of each decode the positions of its pictures, and what waits for them.
@@ -215,7 +215,7 @@ def paint(jobs: Iterable[PaintJob], negative: Any, settings: PaintSettings) -> I
 
     waiting: dict[Shape, dict[int, Any]] = {}
     rows = settings.batch * settings.streams
-    for order, latents in run_jobs(denoising(), evaluate, rows, lambda row: _shape(row.latents)):
+    for order, latents in run_jobs(denoising(), evaluate, rows, lambda row: (_shape(row.latents), row.deep is None)):
         shape = _shape(latents)
         same = waiting.setdefault(shape, {})
         same[order] = latents
@@ -228,7 +228,9 @@ def paint(jobs: Iterable[PaintJob], negative: Any, settings: PaintSettings) -> I
     yield from finish(0)
 
 
-def _denoise(job: PaintJob, negative: Any, sampler: Sampler, settings: PaintSettings) -> Job[DenoiserRow, Any, Any]:
+def _denoise(
+    job: PaintJob, negative: Any, sampler: Sampler, settings: PaintSettings
+) -> Job[DenoiserRow, Evaluated, Any]:
     """One variant's way from noise to latents [C, h, w]; each row is a group of its own."""
 
     def draw(purpose: str) -> Floats:
@@ -237,13 +239,21 @@ def _denoise(job: PaintJob, negative: Any, sampler: Sampler, settings: PaintSett
     noise, region, steps = draw("noise"), job.region, len(sampler.timesteps)
     variant = job.plans.begin(noise, sampler)
     scale = settings.control_scale if job.control_scale is None else job.control_scale
-    for i, timestep in enumerate(sampler.timesteps.tolist()):
+    deep: list[Any] = [None, None]  # of the rows with and without the text
+    for (i, timestep), whole in zip(enumerate(sampler.timesteps.tolist()), settings.whole_steps, strict=True):
         guided = settings.guidance.guides(i, steps)
         texts = [job.text, negative] if guided else [job.text]
-        outputs = yield [[DenoiserRow(variant.latents, timestep, text, job.hint, scale)] for text in texts]
+        kept = [None, None] if whole else deep
+        outputs = yield [
+            [DenoiserRow(variant.latents, timestep, text, job.hint, scale, features)]
+            for text, features in zip(texts, kept, strict=False)
+        ]
+        evaluated = [output for (output,) in outputs]
+        deep = [output.deep for output in evaluated] if whole else deep
         # Keyed by the step, so that an interrupted or reordered run draws the same.
         fresh = draw(f"lcm {i}") if sampler.adds_noise(i) else None
-        variant.step(i, [output for (output,) in outputs], settings.guidance.scale if guided else None, fresh)
+        predictions = [output.prediction for output in evaluated]
+        variant.step(i, predictions, settings.guidance.scale if guided else None, fresh)
         if region is not None and region.settings.holds(i, steps):
             variant.blend(sampler.noised(i + 1, region.latents, noise), region.share)
     return variant.latents
