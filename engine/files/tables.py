@@ -102,13 +102,12 @@ def open_parquet(of: Path | bytes, row_bytes: int = 1) -> Iterator[pq.ParquetFil
         doubtful = {i for i, chunk in chunks if chunk.num_values * chunk.total_uncompressed_size > _FEW_BYTES}
         texts = [chunk.path_in_schema for _, chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
         many = sum(max(8 * chunk.num_values, chunk.total_uncompressed_size) for _, chunk in chunks) > room
-        with pq.ParquetFile(opened, read_dictionary=list(dict.fromkeys(texts)), metadata=facts) as lengths:
-            try:
-                grown = sum(
-                    _decoded_bytes(lengths.read_row_group(i, texts, use_threads=False)) for i in doubtful if not many
-                )
-            except KeyError as error:
-                raise pa.ArrowInvalid(f"its parts disagree on the column {error}") from error
+        try:
+            with pq.ParquetFile(opened, read_dictionary=list(dict.fromkeys(texts)), metadata=facts) as lengths:
+                parts = (lengths.read_row_group(i, texts, use_threads=False) for i in doubtful if not many)
+                grown = sum(map(_decoded_bytes, parts))
+        except KeyError as error:
+            raise pa.ArrowInvalid(f"its parts disagree on the column {error}") from error
         if many or grown > room:
             raise pa.ArrowInvalid(f"values that recur make {size:,} bytes more than memory should hold")
         yield file

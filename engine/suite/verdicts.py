@@ -58,7 +58,10 @@ class VerdictTable:
             columns["reason"] = pa.array([row.reason for row in rows], pa.string())
         else:
             columns = {}
-        if any(dict(row.scores) != dict(old.scores) for row, old in zip(rows, self.rows, strict=True)):
+        if any(
+            row.scores is not old.scores and dict(row.scores) != dict(old.scores)
+            for row, old in zip(rows, self.rows, strict=True)
+        ):
             names = sorted({name for row in rows for name in row.scores})
             columns["scores"] = pa.array([dict(row.scores) or None for row in rows], schema(names).field("scores").type)
         if not columns:
