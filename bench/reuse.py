@@ -9,7 +9,7 @@ of scenes drawn again. The last line is JSON; --write keeps it in docs/reuse.jso
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -25,7 +25,7 @@ from counterfactory.engine.models.denoiser import DenoiserRow, Evaluated, PaintP
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.worlds import EMBEDDED, SIZE
-from counterfactory.engine.profile.paint import PaintSettings, ReuseSettings
+from counterfactory.engine.profile.paint import ReuseSettings
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.stages.maps.draw_maps import edge_maps
 from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
@@ -85,18 +85,16 @@ class _Uncontrolled(PaintPlans):
         return super().evaluate([replace(r, control_scale=0.0) if r.timestep < self.below else r for r in rows])
 
 
-def ways(profile: Profile) -> dict[str, Painter]:
+def ways(profile: Profile, every: Sequence[int], uncontrolled: bool) -> dict[str, Painter]:
     """What is compared, the first with each of the others."""
+    reused = {f"of {steps} steps": Painter(_reusing(profile, steps)) for steps in every}
+    without = {"no ControlNet below 400": Painter(profile, uncontrolled=0.6)} if uncontrolled else {}
+    return {"of each step": Painter(_reusing(profile, None)), **reused, **without}
 
-    def painted(change: Callable[[PaintSettings], PaintSettings]) -> Painter:
-        return Painter(replace(profile, paint=change(profile.paint)))
 
-    return {
-        "every step": Painter(profile),
-        "every second": painted(lambda paint: replace(paint, reuse=ReuseSettings(2))),
-        "every third": painted(lambda paint: replace(paint, reuse=ReuseSettings(3))),
-        "no ControlNet below 400": Painter(profile, uncontrolled=0.6),
-    }
+def _reusing(profile: Profile, every: int | None) -> Profile:
+    reuse = None if every is None else ReuseSettings(every)
+    return replace(profile, paint=replace(profile.paint, reuse=reuse))
 
 
 def values_of(observed: Sequence[Observed]) -> dict[str, list[list[float]]]:
@@ -137,9 +135,17 @@ def main() -> None:
     parser.add_argument("--scenes", type=int, default=300)
     parser.add_argument("--variants", type=int, default=2)
     parser.add_argument("--profile", default="pocket-full", help="of the embedded models (%(default)s)")
+    parser.add_argument("--steps", type=int, help="of the sampler, instead of the profile's")
+    parser.add_argument("--every", type=int, nargs="+", default=[2, 3], help="steps that features serve (2 3)")
+    parser.add_argument(
+        "--uncontrolled", action="store_true", help="also without ControlNet in the last 40 %% of the steps"
+    )
     asked = parser.parse_args()
     profile = with_masters(load_profile(asked.profile))
-    instruments, painters = Instruments(profile), ways(profile)
+    if asked.steps:
+        sampler = replace(profile.paint.sampler, steps=asked.steps)
+        profile = replace(profile, paint=replace(profile.paint, sampler=sampler))
+    instruments, painters = Instruments(profile), ways(profile, asked.every, asked.uncontrolled)
     pairs = draw_pairs(JUDGED, asked.scenes, asked.variants, FIRST)
     pictures: dict[str, list[Pixels]] = {name: [] for name in painters}
     step = TOGETHER * asked.variants
@@ -167,7 +173,7 @@ def main() -> None:
         print(f"{name}: {', '.join(parts)}")
     kept = {"scenes": asked.scenes, "variants": len(pairs), "ways": table}
     if asked.write:
-        keep_figures(FILE, {asked.profile: {**kept, "machine": machine()}})
+        keep_figures(FILE, {f"{asked.profile}, {profile.paint.sampler.steps} steps": {**kept, "machine": machine()}})
     finish("reuse", **kept)
 
 

@@ -68,7 +68,7 @@ def measure(suite: Path, files: int, rounds: int) -> dict[str, Any]:
         "read_s": lambda: through("cat"),
     }
     inside()  # everything is in the page cache from here on
-    times = {name: [] for name in ways}
+    times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():
             times[name].append(seconds(way))

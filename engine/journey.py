@@ -219,9 +219,7 @@ class Journey:
             run.meter.verdicts(outcome.accepted, outcome.rejected)
             tally.add(outcome, shard.pictures.problems)
         rows = tally.judged(outcomes.rows(shards), by_hand)
-        record = run.suite.write_metadata(rows, lambda contents: finish(tally, contents))
-        assert record is not None, "it is what finish returns"
-        return record
+        return run.suite.write_metadata(rows, lambda contents: finish(tally, contents))
 
     def _require_accepted(self, suite: Path, tally: Tally) -> None:
         """Raise CounterfactoryError before more is painted where hardly anything was accepted so far."""

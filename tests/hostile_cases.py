@@ -420,8 +420,8 @@ def _cases() -> Iterator[HostileCase]:
     # Small files that would take the memory, or never end
     classes = _record(lambda r: [s["data"].update(classes={"999999999999": "x"}) for s in r["sessions"]])
     yield HostileCase("a class of twelve digits", classes, (REPORT, EVALUATE))
-    yield HostileCase("equal rows", equal_rows, (CHECK, *READ_ONLY), (2,))
-    yield HostileCase("long equal values", long_values, (CHECK, *READ_ONLY), (2,))
+    yield HostileCase("equal rows", equal_rows, (CHECK, *READ_ONLY), (2, 3))
+    yield HostileCase("long equal values", long_values, (CHECK, *READ_ONLY), (2, 3))
     yield HostileCase("equal answers", _equal_answers, (("evaluate", "suite", "--predictions", "many.parquet"),), (2,))
     yield HostileCase("pictures of 169 megapixels in a suite", _large_in_suite, (REPORT, GENERATE))
     for mode in ("RGBA", "LA", "L"):

@@ -110,7 +110,7 @@ class FinishedSuite:
 
     @property
     def digest(self) -> str | None:
-        """Names the suite's bytes, as it was written; None of suites of an older version. `verify` compares them."""
+        """Names the suite's bytes; None in suites of older versions."""
         return suite_digest(self.path)
 
     @property
@@ -207,7 +207,7 @@ class FinishedSuite:
         return suite_perplexity(self.path, self.rows)
 
     def verify(self, *, on_progress: OnProgress | None = None) -> Verification:
-        """Whether every byte is as it was written; see `verify`."""
+        """As `verify`."""
         return verify_suite(self.path, Caller.of(on_progress, None).on_progress)
 
     def settings(self, profile: AnyPath | None = None, thresholds: Mapping[str, float] | None = None) -> CheckSettings:
@@ -357,8 +357,8 @@ def report(
 
 
 def verify(suite: FinishedSuite | AnyPath, *, on_progress: OnProgress | None = None) -> Verification:
-    """Compare a suite's pictures, masks, table and records with the digests that were recorded of them: `faults` name
-    what is wrong, and what remakes it; `digest` names the whole suite.
+    """Compare all that a suite holds with digests on record: `faults` say what is wrong and what remakes it, `digest`
+    names the suite.
     """
     return _opened(suite).verify(on_progress=on_progress)
 

@@ -188,7 +188,7 @@ def _notes(profile: Profile, examination: Examination) -> Iterator[str]:
     """What making the networks that are missing will stumble over."""
     missing = {plan.name for plan in examination.plans if plan.state != "found"}
     free_gb = (examination.free_memory_bytes + examination.free_swap_bytes) / 1e9
-    needed_gb = decoder_gb((profile.weights and profile.weights.blip2) or "")
+    needed_gb = decoder_gb(profile.weights.blip2 or "") if profile.weights is not None and profile.weights.blip2 else 0
     if profile.runtime.backend == "tensorrt" and missing & {"opt_decoder", "opt_decoder_beams"} and free_gb < needed_gb:
         yield (
             f"compiling opt_decoder takes {needed_gb:g} GB of memory, and {free_gb:.1f} are free with swap: add swap, "

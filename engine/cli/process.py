@@ -2,9 +2,9 @@
 
 0: all is well. 1: finished, but some sources could not be read, or no variant was made. 2: cannot run, with one
 sentence that says why. 3: a limit was broken: by the model under test (`evaluate`), or by a suite that covers less of
-its user's values than --require-coverage asks for. 70: a bug in Counterfactory, with its traceback. 130: stopped by
-Ctrl-C; the same command goes on from there. 141: nobody reads the output any more, as for other Unix tools (128 +
-SIGPIPE).
+its user's values than --require-coverage asks for; or `verify` found a fault. 70: a bug in Counterfactory, with its
+traceback. 130: stopped by Ctrl-C; the same command goes on from there. 141: nobody reads the output any more, as for
+other Unix tools (128 + SIGPIPE).
 
 Python itself would end with 1 after a crash and with 120 after output that it could not flush.
 """

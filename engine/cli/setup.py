@@ -75,7 +75,7 @@ def setup(args: Namespace, terminal: Terminal) -> int:
     if on_gpu and args.weights is not None:
         raise CounterfactoryError("--weights is for CPUs: for a GPU set HF_HUB_CACHE to the folder of the hub's cache")
     weights = args.weights or (hub_folder() if on_gpu else folder / "weights")
-    checkpoints = checkpoints_of(profile.weights)
+    checkpoints = [one.of_exporter if on_gpu else one for one in checkpoints_of(profile.weights)]
     library = library_of(profile)
     missing = [network.name for network in library.networks if library.state(network)[0] != "found"]
     needs = _needs_of_gpu(profile, missing) if on_gpu else Needs(MADE_GB + SCRATCH_GB, MEMORY_GB, 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 
 from ..files.fill import fill_record
@@ -20,13 +20,21 @@ from .runtime import WeightSettings
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A repository of the hub at a commit. `files` are bytes by name; `gated` says that its terms must be accepted."""
+    """A repository of the hub at a commit. `files` are bytes by name; `gated` says that its terms must be accepted.
+    `exported` are those that the exporter fetches by itself, where they are others.
+    """
 
     repository: str
     revision: str
     licence: str
     files: Mapping[str, int]
     gated: bool = field(default=False, metadata={"absent": False})
+    exported: Mapping[str, int] = field(default_factory=dict, metadata={"absent": {}})
+
+    @property
+    def of_exporter(self) -> Checkpoint:
+        """It with the files that the exporter fetches by itself."""
+        return replace(self, files=self.exported or self.files)
 
     @property
     def bytes(self) -> int:

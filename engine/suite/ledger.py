@@ -52,6 +52,7 @@ class Ledger:
         self._path = path
         self._read_only = read_only
         self.denied = 0  # rows that were looked up, and are not as they were written
+        self.mended = False  # rows may have gone
         self._one_at_a_time = Lock()
         if not read_only and not (path.exists() and path.stat().st_size):
             create(path, _NEW)
@@ -163,6 +164,7 @@ class Ledger:
             self._db.execute("DROP TABLE kept")
             self._db.execute(f"PRAGMA user_version = {FORMAT}")
             self._version = FORMAT
+        self.mended = True
 
     @property
     def has_digests(self) -> bool:

@@ -179,15 +179,34 @@ class Suite:
             return rows
         with self._filing:
             self._store.restore(changed)
+            self._copy_masks(rows.values(), changed)
         gone = set(self._changed(row for row in rows.values() if any(file.path in changed for file in row.files)))
         return {key: row for key, row in rows.items() if not any(file.path in gone for file in row.files)}
+
+    def _copy_masks(self, rows: Iterable[PaintedRow], changed: set[str]) -> None:
+        """Masks of sound pictures, written again from another of the same bytes beside it: a source's are alike."""
+        files: dict[str, bytes] = {}
+        for row in rows:
+            if row.mask is None or row.mask.path not in changed or row.image.path in changed:
+                continue
+            folder = row.mask.path.rpartition("/")[0]
+            with suppress(OSError):
+                names = [f"{folder}/{path.name}" for path in self._folder.path(folder).iterdir()]
+                for name, record in self._store.records(sorted(names)).items():
+                    if record.sha256 == row.mask.sha256 and name not in changed:
+                        data = read_bytes(self._folder.path(name))
+                        if hashlib.sha256(data).hexdigest() == row.mask.sha256:
+                            files[row.mask.path] = data
+                            break
+        if files:
+            self.ledger.put_stages(self._store.place(files)[1])
 
     def _changed(self, rows: Iterable[PaintedRow]) -> set[str]:
         return set(self._store.changed({file.path: file.bytes for row in rows for file in row.files}))
 
     def holds(self, files: Mapping[str, int], times: Sequence[int] = ()) -> bool:
         """Whether all the files (bytes by path; `times` of them, where known) are in place as they were written."""
-        return not self._store.changed(files, times)
+        return not self._store.changed(files, () if self.ledger.mended else times)
 
     def times(self, files: Iterable[str]) -> list[int]:
         """When the files were written, in nanoseconds; 0 of one that the ledger does not know."""
@@ -212,8 +231,8 @@ class Suite:
         return read_png(data).astype(np.uint8, copy=False) if recent is None else recent[1]
 
     def write_metadata(
-        self, rows: Iterable[PictureRow], commit: Callable[[Contents], RunRecord | None] = lambda _: None
-    ) -> RunRecord | None:
+        self, rows: Iterable[PictureRow], commit: Callable[[Contents], RunRecord] | None = None
+    ) -> RunRecord:
         """Writes metadata.parquet and makes the folders hold what it lists; `commit` writes run.json with the contents.
 
         The rows are drawn once, in any order, and never held together; the table depends on them alone. Listed files
@@ -232,10 +251,16 @@ class Suite:
                         raise CounterfactoryError(f"{self.path / name} has vanished: run the same command again for it")
                 with open_whole(self.path / NEXT_TABLE) as file:
                     write_table(spool, spool.score_names, file)
-                result = commit(self._contents(spool.files(), NEXT_TABLE))
+                result = (commit or self._note)(self._contents(spool.files(), NEXT_TABLE))
                 self._take_table()
                 self._store.supersede_all_but(spool.listed)
                 return result
+
+    def _note(self, contents: Contents) -> RunRecord:
+        record = self.read_run().with_contents(contents)
+        if record.sessions:
+            self.write_run(record)
+        return record
 
     def _settle_table(self) -> None:
         """Of a table that a killed process left beside the old one: run.json decides whether it counts."""
@@ -278,9 +303,10 @@ class Suite:
         """The record of all sessions so far; an empty one for a suite without. Raises as `run_record.read_run`."""
         return read_run(self.path) or RunRecord()
 
-    def write_run(self, record: RunRecord) -> None:
-        """Writes run.json."""
+    def write_run(self, record: RunRecord) -> RunRecord:
+        """Writes run.json, and returns its record."""
         write_run(self.path, record)
+        return record
 
     @contextmanager
     def session(

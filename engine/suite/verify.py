@@ -21,11 +21,12 @@ from .by_hand import read_by_hand
 from .contents import NEXT_TABLE, RUN_FILE, TABLE, Contents, digest_of, read_contents
 from .ledger import Ledger
 from .lock import Lock
-from .metadata import read_metadata, require_finished
+from .metadata import require_finished
 from .paths import Folder, is_name
 from .picture_store import FileRecord, digest_files, file_records
 from .run_record import read_run
 from .suite import LEDGER, LOCK
+from .verdicts import read_verdicts
 
 _REMADE = "the `counterfactory generate` that made the suite makes it anew"
 _OLDER = "of an older version, which noted no digests: the next `counterfactory generate` adds them"
@@ -73,14 +74,14 @@ def verify_suite(suite: Path, on_progress: Callable[[Progress], None] = lambda _
             if not isinstance(error.__cause__, OSError) or isinstance(error.__cause__, BlockingIOError):
                 raise  # in use; elsewhere nothing may be written, so nobody writes
     try:
-        return _Look(suite, on_progress).verification()
+        return _Verifier(suite, on_progress).verification()
     finally:
         if lock is not None:
             lock.release()
 
 
-class _Look:
-    """One look at a suite."""
+class _Verifier:
+    """Compares one suite with its records."""
 
     def __init__(self, suite: Path, on_progress: Callable[[Progress], None]) -> None:
         self._suite, self._on_progress = suite, on_progress
@@ -92,6 +93,9 @@ class _Look:
         contents = self._record()
         listed, pictures = self._table()
         known = self._ledger()
+        if lost := listed - known.keys() if known else ():
+            self._add(LEDGER, f"it has lost rows of {len(lost):,} files", _REMADE.replace("makes it", "makes them"))
+            self._unsound.append(LEDGER)
         for name in listed - known.keys():
             known[name] = FileRecord(True, -1, pictures.get(name, ""))
         for name, sha256 in pictures.items():
@@ -133,13 +137,14 @@ class _Look:
     def _table(self) -> tuple[set[str], dict[str, str]]:
         """The files that the table lists, and the digests of pictures among them."""
         try:
-            rows = read_metadata(self._suite)
+            verdicts = read_verdicts(self._suite)
         except CounterfactoryError as error:
             self._broken(TABLE, error)
             return set(), {}
         if (self._suite / NEXT_TABLE).exists():
             self._notes.append(f"{NEXT_TABLE} was left by a run that was killed; the next command puts it in order")
-        return {name for row in rows for name in row.files}, {row.file_name: row.sha256 for row in rows}
+        names, digests = (verdicts.table.column(name).to_pylist() for name in ("file_name", "sha256"))
+        return set(verdicts.files), dict(zip(names, digests, strict=True))
 
     def _ledger(self) -> dict[str, FileRecord]:
         """The files that the ledger knows."""

@@ -99,7 +99,8 @@ def fetch(checkpoint: Checkpoint, folder: Path, say: Callable[[str], None]) -> N
     A file appears when it is whole; of one that broke off what there is is kept and gone on from. Raises
     CounterfactoryError when the hub does not answer or the connection breaks.
     """
-    missing = checkpoint.missing(folder)
+    # What the exporter chooses among, it fetches itself.
+    missing = {name: size for name, size in checkpoint.missing(folder).items() if "*" not in name}
     if not missing:
         return
     from huggingface_hub import hf_hub_download

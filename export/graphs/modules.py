@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from diffusers import AutoencoderKL, AutoencoderTiny, ControlNetModel, UNet2DConditionModel
@@ -153,9 +154,10 @@ class ShallowDenoiser(nn.Module):
             if len(self.controls) > 1:
                 hint, scale = hint[:, i], scale[:, i]
             *own, _ = control(latents, timestep, text, hint)
+            outputs: Any = self.added[i]
             passed = [
-                value + added(of_own) * scale[:, None, None, None]
-                for value, added, of_own in zip(passed, self.added[i], own, strict=True)
+                value + output(of_own) * scale[:, None, None, None]
+                for value, output, of_own in zip(passed, outputs, own, strict=True)
             ]
         states = deep
         for layer, value in zip(self.last, reversed(passed), strict=True):
@@ -172,7 +174,9 @@ def deep_channels(unet: UNet2DConditionModel) -> int:
 class _Layer(nn.Module):
     """A layer of a block: its residual part, and its attention where the block has some."""
 
-    def __init__(self, block: nn.Module, at: int) -> None:
+    attention: Any
+
+    def __init__(self, block: Any, at: int) -> None:
         super().__init__()
         attentions = getattr(block, "attentions", None)
         self.resnet, self.attention = block.resnets[at], None if attentions is None else attentions[at]

@@ -196,7 +196,9 @@ def test_each_runtime_and_language_model_has_its_own_packages(
     place = doctor.Place(python=(3, 12))
     having(monkeypatch, {}, None)
     newer = replace(profile, llm=replace(profile.llm, backend="exllamav3"))
-    assert doctor.examine(newer, a10g, place=place).next.endswith("install -r requirements/a10g.txt '.[exllamav3]'")
+    assert doctor.examine(newer, a10g, place=place).next.endswith(
+        "install -r requirements/a10g.txt -r requirements/exllamav3.txt"
+    )
     graphs = replace(profile, runtime=RuntimeSettings("onnxruntime", "f16", 0, 24, "cuda"))
     wanted = f"{PIP} install -r requirements/a10g.txt -r requirements/onnxruntime-gpu.txt"
     assert doctor.examine(graphs, a10g, place=place).next == wanted

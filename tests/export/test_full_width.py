@@ -91,7 +91,7 @@ def test_the_widest_and_the_first_blocks_of_the_painter(tmp_path: Path) -> None:
     row = {name: value[..., :16, :24] if value.ndim == 4 else value for name, value in graph.inputs.items()}
     grey = hint.inputs["hint"][:, :, :128, :192]
     with torch.no_grad():
-        found = graph.module(*(row | {"hint_embedding": hint.module(grey)}).values())
+        found, _ = graph.module(*(row | {"hint_embedding": hint.module(grey)}).values())
         alone = unet(row["latents"], row["timestep"], row["text"], return_dict=False)[0]
     wanted = predicted(unet.eval(), controlnet.eval(), row, grey.repeat(1, 3, 1, 1))
     assert_parity(found, wanted, "f32")

@@ -214,7 +214,7 @@ def test_the_pipelines_networks_are_those_without_a_variant(hub: Path) -> None:
     with torch.no_grad():
         embedded = hint.module(grey)
         row = {name: value[..., :16, :24] if value.ndim == 4 else value for name, value in fused.inputs.items()}
-        found = fused.module(row["latents"], row["timestep"], row["text"], embedded, row["control_scale"])
+        found, _ = fused.module(row["latents"], row["timestep"], row["text"], embedded, row["control_scale"])
         wanted = predicted(unet, controlnet, row, grey.repeat(1, 3, 1, 1))
         alone = unet(row["latents"], row["timestep"], row["text"], return_dict=False)[0]
         latents = decoder.inputs["latents"][..., :16, :24]

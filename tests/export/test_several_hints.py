@@ -75,7 +75,7 @@ def apart() -> PaintPlans:
     )
     shapes = step_shapes(2, h, w) | {"text": (2, text["max_position_embeddings"], text["hidden_size"])}
     control = {"hint_embedding": (2, 2, 16, h, w), "control_scale": (2, 2)}
-    denoiser = torch_plan(exported_denoiser.denoiser_graph(SMALL).module, "prediction", **shapes, **control)
+    denoiser = torch_plan(exported_denoiser.denoiser_graph(SMALL).module, "prediction deep", **shapes, **control)
     return PaintPlans(first, denoiser, denoiser, LATENT, other_hints=(second,))
 
 
