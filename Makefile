@@ -26,7 +26,7 @@ TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-load
 SHRINK_SHEET := from PIL import Image; sheet = Image.open('build/demo/contact_sheet.png'); \
 	sheet.thumbnail((1200, 10000), Image.Resampling.LANCZOS); sheet.save('docs/contact_sheet.webp', quality=85, method=6)
 
-.PHONY: demo test test-export test-slow test-all mutants resolve lint format docs-pictures clean
+.PHONY: demo test test-export test-slow test-all fuzz mutants resolve lint format docs-pictures clean
 .DELETE_ON_ERROR:
 
 demo: $(BASE)
@@ -45,6 +45,10 @@ test-slow: $(DEV)
 
 test-all: $(DEV)
 	$(TEST) -m ""
+
+# Gives each reader of files a minute of damaged and hostile ones: tests/fuzz.
+fuzz: $(DEV)
+	$(BIN)/python tests/fuzz/fuzz.py --seconds 60
 
 # Changes the core in many small ways and runs its tests on each: tests/mutants.py.
 mutants: $(DEV)

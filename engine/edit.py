@@ -12,7 +12,7 @@ EDIT_TYPES = (*STREET_TYPES, "subject", "adjective", "domain", "light", "camera"
 EditKind = Literal["replace", "add", "remove"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Edit:
     """Put `alternative` in the place of the span `keyword` of a caption; `type` is one of `EDIT_TYPES` or a user's own.
 

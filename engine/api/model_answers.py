@@ -20,10 +20,11 @@ from ..asking.outputs import (
     read_outputs,
 )
 from ..errors import CounterfactoryError
+from ..files.arrays import read_array
+from ..files.reading import read_json
 from ..judging.answer_labels import Vocabulary
 from ..judging.detections import SeenBox
 from ..judging.predictions import Prediction, Predictions, read_predictions
-from ..sources.class_map import read_json
 from ..sources.labels import fold_label, label_text
 from ..suite import PictureRow
 from .options import Warn
@@ -76,10 +77,7 @@ def array_answers(given: Any, rows: Sequence[PictureRow]) -> dict[str, ModelAnsw
     if isinstance(given, Path):
         if given.suffix != ".npy":
             return None
-        try:
-            array = np.load(given, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise CounterfactoryError(f"{given} is no array that can be read: {str(error).splitlines()[0]}") from error
+        array = read_array(given, "save it by numpy.save")
     elif isinstance(given, np.ndarray):
         array = given
     else:
@@ -149,7 +147,8 @@ def json_boxes(path: Path, rows: Sequence[PictureRow], warn: Warn) -> dict[str, 
     """
     listed = read_json(path)
     if isinstance(listed, Mapping):
-        listed = [_as_result(picture, one) for picture, some in listed.items() for one in some]
+        some = {picture: some if isinstance(some, list) else [some] for picture, some in listed.items()}
+        listed = [_as_result(picture, one) for picture, boxes in some.items() for one in boxes]
     if not isinstance(listed, list) or not listed:
         raise CounterfactoryError(
             f"{path} is no list of COCO's results: dicts of image_id, category_id, bbox and score"

@@ -68,17 +68,22 @@ def profile_of(options: SourceOptions) -> Profile:
     return profile
 
 
-def read_data(sources: AnyPath, options: SourceOptions, caller: Caller) -> tuple[Profile, DataSet]:
+def read_data(
+    sources: AnyPath, options: SourceOptions, caller: Caller, whole: int | None = None
+) -> tuple[Profile, DataSet]:
     """The sources that the options name, each examined, of which there is at least one, and the profile to make a suite
     of them with: where no one is named, that which suits the sources, which is said first. Warns of each source that
-    cannot be used, and says what masks hold.
+    cannot be used, and says what masks hold. `whole` is as for `read_set`; pictures that are not read are taken to be
+    what the models know.
     """
     profile = profile_of(options)
-    data = _read_set(sources, profile, options, caller)
+    data = _read_set(sources, profile, options, caller, whole)
     if not options.get("profile") and not options.get("allow_out_of_domain") and data.sources:
         profile = _suiting(profile, data, caller)
     if profile.models.world == PHOTOGRAPHS:  # whatever another profile's models know
         data = replace(data, sources=[replace(source, known_world=None) for source in data.sources])
+    elif whole is not None:
+        data = replace(data, sources=[replace(s, known_world=s.known_world is not False) for s in data.sources])
     _warn_of_set(data, fspath(sources), caller)
     return profile, data
 
@@ -119,7 +124,8 @@ def read_pairs(pairs: AnyPath, options: EditOptions, caller: Caller, adapt: Adap
 
 def _suiting(streets: Profile, data: DataSet, caller: Caller) -> Profile:
     """The profile that most sources suit: the streets' where its models know them and are installed."""
-    strange, count = sum(source.known_world is False for source in data.sources), len(data.sources)
+    examined = [source.known_world for source in data.sources if source.known_world is not None]
+    strange, count = examined.count(False), len(examined)
     others = "other photographs take --profile light, which changes weather and light alone"
     if 2 * strange < count and installed("openvino"):
         caller.warn(f"painter    {streets.name} paints rendered streets anew, which the sources look like; {others}")
@@ -135,7 +141,7 @@ def _suiting(streets: Profile, data: DataSet, caller: Caller) -> Profile:
     return load_profile(_OTHERS)
 
 
-def _read_set(sources: AnyPath, profile: Profile, options: SourceOptions, caller: Caller) -> DataSet:
+def _read_set(sources: AnyPath, profile: Profile, options: SourceOptions, caller: Caller, whole: int | None) -> DataSet:
     """The sources that the options name, each examined with the profile's eyes."""
     class_map, layout = options.get("class_map"), options.get("layout")
     depth_values, boxes = options.get("depth_values", "distance"), options.get("boxes")
@@ -159,6 +165,7 @@ def _read_set(sources: AnyPath, profile: Profile, options: SourceOptions, caller
         ),
         _reading(caller),
         examiner(profile),
+        whole,
     )
 
 

@@ -49,6 +49,9 @@ from .read_inputs import Asked, baseline_of, profile_of, read_data, read_pairs, 
 # What a feather is measured by where pictures keep their own sizes, in pixels.
 _USUAL_SIDE = 512
 
+# Pictures that an estimate reads whole.
+_READ = 1000
+
 
 def generate(
     sources: AnyPath,
@@ -198,7 +201,7 @@ def forecast(
         profile = profile_of(options)
         baseline = baseline_of(profile, options) is not None
         return Forecast(predict(profile, sources, variants, memory_bytes, controls=controls, baseline=baseline))
-    profile, data = read_data(sources, options, caller)
+    profile, data = read_data(sources, options, caller, _READ)
     baseline = baseline_of(profile, options) is not None
     inputs = usable_inputs(profile, data.sources, allow_out_of_domain=options.get("allow_out_of_domain", False))
     warn_of(inputs, caller)

@@ -7,7 +7,6 @@ numbers that its own pipeline gives it.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from PIL import Image
 
 from ..errors import CounterfactoryError
 from ..files.fill import nearest
-from ..files.reading import read_text
+from ..files.reading import read_json
 
 Picture = NDArray[np.uint8]
 Size = tuple[int, int]
@@ -171,11 +170,11 @@ def _written(name: str, value: Any) -> str:
 
 def _from_json(path: Path) -> Preparation:
     try:
-        table = json.loads(read_text(path))
+        table = read_json(path)
         if not isinstance(table, Mapping):
             raise ValueError("it holds no table")
         return _from_config(table)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, ArithmeticError) as error:
         raise CounterfactoryError(f"{path} is no preprocessor_config.json that is understood: {error!s:.80}") from error
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import codecs
 import io
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -30,6 +31,11 @@ _PLAIN = {
     "\N{RIGHTWARDS ARROW}": "->",
     "\N{BOX DRAWINGS LIGHT HORIZONTAL}": "-",
 }
+
+
+# How libraries say that the system gave no memory, or no thread, which takes some.
+_OUT_OF_MEMORY = re.compile(r"bad_alloc|can't start new thread|[Cc]annot allocate|[Oo]ut of memory|Insufficient memory")
+_NO_MEMORY = "the system gave no more memory: free some, or raise the limit, and run the same command again"
 
 
 def run() -> NoReturn:
@@ -49,7 +55,10 @@ def run() -> NoReturn:
     except OSError as error:  # of the flush: a command's own are sentences already
         status = _say(EXIT_ERROR, f"error: the output cannot be written: {error.strerror or error}")
     except Exception as error:
-        status = _say(EXIT_BUG, f"{traceback.format_exc()}\n{_bug_report(error)}")
+        if _lacks_memory(error):
+            status = _say(EXIT_ERROR, f"error: {_NO_MEMORY}")
+        else:
+            status = _say(EXIT_BUG, f"{traceback.format_exc()}\n{_bug_report(error)}")
     _give_up_unwritten()
     sys.exit(status)
 
@@ -79,6 +88,10 @@ def _run_command() -> int:
         return main()
     except SystemExit as leaving:  # argparse: after --help, or a wrong argument
         return leaving.code if isinstance(leaving.code, int) else 0 if leaving.code is None else EXIT_ERROR
+
+
+def _lacks_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(str(error)) is not None
 
 
 def _bug_report(error: Exception) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from ..errors import CounterfactoryError
 from ..files.caches import cache_folder
 from ..files.fill import fill
+from ..files.reading import read_json
 from ..files.writing import make_folder, write_whole
 from ..keys import content_key
 from ..meter.machine import machine
@@ -165,8 +166,8 @@ def _merge(old: Rates, new: Rates) -> Rates:
 def _entries(file: Path | None) -> dict[str, Rates]:
     """The entries of a rates file that can be read; none of a file that is missing, foreign or damaged."""
     entries: dict[str, Rates] = {}
-    with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
-        data = json.loads(file.read_text(encoding="utf-8")) if file is not None else {}
+    with suppress(CounterfactoryError, ValueError, TypeError, KeyError):
+        data = read_json(file) if file is not None else {}
         for name, entry in dict(data["rates"] if data["version"] == _VERSION else {}).items():
             with suppress(CounterfactoryError, TypeError, ValueError):
                 rates = fill(Rates, entry, name)

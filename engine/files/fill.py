@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import reprlib
 import sys
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, Union
@@ -59,14 +60,28 @@ def fill(cls: type[T], table: Mapping[str, Any], where: str, advice: str = "") -
     return _Filling(where, advice)._fill(cls, table, "")
 
 
-def fill_record(cls: type[T], value: object, where: str, advice: str) -> T:
+def fill_record(cls: type[T], value: object, where: str, advice: str, shared: dict[Hashable, Any] | None = None) -> T:
     """`fill` from what a program of ours wrote: keys that no field has follow from the rest, and are passed over.
 
-    Errors end in `advice`, what to do about a damaged file.
+    Errors end in `advice`, what to do about a damaged file. Lists and dataclasses within are those in `shared` that
+    equal them, where there are: many records then take little memory.
     """
-    if not isinstance(value, Mapping):
-        raise CounterfactoryError(f"{where}: it should be a table of keys and values, found {_shown(value)}; {advice}")
-    return _Filling(where, advice, others=True)._fill(cls, value, "")
+    filled: T = _Filling(where, advice, others=True, shared=shared)._value(cls, value, "", "")
+    return filled
+
+
+def fill_value(hint: Any, value: object, where: str, advice: str) -> Any:
+    """`fill_record` for a value of any type that a field may have."""
+    return _Filling(where, advice, others=True)._value(hint, value, "", "")
+
+
+def fits(hint: Any, value: object) -> bool:
+    """Whether `fill_value` takes a value."""
+    try:
+        fill_value(hint, value, "", "")
+    except CounterfactoryError:
+        return False
+    return True
 
 
 def plain(settings: Any) -> dict[str, Any]:
@@ -129,6 +144,7 @@ class _Filling:
     where: str
     advice: str = ""
     others: bool = False
+    shared: dict[Hashable, Any] | None = None
 
     def _fill(self, cls: type[T], table: Mapping[str, Any], prefix: str) -> T:
         fields = _fields(typing.cast("Any", cls))
@@ -173,9 +189,11 @@ class _Filling:
             if not isinstance(value, Mapping):
                 raise self._wrong(hint, value, key)
             if origin is None:
-                return self._fill(typing.cast("type[Any]", hint), value, key + joint)
+                return self._once(self._fill(typing.cast("type[Any]", hint), value, key + joint), key)
             _, kind = typing.get_args(hint)
-            return {name: self._value(kind, item, f"{key}{joint}{name}") for name, item in value.items()}
+            return {
+                name: self._value(kind, item, f"{key}{joint}{name}" if key else name) for name, item in value.items()
+            }
         if hint is Any:
             return value
         if hint not in _KINDS:
@@ -198,17 +216,21 @@ class _Filling:
         if len(kinds) != len(value):
             raise self._wrong(hint, value, key)
         pairs = enumerate(zip(kinds, value, strict=True))
-        return tuple(self._value(kind, item, f"{key}[{i}]") for i, (kind, item) in pairs)
+        values: tuple[Any, ...] = self._once(tuple(self._value(k, item, f"{key}[{i}]") for i, (k, item) in pairs), key)
+        return values
+
+    def _once(self, value: Any, key: str) -> Any:
+        return value if self.shared is None or not key else self.shared.setdefault(value, value)
 
     def _wrong(self, hint: Any, value: Any, key: str) -> CounterfactoryError:
-        return self._error(f"{key!r} should be {_described(hint)}, found {_shown(value)}")
+        return self._error(f"{repr(key) if key else 'it'} should be {_described(hint)}, found {_shown(value)}")
 
     def _error(self, text: str) -> CounterfactoryError:
         return CounterfactoryError(f"{self.where}: {text}{'; ' if self.advice else ''}{self.advice}")
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    text = reprlib.repr(value) if isinstance(value, (list, dict)) else repr(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CounterfactoryError, list_some
-from .reading import number_lines, open_file, read_text
+from .reading import number_lines, open_file, parse_json, read_text
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -103,10 +102,12 @@ def open_parquet(of: Path | bytes, row_bytes: int = 1) -> Iterator[pq.ParquetFil
         doubtful = {i for i, chunk in chunks if chunk.num_values * chunk.total_uncompressed_size > _FEW_BYTES}
         texts = [chunk.path_in_schema for _, chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
         many = sum(max(8 * chunk.num_values, chunk.total_uncompressed_size) for _, chunk in chunks) > room
-        with pq.ParquetFile(opened, read_dictionary=list(dict.fromkeys(texts)), metadata=facts) as lengths:
-            grown = sum(
-                _decoded_bytes(lengths.read_row_group(i, texts, use_threads=False)) for i in doubtful if not many
-            )
+        try:
+            with pq.ParquetFile(opened, read_dictionary=list(dict.fromkeys(texts)), metadata=facts) as lengths:
+                parts = (lengths.read_row_group(i, texts, use_threads=False) for i in doubtful if not many)
+                grown = sum(map(_decoded_bytes, parts))
+        except KeyError as error:
+            raise pa.ArrowInvalid(f"its parts disagree on the column {error}") from error
         if many or grown > room:
             raise pa.ArrowInvalid(f"values that recur make {size:,} bytes more than memory should hold")
         yield file
@@ -145,8 +146,8 @@ def _jsonl_rows(text: str, path: Path, required: Sequence[str | tuple[str, ...]]
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            row = parse_json(line, float)
+        except ValueError as error:
             yield number, f"is not valid JSON: {error}"
             continue
         yield number, row if isinstance(row, dict) else "is not a JSON object"

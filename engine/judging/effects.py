@@ -32,7 +32,7 @@ CONFIDENCE = 0.95
 WITH = " with "
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PictureOutcome:
     """A picture that the model answered: `outcome` is 1 for right, 0 for wrong, or any measure in [0, 1].
 
@@ -116,11 +116,10 @@ def find_interactions(answers: Sequence[PictureOutcome], baseline: Kind) -> tupl
     The regression of `find_effects` with a further column for each pair, called "time with weather". By `q`, pairs that
     do nothing are `clear` in one suite of twenty.
     """
-    paired = [
-        replace(answer, names=answer.names | {WITH.join(pair) for pair in combinations(sorted(answer.names), 2)})
-        for answer in answers
-    ]
-    pairs = {name for answer, more in zip(answers, paired, strict=True) for name in more.names - answer.names}
+    sets = {answer.names for answer in answers}
+    more = {names: names | {WITH.join(pair) for pair in combinations(sorted(names), 2)} for names in sets}
+    paired = [replace(answer, names=more[answer.names]) if len(answer.names) > 1 else answer for answer in answers]
+    pairs = {name for names in sets for name in more[names] - names}
     return correct([effect for effect in find_effects(paired, baseline) if effect.name in pairs])
 
 

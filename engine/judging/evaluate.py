@@ -65,8 +65,9 @@ def evaluate_labels(
     outcomes = [(row, float(label == answer)) for (row, _), (label, answer) in zip(used, pairs, strict=True)]
     right: dict[str, list[bool]] = {}
     by_label: dict[str, list[tuple[PictureRow, float]]] = {}
-    for row, outcome in outcomes:
-        by_label.setdefault(_label(row), []).append((row, outcome))
+    for one in outcomes:
+        row, outcome = one
+        by_label.setdefault(_label(row), []).append(one)
         if row.kind == "variant":
             right.setdefault(row.source, []).append(outcome == 1)
     effects = _label_effects(outcomes, "accuracy", flips=True)
@@ -100,7 +101,7 @@ def _measure(name: str, outcomes: Sequence[tuple[PictureRow, float]]) -> Measure
 
 def _label_effects(outcomes: Sequence[tuple[PictureRow, float]], measure: str, flips: bool = False) -> Effects:
     def by_class(against: Kind) -> tuple[Effect, ...]:
-        edited = [(row, outcome) for row, outcome in outcomes if row.kind != "baseline"]
+        edited = [one for one in outcomes if one[0].kind != "baseline"]
         return find_effects(_picture_outcomes(edited, lambda row: {_label(row)}), against)
 
     return effects_of(outcomes, by_class, measure, flips)
@@ -175,11 +176,11 @@ def effects_of(
 ) -> Effects:
     """The effects of pictures by their outcomes; `by_class` finds those of classes against a kind of pictures."""
     every, copies = outcomes, _copies(outcomes)
-    outcomes = [(row, outcome) for row, outcome in outcomes if row.kind != "baseline"]
-    painted = [(row, outcome) for row, outcome in outcomes if row.file_name not in copies]
+    outcomes = [one for one in outcomes if one[0].kind != "baseline"]
+    painted = [one for one in outcomes if one[0].file_name not in copies]
     kinds = {row.kind for row, _ in painted}
     against: Kind | None = "control" if "control" in kinds else "original" if "original" in kinds else None
-    alone = [(row, outcome) for row, outcome in outcomes if row.kind != "variant" or len(row.edits) == 1]
+    alone = [one for one in outcomes if one[0].kind != "variant" or len(one[0].edits) == 1]
     types = _picture_outcomes(outcomes, edit_types)
 
     def effects(
@@ -212,7 +213,7 @@ def effects_of(
 
 def _by_level(outcomes: Sequence[tuple[PictureRow, float]], against: Kind) -> tuple[LevelEffect, ...]:
     """The curve of each type, of the variants that were painted at several levels."""
-    leveled = [(row, outcome) for row, outcome in outcomes if row.kind != "variant" or row.levels > 1]
+    leveled = [one for one in outcomes if one[0].kind != "variant" or one[0].levels > 1]
     points = {
         f"{kind} {row.level} {row.levels}": (kind, row.level, row.levels)
         for row, _ in leveled
@@ -251,10 +252,13 @@ def _picture_outcomes(
     outcomes: Sequence[tuple[PictureRow, float]], names: Callable[[PictureRow], set[str]], carrier: Kind = "variant"
 ) -> list[PictureOutcome]:
     """Outcomes as `find_effects` takes them: pictures of the kind `carrier` carry their `names`, the others none."""
-    return [
-        PictureOutcome(row.source, row.kind, outcome, frozenset(names(row)) if row.kind == carrier else frozenset())
-        for row, outcome in outcomes
-    ]
+    none, shared = frozenset[str](), dict[frozenset[str], frozenset[str]]()
+
+    def carried(row: PictureRow) -> frozenset[str]:
+        own = frozenset(names(row)) if row.kind == carrier else none
+        return shared.setdefault(own, own)  # few differ, and a suite has many rows
+
+    return [PictureOutcome(row.source, row.kind, outcome, carried(row)) for row, outcome in outcomes]
 
 
 def effect_of_all(

@@ -34,7 +34,7 @@ _MOST = 5
 _LONGEST = 160
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Prediction:
     """The model's answer `label`, its `confidence` in that label, 0..1, its likeliest labels, five at most and the
     answer among them, and what it gives the true label, 0..1; None where the table has none.
@@ -69,9 +69,10 @@ def _parquet_rows(path: Path) -> list[Mapping[str, Any]]:
     try:
         with open_parquet(path) as file:
             table = file.read(use_threads=False)
-    except (pa.ArrowException, OSError) as error:
+        names = table.column_names
+        table.validate(full=True)  # texts are UTF-8
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise CounterfactoryError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
-    names = table.column_names
     if "prediction" not in names or not {COLUMNS[0], _FILE_NAME} & set(names):
         raise CounterfactoryError(f"{path} needs the columns {' and '.join(COLUMNS)} (found: {', '.join(names)})")
     columns: list[str] = [name for name in names if name in _READ]
@@ -84,6 +85,7 @@ def read_predictions(rows: Iterable[tuple[str, Mapping[str, Any] | str]], name: 
     wrong with it. Raises as `load_predictions`.
     """
     answers: dict[str, Prediction] = {}
+    labels: dict[str, str] = {}  # each is held once
     ignored: dict[str, None] = {}
     first: Prediction | None = None
     for where, row in rows:
@@ -97,7 +99,7 @@ def read_predictions(rows: Iterable[tuple[str, Mapping[str, Any] | str]], name: 
                 f"found {_shorten(str(row))}"
             )
         sure, true = (_probability(row, names, where) for names in (_CONFIDENCE, _TRUE))
-        prediction = Prediction(label, sure, _likeliest(label, row, where), true)
+        prediction = Prediction(labels.setdefault(label, label), sure, _likeliest(label, row, where), true)
         first = first or prediction
         _require_alike(first, prediction, where)
         if answers.setdefault(image, prediction) != prediction:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from ..errors import CounterfactoryError
 from ..files.fill import nearest, plain
@@ -120,12 +121,17 @@ def _derive(
     another than before.
     """
     table, old = read_verdicts(suite), read_run(suite) or RunRecord()
-    scored = [replace(row, scores=with_valid(row.kind, row.scores, settings)) for row in table.rows]
+    scored = [_changed(row, scores=with_valid(row.kind, row.scores, settings)) for row in table.rows]
     by_hand = read_by_hand(suite)
     by_hand = by_hand.ruled(settle_rulings(rulings, suite, table.rows, by_hand))
-    judged = [by_hand.judge(replace(row, reason=rejection(row, settings))) for row in scored]
+    judged = [by_hand.judge(_changed(row, reason=rejection(row, settings))) for row in scored]
     record = old.with_verdicts(judged, plain(settings))
     return table, judged, by_hand, record, bool(rulings) or judged != list(table.rows) or record != old
+
+
+def _changed(row: ScoredRow, **changes: Any) -> ScoredRow:
+    """The row with another value of a field; itself where that is what it has, as most of a large suite's are."""
+    return row if all(getattr(row, name) == value for name, value in changes.items()) else replace(row, **changes)
 
 
 def _count_checks(before: Sequence[ScoredRow], now: Sequence[ScoredRow]) -> tuple[CheckCounts, ...]:

@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ..files.reading import parse_json
 from .grammar import NOTHING
 from .llm_request import Prompt
 
@@ -100,7 +101,7 @@ def write_answer(value: object) -> str:
 
 def _read(answer: str) -> object:
     try:
-        return json.loads(answer)
+        return parse_json(answer)
     except ValueError as error:
         raise AnswerError(f"the language model's answer is not closed JSON ({error}): {answer[-60:]!r}") from error
 

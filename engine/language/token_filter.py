@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
+from ..files.reading import parse_json, read_text
 from .grammar import Grammar
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def read_vocabulary(tokenizer: Path, end: int) -> TokenVocabulary:
 
     if not tokenizer.is_file():
         raise CounterfactoryError(f"the tokenizer {tokenizer} is missing; it lies beside a model's weights on the hub")
-    text = tokenizer.read_text(encoding="utf-8")
+    text = read_text(tokenizer)
     try:
         tokens = llguidance.LLTokenizer(_without_prefix_space(text), eos_token=end)
     except ValueError as error:
@@ -82,12 +83,13 @@ def load_tokenizer(path: Path) -> Tokenizer:
 
 def _without_prefix_space(tokenizer: str) -> str:
     """A tokenizer that puts no space before a text: an answer is none, and llguidance 1.9 would force that space."""
-    read = json.loads(tokenizer)
+    read = parse_json(tokenizer)
     if not isinstance(read, dict):
         raise ValueError("it is not a JSON object")
-    before = read.get("pre_tokenizer") or {}
-    for step in (before, *before.get("pretokenizers", ())):
-        if "add_prefix_space" in step:
+    before = read.get("pre_tokenizer")
+    steps = before.get("pretokenizers") if isinstance(before, dict) else None
+    for step in (before, *(steps if isinstance(steps, list) else ())):
+        if isinstance(step, dict) and "add_prefix_space" in step:
             step["add_prefix_space"] = False
     return json.dumps(read)
 

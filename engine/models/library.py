@@ -7,12 +7,13 @@ is opened here.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..content_keys import STAGES, Stage, maker_key
 from ..errors import CounterfactoryError
+from ..files.fill import fill_record
+from ..files.reading import read_json
 from ..keys import Digests
 from ..language.open_llm import model_digest
 from ..profile.rewrite import LLAMA_GRAPH, LlmSettings
@@ -22,6 +23,21 @@ from ..runtime.installing import releases
 from ..runtime.opening import PlanState, arithmetic, existing, plan_digest, plan_file, plan_state
 from ..runtime.plans import read_key
 from .network import Network, Networks
+
+_ADVICE = "export the networks again"
+_MOST = 1024
+
+
+@dataclass(frozen=True)
+class _Latents:
+    """What an export says of its latents: their channels, and pixels per side of one of their values."""
+
+    channels: int
+    factor: int
+
+    def __post_init__(self) -> None:
+        if not (0 < self.channels <= _MOST and 0 < self.factor <= _MOST):
+            raise ValueError(f"'channels' and 'factor' are from 1 to {_MOST}")
 
 
 @dataclass(frozen=True)
@@ -53,10 +69,11 @@ class Library:
     def latents(self) -> tuple[int, int]:
         """Channels of the latents, and pixels per side of one of their values.
 
-        Raises CounterfactoryError when the file that says it is missing.
+        Raises CounterfactoryError when the file that says it is missing or damaged.
         """
-        latent = json.loads(self.existing("latent.json").read_text())
-        return int(latent["channels"]), int(latent["factor"])
+        file = self.existing("latent.json")
+        latent = fill_record(_Latents, read_json(file, _ADVICE), str(file), _ADVICE)
+        return latent.channels, latent.factor
 
     def sizes(self, network: Network, height: int, width: int) -> dict[str, tuple[int, int]]:
         """(height, width) of each input of a network that follows a picture of that size in pixels."""

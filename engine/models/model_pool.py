@@ -6,8 +6,7 @@ of plans are added to the meter.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -15,6 +14,9 @@ import numpy as np
 
 from ..content_keys import Stage
 from ..errors import CounterfactoryError
+from ..files.arrays import read_array
+from ..files.fill import fill_value
+from ..files.reading import read_json
 from ..language.llm_request import Llm
 from ..language.open_llm import open_llm
 from ..language.token_filter import load_tokenizer
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 _Model = TypeVar("_Model")
 _Size = tuple[int, int]
+_ADVICE = "export the captioner again"
 
 
 class ModelPool:
@@ -171,20 +174,26 @@ class ModelPool:
         return load_tokenizer(self._library.folder / f"{name}_tokenizer.json")
 
     def _open_blip2(self) -> Blip2:
-        table = np.load(self._library.existing("opt_embeddings.npy")).astype(np.float32)
+        file = self._library.existing("opt_embeddings.npy")
+        table = read_array(file, _ADVICE)
+        if table.ndim != 2 or table.dtype.kind != "f":
+            raise CounterfactoryError(f"{file} holds no row of numbers for each token; {_ADVICE}")
         tokenizer = self._tokenizer("opt")
         # The tokens that begin and end a caption: OPT's own, where its export says them, else by their names.
         file = self._library.folder / "opt_tokens.json"
         if file.is_file():
-            tokens = json.loads(file.read_text())
+            tokens = fill_value(Mapping[str, Any], read_json(file, _ADVICE), str(file), _ADVICE)
         else:
             tokens = {"bos": tokenizer.token_to_id("<s>"), "eos": tokenizer.token_to_id("</s>")}
             if None in tokens.values():
                 path = self._library.folder / "opt_tokenizer.json"
-                raise CounterfactoryError(f"{path} has no <s> or no </s>: export the captioner again")
+                raise CounterfactoryError(f"{path} has no <s> or no </s>: {_ADVICE}")
+        first, last = tokens.get("bos"), tokens.get("eos")
+        first = first if isinstance(first, list) else [first]
+        if not first or not all(type(token) is int and 0 <= token < len(table) for token in (*first, last)):
+            raise CounterfactoryError(f"{file}: bos and eos are tokens of the {len(table)} in the table; {_ADVICE}")
         vision, decoder = self._open("blip2_vision"), self._open("opt_decoder")
-        first = tokens["bos"] if isinstance(tokens["bos"], list) else [tokens["bos"]]
-        return Blip2(vision, decoder, table, tokenizer, tuple(map(int, first)), int(tokens["eos"]))
+        return Blip2(vision, decoder, table.astype(np.float32), tokenizer, tuple(first), last)
 
     def _open_llm(self) -> Llm:
         library = self._library

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import CounterfactoryError
+from ..files.fill import fill_value
+from ..files.reading import read_json
 from ..profile.profile import PROFILES, Profile
 from ..runtime.plans import read_exported
 from ..runtime.session import SHALLOW
@@ -80,6 +80,14 @@ class PlanFacts:
     scratch_bytes: int | None = None
 
 
+@dataclass(frozen=True)
+class _Row:
+    name: str
+    flops: float
+    weight_bytes: int
+    cache_bytes: int
+
+
 # 10^9 bytes of the host's memory that the captioner's decoder takes to compile, by its size: measured with TensorRT-RTX
 # (docs/production.md), and as much more than its weights.
 _DECODER_GB = {"6.7b": 17.5, "2.7b": 9.5}
@@ -92,11 +100,6 @@ def decoder_gb(captioner: str) -> float:
 
 def load_facts(file: Path) -> dict[str, PlanFacts]:
     """The facts by plan, from a `facts.json`. Raises CounterfactoryError when it cannot be read."""
-    try:
-        rows = json.loads(file.read_text(encoding="utf-8"))
-        if not isinstance(rows, list):
-            raise ValueError("no list of plans")
-        facts = {row["name"]: PlanFacts(row["flops"], row["weight_bytes"], row["cache_bytes"]) for row in rows}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CounterfactoryError(f"cannot read facts of plans in {file}: {error!r}; export them again") from error
-    return facts
+    advice = "export the facts of plans again"
+    rows: tuple[_Row, ...] = fill_value(tuple[_Row, ...], read_json(file, advice), str(file), advice)
+    return {row.name: PlanFacts(row.flops, row.weight_bytes, row.cache_bytes) for row in rows}

@@ -5,8 +5,7 @@ Their tokenizers pad and truncate to the plan's length.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,12 +13,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import CounterfactoryError
+from ..files.fill import fill_record
+from ..files.reading import read_json
 from .batching import Batched
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
+_ADVICE = "write it anew with 'python -m counterfactory.export masked'"
+_MOST_TOKENS = 1 << 24
 # What stands before a blank, and after it.
 Blank = tuple[str, str]
 
@@ -44,6 +46,17 @@ class SentenceEncoder:
 
 
 @dataclass(frozen=True)
+class _Words:
+    mask: str
+    token: int
+    words: Mapping[str, int]
+
+    def __post_init__(self) -> None:
+        if not all(0 <= token < _MOST_TOKENS for token in (self.token, *self.words.values())):
+            raise ValueError("'token' and 'words' hold numbers of tokens")
+
+
+@dataclass(frozen=True)
 class MaskVocabulary:
     """The vocabulary that `export masked` wrote: the text and the token of a blank, and the tokens that are words."""
 
@@ -55,15 +68,8 @@ class MaskVocabulary:
     @classmethod
     def read(cls, path: Path) -> MaskVocabulary:
         """The file that the exporter wrote. Raises CounterfactoryError for another."""
-        try:
-            table = json.loads(path.read_text(encoding="utf-8"))
-            words = {str(word): int(token) for word, token in table["words"].items()}
-            return cls(str(table["mask"]), int(table["token"]), tuple(words), np.array([*words.values()], np.int64))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CounterfactoryError(
-                f"{path} does not say what the masked language model's words are ({error}); write it anew with "
-                "'python -m counterfactory.export masked'"
-            ) from error
+        table = fill_record(_Words, read_json(path, _ADVICE), str(path), _ADVICE)
+        return cls(table.mask, table.token, tuple(table.words), np.array([*table.words.values()], np.int64))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CounterfactoryError
-from ..files.fill import fill
+from ..files.fill import fill, fill_record, fill_value
+from ..files.reading import read_json
 from ..files.writing import write_whole
 from ..keys import content_key, file_digest
 
@@ -146,8 +147,8 @@ def read_key(plan: Path) -> PlanKey:
     if not file.is_file():
         raise CounterfactoryError(f"plan {plan} has no key {file.name} that says what it was made of; {REBUILD}")
     try:
-        return fill(PlanKey, json.loads(file.read_text()), file.name)
-    except (ValueError, TypeError, CounterfactoryError) as error:
+        return fill(PlanKey, fill_value(Mapping[str, Any], read_json(file), file.name, "it is damaged"), file.name)
+    except CounterfactoryError as error:
         raise CounterfactoryError(f"the key {file} of a plan is damaged ({error}); {REBUILD}") from error
 
 
@@ -189,10 +190,9 @@ def require_fresh(plan: Path, wanted: PlanRequirements, digest: Callable[[Path],
 
 
 def read_profiles(tables: Sequence[Mapping[str, Any]]) -> tuple[PlanProfile, ...]:
-    """Profiles from their JSON. Raises CounterfactoryError, AttributeError or TypeError for anything else."""
-    return tuple(
-        {name: fill(Shapes, bounds, f"shapes of {name}") for name, bounds in profile.items()} for profile in tables
-    )
+    """Profiles from their JSON. Raises CounterfactoryError for anything else."""
+    profiles: tuple[PlanProfile, ...] = fill_value(tuple[PlanProfile, ...], list(tables), "profiles", "export it again")
+    return profiles
 
 
 @dataclass(frozen=True)
@@ -206,19 +206,23 @@ class ExportedGraph:
     classes: tuple[str, ...] | None = None
 
 
+@dataclass(frozen=True)
+class _Manifest:
+    onnx_sha256: str
+    profiles: tuple[PlanProfile, ...] | None
+    classes: tuple[str, ...] | None
+
+
 def read_exported(folder: Path, plan: str) -> ExportedGraph:
     """The graph that was last exported for a plan; plans may come alone. Raises CounterfactoryError for a damaged
     manifest.
     """
     manifest = folder / "onnx" / plan / "manifest.json"
-    try:
-        fields = json.loads(manifest.read_text())
-        shapes = read_profiles(fields["profiles"])[0] if "profiles" in fields else None
-        return ExportedGraph(fields["onnx_sha256"], shapes, tuple(fields["classes"]) if "classes" in fields else None)
-    except FileNotFoundError:
+    if not manifest.exists():
         return ExportedGraph()
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, CounterfactoryError) as error:
-        raise CounterfactoryError(f"cannot read {manifest}: {error!r}; export {plan} again") from error
+    advice = f"export {plan} again"
+    fields = fill_record(_Manifest, read_json(manifest, advice), str(manifest), advice)
+    return ExportedGraph(fields.onnx_sha256, fields.profiles[0] if fields.profiles else None, fields.classes)
 
 
 def _other_sizes(profiles: Sequence[PlanProfile], wanted: Mapping[str, tuple[int, int]]) -> list[str]:

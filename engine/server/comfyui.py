@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from ..errors import CounterfactoryError
-from ..files.reading import read_text
+from ..files.reading import read_json
 from .exchange import FATAL, Exchange, HttpAnswer, PictureRefusedError, ServerGoneError, multipart
 
 _PLACES = re.compile(r"\{(image|instruction|seed|width|height)\}")
@@ -128,10 +128,7 @@ class ComfyUi:
 
 def _read_workflow(exchange: Exchange) -> Mapping[str, Any]:
     path = exchange.settings.file()
-    try:
-        workflow = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise CounterfactoryError(f"the workflow {path} is no JSON ({error})") from error
+    workflow = read_json(path)
     nodes = list(workflow.values()) if isinstance(workflow, dict) else []
     if not nodes or not all(isinstance(node, dict) and isinstance(node.get("class_type"), str) for node in nodes):
         raise CounterfactoryError(

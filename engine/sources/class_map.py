@@ -10,7 +10,6 @@ ImageNet's classes occur twice ("crane", "maillot").
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError, list_some
 from ..files.fill import nearest, read_toml
-from ..files.reading import read_text
+from ..files.reading import read_json, read_text
 from ..keys import content_key
 from .blobs import unprintable
 from .pixels import UnreadableError, count_numbers
@@ -190,14 +189,6 @@ def label_lines(path: Path) -> tuple[ClassMap, ClassMap | None]:
             return numbers, None
         raise CounterfactoryError(f"{path} gives two classes one colour")
     return numbers, _by_colours(str(path), colours)
-
-
-def read_json(path: Path) -> Any:
-    """The content of a JSON file. Raises CounterfactoryError where it is not JSON."""
-    try:
-        return json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise CounterfactoryError(f"{path} is not valid JSON: {error}") from error
 
 
 def parse_colour(text: str) -> Colour | None:

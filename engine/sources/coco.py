@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CounterfactoryError
+from ..files.reading import read_json
 from .blobs import printable, read_blob, unprintable
 from .boxes import BoxCensus, BoxForm, crowd_note, crowds_are_things
-from .class_map import BACKGROUND, VOID, named_classes, read_json
+from .class_map import BACKGROUND, VOID, named_classes
 from .listing import Entry, Listing, finish, is_file
 from .pixels import UnreadableError, read_picture
 from .shapes import Box, DrawnMask, Keypoint, Shape, decode_runs, outline, pack_runs
@@ -55,7 +56,7 @@ class _Annotations:
     """The content of a file of annotations."""
 
     def __init__(self, path: Path, form: BoxForm | None) -> None:
-        self._path, content = path, read_json(path)
+        self._path, content = path, read_json(path, number=float)
         lists = [content.get(key) if isinstance(content, dict) else None for key in ("images", "categories")]
         if not all(isinstance(values, list) and all(isinstance(item, dict) for item in values) for values in lists):
             raise CounterfactoryError(
@@ -103,14 +104,15 @@ class _Annotations:
             if not isinstance(name, str) or not isinstance(number, int | str) or leaves or unprintable(name):
                 reason = f"an image needs an id and a file_name below its folder, found {image!r:.80}"
                 listing.skip(self._path.name, reason)
-            elif name in names or number in numbers:
+                continue
+            if name in names or number in numbers:
                 listing.skip(name, f"is listed twice, or shares its id {number} with another image; keep one")
             else:
                 try:
                     listing.entries.append(self._entry(folder, name, number, image))
                 except ValueError as error:
                     listing.skip(name, str(error))
-            names.add(str(name))
+            names.add(name)
             numbers.add(number)
         if strangers := sum(len(group) for image, group in self._of_image.items() if image not in numbers):
             listing.notes.append(f"{self._path.name}: {strangers} annotations are of images that it does not list")

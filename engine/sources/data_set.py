@@ -70,13 +70,15 @@ def read_set(
     options: SetOptions,
     on_progress: Callable[[int, int], None] | None = None,
     examine: Examine | None = None,
+    whole: int | None = None,
 ) -> DataSet:
     """The data set at `root`: a folder or a file in one of the layouts (docs/data.md), or "hf:ID[:SPLIT]".
 
     `on_progress` is called with (images verified, images) now and then; `examine` sees each picture while it is read.
+    Where it is enough to know about how much there is, `whole` says how many pictures are read (see `Reader`).
     Raises CounterfactoryError if `root` has no image at all, is no such layout, or an option contradicts it.
     """
-    return read_listing(list_set(root, options), root, options, on_progress, examine)
+    return read_listing(list_set(root, options), root, options, on_progress, examine, whole)
 
 
 def read_listing(
@@ -85,6 +87,7 @@ def read_listing(
     options: SetOptions,
     on_progress: Callable[[int, int], None] | None = None,
     examine: Examine | None = None,
+    whole: int | None = None,
 ) -> DataSet:
     """The data set that a listing of `root` names, as `read_set` has it."""
     if not listing.entries and not listing.problems:
@@ -105,7 +108,7 @@ def read_listing(
     # In a set without labels an image is of the classes that it shows.
     shown = chosen.classes if all(entry.label is None for entry in listing.entries) else None
     require_known(shown or (), listing.class_names or tuple(names.values()))
-    reader = Reader(listing.class_map, names or None, options.depth_values, on_progress, examine, listing.boxes)
+    reader = Reader(listing.class_map, names or None, options.depth_values, on_progress, examine, listing.boxes, whole)
     tally = MaskTally(listing.class_map, drawn=any(isinstance(entry.mask, DrawnMask) for entry in listing.entries))
 
     def check(entries: Sequence[Entry]) -> Iterator[Source | None]:
@@ -134,6 +137,11 @@ def read_listing(
         listing.boxes.refuse()
         listing.notes += listing.boxes.notes()
     listing.note_first(sorted(reader.grey), "pictures end in plain grey, as broken files do that were saved again")
+    if reader.skimmed:
+        listing.notes.append(
+            f"{reader.total - reader.skimmed:,} of {reader.total:,} pictures were read, and of the others the headers: "
+            "what is wrong with these shows when the suite is made"
+        )
     notes = [*listing.notes, *_notes(listing, sources, chosen), *tally.notes()]
     contents = list(tally.contents())
     if listing.class_map is not None:

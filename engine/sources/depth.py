@@ -8,7 +8,6 @@ the inverse, so that near things have most of the range, and 0 where nothing is 
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
+from ..files.arrays import MAGIC, parse_array
 from ..keys import content_key
 from .blobs import Blob, read_blob
 from .listing import Entry, files_by_stem, match_stem
@@ -64,13 +64,13 @@ def read_depth(data: bytes) -> NDArray[Any]:
     """The numbers of a depth map, [H, W]: those of a NumPy file, or the grey levels of a picture of 8 or 16 bits.
     Raises UnreadableError for bytes that are neither, and for an array that is not two-dimensional.
     """
-    if not data.startswith(b"\x93NUMPY"):
+    if not data.startswith(MAGIC):
         return read_mask(data, greyscale=True)
     try:
-        numbers = np.load(io.BytesIO(data), allow_pickle=False)
-    except (ValueError, EOFError, MemoryError) as error:
+        numbers = parse_array(data)
+    except ValueError as error:
         raise UnreadableError(f"a broken NumPy file ({error})") from error
-    if not isinstance(numbers, np.ndarray) or numbers.ndim != 2 or numbers.dtype.kind not in "fiu":
+    if numbers.ndim != 2 or numbers.dtype.kind not in "fiu":
         raise UnreadableError(f"depth is a plane of numbers [H, W], found {numbers.dtype} {list(numbers.shape)}")
     if not 0 < numbers.size <= MAX_PIXELS:
         raise UnreadableError(f"of {numbers.size:,} pixels; 1 to {MAX_PIXELS:,} are read")

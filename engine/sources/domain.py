@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..files.fill import fill, nearest
+from ..files.reading import read_json
 from ..profile.profile import Profile, load_profile, profile_names
 from ..profile.runtime import PHOTOGRAPHS
-from .class_map import read_json
 from .pixels import fit
 from .source import Examine, Problem, Source, load_pixels
 

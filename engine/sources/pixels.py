@@ -7,13 +7,15 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
+from ..files.reading import open_file
 from ..profile.image import crop_box
 
 # The list of formats keeps a file called .png from an unexpected decoder (EPS starts Ghostscript).
@@ -46,6 +48,7 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+_ON_SIDE = (5, 6, 7, 8)
 # After 0xFF: a stuffed zero, fill, a temporary marker, restarts, and the start of the picture, none with a length.
 _BARE_MARKERS = frozenset((0x00, 0x01, 0xFF, *range(0xD0, 0xD9)))
 # Pillow's modes of masks, those with 16 bits apart. Palette masks keep their indices, which are the classes.
@@ -158,6 +161,20 @@ def fit_mask(mask: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
     return np.ascontiguousarray(mask[rows][:, columns])
 
 
+def picture_size(path: Path) -> tuple[int, int]:
+    """(height, width) of a photograph as viewers show it, by its header alone. Raises `UnreadableError` for a file that
+    `read_picture` would refuse for that.
+    """
+    try:
+        with open_file(path) as file:
+            image = _open_header(file, FORMATS, MIN_SIDE)
+            # Without the tag in the header Pillow looks for it behind the pixels, which it decodes for that.
+            turned = "exif" in image.info and _orientation(image) in _ON_SIDE
+    except OSError as error:
+        raise UnreadableError(f"cannot be read: {error.strerror or error}") from error
+    return image.size if turned else image.size[::-1]
+
+
 def _over_white(image: Image.Image) -> NDArray[np.uint8]:
     """uint8 [H, W, 3], some rows at a time."""
     pixels, clear = np.empty((image.height, image.width, 3), np.uint8), image.has_transparency_data
@@ -181,8 +198,19 @@ def decode(
         raise UnreadableError("the file is empty")
     if data[:2] == b"\xff\xd8" and (scans := _count_scans(data)) > MAX_SCANS:
         raise UnreadableError(f"a JPEG of {scans} scans; at most {MAX_SCANS} are read; save it again")
+    image = _open_header(data, formats, least)
+    with _ALONE if image.width * image.height > _LARGE else nullcontext():
+        try:
+            image.load()
+        except Exception as error:
+            raise UnreadableError(f"broken or truncated image data ({error})") from error
+        return use(image, data)
+
+
+def _open_header(file: bytes | BinaryIO, formats: tuple[str, ...], least: int) -> Image.Image:
+    """An image that is not decoded yet, of a size that is read."""
     try:
-        image = Image.open(io.BytesIO(data), formats=formats)
+        image = Image.open(io.BytesIO(file) if isinstance(file, bytes) else file, formats=formats)
     except UnidentifiedImageError as error:
         raise UnreadableError(f"not an image in a format that is read ({', '.join(formats)})") from error
     except Image.DecompressionBombError as error:
@@ -194,12 +222,7 @@ def decode(
         raise UnreadableError(f"too large ({width} x {height}); {_SMALLER}")
     if min(width, height) < least:
         raise UnreadableError(f"too small ({width} x {height}); at least {least} x {least} is needed")
-    with _ALONE if width * height > _LARGE else nullcontext():
-        try:
-            image.load()
-        except Exception as error:
-            raise UnreadableError(f"broken or truncated image data ({error})") from error
-        return use(image, data)
+    return image
 
 
 def _count_scans(data: bytes) -> int:
@@ -224,14 +247,19 @@ def _count_scans(data: bytes) -> int:
 
 
 def _turn_upright(image: Image.Image) -> Image.Image:
+    method = _UPRIGHT.get(_orientation(image))
+    return image if method is None else image.transpose(method)
+
+
+def _orientation(image: Image.Image) -> int:
+    """What the EXIF block says; 1, as it is, where it says nothing that can be understood."""
     # ImageOps.exif_transpose would also rewrite the EXIF block, and fail on a good photograph with an odd tag in it.
     try:
         orientation = image.getexif().get(_ORIENTATION_TAG, 1)
     except Exception:  # unreadable EXIF says nothing about the pixels
-        return image
+        return 1
     # A tag of the wrong type may come as a tuple or bytes: anything but 2..8 means "as it is".
-    method = _UPRIGHT.get(orientation) if isinstance(orientation, int) else None
-    return image if method is None else image.transpose(method)
+    return orientation if isinstance(orientation, int) else 1
 
 
 def _as_uint16(image: Image.Image) -> NDArray[np.uint16]:

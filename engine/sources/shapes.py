@@ -35,7 +35,7 @@ class Keypoint:
     visibility: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Box:
     """What the pixels from (x0, y0) up to, not including, (x1, y1) show: `label`. The edges lie between pixels, so that
     the whole of a picture is (0, 0, width, height). `keypoints` are in the data set's order, empty where it has none.

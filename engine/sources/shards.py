@@ -6,13 +6,12 @@ or the key label, class or cls of `.json`; `.seg.png`, `.mask.png` or `.semseg.p
 
 from __future__ import annotations
 
-import json
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import CounterfactoryError
-from ..files.reading import open_file
+from ..files.reading import open_file, parse_json
 from .blobs import Stretch, printable, read_blob, unprintable
 from .labels import label_text
 from .listing import SUFFIXES, Entry, Listing, finish
@@ -96,8 +95,8 @@ def _label(members: _Members) -> str | None:
             raise ValueError(f"its .{ending} has {members[ending].size} bytes")
         try:
             data = read_blob(members[ending])
-            content = json.loads(data) if ending == "json" else {"cls": data.decode()}
-        except (ValueError, RecursionError) as error:
+            content = parse_json(data) if ending == "json" else {"cls": data.decode()}
+        except ValueError as error:
             raise ValueError(f"its .{ending} cannot be read: {error}") from error
         keys = _LABEL_KEYS if isinstance(content, dict) else ()
         label = next((content[key] for key in keys if content.get(key) is not None), None)

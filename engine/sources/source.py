@@ -32,7 +32,7 @@ from .given import GivenPicture, GivenPictures, open_given
 from .jpeg import damage, ends_grey
 from .listing import Entry, Problem
 from .mask_contents import UNNAMED, MaskFacts, count_classes, examine_mask
-from .pixels import UnreadableError, fit, fit_mask, mask_palette, read_mask, read_picture
+from .pixels import UnreadableError, fit, fit_mask, mask_palette, picture_size, read_mask, read_picture
 from .shapes import Box, DrawnMask
 
 __all__ = ["Examine", "Image", "ImageSettings", "Mask", "Pictures", "Problem", "Reader", "Source"]
@@ -188,8 +188,9 @@ _READERS = min(4, os.cpu_count() or 1)
 class Reader:
     """Reads entries' files and decodes them completely, a few at a time. `names` are those of the set's class numbers,
     `depth_values` the meaning of its depth maps' numbers; `on_progress` is called with (images verified, images), and
-    `boxes` counts boxes before they are clipped. `grey` are the names of pictures that may have been broken once, and
-    `lost` the pictures of sources that were given and cannot be used.
+    `boxes` counts boxes before they are clipped. Of more pictures than `whole`, where that is given, so many are read,
+    evenly spread, and of the others the headers: these have no digests. `grey` are the names of pictures that may have
+    been broken once, and `lost` the pictures of sources that were given and cannot be used.
     """
 
     class_map: ClassMap | None
@@ -198,9 +199,11 @@ class Reader:
     on_progress: Callable[[int, int], None] | None
     examine: Examine | None
     boxes: BoxCensus | None = None
+    whole: int | None = None
     facts: dict[str, MaskFacts] = field(default_factory=dict)
     grey: list[str] = field(default_factory=list)
     lost: list[Problem] = field(default_factory=list)
+    skimmed: int = 0
     done: int = 0
     total: int = 0
 
@@ -209,7 +212,14 @@ class Reader:
         until somebody takes it out.
         """
         self.total += len(entries)
-        for _, verified in prefetch(entries, self._verify_entry, depth=8 * _READERS, workers=_READERS):
+        every = 1 if self.whole is None else -(-len(entries) // self.whole)
+
+        def read(numbered: tuple[int, Entry]) -> tuple[Source | Problem, MaskFacts | None]:
+            number, entry = numbered
+            plain = entry.mask is None and entry.depth is None and entry.given is None and isinstance(entry.blob, str)
+            return (self._skim_entry(entry), None) if number % every and plain else self._verify_entry(entry)
+
+        for _, verified in prefetch(list(enumerate(entries)), read, depth=8 * _READERS, workers=_READERS):
             if isinstance(verified, Exception):
                 raise verified
             result, facts = verified
@@ -243,6 +253,30 @@ class Reader:
         shown = {*named, *(box.label for box in source.boxes)}
         return replace(source, mask=mask, key=key, classes=tuple(sorted(shown)))
 
+    def _skim_entry(self, entry: Entry) -> Source | Problem:
+        """As `_verify_entry`, of what the header of its picture says."""
+        try:
+            path = path_of(entry.blob)
+            size = picture_size(path)
+            boxes = self._boxes_of(entry, size)
+        except UnreadableError as error:
+            return Problem(entry.file, str(error))
+        name, classes = entry.name, tuple(sorted({box.label for box in boxes}))
+        self.skimmed += 1
+        return Source(name, entry.file, path, size, entry.label, None, name, name, boxes, classes)
+
+    def _boxes_of(self, entry: Entry, size: tuple[int, int]) -> tuple[Box, ...]:
+        """The parts of an entry's boxes that a picture of this size shows. Raises UnreadableError where it shows none
+        of one, and where the boxes are for another size.
+        """
+        if entry.size not in (None, size):
+            raise UnreadableError(f"is {_by(size)}, its annotations are for {_by(entry.size or size)}")
+        across, down = (size[1], size[0]) if entry.relative else (1, 1)
+        boxes = tuple(box.scaled(across, down) for box in entry.boxes)
+        if self.boxes is not None:
+            self.boxes.add(entry.name, boxes, size)
+        return tuple(_inside(box, size) for box in boxes)
+
     def _verify_entry(self, entry: Entry) -> tuple[Source | Problem, MaskFacts | None]:
         what, facts = "", None
         try:
@@ -253,13 +287,7 @@ class Reader:
             if ends_grey(picture):
                 self.grey.append(entry.name)
             size = picture.shape[:2]
-            if entry.size not in (None, size):
-                raise UnreadableError(f"is {_by(size)}, its annotations are for {_by(entry.size or size)}")
-            across, down = (size[1], size[0]) if entry.relative else (1, 1)
-            boxes = tuple(box.scaled(across, down) for box in entry.boxes)
-            if self.boxes is not None:
-                self.boxes.add(entry.name, boxes, size)
-            boxes = tuple(_inside(box, size) for box in boxes)
+            boxes = self._boxes_of(entry, size)
             known_world = None if self.examine is None else self.examine(picture)
             del picture  # before the mask is read: pictures can be large
             digest, shown, mask_digest, mask = hashlib.sha256(data).hexdigest(), set[str](), None, None

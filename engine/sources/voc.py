@@ -156,7 +156,10 @@ def _add_boxes(entry: Entry, xml: Path, census: BoxCensus, marks: Counter[str]) 
     """The entry with the boxes of its annotation, whose marks are counted. Raises ValueError or ParseError for one that
     cannot be used.
     """
-    root = ElementTree.fromstring(read_bytes(xml))
+    try:
+        root = ElementTree.fromstring(read_bytes(xml))
+    except LookupError as error:  # an encoding that nobody knows
+        raise ValueError(str(error)) from error
     sides = [_number(root, f"size/{side}") for side in ("height", "width")] if root.find("size") is not None else [0, 0]
     # Writers that did not open the image leave a size of 0.
     size = (int(sides[0]), int(sides[1])) if all(sides) else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import reprlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -204,8 +205,8 @@ def _leads(file: Path, here: Path) -> bool:
     return "names" in content and any(end.is_relative_to(here.resolve()) for end in led)
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML without aliases: nine of them in a row stand for more names than memory holds."""
+class _Loader(yaml.BaseLoader):
+    """YAML of texts, lists and tables alone, without aliases: nine in a row stand for more than memory holds."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -214,7 +215,9 @@ class _Loader(yaml.SafeLoader):
 
 
 def _load(path: Path) -> Mapping[str, Any]:
-    """What a YAML file holds. Raises CounterfactoryError where it is none."""
+    """What a YAML file holds, its numbers as texts: a class may be called "no" or 3. Raises CounterfactoryError where
+    it is none.
+    """
     try:
         content = yaml.load(read_text(path), _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -231,13 +234,22 @@ def _read_names(path: Path) -> _Names:
     content = _load(path)
     names = content.get("names")
     if isinstance(names, list):
-        names = dict(enumerate(names))
-    if not isinstance(names, dict) or not names or not all(type(n) is int and 0 <= n < VOID for n in names):
+        names = {str(number): name for number, name in enumerate(names)}
+    listed = list(names.items()) if isinstance(names, dict) else []
+    named = {_whole(number, VOID): name for number, name in listed}
+    if not named or None in named or len(named) < len(listed) or not all(isinstance(n, str) for n in named.values()):
         raise CounterfactoryError(f"{path}: names should be a list of names, or numbers below {VOID} and names")
-    shape = content.get("kpt_shape", [0, 0])
-    if not isinstance(shape, list) or len(shape) != 2 or not all(type(n) is int and 0 <= n <= 1000 for n in shape):
-        raise CounterfactoryError(f"{path}: kpt_shape should be two whole numbers, found {shape!r:.80}")
-    return {number: str(name).strip() for number, name in names.items()}, (shape[0], shape[1])
+    shape = content.get("kpt_shape", ["0", "0"])
+    points = [_whole(number, 1001) for number in shape] if isinstance(shape, list) else []
+    if len(points) != 2 or points[0] is None or points[1] is None:
+        raise CounterfactoryError(f"{path}: kpt_shape should be two whole numbers, found {reprlib.repr(shape)}")
+    return {number: name.strip() for number, name in named.items() if number is not None}, (points[0], points[1])
+
+
+def _whole(text: object, below: int) -> int | None:
+    """The whole number from 0 on, `below` another, that a text is; None for any other."""
+    number = int(text) if isinstance(text, str) and re.fullmatch("[0-9]{1,9}", text) else below
+    return number if number < below else None
 
 
 def _entry(

@@ -20,7 +20,7 @@ from ..profile.caption import LABEL, LABEL_BYTES, CaptionSettings
 from ..schedule.overlap import in_chunks
 from ..sources.source import Pictures, Source
 from ..tasks.task import protect
-from .run import Run
+from .run import Recipe, Run
 
 
 def missing_captions(run: Run, sources: Sequence[Source]) -> list[Source]:
@@ -76,7 +76,9 @@ def _continue(run: Run, sources: Sequence[Source], pictures: Pictures, prefix: s
                 keyed = [(keys[source], images[source.key]) for source in batch]
                 yield dict(zip(batch, caption_images(run.models.blip2(), keyed, settings, text), strict=True))
 
-    return run.recorded("caption", keys, make, counted=prefix == settings.prefix)
+    return run.recorded(
+        "caption", keys, Recipe(make, lambda _, row: isinstance(row, str)), counted=prefix == settings.prefix
+    )
 
 
 def caption_of_labels(source: Source) -> str:

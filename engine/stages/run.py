@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..content_keys import OF_SOURCES, ContentKeys, Stage
 from ..english.label_names import label_words
+from ..files.fill import fits
 from ..meter.meter import Meter
 from ..profile.caption import LABEL
 from ..profile.profile import Profile
@@ -29,8 +30,14 @@ if TYPE_CHECKING:  # settings of stages are read by commands that open no networ
 T = TypeVar("T", bound=Hashable)
 R = TypeVar("R")
 Floats = NDArray[np.float32]
-# Makes the results of items, a batch at a time.
-Make = Callable[[list[T]], Generator[Mapping[T, Any], None, None]]
+
+
+@dataclass(frozen=True)
+class Recipe(Generic[T]):
+    """`make` computes the results of items, a batch at a time; a result on record that is not `sound` is no result."""
+
+    make: Callable[[list[T]], Generator[Mapping[T, Any], None, None]]
+    sound: Callable[[T, Any], bool] = lambda item, row: True
 
 
 @dataclass(frozen=True)
@@ -54,18 +61,30 @@ class Run:
         results = self._find(stage, list(keys.values()))
         return [item for item, key in keys.items() if key not in results]
 
-    def recorded(self, stage: Stage, keys: Mapping[T, str], make: Make[T], *, counted: bool = False) -> dict[T, Any]:
-        """The results of items by their keys: from the record, else computed by `make` and recorded batch by batch.
+    def recorded(
+        self,
+        stage: Stage,
+        keys: Mapping[T, str],
+        recipe: Recipe[T],
+        *,
+        counted: bool = False,
+    ) -> dict[T, Any]:
+        """The results of items by their keys: from the record, else computed by the recipe and recorded batch by batch.
 
-        Call it inside the stage. Progress is counted where `counted`. Items that `make` leaves out are left out here.
+        Call it inside the stage. Progress is counted where `counted`. Items that it leaves out are left out here.
         """
-        results = dict(self._find(stage, list(keys.values())))
+        on_record = self._find(stage, list(keys.values()))
+        results = {
+            key: on_record[key] for item, key in keys.items() if key in on_record and recipe.sound(item, on_record[key])
+        }
         todo = [item for item, key in keys.items() if key not in results]
         if counted:
             self.advance(stage, len(keys) - len(todo))
         if todo:
             self.models.enter(stage)
-            with closing(make(todo)) as batches:  # an interrupt ends what writes behind it before the suite is closed
+            with closing(
+                recipe.make(todo)
+            ) as batches:  # an interrupt ends what writes behind it before the suite is closed
                 for batch in batches:
                     rows = {keys[item]: result for item, result in batch.items()}
                     if stage != "paint":  # files and their rows are written together, by what makes them
@@ -76,17 +95,17 @@ class Run:
         return {item: results[key] for item, key in keys.items() if key in results}
 
     def answered(
-        self, question: str, items: Mapping[T, object], answer: Callable[[list[T]], Iterable[Any]]
+        self, question: str, items: Mapping[T, object], answer: Callable[[list[T]], Iterable[Any]], kind: object
     ) -> dict[T, Any]:
-        """The answers to a question of the rewriting stage about items, each named by its content; `answer` gives those
-        that are not on record, in order. Call it inside the stage.
+        """The answers, of a `kind` that a dataclass's field may have, to a question of the rewriting stage about items,
+        each named by its content; `answer` gives those that are not on record, in order. Call it inside the stage.
         """
 
         def make(todo: list[T]) -> Generator[dict[T, Any], None, None]:
             yield dict(zip(todo, answer(todo), strict=True))
 
         keys = {item: self.keys.answer_key(question, content) for item, content in items.items()}
-        return self.recorded("rewrite", keys, make)
+        return self.recorded("rewrite", keys, Recipe(make, lambda _, row: fits(kind, row)))
 
     def advance(self, stage: Stage, items: int, *, computed: int = 0) -> None:
         """Count `items` more of the run's sources or pictures as done; this session computed `computed` of them."""

@@ -17,7 +17,7 @@ from typing import Literal, TypeVar
 
 from ..errors import CounterfactoryError
 from ..files.fill import fill_record, plain
-from ..files.reading import read_text
+from ..files.reading import read_json
 from ..files.tables import read_table
 from ..files.writing import write_whole
 from .paths import Folder
@@ -79,11 +79,7 @@ def read_by_hand(suite: Path) -> ByHand:
     Folder(suite).refuse_outward_links([FILE])
     if not path.exists():
         return ByHand()
-    try:
-        value = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise CounterfactoryError(f"{path} is not JSON ({error}); {_ADVICE}") from error
-    return fill_record(ByHand, value, str(path), _ADVICE)
+    return fill_record(ByHand, read_json(path, _ADVICE), str(path), _ADVICE)
 
 
 def read_rulings(path: Path) -> list[tuple[str, Ruling, str]]:

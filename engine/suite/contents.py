@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from ..errors import CounterfactoryError
 from ..files.fill import fill_record
-from ..files.reading import open_file, read_bytes, read_text
+from ..files.reading import open_file, read_bytes, read_json
 from ..files.writing import write_whole
 from .paths import Folder
 
@@ -123,10 +123,7 @@ def read_record(suite: Path) -> Any:
     Folder(suite).refuse_outward_links([RUN_FILE])
     if not path.exists():
         return None
-    try:
-        value = json.loads(read_text(path), parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        raise CounterfactoryError(f"{path} is not JSON ({error}): {ADVICE}") from error
+    value = read_json(path, ADVICE)
     if isinstance(value, dict):
         seal = value.pop("sha256", None)
         if seal != _seal(value) and (seal is not None or value.get("format") == FORMAT):
@@ -146,7 +143,3 @@ def write_record(suite: Path, value: Mapping[str, Any]) -> None:
 def _seal(value: Mapping[str, Any]) -> str:
     """The digest of a record: SHA-256 of its JSON without spaces, in the order of its keys."""
     return hashlib.sha256(json.dumps(value, separators=(",", ":")).encode()).hexdigest()
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number of JSON")

@@ -20,7 +20,7 @@ from threading import Lock
 from typing import Any
 
 from ..errors import CounterfactoryError
-from ..files.reading import open_file
+from ..files.reading import open_file, parse_json
 from .sql import connect, create, error_kind, explain_sqlite_errors, in_chunks
 
 FORMAT = 2
@@ -212,8 +212,8 @@ class Ledger:
             else:
                 self.denied += 1
         try:
-            values = json.loads(b"[" + b",".join(lines.values()) + b"]")
-        except (ValueError, RecursionError) as error:
+            values = parse_json(b"[" + b",".join(lines.values()) + b"]")
+        except ValueError as error:
             raise self._damaged("a row is no JSON") from error
         if len(values) != len(lines):
             raise self._damaged("a row is no JSON")

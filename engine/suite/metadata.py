@@ -8,7 +8,8 @@ decoded pictures too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -89,18 +90,31 @@ def open_table(suite: Path) -> pa.Table:
 
     Raises CounterfactoryError for a table that is missing, damaged, a link out of the suite, or without our columns.
     """
+    with _open_parts(suite) as (columns, parts):
+        return pa.Table.from_batches(parts, columns)
+
+
+@contextmanager
+def _open_parts(suite: Path) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    """The schema of a suite's table and its rows, few at a time: to read all at once takes four times their memory.
+    Raises CounterfactoryError as `open_table` does.
+    """
     path, data = suite / TABLE, read_table(suite)
     try:
         with open_parquet(data, _ROW_BYTES) as file:
-            table = file.read(use_threads=False)
-        table.validate(full=True)
-    except (pa.ArrowException, OSError) as error:
+            columns = file.schema_arrow
+            if missing := [name for name in COLUMNS if name not in columns.names]:
+                advice = "name a suite that this Counterfactory made"
+                raise CounterfactoryError(f"{path} lacks {', '.join(missing)}: {advice}")
+            yield columns, map(_checked, file.iter_batches(_ROWS_PER_PART, use_threads=False))
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         fault = str(error).splitlines()[0]
         raise CounterfactoryError(f"{path} cannot be read ({fault}): {AGAIN}") from error
-    missing = [name for name in COLUMNS if name not in table.column_names]
-    if missing:
-        raise CounterfactoryError(f"{path} lacks {', '.join(missing)}: name a suite that this Counterfactory made")
-    return table
+
+
+def _checked(part: pa.RecordBatch) -> pa.RecordBatch:
+    part.validate(full=True)  # texts are UTF-8
+    return part
 
 
 def read_metadata(suite: Path) -> list[PictureRow]:
@@ -110,17 +124,19 @@ def read_metadata(suite: Path) -> list[PictureRow]:
     of the suite, be it through a link.
     """
     path, folder = suite / TABLE, Folder(suite)
-    lines = enumerate(_lines(open_table(suite)), start=1)
-    rows = [PictureRow.from_json(line, f"{path}, row {number}", AGAIN) for number, line in lines]
+    shared = dict[Hashable, Any]()
+    with _open_parts(suite) as (_, parts):
+        lines = enumerate(_lines(parts), start=1)
+        rows = [PictureRow.from_json(line, f"{path}, row {number}", AGAIN, shared) for number, line in lines]
     for row in rows:
         for name in row.files:
             folder.path(name)
     return rows
 
 
-def _lines(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """The table's rows, few at a time; what pictures of a source have in common is held once."""
-    for batch in table.to_batches(max_chunksize=_ROWS_PER_PART):
+def _lines(parts: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    """The table's rows; what pictures of a source have in common is held once."""
+    for batch in parts:
         words: dict[str, str] = {}
         for line in batch.to_pylist():
             yield {k: words.setdefault(value, value) if isinstance(value, str) else value for k, value in line.items()}

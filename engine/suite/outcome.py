@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..content_keys import shard_key
-from ..files.fill import fill_record, plain
+from ..files.fill import fill_record, fill_value, plain
 from ..sources.source import Problem, Source
 from .cells import ValueCells
 from .paths import checked_name
@@ -91,5 +92,6 @@ class Outcomes:
         for sources in shards:
             key = shard_key([source.whole_key for source in sources])
             place, advice = self._suite.ledger.place(_ROWS, key)
-            for number, row in enumerate(self._suite.ledger.get(_ROWS, [key])[key], start=1):
+            rows = self._suite.ledger.get(_ROWS, [key]).get(key)
+            for number, row in enumerate(fill_value(tuple[Any, ...], rows, place, advice), start=1):
                 yield PictureRow.from_json(row, f"{place}, row {number}", advice)

@@ -4,7 +4,7 @@ variant that has no picture.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -52,7 +52,7 @@ COLUMNS = tuple(name for name, _ in (*BEFORE_SCORES, ("scores", None), *AFTER_SC
 Verdict = Literal["accepted", "rejected"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Painting:
     """How a picture was painted: `steps` of denoising, of which step i was guided by `guidance_scale` while
     guidance_start <= i / steps < guidance_stop, from noise of `seed` and the row's key. Of an edited source
@@ -67,7 +67,7 @@ class Painting:
     self_attention: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Origin:
     """The file that a picture goes back to: its `path` as the set of sources names it, its SHA-256, and its pixels."""
 
@@ -77,7 +77,7 @@ class Origin:
     height: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Crop:
     """The box of a source's file that was scaled to the picture, in the file's pixels."""
 
@@ -104,7 +104,7 @@ _SOURCE = tuple(field.name for field in fields(Origin))
 _FILES = {"file_name": "file_name"} | {name: f"{name}_file_name" for name in ("mask", "original", "control")}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PictureRow:
     """Picture number `number` (from 0) of its kind of a source.
 
@@ -182,11 +182,12 @@ class PictureRow:
         return {name: table[name] for name in COLUMNS}
 
     @classmethod
-    def from_json(cls, value: object, where: str, advice: str) -> PictureRow:
+    def from_json(cls, value: object, where: str, advice: str, shared: dict[Hashable, Any] | None = None) -> PictureRow:
         """The row that `to_json` gave, or that the table holds, where a score that the row lacks is null.
 
-        `where` is what to call its place in errors, `advice` what to do about one. Raises CounterfactoryError for a
-        missing key, a value of another type, a file name that leaves the suite, and a verdict that its reason denies.
+        `where` is what to call its place in errors, `advice` what to do about one; `shared` is as for `fill_record`.
+        Raises CounterfactoryError for a missing key, a value of another type, a file name that leaves the suite, and a
+        verdict that its reason denies.
         """
         edit_scores = [edit.score for edit in fill_record(_EditScores, value, where, advice).edits]
         table = dict(value) if isinstance(value, Mapping) else {}
@@ -197,7 +198,7 @@ class PictureRow:
         if isinstance(scores := table.get("scores") or {}, Mapping):
             table["scores"] = {name: score for name, score in scores.items() if score is not None}
         table["edit_scores"] = edit_scores if any(score is not None for score in edit_scores) else []
-        row = fill_record(cls, table, where, advice)
+        row = fill_record(cls, table, where, advice, shared)
         wrong = ""
         if table.get("verdict") != row.verdict:
             why = "no reason to reject it" if row.reason is None else f"the reason {row.reason!r}"

@@ -18,6 +18,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
+from ..files.fill import fill_value
 from ..files.writing import (
     TEMPORARY_SUFFIX,
     make_folder,
@@ -102,7 +103,7 @@ class PictureStore:
             self._adopt()
         if "digests" not in state:
             self._note_digests()
-        batch = state.get("batch", [])
+        batch = fill_value(tuple[str, ...], state.get("batch", []), *ledger.place(_OPEN, "batch"))
         for folder in {root, *(self._folder.path(name).parent for name in batch)}:
             if folder.is_dir():
                 self._remove_unfinished(folder, [path.name for path in folder.iterdir()])

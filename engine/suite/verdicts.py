@@ -58,7 +58,10 @@ class VerdictTable:
             columns["reason"] = pa.array([row.reason for row in rows], pa.string())
         else:
             columns = {}
-        if any(dict(row.scores) != dict(old.scores) for row, old in zip(rows, self.rows, strict=True)):
+        if any(
+            row.scores is not old.scores and dict(row.scores) != dict(old.scores)
+            for row, old in zip(rows, self.rows, strict=True)
+        ):
             names = sorted({name for row in rows for name in row.scores})
             columns["scores"] = pa.array([dict(row.scores) or None for row in rows], schema(names).field("scores").type)
         if not columns:
@@ -93,11 +96,18 @@ def read_verdicts(suite: Path) -> VerdictTable:
     if not table.schema.equals(ours):
         raise CounterfactoryError(f"{path} has other columns than ours: name a suite that this Counterfactory made")
     table = table.cast(ours)  # Parquet calls the items of lists otherwise, which would show in the bytes
-    lines = enumerate(table.select(_READ).to_pylist(), start=1)
-    return VerdictTable(table, [_row(line, f"{path}, row {number}") for number, line in lines])
+    parts = table.select(_READ).to_batches()
+    lines = enumerate((line for part in parts for line in part.to_pylist()), start=1)
+    shared = dict[Any, Any]()
+    return VerdictTable(table, [_row(line, f"{path}, row {number}", shared) for number, line in lines])
 
 
-def _row(line: Mapping[str, Any], where: str) -> ScoredRow:
+def _row(line: Mapping[str, Any], where: str, shared: dict[Any, Any]) -> ScoredRow:
+    """The row that a line of the table is; what it has in common with others is that in `shared`."""
+
+    def once(value: Any) -> Any:
+        return shared.setdefault(value, value)
+
     edits, scores = line["edits"], line["scores"] or {}
     edit_scores = [edit["score"] for edit in edits if edit["score"] is not None]
     rejected = line["reason"] is not None
@@ -110,11 +120,11 @@ def _row(line: Mapping[str, Any], where: str) -> ScoredRow:
         )
     return ScoredRow(
         file_name=line["file_name"],
-        kind=line["kind"],
-        label=line["label"],
-        edits=tuple(Edit(edit["type"], edit["keyword"], edit["alternative"]) for edit in edits),
-        scores={name: value for name, value in scores.items() if value is not None},
+        kind=once(line["kind"]),
+        label=once(line["label"]),
+        edits=once(tuple(Edit(edit["type"], edit["keyword"], edit["alternative"]) for edit in edits)),
+        scores={once(name): value for name, value in scores.items() if value is not None},
         edit_scores=tuple(edit_scores),
-        reason=line["reason"],
-        source=line["source"],
+        reason=once(line["reason"]),
+        source=once(line["source"]),
     )

@@ -234,10 +234,10 @@ def made_by(check: dict[str, Any] | None) -> str:
     ("record", "message"),
     [
         (None, "has no run.json"),
-        ("", "is not JSON"),
+        ("", "is not valid JSON"),
         ("[]", "should be a table"),
         ("{}", "is not a record of sessions"),
-        ("[" * 100_000, "is not JSON"),
+        ("[" * 100_000, "is not valid JSON"),
         (made_by(None), "does not say how the suite was made"),
         (made_by({"batch": 8}), "is missing"),
         (made_by({"batch": "much"}), "'batch' should be"),

@@ -233,7 +233,7 @@ def test_what_a_table_says_beside_its_answers(
         ({"confidence": -0.1}, "found -0.1"),
         ({"confidence": 1.5}, "from 0 to 1; found 1.5"),
         ({"confidence": True}, "found True"),
-        ({"confidence": 10**400}, r"found 1000.*\.\.\.$"),
+        ({"confidence": 10**400}, "a whole number of 401 digits$"),
         ({"confidence": [0.5]}, r"found \[0.5\]"),
         ({"confidence": 0.5, "probability": 0.5}, "has confidence and probability: give one"),
         ({"top5": ["c", "d"]}, r"p\.jsonl:1: a prediction .* the prediction 'b' among them .* found .'c', 'd'.$"),

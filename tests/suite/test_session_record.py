@@ -168,9 +168,9 @@ def test_a_kill_between_run_json_and_the_ledger_books_a_session_once(
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{", "is not JSON"),
-        ("[" * 100_000, "is not JSON"),
-        ("[]", "should be a table of keys and values"),
+        ("{", "is not valid JSON"),
+        ("[" * 100_000, "is not valid JSON"),
+        ("[]", r"it should be a table, found \[\]"),
         ('{"profile": {}, "costs": {"wall_s": 3}}', "an older one kept its last run alone"),
         ('{"format": 3}', "has format 3"),
         ('{"format": 4, "standing": null, "sessions": [{}]}', r"key 'sessions\[0\]\."),
@@ -198,7 +198,7 @@ def test_a_killed_session_outlives_a_damaged_record(tmp_path: Path) -> None:
     with pytest.raises(CounterfactoryError, match="first failure") as caught:
         stop(tmp_path, damaging, CounterfactoryError("first failure"))
     assert any("could not be put on record" in note for note in caught.value.__notes__)
-    with pytest.raises(CounterfactoryError, match="is not JSON"):
+    with pytest.raises(CounterfactoryError, match="is not valid JSON"):
         Suite.open(tmp_path)
     (tmp_path / "run.json").unlink()
     Suite.open(tmp_path).close()

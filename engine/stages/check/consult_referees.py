@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...english.label_names import short_name
+from ...files.fill import fits
 from ...models.referee import RefereeBox, Sight
 from ...profile.referees import RefereeSettings
 from ...schedule.overlap import in_chunks
@@ -28,11 +29,12 @@ from ...sources.shapes import fit_boxes
 from ...sources.source import Source, load_mask
 from ...suite import PaintedRow
 from ...variant import Variant
-from ..run import Run, load_ahead
+from ..run import Recipe, Run, load_ahead
 
 _LEAST_SHARE = 0.004
 _LEAST_IOU = 0.5
 _AHEAD = 8
+_OF_LABELS = {"right", "probability"}
 Opener = Callable[[RefereeSettings], Sight]
 
 
@@ -90,7 +92,10 @@ def _judge(
                     for (variant, pixels), answer in zip(part, seen, strict=True)
                 }
 
-    return run.recorded("check", keys, make)
+    def sound(_: Variant, row: Any) -> bool:
+        return fits(Mapping[str, float], row) and (referee.kind != "labels" or row.keys() >= _OF_LABELS)
+
+    return run.recorded("check", keys, Recipe(make, sound))
 
 
 def _scores(source: Source, size: tuple[int, ...], seen: Any, referee: RefereeSettings) -> dict[str, float]:

@@ -17,17 +17,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from ...english.difference import Word, compare, words_of
 from ...english.label_names import ground, names_of
 from ...english.mentions import normalise
 from ...english.replacing import undo_edits
+from ...files.fill import fits
 from ...models.blip2 import Reading
 from ...profile.caption import LABEL
 from ...schedule.overlap import in_chunks
 from ...suite import PaintedRow
 from ...variant import Variant
-from ..run import Run, load_ahead
+from ..run import Recipe, Run, load_ahead
 
 Span = tuple[int, int]
 # Words of a phrase that a caption may put otherwise.
@@ -85,9 +87,12 @@ def recaption(run: Run, painted: Mapping[Variant, PaintedRow]) -> dict[Variant, 
             probabilities = iter(run.models.blip2().read(list(shown.values()), readings, prefix, room))
             yield {variant: answers(questions[variant], probabilities) for variant in shown}
 
+    def sound(variant: Variant, row: object) -> bool:
+        return fits(tuple[float | None, ...], row) and len(cast("list[object]", row)) == len(questions[variant])
+
     with run.meter.stage("check"):
         # Among the captions, so that the captioner's stage makes room for it.
-        rows: Mapping[Variant, Sequence[float | None]] = run.recorded("caption", keys, make)
+        rows: Mapping[Variant, Sequence[float | None]] = run.recorded("caption", keys, Recipe(make, sound))
     return {variant: recaption_scores(variant, row) for variant, row in rows.items()}
 
 

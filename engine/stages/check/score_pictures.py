@@ -22,17 +22,18 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...english.replacing import undo_edits
+from ...files.fill import fits
 from ...schedule.overlap import in_chunks, once_each, write_behind
 from ...sources.source import Pictures, load_mask
 from ...suite import PaintedRow
 from ...variant import Variant
-from ..run import Run, load_ahead
+from ..run import Recipe, Run, load_ahead
 from .clip_scores import Floats, edit_scores, label_score, score
 from .colours import find_colour, recolouring, source_colours
 from .kept import find_things, kept_score
@@ -105,8 +106,11 @@ def score_pictures(run: Run, painted: Mapping[Variant, PaintedRow], pictures: Pi
             for batch in _Comparison(run, answerable, images).scores(_looker(run, painted, images)):
                 yield {v: {"scores": dict(scored.scores), "edits": list(scored.edits)} for v, scored in batch.items()}
 
+    def sound(variant: Variant, row: Any) -> bool:
+        return fits(PictureScores, row) and len(row["edits"]) in (0, len(variant.edits))
+
     with run.meter.stage("check"):
-        rows = run.recorded("check", {variant: key(variant) for variant in painted}, make, counted=True)
+        rows = run.recorded("check", {variant: key(variant) for variant in painted}, Recipe(make, sound), counted=True)
     return {variant: PictureScores(row["scores"], tuple(row["edits"])) for variant, row in rows.items()}
 
 

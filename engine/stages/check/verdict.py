@@ -44,6 +44,8 @@ def valid_score(scores: Mapping[str, float], parts: Sequence[ValidPart]) -> floa
 
 def with_valid(kind: Kind, scores: Mapping[str, float], settings: CheckSettings) -> Mapping[str, float]:
     """The scores of a picture, with "valid" added if it is a variant and the settings have parts for it."""
+    if "valid" not in scores and not (kind == "variant" and settings.valid):
+        return scores
     rest = {name: value for name, value in scores.items() if name != "valid"}
     probability = valid_score(rest, settings.valid) if kind == "variant" and settings.valid else None
     return rest if probability is None else rest | {"valid": probability}

@@ -30,7 +30,7 @@ from ...sources.source import Pictures, Source, load_mask
 from ...suite import NewPicture, PaintedRow, Provenance
 from ...variant import Variant
 from ..maps.draw_maps import Maps
-from ..run import Run
+from ..run import Recipe, Run
 from .protect import ProtectedRegion, keep_regions
 
 Floats = NDArray[np.float32]
@@ -98,7 +98,7 @@ def record_pictures(
         return {drawn.variant: rows[keys[drawn.variant]] for drawn in batch}
 
     with run.meter.stage("paint"):
-        return run.recorded("paint", keys, make, counted=True)
+        return run.recorded("paint", keys, Recipe(make), counted=True)
 
 
 def provenance_of(profile: Profile, variant: Variant) -> Provenance | None:

@@ -28,7 +28,9 @@ Fill = Callable[[Sequence[Blank]], Mapping[Blank, Sequence[str]]]
 def fill_blanks(run: Run, blanks: Sequence[Blank]) -> dict[Blank, list[str]]:
     """The likeliest words of each blank; those on record are not computed again. Call it inside a stage."""
     contents = {gap: (gap, MOST_ALTERNATIVES) for gap in blanks}
-    return run.answered("blank", contents, lambda todo: run.models.masked().likeliest(todo, MOST_ALTERNATIVES))
+    return run.answered(
+        "blank", contents, lambda todo: run.models.masked().likeliest(todo, MOST_ALTERNATIVES), tuple[str, ...]
+    )
 
 
 def find_choices(

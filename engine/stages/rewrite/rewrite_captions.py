@@ -137,7 +137,8 @@ def _chosen(
     """The variants of each source whose edits are chosen here."""
 
     def ask(question: str, requests: Sequence[LlmRequest]) -> list[str]:
-        answers = run.answered(question, {request: request.content for request in requests}, partial(_answers, run))
+        contents = {request: request.content for request in requests}
+        answers = run.answered(question, contents, partial(_answers, run), str)
         return [answers[request] for request in requests]
 
     questions = Questions(run.profile.rewrite, run.request, ask, prompts_of(run.profile.llm.style))

@@ -46,13 +46,13 @@ def similarities(run: Run, pairs: Sequence[Pair]) -> dict[Pair, float]:
         vectors = dict(zip(texts, run.models.sentence().encode(texts), strict=True))
         return [float(vectors[left] @ vectors[right]) for left, right in todo]
 
-    return run.answered("similarity", {pair: pair for pair in pairs}, cosines)
+    return run.answered("similarity", {pair: pair for pair in pairs}, cosines, float)
 
 
 def perplexities(run: Run, texts: Sequence[str]) -> dict[str, float]:
     """How well the language model reads each text; those on record are not read again. Call it inside a stage."""
     contents = {text: text for text in texts}
-    return run.answered("perplexity", contents, lambda todo: map(math.exp, run.models.llm().surprises(todo)))
+    return run.answered("perplexity", contents, lambda todo: map(math.exp, run.models.llm().surprises(todo)), float)
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class TextFilter:
             read = self.perplexities(list(dict.fromkeys(t for v in edited for t in (v.caption, v.edited_caption))))
             for variant in edited:
                 own = read[variant.edited_caption]
-                ratio = own / read[variant.caption]
+                ratio = own / max(read[variant.caption], 1.0)  # no perplexity is less
                 scores[variant] |= {"perplexity": round(own, 6), "perplexity_ratio": round(ratio, 6)}
         return scores
 

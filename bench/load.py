@@ -1,0 +1,140 @@
+"""Claim: 125,000 sources are listed and estimated in under 60 s and 500 MB; of a suite of 125,000 sources and five rows
+each, `check`, `evaluate` and metadata take at most 2 GB.
+
+The rows are those of a small suite, drawn by rule, again and again under other names; no picture lies where they say.
+Sources are so many links to a few photographs. Each command is a process of its own, of which the greatest memory is
+counted. With `--write` the figures go to docs/trust.json.
+
+    python bench/load.py [--sources 125000] [--folder DIR] [--only NAME] [--write]
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from counterfactory.engine.suite import PictureRow, read_metadata
+from counterfactory.engine.suite.contents import TABLE, read_record, write_record
+from counterfactory.engine.suite.metadata import write_table
+
+CLASSES, SIDE, PHOTOGRAPHS, ROWS = 20, (480, 640), 8, 5
+TRUST = Path(__file__).parents[1] / "docs" / "trust.json"
+CLI = (sys.executable, "-m", "counterfactory.engine")
+READ = "from pathlib import Path; import sys; from counterfactory.engine.suite import read_metadata;"
+
+
+def run(command: tuple[str, ...]) -> tuple[float, float]:
+    """Seconds of its processor time and the most memory, in MB, of a command that ends well."""
+    child = os.posix_spawn(command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, 1, 0)])
+    _, status, used = os.wait4(child, 0)
+    if os.waitstatus_to_exitcode(status):
+        raise SystemExit(f"{' '.join(command)} ended with {os.waitstatus_to_exitcode(status)}")
+    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+
+
+def make_sources(folder: Path, sources: int) -> None:
+    """Class folders of photographs, all but a few of them links to the same files."""
+    rng = np.random.default_rng(0)
+    for number in range(sources):
+        place = folder / f"class {number % CLASSES}" / f"{number:06d}.jpg"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if number < PHOTOGRAPHS or number % 50_000 == 0:  # file systems limit the links to a file
+            pixels = rng.integers(0, 255, (SIDE[0] // 8, SIDE[1] // 8, 3)).astype(np.uint8)
+            Image.fromarray(pixels).resize(SIDE[::-1]).save(place, quality=85)
+            last = place
+        else:
+            os.link(last, place)
+
+
+def digest(text: str) -> str:
+    """Content keys look random, and no table packs them."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def lines(rows: list[PictureRow], sources: int) -> Iterator[dict[str, Any]]:
+    """The rows of the table: those of one source for each."""
+    for number in range(sources):
+        name, label = f"class {number % CLASSES}/{number:06d}", f"class {number % CLASSES}"
+        for i, row in enumerate(rows):
+            kind = row.file_name.partition("/")[0]
+            files = {"file_name": f"{kind}/{name}/{digest(f'{number} {i}')[:16]}.png"}
+            files["original"] = f"originals/{name}/{digest(f'{number} 0')[:16]}.png"
+            digests = {field: digest(f"{number} {i} {field}") for field in ("sha256", "key")}
+            origin = replace(row.origin, path=f"{name}.jpg", sha256=digest(str(number)))
+            scores = {score: round(value - number % 97 / 1e4, 6) for score, value in row.scores.items()}
+            new = replace(row, **files, **digests, source=name, label=label, origin=origin, scores=scores)
+            yield replace(new, source_key=origin.sha256, caption=f"a photo of {label}").to_json()
+
+
+def make_suite(folder: Path, photographs: Path, sources: int) -> None:
+    """A suite of so many sources, of whose pictures none exist, and a table of answers beside it."""
+    few = folder / "few"
+    make_sources(few, 2)
+    run((*CLI, "generate", str(few), "--out", str(photographs), "--variants", str(ROWS - 1), "--json"))
+    rows = read_metadata(photographs)
+    alike = [row for row in rows if row.source == rows[0].source and (row.accepted or row.kind == "variant")][:ROWS]
+    score_names = sorted({name for row in alike for name in row.scores})
+    with (photographs / TABLE).open("wb") as file:
+        write_table(lines(alike, sources), score_names, file)
+    record = read_record(photographs)
+    record["standing"]["contents"] = None  # it names the table that was there before
+    write_record(photographs, record)
+    with (folder / "answers.csv").open("w", encoding="utf-8") as answers:
+        answers.write("image,prediction,confidence\n")
+        for number, line in enumerate(lines(alike, sources)):
+            wrong = number * 7919 % 10 < 2 + 2 * (line["kind"] == "variant")
+            answers.write(f"{line['file_name']},{'class 3' if wrong else line['label']},{number % 89 / 89:.3f}\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sources", type=int, default=125_000)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--only", action="append")
+    parser.add_argument("--write", action="store_true", help="keep the figures in docs/trust.json")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = args.folder or Path(temporary)
+        suite, photographs = folder / "suite", folder / "photographs"
+        if not photographs.exists():
+            make_sources(photographs, args.sources)
+        if not suite.exists():
+            make_suite(folder, suite, args.sources)
+        reading = f"{READ} read_metadata(Path(sys.argv[1]))"
+        commands = {
+            "estimate": (*CLI, "estimate", str(photographs), "--json"),
+            "metadata": (sys.executable, "-c", reading, str(suite)),
+            "check": (*CLI, "check", str(suite), "--set", "check.min_sharp=0.3", "--json"),
+            "evaluate": (*CLI, "evaluate", str(suite), "--predictions", str(folder / "answers.csv"), "--json"),
+        }
+        figures = {}
+        for name, command in commands.items():
+            if not args.only or name in args.only:
+                began = time.perf_counter()
+                cpu_s, mb = run(command)
+                figures |= {f"{name}_s": round(time.perf_counter() - began, 1), f"{name}_cpu_s": round(cpu_s, 1)}
+                figures[f"{name}_mb"] = round(mb)
+                print(f"{name}: {figures[f'{name}_s']} s, {cpu_s:.1f} s of a core, {mb:.0f} MB", flush=True)
+    if not args.only:
+        most = max(figures[f"{name}_mb"] for name in ("metadata", "check", "evaluate"))
+        figures["rows_125k_gb"] = round(most / 1024, 2)
+    if args.write:
+        keep = json.loads(TRUST.read_text()) if TRUST.exists() else {}
+        TRUST.write_text(json.dumps(keep | figures, indent=2) + "\n")
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,747 @@
+"""Every reader of bytes that a user, a suite, a data set, a server or a folder of models brings; see `READERS`.
+
+A reader has seeds, good inputs that code makes, and a call, which may answer with a value or with one of its `refuses`:
+the sentence for users, and for inner functions the error that their docstrings promise. What once ended otherwise is
+kept among `once`.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import json
+import random
+import sqlite3
+import sys
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from mutators import mutate_bytes, mutate_json
+from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from picture_rows import control_row, original_row, picture_row, written
+from session_records import costs, session_facts
+
+from counterfactory.engine.api import answers, model_answers
+from counterfactory.engine.asking import outputs, preparation
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.estimate import measured
+from counterfactory.engine.files import arrays, reading, tables
+from counterfactory.engine.files.fill import plain, read_toml
+from counterfactory.engine.judging import answer_labels, edit_labels, predictions, threshold_curve
+from counterfactory.engine.language import questions, token_filter
+from counterfactory.engine.meter.meter import Meter
+from counterfactory.engine.models import plan_facts, text_networks
+from counterfactory.engine.models.library import Library
+from counterfactory.engine.models.model_pool import ModelPool
+from counterfactory.engine.models.networks import library_of
+from counterfactory.engine.pocket import worlds
+from counterfactory.engine.profile.profile import PROFILES, Profile, load_profile
+from counterfactory.engine.profile.rewrite import LlmSettings
+from counterfactory.engine.profile.server import ServerSettings
+from counterfactory.engine.runtime import onnx_header, plans
+from counterfactory.engine.server import comfyui, exchange
+from counterfactory.engine.sources import (
+    class_map,
+    coco,
+    depth,
+    domain,
+    edited_pairs,
+    imagenet,
+    jpeg,
+    listing,
+    palette,
+    pixels,
+    sampling,
+    shapes,
+    shards,
+    voc,
+    yolo,
+)
+from counterfactory.engine.suite import (
+    by_hand,
+    contents,
+    metadata,
+    open_session,
+    outcome,
+    recorded,
+    run_record,
+    verdicts,
+)
+from counterfactory.engine.suite.images import read_png
+from counterfactory.engine.suite.ledger import Ledger
+from counterfactory.engine.suite.picture_row import PaintedRow, PictureRow
+from counterfactory.engine.suite.picture_store import PictureStore
+from counterfactory.engine.suite.run_record import RunRecord
+from counterfactory.engine.suite.session_record import SessionRecord
+from counterfactory.engine.tasks import user_task
+
+Mutate = Callable[..., bytes]
+WEIGHTS = Path(worlds.__file__).parent / "weights"
+ROWS = [original_row(0), control_row(0), *(picture_row(i) for i in range(3))]
+
+
+@dataclass(frozen=True)
+class FuzzedReader:
+    """A reader of the file `name`, or of bytes where it has none; see the module."""
+
+    read: Callable[[Path], Any]
+    seeds: Callable[[], Sequence[bytes]]
+    name: str = "x"
+    mutate: Mutate = mutate_bytes
+    refuses: tuple[type[Exception], ...] = (CounterfactoryError,)
+    once: tuple[bytes, ...] = ()
+    place: Callable[[Path], None] = lambda folder: None
+
+
+def _of(read: Callable[[bytes], Any]) -> Callable[[Path], Any]:
+    return lambda path: read(path.read_bytes())
+
+
+def _text(read: Callable[[str], Any]) -> Callable[[Path], Any]:
+    return lambda path: read(path.read_bytes().decode("utf-8", "replace"))
+
+
+def _json(*values: Any) -> Callable[[], list[bytes]]:
+    return lambda: [json.dumps(value).encode() for value in values]
+
+
+def _texts(*texts: str) -> Callable[[], list[bytes]]:
+    return lambda: [text.encode() for text in texts]
+
+
+def pictures() -> list[bytes]:
+    """Small pictures of all formats that are read."""
+    rng = np.random.default_rng(0)
+    pixels, seeds = Image.fromarray(rng.integers(0, 255, (24, 16, 3)).astype(np.uint8)), []
+    for kind, image in (
+        *((kind, pixels) for kind in ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "PPM")),
+        *(("GIF", pixels.convert("P")), ("PNG", pixels.convert("P")), ("PNG", pixels.convert("RGBA"))),
+        *(("PNG", Image.fromarray(np.arange(384, dtype=np.uint16).reshape(24, 16))), ("PNG", pixels.convert("1"))),
+    ):
+        image.save(file := io.BytesIO(), kind)
+        seeds.append(file.getvalue())
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    pixels.save(file := io.BytesIO(), "JPEG", exif=exif, progressive=True)
+    return [*seeds, file.getvalue()]
+
+
+def numpy_files() -> list[bytes]:
+    seeds = []
+    for array in (np.linspace(1, 9, 96).reshape(12, 8), np.ones((8, 8), np.uint16).T, np.array(["bus", "car"])):
+        np.save(file := io.BytesIO(), array)
+        seeds.append(file.getvalue())
+    return seeds
+
+
+def parquet(table: pa.Table) -> bytes:
+    pq.write_table(table, sink := pa.BufferOutputStream(), compression="NONE")
+    return bytes(sink.getvalue())
+
+
+def parquet_answers() -> list[bytes]:
+    columns = {"image": [row.file_name for row in ROWS], "prediction": ["bus"] * 5, "confidence": [0.5] * 5}
+    return [parquet(pa.table(columns)), parquet(pa.table(columns | {"top5": [["bus", "car"]] * 5}))]
+
+
+def suite_table() -> list[bytes]:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        data = (written(Path(folder), ROWS) / "metadata.parquet").read_bytes()
+    table = pq.read_table(pa.BufferReader(data))
+    return [data, parquet(table)]
+
+
+def run_json() -> list[bytes]:
+    import tempfile
+
+    session = SessionRecord("a", "2026-01-01", True, session_facts(data={"classes": {"0": "a", "1": "b"}}), (), costs())
+    with tempfile.TemporaryDirectory() as folder:
+        run_record.write_run(Path(folder), RunRecord((session,)))
+        return [(Path(folder) / "run.json").read_bytes()]
+
+
+def mutate_record(data: bytes, rng: random.Random, other: bytes = b"") -> bytes:
+    """A record that was changed and then sealed, as one who means harm would; one of four is not."""
+    changed = mutate_json(data, rng, other)
+    if rng.randrange(4):
+        with contextlib.suppress(ValueError, RecursionError):
+            value = json.loads(changed)
+            if isinstance(value, dict):
+                value.pop("sha256", None)
+                return json.dumps(value | {"sha256": contents._seal(value)}).encode()
+    return changed
+
+
+def ledger_file() -> list[bytes]:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ledger.sqlite"
+        ledger = Ledger(path)
+        ledger.put_stages({stage: {f"{i:064x}": value for i in range(9)} for stage, value in LEDGER_ROWS.items()})
+        ledger.close()
+        plain_journal = sqlite3.connect(path)
+        plain_journal.execute("PRAGMA journal_mode = DELETE")
+        plain_journal.close()
+        return [path.read_bytes()]
+
+
+LEDGER_ROWS: dict[str, Any] = {
+    "caption": "a red bus",
+    "check": {"scores": {"sharp": 0.5}, "edits": [0.5]},
+    "suite/open": {"batch": []},
+    "suite/files": True,
+}
+PAINTED = {"image": {"path": "images/bus/1/0123456789abcdef.png", "bytes": 9, "sha256": "a" * 64}, "mask": None}
+
+
+def read_ledger(path: Path) -> None:
+    ledger = Ledger(path)
+    try:
+        for stage in LEDGER_ROWS:
+            ledger.get(stage, [f"{i:064x}" for i in range(9)])
+            list(ledger.walk(stage))
+    finally:
+        ledger.close()
+
+
+class _Rows:
+    """A ledger whose every row is the same value."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def get(self, stage: str, keys: Sequence[str]) -> dict[str, Any]:
+        return dict.fromkeys(keys, self._value)
+
+    def put(self, *_: Any) -> None:
+        """Keeps nothing."""
+
+    def walk(self, stage: str) -> Iterator[dict[str, Any]]:
+        """No results."""
+        return iter(())
+
+    def holds(self, *_: Any) -> bool:
+        return True
+
+    def place(self, stage: str, key: str) -> tuple[str, str]:
+        return "a row", "make it anew"
+
+
+def _row(read: Callable[[Any, Path], Any]) -> Callable[[Path], Any]:
+    """A reader of a ledger's row, whose JSON was parsed already."""
+    return lambda path: read(_Rows(reading.parse_json(path.read_bytes())), path.parent)
+
+
+def open_store(rows: Any, folder: Path) -> None:
+    value = rows.get("", [""])[""]
+    if isinstance(value, dict):
+        rows.get = lambda stage, keys: value
+        PictureStore(folder / "none", rows)
+
+
+def tar_file() -> list[bytes]:
+    files = {"a/1.png": pictures()[1], "a/1.json": b'{"label": "bus"}', "b/2.jpg": pictures()[0], "b/2.cls": b"3"}
+    with tarfile.open(fileobj=(file := io.BytesIO()), mode="w") as tar:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return [file.getvalue()]
+
+
+def put_pictures(*names: str) -> Callable[[Path], None]:
+    """Lays pictures into the folder for a set's file to speak of."""
+
+    def place(folder: Path) -> None:
+        for name in names:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(pictures()[0 if name.endswith("jpg") else 1])
+
+    return place
+
+
+COCO = {
+    "images": [{"id": 1, "file_name": "a.jpg", "height": 24, "width": 16}, {"id": 2, "file_name": "b.jpg"}],
+    "categories": [{"id": 1, "name": "bus"}, {"id": 7, "name": "car"}],
+    "annotations": [
+        {
+            "id": 1,
+            "image_id": 1,
+            "category_id": 1,
+            "bbox": [1, 2, 5, 6],
+            "area": 30,
+            "segmentation": [[1, 1, 5, 1, 5, 6]],
+        },
+        {"id": 2, "image_id": 1, "category_id": 7, "bbox": [0, 0, 4, 4], "iscrowd": 0, "keypoints": [1, 1, 2]},
+        {"id": 3, "image_id": 2, "category_id": 7, "segmentation": {"counts": [10, 20, 354], "size": [24, 16]}},
+    ],
+}
+VOC = """<?xml version="1.0" encoding="utf-8"?><annotation><size><width>16</width><height>24</height></size>
+<object><name>bus</name><difficult>0</difficult><bndbox><xmin>1</xmin><ymin>2</ymin><xmax>8</xmax><ymax>9</ymax></bndbox>
+</object></annotation>"""
+YAML = "path: .\ntrain: images\nnames:\n  0: bus\n  1: car\nkpt_shape: [2, 3]\n"
+MANIFEST = {
+    "onnx_sha256": "a" * 64,
+    "profiles": [{"x": {"min": [1, 2], "opt": [2, 2], "max": [4, 2]}}],
+    "classes": ["AutoencoderTiny"],
+}
+PLAN_KEY = {
+    "onnx_sha256": "a" * 64,
+    "profiles": MANIFEST["profiles"],
+    "precision": "f16",
+    "library": "tensorrt 10",
+    "device": "SM86",
+    "plan_sha256": "b" * 64,
+    "seconds": 3.5,
+    "io_bytes": 100,
+}
+CONFIG = {
+    "do_resize": True,
+    "size": {"shortest_edge": 256},
+    "do_center_crop": True,
+    "crop_size": 224,
+    "resample": 3,
+    "image_mean": [0.5, 0.5, 0.5],
+    "image_std": [0.5, 0.5, 0.5],
+    "do_normalize": True,
+    "rescale_factor": 0.0039,
+}
+WORKFLOW = {
+    "1": {"class_type": "LoadImage", "inputs": {"image": "{image}"}},
+    "2": {"class_type": "Edit", "inputs": {"text": "{instruction}", "seed": "{seed}"}},
+}
+BOXES = [{"image_id": ROWS[0].file_name, "category_id": 1, "bbox": [1, 2, 3, 4], "score": 0.5}]
+PIPELINE = {row.file_name: [{"label": "bus", "score": 0.9}, {"label": "car", "score": 0.1}] for row in ROWS}
+DETECTED = {ROWS[0].file_name: [{"label": "bus", "score": 0.9, "box": {"xmin": 1, "ymin": 2, "xmax": 5, "ymax": 6}}]}
+RATES = {"version": measured._VERSION, "rates": {"a": {"profile_key": "a", "stages": {}, "plans": {}}}}
+SERVER = ServerSettings("http://127.0.0.1:1", "openai", 1024, 16, 30.0, 0, 2, model="x")
+OUTCOME = plain(outcome.Outcome(3, 1, 1, 0, {"images/bus/1/0123456789abcdef.png": 9}, (), ()))
+ANSWERS = [
+    {"scores": base64.b64encode(np.ones(4, "<f4").tobytes()).decode()},
+    *({"label": "bus"}, {"map": base64.b64encode(pictures()[1]).decode()}, {"boxes": [[1, 2, 3, 4, 0.5, "bus"]]}),
+]
+
+
+def library_of_latents(path: Path) -> Any:
+    return Library(path.parent, None, None, LlmSettings).latents()  # type: ignore[arg-type]
+
+
+def of_folder(folder: Path) -> Profile:
+    """A profile whose networks are in the folder."""
+    profile = load_profile("cpu")
+    return replace(profile, models=replace(profile.models, folder=str(folder), world="x"))
+
+
+def put_captioner(folder: Path) -> None:
+    (folder / "opt_tokenizer.json").write_bytes((WEIGHTS / "opt_tokenizer.json").read_bytes())
+    np.save(folder / "opt_embeddings.npy", np.ones((8, 4), np.float32))
+
+
+def open_captioner(folder: Path) -> None:
+    """Ends at the first network, which is not there."""
+    ModelPool(library_of(of_folder(folder)), Meter(lambda progress: None)).blip2()
+
+
+def answer(path: Path) -> None:
+    asked = exchange.Exchange(SERVER)
+    got = exchange.HttpAnswer(200, "application/json", path.read_bytes(), None, None)
+    asked.words(got.body)
+    asked.read_json(got)
+
+
+def workflow(path: Path) -> None:
+    settings = replace(SERVER, api="comfyui", model=None, workflow=str(path))
+    comfyui._read_workflow(exchange.Exchange(settings))
+
+
+def model_preparation(path: Path) -> None:
+    preparation.read_preparation(str(path))
+
+
+def onnx_file() -> list[bytes]:
+    from onnx import TensorProto, helper
+
+    port = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 8, 8])
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["x"], ["y"])], "g", [port], [helper.make_value_info("y", port.type)]
+    )
+    return [helper.make_model(graph).SerializeToString()]
+
+
+def _suite(path: Path, *reads: Callable[[Path], Any]) -> None:
+    for read in reads:
+        read(path.parent)
+
+
+_ROW_ERRORS = (CounterfactoryError, ValueError)  # ValueError is of parse_json, before a row is read
+_BAD = (pixels.UnreadableError,)
+_TREE = mutate_json
+_CSV = "image,prediction,confidence\n" + "".join(f"{row.file_name},bus,0.5\n" for row in ROWS)
+_JSONL = "".join(
+    json.dumps({"image": row.file_name, "prediction": "bus", "top5": ["bus", "car"]}) + "\n" for row in ROWS
+)
+
+READERS: dict[str, FuzzedReader] = {
+    "picture": FuzzedReader(_of(pixels.read_picture), pictures, refuses=_BAD),
+    "picture size": FuzzedReader(pixels.picture_size, pictures, refuses=_BAD),
+    "mask": FuzzedReader(_of(partial(pixels.read_mask, colours=True)), pictures, refuses=_BAD),
+    "palette of a mask": FuzzedReader(
+        _of(lambda data: (pixels.read_mask(data), pixels.mask_palette(data))),
+        pictures,
+        refuses=_BAD,
+    ),
+    "JPEG": FuzzedReader(
+        _of(lambda data: jpeg.damage(data, np.zeros((24, 16, 3), np.uint8))),
+        lambda: [pictures()[0], pictures()[-1]],
+    ),
+    "PNG of a suite": FuzzedReader(_of(read_png), lambda: pictures()[1:2], refuses=(ValueError,)),
+    "depth": FuzzedReader(_of(depth.read_depth), numpy_files, refuses=_BAD, once=(b"\x93NUMPY\x01\x00\x04\x00'''\n",)),
+    "array": FuzzedReader(_of(arrays.parse_array), numpy_files, refuses=(ValueError,)),
+    "array of answers": FuzzedReader(
+        lambda path: model_answers.array_answers(path, ROWS[:2]),
+        numpy_files,
+        "x.npy",
+    ),
+    "COCO": FuzzedReader(
+        lambda path: coco.list_coco(path),
+        _json(COCO),
+        "x.json",
+        _TREE,
+        place=put_pictures("a.jpg", "b.jpg"),
+        once=(
+            json.dumps({**COCO, "images": [{"id": 1, "file_name": {"a": 1}}]}).encode(),
+            json.dumps(COCO).replace("[1, 2, 5, 6]", f"[{'9' * 400}, 2, 5, 6]").encode(),
+        ),
+    ),
+    "YOLO names": FuzzedReader(
+        lambda path: yolo.list_yolo(path.parent),
+        _texts(YAML, "names: [bus, car]\n"),
+        "data.yaml",
+        place=put_pictures("images/a.jpg"),
+        once=tuple(b"names: [!!%s]\n" % tag for tag in (b"timestamp foo", b'int ""', b"bool x", b"float x", b"set x")),
+    ),
+    "YOLO labels": FuzzedReader(
+        lambda path: yolo.list_yolo(path.parents[1]),
+        _texts("0 0.5 0.5 0.2 0.2\n1 0.1 0.1 0.5 0.1 0.5 0.5\n"),
+        "labels/a.txt",
+        place=lambda folder: (
+            put_pictures("images/a.jpg")(folder),
+            (folder / "labels").mkdir(exist_ok=True),
+            (folder / "data.yaml").write_text("names: [bus, car]\n"),
+        )[0],
+    ),
+    "VOC": FuzzedReader(
+        lambda path: voc.list_voc(path.parents[1]),
+        _texts(VOC),
+        "Annotations/a.xml",
+        place=put_pictures("JPEGImages/a.jpg", "Annotations/b.jpg"),
+        once=(VOC.replace("utf-8", "x").encode(),),
+    ),
+    "VOC's labels": FuzzedReader(
+        class_map.label_lines,
+        _texts("# label:color\nbackground:0,0,0::\nbus:128,64,0::\n", "a\nb\n"),
+    ),
+    "shard": FuzzedReader(shards.list_shards, tar_file, "x.tar"),
+    "class map": FuzzedReader(
+        lambda path: class_map.load_class_map(str(path)),
+        _json(
+            {"classes": {"1": "bus", "2 3": "car"}},
+            {"classes": {"bus": "128 0 0"}},
+            {"classes": {"0": ["bus", "#ff0000"]}},
+        ),
+        "x.json",
+        _TREE,
+    ),
+    "class map of TOML": FuzzedReader(
+        lambda path: class_map.load_class_map(str(path)), _texts('[classes]\n1 = "bus"\n2 = "car"\n'), "x.toml"
+    ),
+    "names of labels": FuzzedReader(
+        lambda path: class_map.label_names(str(path)),
+        _json({"0": "bus", "1": "car"}, ["bus", "car"], {"0": ["n02924116", "bus"]}),
+        "x.json",
+        _TREE,
+    ),
+    "palette": FuzzedReader(
+        lambda path: palette.load_palette(str(path)),
+        _texts('order = ["road"]\n[classes]\nroad = "128 64 128"\nbus = "#ff0000"\n'),
+        "x.toml",
+        once=(b'[classes]\nroad = "' + b"9" * 5000 + b' 1 1"\n',),
+    ),
+    "table of sources": FuzzedReader(
+        lambda path: listing.list_table(path, None),
+        _texts("image,label,mask\na.jpg,bus,\nb.jpg,car,m.png\n"),
+        "x.csv",
+        place=put_pictures("a.jpg", "b.jpg"),
+    ),
+    "ImageNet's labels": FuzzedReader(
+        lambda path: imagenet.list_flat(path.parent, path),
+        _texts("bus\ncar\n", "a.jpg 1\nb.jpg 2\n", "ImageId,PredictionString\na,n01440764 1 2 3 4\n"),
+        "x.txt",
+        place=put_pictures("a.jpg", "b.jpg"),
+    ),
+    "edited pairs": FuzzedReader(
+        lambda path: edited_pairs.list_edited(path.parent),
+        lambda: [
+            b'{"original": "a.jpg", "edited": "b.jpg", "edits": [["weather", "sunny", "foggy"]], "caption": "a bus"}\n'
+            b'{"original": "a.jpg", "edited": "b.jpg", "edits": "weather: sunny -> foggy"}\n'
+        ],
+        "pairs.jsonl",
+        _TREE,
+        place=put_pictures("a.jpg", "b.jpg"),
+    ),
+    "classes": FuzzedReader(lambda path: sampling.parse_classes(str(path)), _texts("bus\ncar\n")),
+    "run lengths": FuzzedReader(_text(shapes.decode_runs), _texts("PPYo0", "05n02"), refuses=(ValueError,)),
+    "table of CSV": FuzzedReader(lambda path: list(tables.read_table(path, ["image"])), _texts(_CSV), "x.csv"),
+    "table of JSONL": FuzzedReader(
+        lambda path: list(tables.read_table(path, ["image"])),
+        _texts(_JSONL),
+        "x.jsonl",
+        _TREE,
+        once=(b'{"image": ' + b"9" * 5000 + b"}",),
+    ),
+    "table of Parquet": FuzzedReader(
+        lambda path: list(tables.read_table(path, ["image"])), parquet_answers, "x.parquet"
+    ),
+    "predictions of CSV": FuzzedReader(predictions.load_predictions, _texts(_CSV), "x.csv"),
+    "predictions of JSONL": FuzzedReader(predictions.load_predictions, _texts(_JSONL), "x.jsonl", _TREE),
+    "predictions of Parquet": FuzzedReader(predictions.load_predictions, parquet_answers, "x.parquet"),
+    "a pipeline's labels": FuzzedReader(model_answers.json_predictions, _json(PIPELINE), "x.json", _TREE),
+    "boxes": FuzzedReader(
+        lambda path: model_answers.json_boxes(path, ROWS, lambda text: None),
+        _json(BOXES, DETECTED),
+        "x.json",
+        _TREE,
+    ),
+    "names of a model's classes": FuzzedReader(
+        lambda path: answer_labels.read_vocabulary(path.parent, ROWS, path),
+        _texts("bus\ncar\n", '{"0": "bus", "1": "car"}'),
+        "x.json",
+    ),
+    "valid": FuzzedReader(
+        lambda path: threshold_curve.load_valid(path, ROWS),
+        _texts("image,valid\n" + "".join(f"{row.file_name},yes\n" for row in ROWS[2:])),
+        "x.csv",
+    ),
+    "labelled edits": FuzzedReader(
+        edit_labels.read_labelled,
+        _texts(",".join(edit_labels.COLUMNS) + "\n" + ",".join("1" for _ in edit_labels.COLUMNS) + "\n"),
+        "x.csv",
+    ),
+    "rulings": FuzzedReader(
+        by_hand.read_rulings,
+        _texts("image,verdict,reason\na.png,exclude,no\nb.png,accept,\n"),
+        "x.csv",
+    ),
+    "task": FuzzedReader(
+        user_task.load_task,
+        _texts('sentence = "is there a bus?"\nkeep = ["bus"]\n', 'sentence = "x {label}"\n[types]\na = "b"\n'),
+        "x.toml",
+    ),
+    "types": FuzzedReader(
+        user_task.load_types,
+        _texts('[types.paint]\nmeaning = "the paint"\nexample = "red"\n'),
+        "x.toml",
+    ),
+    "interventions": FuzzedReader(
+        user_task.load_interventions,
+        _texts("weather: fog, rain\ntime: night\n", '{"weather": ["fog"]}', "[weather]\n"),
+    ),
+    "profile": FuzzedReader(
+        lambda path: load_profile(str(path)),
+        lambda: [(PROFILES / f"{name}.toml").read_bytes() for name in ("light", "pocket-full", "lance")],
+        "x.toml",
+    ),
+    "TOML": FuzzedReader(read_toml, _texts('a = 1\n[b]\nc = [1.5, "x"]\nd = 2026-01-01\n')),
+    "JSON": FuzzedReader(reading.read_json, _json(COCO), "x.json"),
+    "preparation": FuzzedReader(model_preparation, _json(CONFIG), "preprocessor_config.json", _TREE),
+    "declared preparation": FuzzedReader(
+        _text(preparation.read_preparation),
+        _texts("resize=256 crop=224 mean=imagenet std=imagenet", "resize=3x4 scale=255"),
+    ),
+    "metadata": FuzzedReader(
+        lambda path: _suite(path, metadata.read_metadata),
+        suite_table,
+        "metadata.parquet",
+    ),
+    "verdicts": FuzzedReader(lambda path: _suite(path, verdicts.read_verdicts), suite_table, "metadata.parquet"),
+    "row of the table": FuzzedReader(
+        lambda path: PictureRow.from_json(reading.parse_json(path.read_bytes()), "a row", "again"),
+        lambda: [json.dumps(row.to_json()).encode() for row in ROWS],
+        mutate=_TREE,
+        refuses=_ROW_ERRORS,
+    ),
+    "record": FuzzedReader(
+        lambda path: _suite(
+            path, run_record.read_run, recorded.recorded_classes, recorded.recorded_labels, recorded.recorded_profile
+        ),
+        run_json,
+        "run.json",
+        mutate_record,
+        once=(
+            run_json()[0].replace(b'"0": "a"', b'"' + b"9" * 5000 + b'": "a"'),
+            run_json()[0].replace(b"12.0", b"NaN"),
+        ),
+    ),
+    "written record": FuzzedReader(
+        lambda path: [run_record.write_run(path.parent, one) for one in [run_record.read_run(path.parent)] if one],
+        run_json,
+        "run.json",
+        mutate_record,
+    ),
+    "by hand": FuzzedReader(
+        lambda path: by_hand.read_by_hand(path.parent),
+        _json({"pictures": {"images/a.png": {"verdict": "exclude", "reason": "no"}}}),
+        by_hand.FILE,
+        _TREE,
+    ),
+    "ledger": FuzzedReader(read_ledger, ledger_file, "ledger.sqlite"),
+    "open session": FuzzedReader(
+        _row(lambda rows, _: open_session.load_open_session(rows)),
+        lambda: [json.dumps(plain(SessionRecord("a", "", False, session_facts(), (), costs()))).encode()],
+        mutate=_TREE,
+        refuses=_ROW_ERRORS,
+    ),
+    "open batch": FuzzedReader(
+        _row(open_store), _json({"adopted": True, "batch": ["images/a/b.png"]}), mutate=_TREE, refuses=_ROW_ERRORS
+    ),
+    "painted row": FuzzedReader(
+        _row(lambda rows, _: PaintedRow.from_json(rows.get("", ["a"])["a"], "a row", "again")),
+        _json(PAINTED, {**PAINTED, "mask": PAINTED["image"], "self_attention": 0.5}),
+        mutate=_TREE,
+        refuses=_ROW_ERRORS,
+    ),
+    "outcome": FuzzedReader(
+        _row(lambda rows, _: outcome.Outcomes(_SuiteOf(rows), "m").find([])),  # type: ignore[arg-type]
+        _json({"made_by": "m", **OUTCOME}),
+        mutate=_TREE,
+        refuses=_ROW_ERRORS,
+    ),
+    "rows of an outcome": FuzzedReader(
+        _row(lambda rows, _: list(outcome.Outcomes(_SuiteOf(rows), "m").rows([[]]))),  # type: ignore[arg-type]
+        _json([row.to_json() for row in ROWS]),
+        mutate=_TREE,
+        refuses=_ROW_ERRORS,
+    ),
+    "kept answer": FuzzedReader(
+        _row(lambda rows, _: _KeptOf(rows).of(["a"])), _json(*ANSWERS), mutate=_TREE, refuses=_ROW_ERRORS
+    ),
+    "plan key": FuzzedReader(
+        lambda path: plans.read_key(path.with_suffix("")),
+        _json(PLAN_KEY),
+        "a.plan.json",
+        _TREE,
+        place=lambda folder: (folder / "a.plan").write_bytes(b"") and None,
+    ),
+    "manifest": FuzzedReader(
+        lambda path: plans.read_exported(path.parents[2], "a"),
+        _json(MANIFEST),
+        "onnx/a/manifest.json",
+        _TREE,
+        once=(json.dumps({**MANIFEST, "profiles": [3]}).encode(), b'{"onnx_sha256": 1e999, "profiles": [[]]}'),
+    ),
+    "facts": FuzzedReader(
+        plan_facts.load_facts,
+        _json([{"name": "vae", "flops": 1e9, "weight_bytes": 10, "cache_bytes": 0, "more": 1}]),
+        "facts.json",
+        _TREE,
+    ),
+    "latents": FuzzedReader(library_of_latents, _json({"channels": 4, "factor": 8}), "latent.json", _TREE),
+    "words": FuzzedReader(
+        text_networks.MaskVocabulary.read,
+        _json({"mask": "[MASK]", "token": 3, "words": {"red": 4, "bus": 5}}),
+        "x.json",
+        _TREE,
+    ),
+    "rates": FuzzedReader(measured._entries, _json(RATES), "x.json", _TREE),
+    "tokenizer": FuzzedReader(
+        token_filter.load_tokenizer,
+        lambda: [(WEIGHTS / "clip_tokenizer.json").read_bytes()],
+        "t.json",
+    ),
+    "vocabulary": FuzzedReader(
+        lambda path: token_filter.read_vocabulary(path, 0),
+        lambda: [next((WEIGHTS / "llm").glob("tokenizer.json")).read_bytes()],
+        "tokenizer.json",
+    ),
+    "answer about words": FuzzedReader(
+        _text(questions.read_keywords), _json([["weather", "rain"]]), mutate=_TREE, refuses=(questions.AnswerError,)
+    ),
+    "answer with words": FuzzedReader(
+        _text(questions.read_alternatives), _json(["fog", "snow"]), mutate=_TREE, refuses=(questions.AnswerError,)
+    ),
+    "answer with a caption": FuzzedReader(
+        _text(questions.read_caption),
+        _json("a bus in fog"),
+        mutate=_TREE,
+        refuses=(questions.AnswerError,),
+    ),
+    "server's answer": FuzzedReader(
+        answer,
+        _json({"data": [{"b64_json": "aaaa"}]}, {"error": {"message": "no"}}),
+        mutate=_TREE,
+        refuses=(CounterfactoryError, exchange.PictureRefusedError),
+    ),
+    "workflow": FuzzedReader(workflow, _json(WORKFLOW), "x.json", _TREE),
+    "output of a model": FuzzedReader(
+        _of(lambda data: outputs.from_json(reading.parse_json(data))),
+        _json(*ANSWERS),
+        mutate=_TREE,
+        refuses=(ValueError, TypeError, IndexError, OSError),
+    ),
+    "names of a model's numbers": FuzzedReader(
+        lambda path: answers.class_names(path, path.parent), _texts("bus\ncar\n"), "x.txt"
+    ),
+    "list of VOC": FuzzedReader(
+        lambda path: voc.list_voc(path.parents[2], "val"),
+        _texts("a\nb -1\n"),
+        "ImageSets/Main/val.txt",
+        place=put_pictures("JPEGImages/a.jpg", "Annotations/b.jpg"),
+    ),
+    "world": FuzzedReader(
+        lambda path: domain.world_of(of_folder(path.parent)),
+        lambda: [(WEIGHTS / "world_streets.json").read_bytes()],
+        "world_x.json",
+        _TREE,
+    ),
+    "tokens of the captioner": FuzzedReader(
+        lambda path: open_captioner(path.parent),
+        _json({"bos": [2, 0], "eos": 2}, {"bos": 0, "eos": 2}),
+        "opt_tokens.json",
+        _TREE,
+        place=put_captioner,
+    ),
+    "embeddings of the captioner": FuzzedReader(
+        lambda path: open_captioner(path.parent), numpy_files, "opt_embeddings.npy", place=put_captioner
+    ),
+    "ONNX": FuzzedReader(onnx_header.read_ports, onnx_file, "x.onnx"),
+}
+
+
+class _SuiteOf:
+    """As much of a suite as outcomes ask for."""
+
+    def __init__(self, ledger: Any) -> None:
+        self.ledger = ledger
+
+    def holds(self, files: Any, times: Any) -> bool:
+        return bool(files)
+
+
+def _KeptOf(rows: Any) -> Any:  # noqa: N802
+    from counterfactory.engine.asking.kept_answers import KeptAnswers
+
+    return KeptAnswers(rows, "a")
