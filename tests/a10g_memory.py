@@ -298,6 +298,9 @@ def write_folder(folder: Path, profile: Profile, ports: Mapping[str, Ports]) -> 
     sentence.write_tokenizer(Request(small=True), folder)
     (folder / "opt_tokens.json").write_text('{"bos": 2, "eos": 3}')
     (folder / "latent.json").write_text('{"channels": 4, "factor": 8}')
+    manifest = folder / "onnx" / profile.paint.denoiser / "manifest.json"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text(json.dumps({"onnx_sha256": "a" * 64, "scheduler": denoiser.SCHEDULER}))
     (captioner,) = {network.plan for network in networks_of(profile) if network.name == "opt_decoder"}
     shapes = ports[captioner].bounds[-1]
     size = shapes["logits"][-1], shapes["inputs_embeds"][-1]

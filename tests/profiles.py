@@ -7,6 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+# stable-diffusion-v1-5's scheduler_config.json.
+SCHEDULER = json.loads(
+    (Path(__file__).parent / "export" / "published" / "stable-diffusion-v1-5.scheduler.json").read_text()
+)
+
 
 def profile_with(folder: Path, base: str | Path = "pocket", **tables: Any) -> Path:
     """A profile's file in `folder` that extends `base`, with the keys of `tables` in the place of its own, table in

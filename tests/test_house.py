@@ -39,7 +39,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "english": {"edit", "keys", "files", "language"},
         "server": {"errors", "edit", "keys", "files", "profile", "language", "sources", "english"},
         "light": {"edit"},
-        "models": {"errors", "keys", "content_keys", "schedule", "profile", "runtime", "language", "meter"},
+        "models": {"errors", "keys", "content_keys", "files", "schedule", "profile", "runtime", "language", "meter"},
         "suite": {"errors", "edit", "content_keys", "files", "profile", "meter", "sources", "variant"},
         "asking": {"errors", "keys", "packages", "files", "runtime", "meter", "suite"},
         "tasks": {"errors", "edit", "keys", "files", "profile", "language", "english"},

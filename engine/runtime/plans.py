@@ -197,13 +197,15 @@ def read_profiles(tables: Sequence[Mapping[str, Any]]) -> tuple[PlanProfile, ...
 
 @dataclass(frozen=True)
 class ExportedGraph:
-    """What a graph's manifest says of it: its content, the shapes of its first profile, and the classes of diffusers
-    and transformers that it was made from; None for all without a manifest, and for what manifests once left out.
+    """What a graph's manifest says of it: its content, the shapes of its first profile, the classes of diffusers and
+    transformers that it was made from, and a denoiser's scheduler_config.json; None for all without a manifest, and
+    for what manifests once left out.
     """
 
     onnx_sha256: str | None = None
     shapes: PlanProfile | None = None
     classes: tuple[str, ...] | None = None
+    scheduler: Mapping[str, Any] | None = None
 
 
 def read_exported(folder: Path, plan: str) -> ExportedGraph:
@@ -214,7 +216,8 @@ def read_exported(folder: Path, plan: str) -> ExportedGraph:
     try:
         fields = json.loads(manifest.read_text())
         shapes = read_profiles(fields["profiles"])[0] if "profiles" in fields else None
-        return ExportedGraph(fields["onnx_sha256"], shapes, tuple(fields["classes"]) if "classes" in fields else None)
+        classes = tuple(fields["classes"]) if "classes" in fields else None
+        return ExportedGraph(fields["onnx_sha256"], shapes, classes, fields.get("scheduler"))
     except FileNotFoundError:
         return ExportedGraph()
     except (OSError, ValueError, LookupError, TypeError, AttributeError, CounterfactoryError) as error:

@@ -192,6 +192,7 @@ def _trace(build: Callable[[], Graph], out: Path, random: bool) -> _Traced:
         "examples": graph.examples,
         "profiles": graph.plan,
         "random": random,
+        **graph.facts,
     }
     traced = _Traced(graph.name, graph.parameters, facts, full, feeds, reference)
     del graph

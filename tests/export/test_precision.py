@@ -12,9 +12,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from profiles import SCHEDULER
 from small_graphs import saved
 
 from counterfactory.engine.models.batching import Batched
+from counterfactory.engine.models.schedule import settle
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime import session
 from counterfactory.engine.runtime.session import Array
@@ -291,9 +293,11 @@ def test_int8_is_calibrated_on_what_the_profile_paints(
     profile: str, steps: int, timesteps: tuple[int, ...], negative_at: tuple[int, ...]
 ) -> None:
     """Its sampler and its guidance, by hand: what a suite never feeds the denoiser has no say in the ranges."""
-    settings = replace(load_profile(profile).paint, control_scale=0.7)
+    paint = load_profile(profile).paint
+    sampler, schedule = settle(paint.sampler, SCHEDULER, "denoiser")
+    settings = replace(paint, control_scale=0.7, sampler=sampler)
     text, negative = np.full((1, 1, 1), 0.25, np.float32), np.full((1, 1), -9, np.float32)
-    heard, painting = Heard(), Painting(text, negative, np.zeros((1, 5, 2, 3), np.float32), settings, steps)
+    heard, painting = Heard(), Painting(text, negative, np.zeros((1, 5, 2, 3), np.float32), settings, steps, schedule)
     _paint(Batched(heard), painting)
     assert [feeds["timestep"].tolist() for feeds in heard.feeds] == [[t, t] for t in timesteps]
     assert [i for i, feeds in enumerate(heard.feeds) if feeds["text"].min() < 0] == list(negative_at)
