@@ -91,7 +91,7 @@ _LLM_SCRATCH_BYTES = 2 * 13824 * 5120 + 2 * 2048 * (4 * 5120 + 2 * 13824)
 _LAYERS, _WIDTH = 40, 5120
 Shape = tuple[int, ...]
 # (height, width) of photographs: a10g's sizes of pictures, one each.
-_SIZES = ((540, 600), (540, 720), (720, 540), (500, 800))
+_SIZES = ((540, 600), (540, 720), (720, 540), (540, 810), (810, 540), (500, 800), (800, 500))
 _SKIES = ("clear", "foggy", "rainy")
 # By turns of every batch of captions, so that each shard has questions of its own.
 _COLOURS = ("red", "blue", "white", "green", "black")
