@@ -50,6 +50,8 @@ from .workspace import Workspace, onnx_bytes
 
 Precision = Literal["fp32", "fp16", "openvino"]
 LIBRARIES = ("torch", "diffusers", "transformers", "onnx")
+# Of graphs for GPUs. OpenVINO's form, in which the engine looks for each softmax, is PyTorch's own choice.
+_OPSET = 23
 _Paint = Callable[[Mapping[str, Array]], Painting]
 
 
@@ -157,7 +159,7 @@ def export_graph(
     began, worked = time.monotonic(), time.process_time()
     try:
         with PeakMemory() as peak:
-            traced = _trace(build, out, random)
+            traced = _trace(build, out, random, None if asked.precision == "openvino" else _OPSET)
             if asked.precision == "openvino":
                 forms = [_write_ir(traced, out)]
             else:
@@ -174,7 +176,7 @@ def export_graph(
         shutil.rmtree(out / "work", ignore_errors=True)
 
 
-def _trace(build: Callable[[], Graph], out: Path, random: bool) -> _Traced:
+def _trace(build: Callable[[], Graph], out: Path, random: bool, opset: int | None) -> _Traced:
     graph = build()
     full = work_folder(out, graph.name) / "model.onnx"
     full.parent.mkdir(parents=True, exist_ok=True)
@@ -185,7 +187,7 @@ def _trace(build: Callable[[], Graph], out: Path, random: bool) -> _Traced:
         found = graph.module(*graph.inputs.values())
     outputs = found if isinstance(found, tuple) else (found,)
     reference = {name: value.numpy() for name, value in zip(graph.outputs, outputs, strict=True)}
-    to_onnx(graph.module, graph.inputs, graph.outputs, full, graph.axes)
+    to_onnx(graph.module, graph.inputs, graph.outputs, full, graph.axes, opset)
     facts = {
         "classes": graph.classes,
         "weights_sha256": digest(graph.module),
