@@ -118,6 +118,13 @@ class Library:
             return None, None
         return (key.held_bytes, key.scratch_bytes) if key.scratch_bytes is not None else (None, None)
 
+    def activation_bytes(self, plan: str) -> int | None:
+        """Bytes that a plan's graph computes in by its export's record; None without one."""
+        try:
+            return read_exported(self.folder, plan).activation_bytes
+        except CounterfactoryError:  # damaged: an error when it is opened
+            return None
+
     def digest(self, stage: Stage) -> str:
         """A key of the content of the files that a stage uses, the precision they run in, and what runs them.
 

@@ -198,14 +198,15 @@ def read_profiles(tables: Sequence[Mapping[str, Any]]) -> tuple[PlanProfile, ...
 @dataclass(frozen=True)
 class ExportedGraph:
     """What a graph's manifest says of it: its content, the shapes of its first profile, the classes of diffusers and
-    transformers that it was made from, and a denoiser's scheduler_config.json; None for all without a manifest, and
-    for what manifests once left out.
+    transformers that it was made from, a denoiser's scheduler_config.json, and the bytes that it computes in at its
+    largest profile; None for all without a manifest, and for what manifests once left out.
     """
 
     onnx_sha256: str | None = None
     shapes: PlanProfile | None = None
     classes: tuple[str, ...] | None = None
     scheduler: Mapping[str, Any] | None = None
+    activation_bytes: int | None = None
 
 
 def read_exported(folder: Path, plan: str) -> ExportedGraph:
@@ -217,7 +218,8 @@ def read_exported(folder: Path, plan: str) -> ExportedGraph:
         fields = json.loads(manifest.read_text())
         shapes = read_profiles(fields["profiles"])[0] if "profiles" in fields else None
         classes = tuple(fields["classes"]) if "classes" in fields else None
-        return ExportedGraph(fields["onnx_sha256"], shapes, classes, fields.get("scheduler"))
+        more = fields.get("scheduler"), fields.get("activation_bytes")
+        return ExportedGraph(fields["onnx_sha256"], shapes, classes, *more)
     except FileNotFoundError:
         return ExportedGraph()
     except (OSError, ValueError, LookupError, TypeError, AttributeError, CounterfactoryError) as error:

@@ -31,7 +31,7 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import write_whole
 from counterfactory.engine.keys import content_key, file_digest
 from counterfactory.engine.runtime.openvino import open_core, open_session
-from counterfactory.engine.runtime.plans import onnx_digest, read_key, read_profiles
+from counterfactory.engine.runtime.plans import PlanProfile, onnx_digest, read_key, read_profiles
 from counterfactory.engine.runtime.session import Array, row_axis
 from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, BOX_TARGET
 
@@ -44,6 +44,7 @@ from ..precision.half import opset_of, to_half
 from ..precision.int8 import Painting, activation_ranges, quantise
 from ..precision.islands import find_islands, half_error, worst_error, write_half
 from ..precision.stored import Stored, fold_transposes
+from .activations import activation_bytes
 from .graph import Graph
 from .peak import PeakMemory
 from .workspace import Workspace, onnx_bytes
@@ -285,7 +286,7 @@ def _described(traced: _Traced, form: _Artefact, out: Path, peak: PeakMemory, to
     )
     manifest = {
         "name": row.name,
-        **(_of_ir(path) if ir else _of_onnx(path)),
+        **(_of_ir(path) if ir else _of_onnx(path, traced.facts["profiles"])),
         "precision": form.precision,
         "islands": form.islands,
         "parity": {"error": form.error, "bound": form.bound, "precision": form.precision},
@@ -304,10 +305,11 @@ def ir_files(path: Path) -> tuple[Path, Path]:
     return path, path.with_suffix(".bin")
 
 
-def _of_onnx(path: Path) -> dict[str, Any]:
+def _of_onnx(path: Path, profiles: Sequence[PlanProfile]) -> dict[str, Any]:
     proto = onnx.load(str(path), load_external_data=False)
     return {
         "onnx_sha256": onnx_digest(path),
+        "activation_bytes": activation_bytes(path, profiles),
         "inputs": [_port(port) for port in proto.graph.input],
         "outputs": [_port(port) for port in proto.graph.output],
         "opset": opset_of(proto),

@@ -87,7 +87,7 @@ def test_an_artefact_says_what_it_is(tmp_path: Path, precision: Any) -> None:
     assert manifest["outputs"] == [{"name": "mixed", "dtype": "float32", "shape": ["batch", 5, 8]}]
     assert manifest["parity"] == {"error": row.parity_error, "bound": row.parity_bound, "precision": precision}
     assert manifest["versions"]["onnx"] == onnx.__version__
-    assert (manifest["random"], manifest["precision"], manifest["opset"]) == (True, precision, 20)
+    assert (manifest["random"], manifest["precision"], manifest["opset"]) == (True, precision, 23)
     shape = {"min": [2, 5, 24], "opt": [2, 5, 24], "max": [2, 5, 24]}
     assert manifest["profiles"] == [{"states": shape}]
     assert row.faults == []
