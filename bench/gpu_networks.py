@@ -4,7 +4,6 @@ by one, painting, a whole run; and the denoiser at full size. What each check sh
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -26,6 +25,7 @@ from counterfactory.engine.models.device_painting import DevicePaintPlans
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.profile.small import RUNTIMES, write_small
 from counterfactory.engine.runtime import cuda as cuda_calls
 from counterfactory.engine.runtime.buffers import DeviceArray
 from counterfactory.engine.runtime.onnx_header import read_ports
@@ -36,69 +36,12 @@ from counterfactory.engine.suite import read_metadata
 Arrays = dict[str, NDArray[Any]]
 SIZES = ((32, 32), (32, 44), (44, 32), (32, 52))  # of the small networks
 _SEED = 20
-# a10g's profile over the small networks, as far as they need it otherwise.
-PROFILE = """
-extends = "a10g"
-name = "gpu-check-{provider}"
-shard_sources = 2
-without = [{without}]
-[models]
-folder = "{folder}"
-[runtime]
-backend = "onnxruntime"
-provider = "{provider}"
-precision = "{precision}"
-memory_gb = 0
-[llm]
-backend = "openvino"
-model = "{llm}"
-style = "pocket"
-[image]
-short_side = 32
-multiple = 4
-max_long_side = 52
-buckets = {sizes}
-[caption]
-batch = 2
-texts = 1
-decoding = {{ mode = "greedy", min_tokens = 6, max_tokens = 12 }}
-[rewrite]
-types = ["weather", "time", "colour"]
-verbatim = true
-[paint]
-batch = 4
-decode_batch = 2
-sampler = {{ steps = 6 }}
-[text]
-batch = 2
-[check]
-batch = 2
-min_image_text = -1.0
-min_directional = -1.0
-min_in_place = 0.0
-min_spread = 0.0
-min_exposed = 0.0
-min_changed = 0.0
-min_distinct = 0.0
-"""
 
 
 def small_profile(folder: Path, provider: str, into: Path) -> Profile:
     """a10g's profile over the small networks of `folder`, run by a provider of ONNX Runtime."""
-    llm = Path(__file__).parents[1] / "engine" / "pocket" / "weights" / "llm"
-    gone = ["llm.exllama", "grounding", *(["device"] if provider == "cpu" else [])]
-    file = into / f"{provider}.toml"
-    file.write_text(
-        PROFILE.format(
-            provider=provider,
-            folder=folder.absolute(),
-            precision="f32" if provider == "cpu" else "f16",
-            llm=llm,
-            sizes=json.dumps([list(size) for size in SIZES]),
-            without=", ".join(json.dumps(key) for key in gone),
-        )
-    )
-    return load_profile(str(file))
+    runtime = {**RUNTIMES["onnxruntime"], "provider": provider, "precision": "f32" if provider == "cpu" else "f16"}
+    return load_profile(str(write_small(into / f"{provider}.toml", "a10g", folder, runtime, paint={"batch": 4})))
 
 
 def random_feeds(signature: Any, rng: np.random.Generator) -> Arrays:

@@ -50,6 +50,7 @@ from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.suite import Crop, Origin, Painting, PictureRow, Suite, image_path, mask_path
 from counterfactory.engine.suite.outcome import Outcome, Outcomes
+from counterfactory.engine.suite.picture_store import FileRecord
 
 VARIANTS_PER_SOURCE = 5
 QUESTIONS = 1 + 3 + VARIANTS_PER_SOURCE  # keywords, alternatives of three keywords, a rewritten caption per variant
@@ -180,11 +181,17 @@ class Made:
             yield replace(plain, kind="original", scores={}, painting=None, **original)
 
 
-def write_files(folder: Path, names: Iterable[str]) -> None:
-    """A file of its own name for each. They are not synced: they stand for ones that were, long ago."""
+def write_files(folder: Path, names: Iterable[str]) -> dict[str, list[Any]]:
+    """A file of its own name for each, and the ledger's rows of them. They are not synced: they stand for ones that
+    were, long ago.
+    """
+    rows = {}
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(name)
+        digest, written = hashlib.sha256(name.encode()).hexdigest(), (folder / name).stat()
+        rows[name] = FileRecord(True, written.st_size, digest, written.st_mtime_ns).to_json()
+    return rows
 
 
 def fill(folder: Path, made: Made, size: int) -> None:
@@ -193,11 +200,10 @@ def fill(folder: Path, made: Made, size: int) -> None:
         outcomes = Outcomes(suite, MADE_BY)
         for sources, variants in made.shards(size):
             outcome, rows = made.outcome(variants)
-            listed = dict.fromkeys(outcome.files, True)
+            listed = write_files(folder, outcome.files)
             suite.ledger.put_stages(made.records(sources, variants) | {"suite/files": listed})
             if sources.stop < made.sources:
                 outcomes.keep(made.sources_of(sources), outcome, rows, finished=True)
-            write_files(folder, listed)
 
 
 def resume(folder: Path, shards: Sequence[Shard], made_by: str) -> dict[str, float]:
@@ -295,8 +301,7 @@ def replay(folder: Path, made: Made, rounds: int, write: bool) -> None:
     with Suite.open(folder) as suite:
         rows = list(made.replayed())
         files = sorted({name for row in rows for name in row.files})
-        suite.ledger.put("suite/files", dict.fromkeys(files, True))
-        write_files(folder, files)
+        suite.ledger.put("suite/files", write_files(folder, files))
         suite.write_metadata(rows)
 
     def command() -> None:

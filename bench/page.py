@@ -125,7 +125,7 @@ def open_page(page: Path) -> dict[str, Any]:
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        tab = browser.new_page(viewport={"width": 1280, "height": 900})
+        tab = browser.new_page(viewport={"width": 1280, "height": 900}, bypass_csp=True)
         tab.add_init_script(_WATCH)
         began = time.perf_counter()
         tab.goto(page.resolve().as_uri(), wait_until="commit")

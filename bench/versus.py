@@ -179,7 +179,8 @@ def by_turns(
 
 
 def agreement(bench: Bench, name: str, works: Sequence[Work], made: Made, of_box: bool) -> dict[str, float]:
-    """How far engine and peer agree when both guide the same steps: the engine as timed, and with no integers in it.
+    """How far engine and peer agree when both guide the same steps, whole ones: the engine as timed, and with no
+    integers in it.
 
     The latter in f32 for the reference; for another peer only where the engine is timed in int8. Networks of a box have
     no second form, and LCM's pictures on the two sides are of different noise.
@@ -188,7 +189,9 @@ def agreement(bench: Bench, name: str, works: Sequence[Work], made: Made, of_box
         print("agreement  not compared: diffusers' LCM draws noise of its own")
         return {}
     few = replace(bench, sources=[work.source for work in works])
-    guided = fully_guided(bench.profile) if name == "reference" else bench.profile
+    # No peer uses deep features again; the engine's whole plan computes them at every step as well.
+    whole = replace(bench.profile, paint=replace(bench.profile.paint, reuse=None))
+    guided = fully_guided(whole) if name == "reference" else whole
     ways = {"as timed": (guided, ROUNDED, "")}
     if not of_box:
         library = library_of(guided)

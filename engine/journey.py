@@ -51,9 +51,10 @@ from .stages.paint.painter_table import PAINTERS
 from .stages.recording import ShardResults, content_keys_of, picture_rows, session_costs, session_facts
 from .stages.rewrite.rewrite_captions import ShardVariants, rewrite_captions
 from .stages.run import Classes, Run
-from .suite import PaintedRow, PictureRow, Suite
+from .suite import PaintedRow, PictureRow, RunRecord, Suite
 from .suite.by_hand import ByHand, read_by_hand
 from .suite.cells import AcceptedCells, ValueCells, add_cells
+from .suite.contents import Contents
 from .suite.outcome import Outcome, Outcomes
 from .suite.picture_row import DroppedVariant
 from .suite.run_record import RunSummary, Standing, count_verdicts
@@ -115,8 +116,8 @@ class Tally:
         """The sources of which nothing came; a problem may be one picture's."""
         return {source.name for source in self.inputs.sources} & {problem.name for problem in self.problems}
 
-    def standing(self, profile: Profile) -> Standing:
-        """What the suite has come to, by the profile's thresholds."""
+    def standing(self, profile: Profile, contents: Contents) -> Standing:
+        """What the suite has come to, by the profile's thresholds, and its bytes."""
         return Standing(
             sources=len(self.inputs.sources) - len(self._lost),
             accepted=self.accepted,
@@ -128,6 +129,7 @@ class Tally:
             check=plain(profile.check),
             outside_world=self.inputs.out_of_domain,
             cells=self.cells or None,
+            contents=contents,
         )
 
 
@@ -177,8 +179,12 @@ class Journey:
             run = self._open(suite, library, meter, sources)
             facts = session_facts(run, inputs.record, library.releases())
             with closing(run.models), suite.session(facts, lambda: session_costs(run, energy)) as session:
-                tally = self._travel(run, inputs, shards)
-                record = session.finish(tally.standing(self.profile), [*inputs.left_out, *tally.problems])
+
+                def finish(tally: Tally, contents: Contents) -> RunRecord:
+                    standing = tally.standing(self.profile, contents)
+                    return session.finish(standing, [*inputs.left_out, *tally.problems])
+
+                record = self._travel(run, inputs, shards, finish)
         summary = RunSummary.of(record, stream.problem if stream else None, _unkept(library))
         baseline = self.request.baseline is not None
         save_rates(measured_rates(self.profile, summary, self.request.variants, baseline=baseline))
@@ -196,8 +202,14 @@ class Journey:
             rewritten = rewrite_captions(run, captions)
         return Plan(captions, rewritten, tuple(pictures.problems), _unkept(library))
 
-    def _travel(self, run: Run, inputs: Inputs, shards: Sequence[Sequence[Source]]) -> Tally:
-        """Take every shard to its outcome, and the suite to its table."""
+    def _travel(
+        self,
+        run: Run,
+        inputs: Inputs,
+        shards: Sequence[Sequence[Source]],
+        finish: Callable[[Tally, Contents], RunRecord],
+    ) -> RunRecord:
+        """Take every shard to its outcome, and the suite to its table and the record that `finish` writes."""
         by_hand = read_by_hand(run.suite.path)  # before anything is spent
         tally, outcomes = Tally(inputs), Outcomes(run.suite, _outcome_key(run, inputs.sources))
         for shard in _read(run.meter, prefetch(shards, partial(look, run, outcomes), depth=1)):
@@ -206,8 +218,10 @@ class Journey:
             outcome = _pass(run, shard) or step(run, outcomes, shard, tally.cells)
             run.meter.verdicts(outcome.accepted, outcome.rejected)
             tally.add(outcome, shard.pictures.problems)
-        run.suite.write_metadata(tally.judged(outcomes.rows(shards), by_hand))
-        return tally
+        rows = tally.judged(outcomes.rows(shards), by_hand)
+        record = run.suite.write_metadata(rows, lambda contents: finish(tally, contents))
+        assert record is not None, "it is what finish returns"
+        return record
 
     def _require_accepted(self, suite: Path, tally: Tally) -> None:
         """Raise CounterfactoryError before more is painted where hardly anything was accepted so far."""

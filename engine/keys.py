@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from .files.reading import open_file
+
 
 def _plain(value: object) -> object:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -25,7 +27,7 @@ def content_key(*parts: object) -> str:
 
 def file_digest(path: Path) -> str:
     """SHA-256 of a file's bytes, as 64 hex digits."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

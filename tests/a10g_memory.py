@@ -11,7 +11,8 @@ full size (its module on torch's meta device). What plans take is
 
 The language model's weights and cache are in torch's caching allocator (stand_in_torch.py), which keeps what is freed.
 A shard has one batch of sources, which use all plans there are; more only take longer. The command fails where more
-than BAR_BYTES are taken at any moment; `--write` puts a10g's peaks into docs/a10g.json.
+than BAR_BYTES are taken at any moment, or as large a share of the cards that profile gpu is for; `--write` puts its
+peaks and a10g's into docs/a10g.json.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ import cv2
 import numpy as np
 import torch
 from exllama_standin import write_model
+from mutants import write_figures
 from stand_in_cuda import Memory
 from stand_in_gpu import Engine, Library, write_plan
 from stand_in_kernels import Driver
@@ -56,6 +58,7 @@ from counterfactory.engine.models.painters import editor_form
 from counterfactory.engine.models.plan_facts import plan_facts
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.profile.rewrite import LlmSettings
 from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.runtime import cuda, kernels
@@ -67,14 +70,17 @@ from counterfactory.engine.stages.rewrite.rewrite_captions import ShardVariants
 from counterfactory.engine.stages.run import Run
 from counterfactory.engine.suite import Suite
 from counterfactory.export.pocket.packed import RUNTIME
-from counterfactory.export.production import blip2, clip, denoiser, graph, hed, sentence, small_words, vae
+from counterfactory.export.production import blip2, clip, denoiser, florence2, graph, hed, sentence, small_words, vae
 from counterfactory.export.production.command import graphs_of
 from counterfactory.export.production.graph import Graph, Request, batches_of
 
 ROOT = Path(__file__).parents[1]
+FIGURES = ROOT / "docs" / "a10g.json"
 PROFILES = ("a10g", "a10g-fast", "lance")
 CARD_BYTES = 24 * 10**9
 BAR_BYTES = 22 * 10**9
+# The cards that profile gpu is for, in 10^9 bytes; no more is taken than that share of each.
+GPU_CARDS, SHARE = (8, 12), BAR_BYTES / CARD_BYTES
 # What the driver takes for its context and the libraries' kernels before any plan is loaded; an estimate.
 CONTEXT_BYTES = 400_000_000
 # Scratch memory by plan, and where the figure is from.
@@ -89,6 +95,8 @@ OTHER_SCRATCH = (0.25, "of its weights, a guess")
 # ExLlamaV2 multiplies out matrices of up to so many values in half precision, and keeps states of a chunk of a prompt.
 _LLM_SCRATCH_BYTES = 2 * 13824 * 5120 + 2 * 2048 * (4 * 5120 + 2 * 13824)
 _LAYERS, _WIDTH = 40, 5120
+# In the place of one on the CPU, of which nothing is on the card.
+_POCKET = LlmSettings("openvino", str(RUNTIME / "llm"), "pocket")
 Shape = tuple[int, ...]
 # (height, width) of photographs: a10g's sizes of pictures, one each.
 _SIZES = ((540, 600), (540, 720), (720, 540), (540, 810), (810, 540), (500, 800), (800, 500))
@@ -105,7 +113,7 @@ _CACHE_BITS = {"fp16": 16, "q8": 8, "q4": 4}
 def weightless() -> Iterator[None]:
     """Modules are built, and run, on the meta device, where weights have no content."""
     with ExitStack() as stack:
-        for module in (blip2, clip, denoiser, graph, hed, sentence, vae):
+        for module in (blip2, clip, denoiser, florence2, graph, hed, sentence, vae):
             for name, instead in (("normal", lambda seed, *shape: torch.zeros(shape)), ("fill", lambda *_: None)):
                 if hasattr(module, name):
                     stack.enter_context(mock.patch.object(module, name, instead))
@@ -170,7 +178,9 @@ def plans_of(name: str) -> Mapping[str, Ports]:
         caption_tokens=caption.decoding.max_tokens,
         beams=caption.decoding.beams,
         sizes=profile.image.sizes,
+        paint=profile.paint,
         editor=editor_form(profile),
+        captioner="florence2" if profile.weights and profile.weights.florence2 else "6.7b",
     )
     with weightless():
         graphs = {name: build() for name, build in graphs_of(request).items() if name != "hed"}
@@ -180,9 +190,12 @@ def plans_of(name: str) -> Mapping[str, Ports]:
 def scratch_of(plan: str, weight_bytes: int, profile: Profile) -> int:
     """Scratch memory of a plan on the device; a form of a network ("denoiser_lcm") takes the network's.
 
-    What is known of pictures of 512 pixels grows with the area of the profile's largest.
+    What is known of pictures of 512 pixels and of a10g's batches grows with the profile's largest area and its rows.
     """
-    area = max(height * width for height, width in profile.image.sizes) / 512**2
+    usual = load_profile("a10g").paint
+    share = profile.paint.decode_batch / usual.decode_batch if plan.startswith("vae_") else 1.0
+    share = profile.paint.batch / usual.batch if plan.startswith(("denoiser", "editor")) else share
+    area = share * max(height * width for height, width in profile.image.sizes) / 512**2
     plan = next((known for known in SCRATCH if plan.startswith(f"{known}_")), plan)
     count, _ = SCRATCH.get(plan, OTHER_SCRATCH)
     return round(area * count if count > 1 else count * weight_bytes)
@@ -263,13 +276,14 @@ class Watch:
     """Follows the device's bytes through the stages; `scratch` are the sizes that the shared block may have."""
 
     scratch: frozenset[int]
+    card_bytes: int
     stage: str = "start"
     shard: int = 0
     peaks: dict[tuple[int, str], Peak] = field(default_factory=dict)
     parts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.driver = Memory(CARD_BYTES, virtual=True, on_change=self.changed)
+        self.driver = Memory(self.card_bytes, virtual=True, on_change=self.changed)
         self.llm = CachingAllocator(self.driver)
         self.driver.cudaMalloc(CONTEXT_BYTES)
 
@@ -318,16 +332,25 @@ def photographs(folder: Path, count: int) -> Path:
     return folder
 
 
-def run(name: str, shards: int = 2, root: Path | None = None, *, again: bool = True, keeps: bool = False) -> list[Peak]:
-    """The peaks of a profile's run, by shard and stage, in order; with `again` of two runs, the second with other
-    questions of captions that the first one wrote.
+def run(
+    name: str,
+    shards: int = 2,
+    root: Path | None = None,
+    *,
+    again: bool = True,
+    keeps: bool = False,
+    card_bytes: int = CARD_BYTES,
+) -> list[Peak]:
+    """The peaks of a profile's run on a card of that size, by shard and stage, in order; with `again` of two runs, the
+    second with other questions of captions that the first one wrote.
 
     `keeps` leaves out what gives the language model's memory back, to see that it is missed. Raises
     CounterfactoryError where the card has not enough memory.
     """
     asked = load_profile(name)
     ports, facts, sources = plans_of(name), plan_facts(asked), asked.caption.batch
-    watch = Watch(frozenset(scratch_of(plan, facts[plan].weight_bytes, asked) for plan in ports if plan in facts))
+    scratch = frozenset(scratch_of(plan, facts[plan].weight_bytes, asked) for plan in ports if plan in facts)
+    watch = Watch(scratch, card_bytes)
 
     def engine_of(plan: Mapping[str, Any]) -> Engine:
         return SizedEngine(ports[plan["plan"]], watch.driver, watch.parts, plan["weights_bytes"])
@@ -339,11 +362,12 @@ def run(name: str, shards: int = 2, root: Path | None = None, *, again: bool = T
         profile = replace(
             asked,
             shard_sources=sources,
+            runtime=replace(asked.runtime, memory_gb=card_bytes / 1e9),
             models=ModelPaths(str(work / "models")),
             caption=replace(asked.caption, decoding=replace(decoding, min_tokens=decoding.max_tokens)),
-            llm=replace(asked.llm, model="llm"),
+            llm=_POCKET if asked.llm.on_cpu else replace(asked.llm, model="llm"),
             check=asked.check.having(min_image_text=-1.0, min_directional=-1.0),
-            rewrite=replace(asked.rewrite, types=("weather", "time", "colour"), verbatim=True),
+            rewrite=replace(asked.rewrite, types=("weather", "time", "colour"), verbatim=True, menus=False),
         )
         llm = SizedLlm(watch.llm, facts["llm"].weight_bytes)
         _put_in(stack, watch, Library(watch.driver, engine_of), llm, keeps)
@@ -386,11 +410,11 @@ def _put_in(stack: ExitStack, watch: Watch, library: Library, llm: SizedLlm, kee
     def rewritten(run: Run, captions: Mapping[Source, str], *before: Any) -> ShardVariants:
         """The pocket model cannot converse and points at nothing; the encoder has a batch of texts all the same."""
         grounding = run.profile.grounding
-        assert grounding is not None, "the box's profile points at labels"
         check = replace(run.profile.check, least={}, most={})
         variants = rewrite(replace(run, profile=replace(run.profile, grounding=None, check=check)), captions, *before)
         with run.meter.stage("rewrite"):
-            run.models.sentence().encode(["a bus"] * grounding.batch)
+            if grounding is not None:
+                run.models.sentence().encode(["a bus"] * grounding.batch)
         return variants
 
     pocket = openvino_llm.OpenVinoLlm(RUNTIME / "llm", precision="f32", threads=0)
@@ -438,29 +462,26 @@ def table(peaks: Sequence[Peak]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def write(peaks: Sequence[Peak]) -> None:
-    """Put the figures into docs/a10g.json, leaving what else it says."""
-    file, stages = ROOT / "docs" / "a10g.json", by_stage(peaks)
-    said = json.loads(file.read_text()) if file.is_file() else {}
-    said |= {"peak_gb": max(stages.values()), "peak_gb_by_stage": stages}
-    file.write_text(json.dumps(said, indent=2) + "\n")
-
-
 def main() -> int:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--profile", action="append", choices=PROFILES, help="all without it")
+    parser.add_argument("--profile", action="append", choices=(*PROFILES, "gpu"), help="all without it")
     parser.add_argument("--shards", type=int, default=2)
-    parser.add_argument("--write", action="store_true", help="put a10g's figures into docs/a10g.json")
+    parser.add_argument("--write", action="store_true", help="put a10g's and gpu's figures into docs/a10g.json")
     asked = parser.parse_args()
     most = 0
     with tempfile.TemporaryDirectory() as cache, mock.patch.dict(os.environ, XDG_CACHE_HOME=cache):
-        for name in asked.profile or PROFILES:
-            peaks = run(name, asked.shards)
-            print(f"{name}, 10^9 bytes:\n\n{table(peaks)}", flush=True)  # noqa: T201 - a command's output
-            most = max(most, *(peak.taken for peak in peaks))
+        for name in asked.profile or (*PROFILES, "gpu"):
+            cards = [card * 10**9 for card in GPU_CARDS] if name == "gpu" else [CARD_BYTES]
+            peaks = {card: run(name, asked.shards, card_bytes=card) for card in cards}
+            for card, of in peaks.items():
+                print(f"{name} on {card / 1e9:g} GB, 10^9 bytes:\n\n{table(of)}", flush=True)  # noqa: T201
+                most = max(most, *(round(peak.taken * CARD_BYTES / card) for peak in of))
+            stages = {f"{card / 1e9:g}": by_stage(of) for card, of in peaks.items()}
             if asked.write and name == "a10g":
-                write(peaks)
+                write_figures(FIGURES, {"peak_gb": max(stages["24"].values()), "peak_gb_by_stage": stages["24"]})
+            elif asked.write and name == "gpu":
+                write_figures(FIGURES, {"gpu_peak_gb": {card: max(of.values()) for card, of in stages.items()}})
     return int(most > BAR_BYTES)
 
 

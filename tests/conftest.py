@@ -298,10 +298,10 @@ def made_suite(street: Street, tmp_path: Path) -> MadeSuite:
                         **common,
                     )
                 )
-        suite.write_metadata(rows)
         profile = asdict(made_profile())
         labels = ["bus", "car", "tram", "truck"]  # of the set, whose trams are not among the sources
         facts, spent = session_facts(profile=profile, data={"layout": "folders", "labels": labels}), costs(wall_s=36.0)
         session = SessionRecord("a", "2026-01-01T00:00:00+00:00", True, facts, (), spent)
-        suite.write_run(RunRecord((session,), Standing(3, 5, 1, 0, 0, (), (), profile["check"])))
+        record = RunRecord((session,), Standing(3, 5, 1, 0, 0, (), (), profile["check"]))
+        suite.write_metadata(rows, lambda contents: suite.write_run(record.with_contents(contents)))
     return MadeSuite(tmp_path / "suite", street, rows)

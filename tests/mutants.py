@@ -107,7 +107,7 @@ def main(argv: Sequence[str]) -> int:
     return status
 
 
-def write_figures(path: Path, figures: Mapping[str, float]) -> None:
+def write_figures(path: Path, figures: Mapping[str, object]) -> None:
     """Keep figures in a JSON object of figures; the others stay as they are."""
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     path.write_text(json.dumps({**known, **figures}, indent=2) + "\n", encoding="utf-8")

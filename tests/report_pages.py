@@ -106,6 +106,15 @@ def page_of(folder: Path, *album: Strip, **text: Any) -> Reader:
     return Reader((folder / "p.html").read_text(encoding="utf-8"))
 
 
+def until(tab: Page, condition: str) -> None:
+    """Waits for a condition, which Playwright would do inside the page, whose policy runs no text."""
+    for _ in range(400):
+        if tab.evaluate(condition):
+            return
+        tab.wait_for_timeout(25)
+    raise AssertionError(condition)
+
+
 @contextmanager
 def opened(page: Path, **options: Any) -> Iterator[Page]:
     """The page in Chromium; an error of its script fails the test."""
@@ -118,7 +127,7 @@ def opened(page: Path, **options: Any) -> Iterator[Page]:
         tab.on("pageerror", lambda error: errors.append(str(error)))
         tab.on("dialog", lambda dialog: errors.append(dialog.message))
         tab.goto(page.resolve().as_uri())
-        tab.wait_for_function("drawn > 0 || !start.variants")
+        until(tab, "drawn > 0 || !start.variants")
         yield tab
         browser.close()
     assert errors == []

@@ -32,7 +32,10 @@ DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 # Two packages of one module: the last one that was installed wins.
 RIVALS = {"onnxruntime", "onnxruntime-gpu"}
 _PIN = re.compile(r"^(?P<name>[\w.-]+)==(?P<release>[\w.+]+)$", re.MULTILINE)
-_WHEEL = re.compile(r"^(?P<name>[\w-]+) @ https://\S+/[\w]+-(?P<release>[\d.]+)\+(?P<tags>\S+)\.whl$", re.MULTILINE)
+_WHEEL = re.compile(
+    r"^(?P<name>[\w-]+) @ https://\S+/[\w]+-(?P<release>[\d.]+)\+(?P<tags>\S+)\.whl(?:#sha256=[0-9a-f]{64})?$",
+    re.MULTILINE,
+)
 _CHECKOUT = re.compile(r"^(?:\.|counterfactory)\[(?P<extras>[\w,-]+)\]$", re.MULTILINE)
 _PIP = re.compile(r"(?<!uv )\bpip install (?P<asked>[^#`\n&|;]+)")
 
@@ -128,9 +131,11 @@ def box_faults(text: str, resolved: Mapping[str, str]) -> list[str]:
 def image_faults(dockerfile: str, pins: str) -> list[str]:
     """What is wrong with the image's base: another CUDA than that of the pins, or another Python than the wheels'."""
     cuda = dict(_PIN.findall(pins))["nvidia-cuda-runtime-cu12"]
-    base = re.search(r"^FROM nvidia/cuda:(\d+\.\d+)\.\d+-base-ubuntu24\.04$", dockerfile, re.MULTILINE)
+    base = re.search(
+        r"^FROM nvidia/cuda:(\d+\.\d+)\.\d+-base-ubuntu24\.04@sha256:[0-9a-f]{64}$", dockerfile, re.MULTILINE
+    )
     if base is None or not cuda.startswith(f"{base[1]}."):
-        return [f"the Dockerfile's base is not nvidia/cuda of CUDA {cuda} on Ubuntu 24.04, whose Python is 3.12"]
+        return [f"the Dockerfile's base is not nvidia/cuda of CUDA {cuda} on Ubuntu 24.04 (Python 3.12) by its digest"]
     return []
 
 

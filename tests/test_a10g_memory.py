@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch", reason="no torch: what plans of full size take and give is not known")
 
-from a10g_memory import BAR_BYTES, PROFILES, ROOT, by_stage, run
+from a10g_memory import BAR_BYTES, GPU_CARDS, PROFILES, ROOT, SHARE, by_stage, run
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.profile import load_profile
@@ -35,6 +35,18 @@ def test_a_run_stays_within_the_card(profile: str, tmp_path: Path) -> None:
         said = json.loads((ROOT / "docs" / "a10g.json").read_text())
         assert said["peak_gb_by_stage"] == pytest.approx(by_stage(peaks), abs=0.5), "run tests/a10g_memory.py --write"
         assert said["peak_gb"] == max(said["peak_gb_by_stage"].values())
+
+
+@pytest.mark.slow
+def test_profile_gpu_stays_within_a_card_of_8_gb(tmp_path: Path) -> None:
+    """With all its networks at full size; a larger card holds no less of it."""
+    peaks = run("gpu", 1, tmp_path, again=False, card_bytes=GPU_CARDS[0] * 10**9)
+    assert {peak.stage for peak in peaks} >= {"caption", "paint", "check"}
+    assert max(peak.taken for peak in peaks) <= SHARE * GPU_CARDS[0] * 10**9
+    assert max(peak.parts["weights"] for peak in peaks) > 3e9, "the painter is there at full size"
+    said = json.loads((ROOT / "docs" / "a10g.json").read_text())["gpu_peak_gb"]
+    assert list(said) == [str(card) for card in GPU_CARDS]
+    assert said["8"] == pytest.approx(max(by_stage(peaks).values()), abs=0.5), "run tests/a10g_memory.py --write"
 
 
 @pytest.mark.slow

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import gc
 import json
+import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -23,13 +28,16 @@ from diffusers import UniPCMultistepScheduler
 from measure import Bracket
 from numpy.typing import NDArray
 from PIL import Image
-from profiles import profile_with
 from run import main as run_bench
 from stand_in_cuda import Memory
-from stand_in_gpu import Library, write_stand_in
+from stand_in_gpu import Engine, Library, write_stand_in
 from stand_in_kernels import Driver
 
+from counterfactory.engine.cli import doctor, rehearse, setup
 from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.cli.gpus import Gpu
+from counterfactory.engine.cli.terminal import Terminal
+from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import generator
 from counterfactory.engine.language.llama import Llama
 from counterfactory.engine.meter.meter import Meter
@@ -37,6 +45,7 @@ from counterfactory.engine.models.blip2 import Blip2
 from counterfactory.engine.models.denoiser import DenoiserRow
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
+from counterfactory.engine.profile import small
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime import cuda, kernels, openvino
 from counterfactory.engine.runtime.onnxruntime import OnnxRuntimeSession
@@ -44,7 +53,6 @@ from counterfactory.engine.runtime.openvino import open_core
 from counterfactory.engine.runtime.quiet_openvino import ov
 from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
 from counterfactory.engine.suite import PictureRow, read_metadata
-from counterfactory.export.pocket.packed import RUNTIME
 from counterfactory.export.production import denoiser
 from counterfactory.export.production.artefact import Asked
 from counterfactory.export.production.command import export_one, graphs_of
@@ -56,29 +64,10 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 # As a10g's, of small networks.
 SMALL = Request(small=True, sizes=load_profile("a10g").image.sizes)
-SIZES = [list(size) for size in SMALL.pictures]
-CAPTIONS = {"min_tokens": 6, "max_tokens": 12}
-# What a10g.toml says otherwise: the language model that comes with us, pictures of the small networks.
-CHANGES: dict[str, Any] = {
-    "name": "assembled",
-    "shard_sources": 2,
-    "llm": {"backend": "openvino", "model": str(RUNTIME / "llm"), "style": "pocket", "exllama": None},
-    "grounding": None,  # the small language model does not converse, so that it points at nothing either
-    "image": {"short_side": 32, "multiple": 4, "max_long_side": 52, "buckets": SIZES},
-    "caption": {"batch": 2, "texts": 1, "decoding": CAPTIONS},
-    "rewrite": {"types": ["weather", "time", "colour"], "verbatim": True},
-    "paint": {"batch": 2, "decode_batch": 2, "sampler": {"steps": 3}, "guidance": {"stop": 0.5}},
-    "text": {"batch": 2},
-    "check": {"batch": 2, "min_image_text": -1.0, "min_directional": -1.0}
-    | {f"min_{score}": 0.0 for score in ("spread", "exposed", "changed", "distinct")},
-}
 # How networks run, by the runtime's name. The language model is taken for one of full size: with TensorRT there is room
 # for it or for all other networks, so that a shard opens both anew.
-RUNTIMES: dict[str, dict[str, object]] = {
-    "onnxruntime": {"backend": "onnxruntime", "provider": "cpu", "precision": "f32", "memory_gb": 0},
-    "openvino": {"backend": "openvino", "precision": "f32", "memory_gb": 0},
-    "tensorrt": {"backend": "tensorrt", "precision": "f16", "memory_gb": 9.5},
-}
+TENSORRT = {"backend": "tensorrt", "provider": None, "precision": "f16", "memory_gb": 9.5}
+RUNTIMES: dict[str, Mapping[str, Any]] = {**small.RUNTIMES, "tensorrt": TENSORRT}
 
 
 @pytest.fixture(scope="module")
@@ -99,12 +88,8 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write_profile(box: Path, name: str, **changed: Any) -> Path:
-    """The profile of an A10G, changed as CHANGES and `changed` say and run by the runtime `name`, as a file beside the
-    networks.
-    """
-    device = {} if name == "tensorrt" else {"device": None}
-    tables = CHANGES | device | {"models": {"folder": str(box)}, "runtime": RUNTIMES[name]} | changed
-    return profile_with(box / name, "a10g", **tables)
+    """The profile of an A10G over its small networks, run by the runtime `name`, as a file beside them."""
+    return small.write_small(box / name / "profile.toml", "a10g", box, RUNTIMES[name], **changed)
 
 
 @pytest.fixture(scope="module")
@@ -163,10 +148,7 @@ def test_runtimes_come_to_the_same_suite(
     monkeypatch.setitem(sys.modules, "tensorrt", Library(driver))  # type: ignore[arg-type]
     captions: dict[str, list[Any]] = {name: [] for name in RUNTIMES}
     for name in RUNTIMES:
-        # Sampled captions would take another turn at the first number that falls between two roundings.
-        greedy = CHANGES["caption"] | {"decoding": {"mode": "greedy", **CAPTIONS}}
-        asked = write_profile(box, name, caption=greedy)
-        assert generate(asked, photographs, tmp_path / name, captions[name]) == 0
+        assert generate(write_profile(box, name), photographs, tmp_path / name, captions[name]) == 0
     assert captions["onnxruntime"] == captions["openvino"] == captions["tensorrt"]
     assert len({str(caption) for caption in captions["tensorrt"]}) > 1
     gc.collect()
@@ -196,37 +178,147 @@ def test_runtimes_come_to_the_same_suite(
             assert b.scores == {name: pytest.approx(score, abs=0.01) for name, score in a.scores.items()} | loose
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-@pytest.mark.parametrize(
-    "network", ["blip2_vision", "opt_decoder", "llm", "clip_text", "hint", "denoiser", "vae_decoder", "clip_image"]
-)
+def copied(box: Path) -> Any:
+    """In the exporter's place: what it would make is there already."""
+
+    def run(command: list[str], *_: Any) -> None:
+        assert command[1:4] == ["-m", "counterfactory.export", "a10g"]
+        if "--out" in command:
+            out = Path(command[command.index("--out") + 1])
+            shutil.copytree(box, out, dirs_exist_ok=True)
+            row = {"name": "denoiser", "parity_error": 0.0, "compiled": True}
+            (out / "export.json").write_text(json.dumps([row]))
+
+    return run
+
+
+def test_rehearse_takes_the_journey_twice_and_compares(
+    box: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(rehearse, "run_program", copied(box))
+    monkeypatch.setattr(rehearse.Rehearsal, "measured", lambda *_: "as the test below has it")
+    assert main(["rehearse", "--keep", str(tmp_path), "--json"]) == 0
+    steps = {step["step"]: step["result"] for step in json.loads(capsys.readouterr().out)["steps"]}
+    assert re.fullmatch(r"6 of 6 variants accepted, .*", steps["onnxruntime"])
+    assert re.fullmatch(r"9 pictures, [5-9]\d dB apart at most .*", steps["compare"])
+    # Other pictures are seen to be others, and another caption is.
+    rows = [row for row in read_metadata(tmp_path / "openvino") if row.kind != "original"]
+    picture = tmp_path / "openvino" / rows[0].file_name
+    Image.fromarray(255 - np.asarray(Image.open(picture).convert("RGB"))).save(picture)
+    one = rehearse.Rehearsal(load_profile("a10g"), "a10g", tmp_path, sys.executable, Terminal(as_json=True))
+    with pytest.raises(CounterfactoryError, match=r"pictures are \d+ dB apart, and 45 are the least"):
+        one.compared()
+
+
+def test_setup_makes_tries_and_keeps_a_line_of_figures(
+    box: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """The whole of it for a GPU, which is the stand-in, over networks that lie where the exporter puts them."""
+    driver = Memory(seed=0)
+    monkeypatch.setattr(cuda, "load_runtime", lambda: driver)
+    monkeypatch.setattr(kernels, "load_driver", lambda: Driver(driver))
+    monkeypatch.setitem(sys.modules, "tensorrt", Library(driver))  # type: ignore[arg-type]
+    card = Gpu("NVIDIA A10G", "8.6", 24 * 10**9, 23 * 10**9, "580.65")
+    monkeypatch.setattr(doctor, "find_gpus", lambda _: (card,))
+    monkeypatch.setattr(doctor, "version", lambda _: "1.0")
+    monkeypatch.setattr(doctor, "requires", lambda _: [])
+    monkeypatch.setattr(setup, "shutil", SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=10**12)))
+    made, ran = tmp_path / "made", list[list[str]]()
+    profile = small.write_small(tmp_path / "box.toml", "a10g", made, RUNTIMES["tensorrt"])
+
+    def run(command: list[str], *_: Any) -> None:
+        ran.append(command)
+        shutil.copytree(box, made, dirs_exist_ok=True)
+
+    monkeypatch.setattr(setup, "run_program", run)
+    assert main(["setup", "--profile", str(profile), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["accepted"] == told["variants"] == 2
+    kept = (made / "runs.txt").read_text()
+    assert re.fullmatch(
+        rf"run on {date.today()}, NVIDIA A10G, driver 580\.65: \d\.\d+ images/s with loading, 2 of 2 accepted, .* GB\n",
+        kept,
+    )
+    assert told["figures"] == kept.strip()
+    assert Path(told["sheet"]).is_file()
+    assert main(["setup", "--profile", str(profile), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["reused"] == 2
+    assert [command[3:6] for command in ran] == [["a10g", "--profile", str(profile)]], "nothing is made twice"
+
+
+NETWORKS = ("blip2_vision", "opt_decoder", "llm", "clip_text", "hint", "denoiser", "vae_decoder", "clip_image")
+# Every network, value and runtime; the language model is OpenVINO's under each of them, and counts once.
+POISONS = [
+    (runtime, network, value)
+    for runtime in RUNTIMES
+    for network in NETWORKS
+    for value in (np.nan, np.inf)
+    if network != "llm" or runtime == "onnxruntime"
+]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """All poisons where poison.py asks for them; else those of ONNX Runtime, and the painter's on a device."""
+    if "poison" in metafunc.fixturenames:
+        every = getattr(metafunc.config, "all_poisons", False)
+        few = [one for one in POISONS if one[0] == "onnxruntime" or one in (("tensorrt", "denoiser", np.inf),)]
+        metafunc.parametrize("poison", POISONS if every else few, ids=lambda one: "-".join(map(str, one)))
+
+
+def poisoned(outputs: dict[str, Any], value: float) -> dict[str, Any]:
+    """One value of the first row of the first output of floats is wrong."""
+    name = next(name for name, array in outputs.items() if isinstance(array, np.ndarray) and array.dtype.kind == "f")
+    array = np.array(outputs[name])
+    array[0].flat[-1] = value
+    return outputs | {name: array}
+
+
+def put_poison(monkeypatch: pytest.MonkeyPatch, runtime: str, network: str, value: float) -> None:
+    """Let a network give a wrong value under a runtime; TensorRT's engines on the stand-in for a device."""
+    if network == "llm":
+        read = Llama._run
+        monkeypatch.setattr(Llama, "_run", lambda *arguments: poisoned(dict(read(*arguments)), value))
+    elif runtime == "tensorrt":
+        driver = Memory(seed=0)
+
+        def make_engine(plan: Mapping[str, Any]) -> Engine:
+            engine = Library(driver)._engine(plan)
+            if Path(plan["onnx"]).parent.name == network:
+                compute = engine.compute
+
+                def wrong(feeds: Any) -> dict[str, Any]:
+                    results = compute(feeds)
+                    return poisoned({name: results[name] for name in engine.outputs}, value)
+
+                engine.compute = wrong
+            return engine
+
+        monkeypatch.setattr(cuda, "load_runtime", lambda: driver)
+        monkeypatch.setattr(kernels, "load_driver", lambda: Driver(driver))
+        monkeypatch.setitem(sys.modules, "tensorrt", Library(driver, make_engine))  # type: ignore[arg-type]
+    else:
+        session = OnnxRuntimeSession if runtime == "onnxruntime" else openvino.OpenVinoSession
+        run = session.run
+
+        def running(self: Any, feeds: Any, hold: Any = ()) -> dict[str, Any]:
+            outputs: dict[str, Any] = run(self, feeds, hold)
+            return poisoned(outputs, value) if self.name == network else outputs
+
+        monkeypatch.setattr(session, "run", running)
+
+
 def test_a_network_that_goes_wrong_in_one_row_ends_the_run(
-    profile: Path,
+    box: Path,
     photographs: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: Any,
-    network: str,
-    value: float,
+    poison: tuple[str, str, float],
 ) -> None:
     """Its name is said, and nothing of it is painted, accepted or kept."""
-    run, read = OnnxRuntimeSession.run, Llama._run
-
-    def poisoned(outputs: dict[str, Any]) -> dict[str, Any]:
-        name = next(
-            name for name, array in outputs.items() if isinstance(array, np.ndarray) and array.dtype.kind == "f"
-        )
-        array = np.array(outputs[name])
-        array[0].flat[-1] = value
-        return outputs | {name: array}
-
-    def running(self: OnnxRuntimeSession, feeds: Any, hold: Any = ()) -> dict[str, Any]:
-        outputs = run(self, feeds, hold)
-        return poisoned(outputs) if self.name == network else outputs
-
-    monkeypatch.setattr(OnnxRuntimeSession, "run", running)
-    if network == "llm":
-        monkeypatch.setattr(Llama, "_run", lambda *arguments: poisoned(dict(read(*arguments))))
+    runtime, network, value = poison
+    profile = write_profile(box, runtime)
+    put_poison(monkeypatch, runtime, network, value)
     few = "--sample", "1", "--variants", "1", "--controls", "0"
     assert generate(profile, photographs, tmp_path / "suite", None, *few) == 2
     assert f"network {network} gives numbers that are not finite" in " ".join(capsys.readouterr().err.split())
@@ -244,10 +336,11 @@ def test_painting_follows_the_scheduler_that_the_denoiser_was_exported_with(
     export_one("denoiser", SMALL, tmp_path, Asked(islands=("timestep", "normalisation")), threads=1)
     for name in ("onnx/hint", "onnx/vae_decoder", "latent.json"):
         (tmp_path / name).symlink_to(box / name)
-    profile = load_profile(str(write_profile(tmp_path, "onnxruntime")))
+    paints = {"reuse": None, "sampler": {"steps": 3}}
+    profile, size = load_profile(str(write_profile(tmp_path, "onnxruntime", paint=paints))), SMALL.pictures[0]
     models = ModelPool(library_of(profile), Meter(lambda _: None))
-    plans, rng = models.paint_plans(*SIZES[0]), np.random.default_rng(0)
-    hint = plans.embed_hints((rng.random((1, *SIZES[0])) < 0.2).astype(np.uint8) * 255)[0]
+    plans, rng = models.paint_plans(*size), np.random.default_rng(0)
+    hint = plans.embed_hints((rng.random((1, *size)) < 0.2).astype(np.uint8) * 255)[0]
     width = next(port for port in plans.denoiser.signature.inputs if port.name == "text").shape[1:]
     text = rng.standard_normal([int(length or 0) for length in width], np.float32)
     alone = replace(profile.paint, guidance=replace(profile.paint.guidance, scale=1.0))
@@ -257,7 +350,9 @@ def test_painting_follows_the_scheduler_that_the_denoiser_was_exported_with(
     latents = torch.from_numpy(generator("a" * 64, "noise").standard_normal((1, *plans.latent_shape), np.float32))
     for timestep in theirs.timesteps:
         row = DenoiserRow(latents[0].numpy(), int(timestep), text, hint, alone.control_scale)
-        latents = theirs.step(torch.from_numpy(plans.evaluate([row])[0])[None], timestep, latents).prev_sample
+        latents = theirs.step(
+            torch.from_numpy(plans.evaluate([row])[0].prediction)[None], timestep, latents
+        ).prev_sample
     wanted = plans.decode([latents[0].numpy()])()[0]
     assert theirs.timesteps.tolist() == [999, 666, 332]
     assert picture.std() > 1

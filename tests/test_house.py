@@ -25,15 +25,15 @@ ARROWS: dict[str, dict[str, set[str]]] = {
     "engine": {
         "errors": set(),
         "edit": set(),
-        "keys": set(),
+        "files": {"errors"},
+        "keys": {"files"},
         "packages": {"errors"},
         "content_keys": {"keys"},
-        "files": {"errors"},
         "schedule": {"errors"},
         "profile": {"errors", "edit", "keys", "files"},
         "runtime": {"errors", "keys", "packages", "files", "profile"},
         "language": {"errors", "keys", "profile", "runtime"},
-        "meter": {"errors", "packages", "profile", "runtime"},
+        "meter": {"errors", "packages", "files", "profile", "runtime"},
         "sources": {"errors", "edit", "keys", "content_keys", "files", "schedule", "profile", "runtime"},
         "variant": {"edit", "sources"},
         "english": {"edit", "keys", "files", "language"},
@@ -85,7 +85,8 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         },
         "face": {"errors", "packages", "estimate", "api"},
         "cli": {
-            *("errors", "packages", "schedule", "profile", "runtime", "meter", "sources", "variant", "models", "suite"),
+            *("errors", "packages", "files", "schedule", "profile", "runtime", "meter", "sources"),
+            *("variant", "models", "suite"),
             *("tasks", "request", "pocket", "inputs", "estimate", "judging", "report", "journey", "api"),
         },
         "__main__": {"cli"},
@@ -180,6 +181,78 @@ def test_nothing_but_the_client_of_a_server_speaks_to_the_network() -> None:
     speaking = {"socket", "ssl", "http", "http.client", "urllib.request", "urllib3", "requests", "httpx", "asyncio"}
     paths = [path for package in ("kernels", "engine") for path in modules(package) if imported(path) & speaking]
     assert [path.relative_to(ROOT).as_posix() for path in paths] == ["engine/server/exchange.py"]
+
+
+# Calls that read, write, move or remove files, or open what does; those that only look are not among them.
+TOUCHING = {
+    *("open", "fdopen", "read_bytes", "read_text", "write_bytes", "write_text", "touch"),
+    *("mkdir", "makedirs", "rename", "renames", "unlink", "rmdir", "removedirs", "symlink_to", "symlink"),
+    *("hardlink_to", "link_to", "chmod", "imread", "imwrite", "fromfile", "tofile", "memmap", "loadtxt", "genfromtxt"),
+    *("connect", "ParquetFile", "read_parquet", "read_csv", "write_to_textfile", "rmtree", "copyfile"),
+    *("copytree", "copy2", "load", "save", "savez", "mkfifo", "mkstemp", "NamedTemporaryFile"),
+}
+# The doors, and what stands before calls of these names that are given what the doors gave, or are the engine's own.
+DOORS = {"files/reading.py", "files/writing.py", "files/tables.py"}
+THROUGH_THE_DOORS = {
+    *("image", "yaml", "blobs", "Suite", "finished", "frame", "Classifier", "Segmenter", "small", "sheet"),
+    *("Image.fromarray(numbers)", "Image.fromarray(array)", "Image.fromarray(drawn)", "Image.fromarray(pixels)"),
+    *("Image.fromarray(picture)", "picture.resize((side, side), Image.Resampling.LANCZOS)", "small.convert('RGB')"),
+    *("pandas()", "connection"),
+}
+# What no suite, set or table of a stranger names: the system's own files, the user's cache and networks, which run.
+BESIDE_THE_DOORS = {
+    *(
+        "api/model_answers.py",
+        "cli/gpus.py",
+        "cli/process.py",
+        "cli/rehearse.py",
+        "cli/setup.py",
+        "estimate/measured.py",
+        "meter/energy.py",
+    ),
+    *("meter/machine.py", "meter/memory.py", "models/library.py", "models/model_pool.py", "models/plan_facts.py"),
+    *("models/text_networks.py", "language/open_llm.py", "language/token_filter.py", "language/exllama.py"),
+    *("language/exllamav3.py", "report/page.py", "runtime/blob_cache.py", "runtime/compiling.py", "runtime/plans.py"),
+    *(
+        "profile/small.py",
+        "runtime/opening.py",
+        "runtime/onnx_header.py",
+        "runtime/onnx_providers.py",
+        "suite/lock.py",
+        "suite/row_spool.py",
+        "suite/sql.py",
+    ),
+}
+
+
+def opened_before(argument: ast.expr | ast.keyword) -> bool:
+    """Whether a call is given bytes or an open file."""
+    return ast.unparse(argument).startswith(("io.BytesIO(", "io.StringIO(", "fileobj="))
+
+
+def touching(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """What stands before a call that touches files, and its name; `open` by itself is Python's own, or the module's."""
+    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and not any(map(opened_before, (*node.args, *node.keywords))):
+            before, _, name = ast.unparse(node.func).rpartition(".")
+            if name in TOUCHING and (before or (name == "open" and name not in own)):
+                yield before or "builtins", name
+
+
+def test_files_are_read_and_written_through_two_doors() -> None:
+    """Pipes are refused, links out of a suite are not followed, and what is written is whole, in one place each."""
+    assert list(touching(ast.parse("open(x); read_text(x); Path(x).read_text(); cv2.imread(x); a.b.unlink()"))) == [
+        *(("builtins", "open"), ("Path(x)", "read_text"), ("cv2", "imread"), ("a.b", "unlink"))
+    ]
+    strange, seen = [], set()
+    for path in modules("engine"):
+        name = path.relative_to(ROOT / "engine").as_posix()
+        calls = [call for call in touching(ast.parse(path.read_text("utf-8"))) if call[0] not in THROUGH_THE_DOORS]
+        seen |= {name} if calls else set()
+        strange += [(name, *call) for call in calls if name not in DOORS | BESIDE_THE_DOORS]
+    assert strange == [], "read by files/reading.py and write by files/writing.py"
+    assert seen >= DOORS
 
 
 # Rooms whose modules call every thing by its noun.

@@ -44,7 +44,7 @@ def precision(request: pytest.FixtureRequest) -> Precision:
 def opened(file: Path, precision: Precision, editor: EditorForm | None) -> OpenVinoSession:
     inputs = {port.get_any_name(): port.get_partial_shape() for port in ov.Core().read_model(file).inputs}
     sizes = {name: (SIZES[name],) * 2 for name, shape in inputs.items() if name in SIZES and shape[-1].is_dynamic}
-    return open_session(file, batch=BATCH, precision=precision, sizes=sizes, editor=editor)
+    return open_session(file, batch=BATCH, precision=precision, sizes=sizes, form=editor)
 
 
 def filled(port: Port, seed: int) -> Array:

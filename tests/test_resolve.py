@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -44,7 +45,21 @@ def test_the_image_has_the_cuda_and_the_python_of_the_wheels() -> None:
     assert resolve.image_faults(dockerfile, PINS) == []
     assert resolve.image_faults(dockerfile.replace("12.8.1", "13.0.1"), PINS)
     assert resolve.image_faults(dockerfile.replace("-base-", "-cudnn-devel-"), PINS)
+    assert resolve.image_faults(re.sub("@sha256:.*", "", dockerfile), PINS), "a tag may move"
+    last = [line for line in dockerfile.splitlines() if line.startswith(("USER", "ENTRYPOINT"))]
+    assert last[0] == "USER counterfactory", "root runs nothing"
     assert resolve.asked_of_pip(dockerfile) == {("-r", "requirements/a10g.txt")}
+
+
+def test_wheels_of_other_addresses_are_held_to_a_digest() -> None:
+    """All but exllamav2's, of which its project tells none; ExLlamaV3's is of the box's torch, CUDA and Python."""
+    more = resolve.BOX.with_name("exllamav3.txt").read_text()
+    wheels = [line for line in f"{PINS}\n{more}".splitlines() if " @ https" in line]
+    assert [line.partition(" ")[0] for line in wheels] == ["exllamav2", "flash-attn", "exllamav3"]
+    assert [bool(re.search(r"\.whl#sha256=[0-9a-f]{64}$", line)) for line in wheels] == [False, True, True]
+    both = PINS + more
+    assert resolve.box_faults(both, dict(resolve._PIN.findall(both)) | {"exllamav2": "0.3.2"}) == []
+    assert resolve.box_faults(both.replace("cu128.torch2.9.0-cp312", "cu128.torch2.8.0-cp312"), RESOLVED)
 
 
 def test_pip_s_lines_are_read() -> None:
@@ -61,7 +76,7 @@ def test_one_resolution_of_all_extras_stands_for_every_choice_of_them() -> None:
     named = resolve.tasks()
     assert {(resolve.Asked(every), "3.11"), (resolve.Asked(every), "3.12"), (BOX, "3.12")} <= named.keys()
     assert all(asked.lines or asked.extras == every for asked, _ in named)
-    assert (BOX + resolve.Asked(frozenset({"exllamav3"})), "3.12") in named
+    assert (BOX + resolve.asked_by(resolve.BOX.with_name("exllamav3.txt")), "3.12") in named
     assert len(named) <= 10
 
 

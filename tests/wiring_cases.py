@@ -310,7 +310,7 @@ def _(house: House, command: str) -> None:
 # On a finished suite.
 
 
-@shows("SUITE", "check", "report", "evaluate")
+@shows("SUITE", "check", "report", "evaluate", "verify")
 def _(house: House, command: str) -> None:
     more = ("--predictions", answers(house, house.suite())) if command == "evaluate" else ()
     ran = house.run(command, house.root / "none", *more)
@@ -318,7 +318,7 @@ def _(house: House, command: str) -> None:
     assert "none" in ran.err
 
 
-@shows("--json", *SETS, "import", "check", "evaluate", "report", "edits")
+@shows("--json", *SETS, "import", "check", "evaluate", "report", "edits", "verify")
 def _(house: House, command: str) -> None:
     """All cases read it; without it there is no JSON."""
     suite = house.suite()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from ..errors import CounterfactoryError
-from ..files.writing import write_whole
+from ..files.writing import place_below, write_whole
 from ..judging.compare import Comparison, check_regression, compare
 from ..judging.evaluation import Evaluation
 from ..judging.insights import Insight
@@ -29,9 +29,11 @@ from ..sources.source import Problem
 from ..suite import PictureRow, RunRecord, accepted_edits, read_metadata, read_run, require_finished
 from ..suite.by_hand import HandVerdict, Ruling, read_by_hand
 from ..suite.cells import ValueCells, coverage
+from ..suite.contents import suite_digest
 from ..suite.metadata import open_table
 from ..suite.recorded import recorded_check
 from ..suite.run_record import RunSummary, SuiteCosts
+from ..suite.verify import Verification, verify_suite
 from ..tasks.spread import TypeSpread, spread_of
 from .answers import Given, Judged, judge
 from .networks_at_hand import CLIP, suite_fid, suite_perplexity
@@ -107,6 +109,11 @@ class FinishedSuite:
         return read_by_hand(self.path).pictures
 
     @property
+    def digest(self) -> str | None:
+        """Names the suite's bytes, as it was written; None of suites of an older version. `verify` compares them."""
+        return suite_digest(self.path)
+
+    @property
     def spread(self) -> list[TypeSpread]:
         """How the edits of accepted variants are spread over types, and over what each brings."""
         return spread_of(accepted_edits(self.path))
@@ -154,10 +161,11 @@ class FinishedSuite:
         for path, text in (
             (options.get("failures"), judged.failures),
             (options.get("order"), result._order_text),
-            (options.get("junit"), lambda: junit_xml(self.path.resolve().name, result.findings)),
+            (options.get("junit"), lambda: junit_xml(self.path.resolve().name, result.findings, self.digest)),
         ):
             if path is not None:
-                write_whole(Path(path), text(), sync="nothing")
+                place, below = place_below(Path(path), self.path)
+                write_whole(place, text(), sync="nothing", below=below)
         return result
 
     def report(
@@ -197,6 +205,10 @@ class FinishedSuite:
         CounterfactoryError where there is none.
         """
         return suite_perplexity(self.path, self.rows)
+
+    def verify(self, *, on_progress: OnProgress | None = None) -> Verification:
+        """Whether every byte is as it was written; see `verify`."""
+        return verify_suite(self.path, Caller.of(on_progress, None).on_progress)
 
     def settings(self, profile: AnyPath | None = None, thresholds: Mapping[str, float] | None = None) -> CheckSettings:
         """The settings that verdicts follow: the suite's own, or a profile's, with other thresholds by their keys, such
@@ -342,6 +354,13 @@ def report(
     `ReportOptions`.
     """
     return _opened(suite).report(on_progress=on_progress, warn=warn, **options)
+
+
+def verify(suite: FinishedSuite | AnyPath, *, on_progress: OnProgress | None = None) -> Verification:
+    """Compare a suite's pictures, masks, table and records with the digests that were recorded of them: `faults` name
+    what is wrong, and what remakes it; `digest` names the whole suite.
+    """
+    return _opened(suite).verify(on_progress=on_progress)
 
 
 def _several(given: Any) -> list[Any]:

@@ -21,7 +21,7 @@ from ..errors import CounterfactoryError
 from ..judging.insights import Embed, bags_of_words
 from ..judging.set_quality import CaptionPerplexity, Fid, measure_fid, measure_perplexity
 from ..suite import PictureRow
-from ..suite.recorded import recorded_profile
+from ..suite.recorded import recorded_networks
 from .options import Caller
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class CaptionEmbedding:
 
     def _open(self) -> tuple[Embed, str]:
         try:
-            profile = recorded_profile(self._suite)
+            profile = recorded_networks(self._suite)
             encoder = _pool(profile, "clip_text").clip_text()
         except (CounterfactoryError, ModuleNotFoundError):
             return bags_of_words, "their words"
@@ -65,7 +65,7 @@ def suite_fid(suite: Path, rows: Sequence[PictureRow], extractor: Any, preproces
     that returns features [N, D]. Raises CounterfactoryError where there is none, or it gives something else.
     """
     if isinstance(extractor, str) and extractor == CLIP:
-        model = _clip_extractor(recorded_profile(suite))
+        model = _clip_extractor(recorded_networks(suite))
     elif isinstance(extractor, (str, Path)) and names_model(str(extractor)):
         model = open_model(str(extractor), preprocess, ())
     elif callable(extractor):
@@ -85,7 +85,7 @@ def suite_fid(suite: Path, rows: Sequence[PictureRow], extractor: Any, preproces
 
 def suite_perplexity(suite: Path, rows: Sequence[PictureRow]) -> CaptionPerplexity:
     """That of a suite's captions, to its profile's language model. Raises CounterfactoryError where there is none."""
-    profile = recorded_profile(suite)
+    profile = recorded_networks(suite)
 
     def read(texts: Sequence[str]) -> list[float]:
         return [exp(surprise) for surprise in _pool(profile, "llm").llm().surprises(texts)]

@@ -33,7 +33,8 @@ from ..report.suite_text import coverage_table, hand_note, suite_notes
 from ..report.table import Table
 from ..suite import PictureRow, RunRecord, read_run
 from ..suite.by_hand import read_by_hand
-from ..suite.recorded import recorded_check, recorded_profile
+from ..suite.contents import suite_digest
+from ..suite.recorded import recorded_check, recorded_networks, recorded_profile
 from ..suite.verdicts import read_verdicts
 from .answers import Judged, class_names
 from .options import AnyPath, PageOptions, Warn, path_or_none
@@ -70,7 +71,8 @@ def make_report(
         text = describe_model(text, judged.evaluation, judged.name, comparisons, rows)
     notes = (*text.notes, *hand_note(read_by_hand(suite).pictures))
     tables = (*text.tables, *_coverage(suite))
-    text = replace(text, curves=curves, notes=notes, tables=tables, classes=tuple(names))
+    text = replace(text, curves=curves, notes=notes, tables=tables, classes=tuple(names), footer=_footer(suite))
+    text = replace(text, data={**text.data, "suite_digest": suite_digest(suite)})
     return write_report(
         suite / "report" if out is None else Path(out),
         rows,
@@ -165,7 +167,10 @@ def _edges(suite: Path, options: PageOptions, warn: Warn) -> EdgeDetector | None
         warn("no edges are shown: they take OpenCV (pip install 'counterfactory[light]')")
         return None
     profile = options.get("profile")
-    return edge_detector(recorded_profile(suite) if profile is None else load_profile(fspath(profile)))
+    if profile is not None:
+        return edge_detector(load_profile(fspath(profile)))
+    recorded = recorded_profile(suite)
+    return edge_detector(recorded if recorded.edges.hed is None else recorded_networks(suite))
 
 
 def _curves(suite: Path, judgements: Path | None) -> tuple[Curve, ...]:
@@ -181,6 +186,16 @@ def _curves(suite: Path, judgements: Path | None) -> tuple[Curve, ...]:
     there = {score for row in scored for score in row.scores}
     names = [name for name in settings.strict if name.partition("_")[2] in there]
     return tuple(Curve(threshold_curve(scored, settings, name, valid)) for name in names)
+
+
+def _footer(suite: Path) -> str:
+    """Which bytes a report is of, and the licences of the models that made them, as far as the record says them."""
+    parts = [f"Suite {digest} (counterfactory verify)."] if (digest := suite_digest(suite)) else []
+    with suppress(CounterfactoryError):
+        licences = (read_run(suite) or RunRecord()).licences
+        if licences:
+            parts.append(f"Made with {'; '.join(f'{one.model}: {one.licence}' for one in licences)}.")
+    return " ".join(parts)
 
 
 def _coverage(suite: Path) -> tuple[Table, ...]:

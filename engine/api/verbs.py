@@ -107,6 +107,8 @@ def _make(asked: Asked, suite_path: Path, metrics: Path | None, caller: Caller, 
     journey = Journey(asked.profile, asked.request, None if anyway else least_accepted(asked.profile))
     with Suite.open(suite_path) as suite:
         summary = journey.run(asked.inputs, suite, caller.on_progress, metrics)
+        if denied := suite.ledger.denied:
+            caller.warn(f"{denied:,} rows of the ledger were not as they were written, and were made again")
     for problem in summary.problems[len(asked.inputs.left_out) :]:
         caller.warn(f"skipped {problem.name}: {problem.reason}")
     if not summary.variants:

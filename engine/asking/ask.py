@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from ..errors import CounterfactoryError, list_some
 from ..meter.meter import Progress
 from ..suite import PictureRow
+from ..suite.images import open_png
 from ..suite.paths import Folder
 from .kept_answers import KeptAnswers, open_kept
 from .outputs import LabelAnswer, MapAnswer, ModelAnswer, ScoreAnswer, UnusableError, read_outputs
@@ -157,9 +157,8 @@ class _Asking:
     def _load(self, row: PictureRow) -> _Input:
         path = self._folder.path(row.file_name)
         try:
-            with Image.open(path, formats=["PNG"]) as image:
-                picture: Picture = np.asarray(image.convert("RGB"))
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            picture: Picture = open_png(path, lambda image: np.asarray(image.convert("RGB")))
+        except ValueError as error:
             raise CounterfactoryError(f"{path} cannot be read as a picture of a suite: {error}") from error
         return _Input(row, self._model.prepare(picture), (picture.shape[0], picture.shape[1]))
 

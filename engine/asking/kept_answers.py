@@ -81,7 +81,7 @@ def open_kept(
     Folder(suite).refuse_outward_links([FOLDER, f"{FOLDER}/{file.name}", f"{FOLDER}/{digest[:16]}.lock"])
     lock = None
     try:
-        make_folder(file.parent)
+        make_folder(file.parent, suite)
         lock = Lock(file.with_suffix(".lock"))
     except CounterfactoryError as error:
         if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in _READ_ONLY:

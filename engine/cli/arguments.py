@@ -93,7 +93,9 @@ def build_parser() -> Parser:
     _add_estimate(commands)
     _add_doctor(commands)
     _add_setup(commands)
+    _add_rehearse(commands)
     _add_check(commands)
+    _add_verify(commands)
     _add_evaluate(commands)
     _add_report(commands)
     _add_labelling(commands)
@@ -397,7 +399,7 @@ def _add_coverage(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_setup(commands: _Commands[Parser]) -> None:
-    text = "fetch published weights, make a CPU's networks of them, try them"
+    text = "fetch published weights, make a profile's networks of them, try them"
     parser = _add(commands, "setup", text, "[options]", "--profile cpu --photos photos")
     parser.add_argument(
         "--profile", default="cpu", metavar="NAME", help="a profile with weights to fetch (%(default)s)"
@@ -409,9 +411,21 @@ def _add_setup(commands: _Commands[Parser]) -> None:
         "--weights",
         type=Path,
         metavar="DIR",
-        help="where they are or go, laid out like the hub (in the profile's folder)",
+        help="where they are or go, laid out like the hub (in the profile's folder); for CPUs",
     )
+    parser.add_argument("--exporter", type=Path, metavar="PYTHON", help="a Python with the exporter's packages")
+    parser.add_argument("--dry-run", action="store_true", help="only say what it would take")
     parser.set_defaults(run=_late("setup", "setup"))
+
+
+def _add_rehearse(commands: _Commands[Parser]) -> None:
+    text = "try a box's way without a GPU: small random networks, exported and run"
+    parser = _add(commands, "rehearse", text, "[options]", "--profile a10g")
+    parser.add_argument("--profile", default="a10g", metavar="NAME", help="a profile with weights (%(default)s)")
+    parser.add_argument("--target", default="sm86", metavar="SM", help="the GPU that plans are for (%(default)s)")
+    parser.add_argument("--exporter", type=Path, metavar="PYTHON", help="a Python with the exporter's packages")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="where everything stays (nowhere)")
+    parser.set_defaults(run=_late("rehearse", "rehearse"))
 
 
 def _add_check(commands: _Commands[Parser]) -> None:
@@ -427,6 +441,8 @@ def _add_check(commands: _Commands[Parser]) -> None:
         metavar="KEY=X",
         help="another threshold by the profile's key, such as check.edit=0.5; may be given several times",
     )
+    parser.add_argument("--files", action="store_true", help="verify first, and stop where a byte is wrong: status 3")
+
     _add_coverage(parser.add_argument_group("limits"))
     hand = parser.add_argument_group("verdicts by hand, which stand whatever the scores say (by_hand.json)")
     for ruling, text in (
@@ -469,6 +485,13 @@ def _add_check(commands: _Commands[Parser]) -> None:
         "--perplexity", action="store_true", help="how the profile's language model reads captions before and after"
     )
     parser.set_defaults(run=_late("check"))
+
+
+def _add_verify(commands: _Commands[Parser]) -> None:
+    text = "compare every byte of a suite with the digests that were recorded of it"
+    parser = _add(commands, "verify", text, "SUITE [options]", "suite")
+    _add_suite(parser)
+    parser.set_defaults(run=_late("verify"))
 
 
 def _add_evaluate(commands: _Commands[Parser]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..report.table import Table, percent
+from .run_text import memory
 
 if TYPE_CHECKING:
     from ..judging.fit_valid import Example
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from ..judging.set_quality import CaptionPerplexity, Fid
     from ..judging.threshold_curve import Point, ThresholdCurve
     from ..profile.check import CheckSettings
+    from ..suite.verify import Verification
 
 _BAR = 20
 
@@ -31,6 +33,14 @@ def recheck_lines(recheck: Recheck, settings: CheckSettings) -> list[str]:
             f"{recheck.controls_accepted_before})"
         )
     return lines
+
+
+def verified_lines(verification: Verification) -> list[str]:
+    """What is wrong with a suite's bytes, and what their digest is."""
+    lines = [f"{fault.file}: {fault.fault}{fault.remedy and f'; {fault.remedy}'}" for fault in verification.faults]
+    read = f"verified   {verification.files:,} files, {memory(verification.bytes)}"
+    wrong = f"{len(lines):,} not as they were written" if lines else "all as they were written"
+    return [*lines, f"{read}: {wrong}", *([f"digest     {verification.digest}"] if verification.digest else [])]
 
 
 def fid_line(fid: Fid) -> str:

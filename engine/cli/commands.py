@@ -35,7 +35,17 @@ from ..report.table import Table
 from ..suite import count_outside
 from ..suite.by_hand import RULINGS, Ruling, read_rulings
 from ..suite.verdicts import read_verdicts
-from .check_text import changes_table, fid_line, fit_table, perplexity_line, recheck_lines, sweep_lines, sweep_table
+from ..suite.verify import Verification
+from .check_text import (
+    changes_table,
+    fid_line,
+    fit_table,
+    perplexity_line,
+    recheck_lines,
+    sweep_lines,
+    sweep_table,
+    verified_lines,
+)
 from .plan_text import show_spread
 from .run_text import as_data, cost_line, cost_table, count_line, shortfall_lines, time_lines, use_line
 from .statuses import EXIT_BROKEN, EXIT_SKIPPED
@@ -95,12 +105,15 @@ def _show_suite(suite: finished.FinishedSuite, terminal: Terminal) -> int:
     if summary.cells:
         terminal.show(coverage_table(summary.cells))
     terminal.say(f"suite      {suite.path}")
+    if digest := suite.digest:
+        terminal.say(f"digest     {digest}")
     if suite.summary.variants:
         look = shlex.join(["counterfactory", "report", str(suite.path)])
         terminal.say(f"look at it with: {look}")
     terminal.finish(
         {
             "suite": str(suite.path),
+            "suite_digest": suite.digest,
             **as_data(suite.summary),
             **coverage_data(summary.cells),
             "edits": spread_data(spread),
@@ -193,9 +206,30 @@ def demo(args: Namespace, terminal: Terminal) -> int:
     return 0
 
 
+def verify(args: Namespace, terminal: Terminal) -> int:
+    """`counterfactory verify`."""
+    verification = _verified(finished.open(args.suite), terminal)
+    terminal.finish(asdict(verification))
+    return 0 if verification.sound else EXIT_BROKEN
+
+
+def _verified(suite: finished.FinishedSuite, terminal: Terminal) -> Verification:
+    """Says what is wrong with a suite's bytes."""
+    with terminal.progress() as on_progress:
+        verification = suite.verify(on_progress=on_progress)
+    for note in verification.notes:
+        terminal.note(note)
+    for line in verified_lines(verification):
+        terminal.say(line)
+    return verification
+
+
 def check(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory check`."""
     suite, rulings = finished.open(args.suite), _rulings(args)
+    if args.files and not (verification := _verified(suite, terminal)).sound:
+        terminal.finish(asdict(verification))
+        return EXIT_BROKEN
     if args.fit is not None:
         return _fit(args, suite, terminal)
     settings = suite.settings(args.profile, dict(args.set))
@@ -297,7 +331,7 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
     for note in (*(note for one in before for note in one.judged.notes), *result.notes):
         terminal.note(note)
     if args.table is not None:
-        return _paper(args.table, [*before, result], terminal)
+        return _paper(args.table, suite, [*before, result], terminal)
     for table in evaluation_tables(result.evaluation, args.all):
         terminal.show(table)
     for table in insights_table(result.evaluation.insights, args.all):
@@ -312,6 +346,7 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
     outside, count = count_outside(result.judged.rows)
     terminal.finish(
         {
+            "suite_digest": suite.digest,
             "notes": list(result.notes),
             "outside_world": {"sources": outside, "of": count},
             **result.evaluation.to_json(),
@@ -331,7 +366,7 @@ def _asked(
     return model, words, before
 
 
-def _paper(name: str, results: Sequence[finished.Result], terminal: Terminal) -> int:
+def _paper(name: str, suite: finished.FinishedSuite, results: Sequence[finished.Result], terminal: Terminal) -> int:
     """A paper's table of these models."""
     asked = []
     for result in results:
@@ -341,7 +376,7 @@ def _paper(name: str, results: Sequence[finished.Result], terminal: Terminal) ->
     tables = paper_tables(name, asked)
     for table in tables:
         terminal.show(table)
-    terminal.finish({"tables": [asdict(table) for table in tables]})
+    terminal.finish({"suite_digest": suite.digest, "tables": [asdict(table) for table in tables]})
     return 0 if results[-1].passed else EXIT_BROKEN
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ..api.pages import describe_model, describe_suite
+from ..files.writing import make_folder, open_whole
 from ..inputs import Inputs
 from ..journey import Journey
 from ..judging.confusion import confusion_matrix
@@ -35,6 +36,7 @@ from ..request import SuiteRequest
 from ..runtime.blob_cache import find_blob_cache
 from ..sources.data_set import find_sources
 from ..suite import PictureRow, Suite, read_metadata
+from ..suite.images import open_png
 from .run_text import as_data, cost_line, count_line, duration, time_lines
 from .terminal import Terminal
 
@@ -150,14 +152,15 @@ def write_sources(folder: Path, count: int) -> None:
         scene = demo_scene(index)
         for kind, array in zip(("images", "masks"), EMBEDDED.draw(scene).pair, strict=True):
             path = folder / kind / scene.label / f"{index:04d}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(array).save(path)
+            make_folder(path.parent)
+            with open_whole(path, sync="nothing") as file:
+                Image.fromarray(array).save(file, "PNG")
 
 
 def ask_models(rows: Sequence[PictureRow], suite: Path, classifier: Classifier, segmenter: Segmenter) -> ModelResults:
     """Ask both models under test about every picture of a suite of street scenes with masks."""
-    pictures = np.stack([np.asarray(Image.open(suite / row.file_name).convert("RGB")) for row in rows])
-    truths = [np.asarray(Image.open(suite / str(row.mask))) for row in rows]
+    pictures = np.stack([open_png(suite / row.file_name, np.asarray) for row in rows])
+    truths = [open_png(suite / str(row.mask), np.asarray) for row in rows]
     answers, masks = classifier.predict(pictures), segmenter.predict(pictures)
     counts = [_counts(truth, mask) for truth, mask in zip(truths, masks, strict=True)]
     return ModelResults(

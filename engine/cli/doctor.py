@@ -8,10 +8,11 @@ works.
 from __future__ import annotations
 
 import importlib
+import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -19,10 +20,11 @@ from types import MappingProxyType
 from typing import Any
 
 from ..errors import CounterfactoryError
-from ..meter.machine import machine, machine_memory
+from ..meter.machine import free_memory, machine, machine_memory
 from ..models.networks import library_of
-from ..models.plan_facts import other_decoder
+from ..models.plan_facts import decoder_gb, other_decoder
 from ..profile.profile import Profile, load_profile
+from ..profile.published import checkpoints_of, hub_folder
 from ..profile.runtime import WeightSettings
 from ..report.table import Table
 from ..runtime.blob_cache import SWITCH, BlobCache
@@ -32,6 +34,7 @@ from ..runtime.installing import (
     BOX_ONNXRUNTIME,
     ENGINE,
     EXPORTER,
+    GPU,
     LIGHT,
     ONNXRUNTIME_CPU,
     TENSORRT_RTX,
@@ -39,8 +42,9 @@ from ..runtime.installing import (
     releases,
 )
 from ..runtime.onnx_providers import NEEDS, PROVIDERS, exchange_onnxruntime, find_library
-from ..runtime.opening import PlanState, engines_of, plan_makers
-from ..runtime.trt_library import BOX_LIBRARY
+from ..runtime.opening import PlanState, engines_of, is_unplanned, plan_makers
+from ..runtime.trt_library import BOX_LIBRARY, BOX_TARGET
+from .exporting import BESIDE, COMMAND, EXPORTS_WITH
 from .gpus import Gpu, build_faults, card_fault, driver_fault, find_gpus, has_driver, has_nvidia_card
 
 # What a profile's runtime and language model import; the distributions, as pip knows them.
@@ -57,8 +61,6 @@ PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 # The Python that requirements/a10g.txt has wheels for.
 _BOX_PYTHON = (3, 12)
-# Without these nothing is exported.
-_EXPORTS_WITH = ("torch", "onnx", "onnxscript", "diffusers", "transformers")
 _DRIVER = "sudo apt-get install nvidia-driver-580-server"
 
 # The encoder of a package's wheel, unpacked (docs/tasks.md).
@@ -108,7 +110,8 @@ class Cache:
 @dataclass(frozen=True)
 class Examination:
     """What was found. `packages` by name, None where one is not installed; `faults` are of the driver and of packages
-    that do not fit; `cache` is None where the profile compiles no network on a CPU; `next` is the command to say next.
+    that do not fit; `cache` is None where the profile compiles no network on a CPU; `next` is the command to say next;
+    `makers` are the compilers of its plans; `notes` are what stops nothing yet, and will.
     """
 
     profile: str
@@ -123,6 +126,10 @@ class Examination:
     folder: Path
     cache: Cache | None = None
     next: str = ""
+    makers: tuple[str, ...] = (BOX_LIBRARY,)
+    free_memory_bytes: int = 0
+    free_swap_bytes: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def ready(self) -> bool:
@@ -151,6 +158,7 @@ def examine(
             replace(one, reason=remark) if (one.name, one.state) == ("vae_decoder", "found") else one for one in plans
         )
     makers = plan_makers(folder, library.networks.plans) or (BOX_LIBRARY,)
+    memory, swap = free_memory(place.root / "proc" / "meminfo")
     gpus, packages = find_gpus(nvml), {name: _version(name) for name in _needed(profile, makers)}
     backends = (profile.runtime.backend, profile.llm.backend)
     faults: tuple[str, ...] = ()
@@ -168,8 +176,29 @@ def examine(
         plans=plans,
         folder=folder,
         cache=_cache(library.blobs) if not profile.by_rule and "openvino" in backends else None,
+        makers=makers,
+        free_memory_bytes=memory,
+        free_swap_bytes=swap,
     )
-    return replace(examination, next=_next(profile, examination, makers, named_as or profile.name, place))
+    examination = replace(examination, notes=tuple(_notes(profile, examination)))
+    return replace(examination, next=_next(profile, examination, named_as or profile.name, place))
+
+
+def _notes(profile: Profile, examination: Examination) -> Iterator[str]:
+    """What making the networks that are missing will stumble over."""
+    missing = {plan.name for plan in examination.plans if plan.state != "found"}
+    free_gb = (examination.free_memory_bytes + examination.free_swap_bytes) / 1e9
+    needed_gb = decoder_gb((profile.weights and profile.weights.blip2) or "")
+    if profile.runtime.backend == "tensorrt" and missing & {"opt_decoder", "opt_decoder_beams"} and free_gb < needed_gb:
+        yield (
+            f"compiling opt_decoder takes {needed_gb:g} GB of memory, and {free_gb:.1f} are free with swap: add swap, "
+            "or it gets no plan"
+        )
+    has_token = "HF_TOKEN" in os.environ or (hub_folder().parent / "token").is_file()
+    for one in checkpoints_of(profile.weights) if profile.weights is not None and missing and not has_token else ():
+        if one.gated and one.missing(hub_folder()):
+            page = f"https://huggingface.co/{one.repository}"
+            yield f"{one.repository} is given to those who accept its terms at {page} and say: hf auth login"
 
 
 def _needed(profile: Profile, makers: tuple[str, ...]) -> tuple[str, ...]:
@@ -178,7 +207,9 @@ def _needed(profile: Profile, makers: tuple[str, ...]) -> tuple[str, ...]:
         return (next(iter(releases(["opencv"])), "opencv-python-headless"),)
     runtimes: tuple[str, ...] = (profile.runtime.backend,)
     if profile.runtime.backend == "tensorrt":
-        runtimes = makers
+        library = library_of(profile)
+        unplanned = any(is_unplanned(library.folder, plan, "tensorrt") for plan in library.networks.plans)
+        runtimes = (*makers, "onnxruntime") if unplanned else makers
     elif profile.runtime.provider == "cpu":
         runtimes = ("onnxruntime on a CPU",)
     return tuple(dict.fromkeys(name for one in (*runtimes, profile.llm.backend) for name in PACKAGES[one]))
@@ -229,17 +260,24 @@ def _there(folder: Path) -> Path:
     return next(path for path in (folder, *folder.absolute().parents) if path.exists())
 
 
-def _next(profile: Profile, examination: Examination, makers: tuple[str, ...], named_as: str, place: Place) -> str:
-    """The first command that has to be said, or that can be."""
-    on_gpu, onnxruntime = profile.runtime.on_gpu, profile.runtime.backend == "onnxruntime"
-    if on_gpu and (driver := _driver(examination, place)):
+def first_of_all(profile: Profile, examination: Examination, place: Place) -> str:
+    """The command without which nothing that comes after it can be; "" where card, driver and packages are right."""
+    if profile.runtime.on_gpu and (driver := _driver(examination, place)):
         return driver
     missing = [name for name, release in examination.packages.items() if release is None]
-    if missing or (examination.faults and on_gpu):
+    if missing or (examination.faults and profile.runtime.on_gpu):
         return _install(profile, missing, examination.faults, place)
     if examination.runtime.fault:
         assert profile.runtime.provider is not None, "nothing else is looked at"
         return exchange_onnxruntime(profile.runtime.provider)
+    return ""
+
+
+def _next(profile: Profile, examination: Examination, named_as: str, place: Place) -> str:
+    """The first command that has to be said, or that can be."""
+    on_gpu, onnxruntime = profile.runtime.on_gpu, profile.runtime.backend == "onnxruntime"
+    if first := first_of_all(profile, examination, place):
+        return first
     bad = [plan.name for plan in examination.plans if plan.state != "found"]
     if bad and profile.weights is not None and profile.runtime.backend == "openvino":
         return shlex.join(("counterfactory", "setup", "--profile", named_as))
@@ -253,8 +291,8 @@ def _next(profile: Profile, examination: Examination, makers: tuple[str, ...], n
     if bad == ["masked"]:
         folder = shlex.quote(str(examination.folder))
         return f"{sys.executable} -m counterfactory.export masked {_MASKED} --out {folder}"
-    if bad and (on_gpu or onnxruntime):
-        return _export(profile, named_as, () if onnxruntime else makers, place)
+    if bad and (on_gpu or onnxruntime or profile.models.folder != "pocket"):
+        return _export(profile, examination, named_as, place)
     if bad:
         return pip_install(f"--force-reinstall --no-deps {ENGINE}")
     if profile.given:
@@ -289,26 +327,34 @@ def _install(profile: Profile, missing: list[str], faults: tuple[str, ...], plac
     if missing == ["tensorrt-rtx-cu12"]:
         return pip_install(TENSORRT_RTX)
     what = BOX_ONNXRUNTIME if onnxruntime else BOX_EXLLAMAV3 if profile.llm.backend == "exllamav3" else BOX
+    if profile.llm.on_cpu and not onnxruntime:
+        return pip_install(f"--force-reinstall {GPU}" if faults and not missing else GPU)
     if place.python != _BOX_PYTHON:
         return f"python3.12 -m venv ~/box && ~/box/bin/pip install {what}"
     # pip takes a build for another torch or for CPUs for the release that it is asked for.
     return pip_install(f"--force-reinstall {what}" if faults and not missing else what)
 
 
-def _export(profile: Profile, named_as: str, makers: tuple[str, ...], place: Place) -> str:
-    """What exports the networks, and their plans where `makers` compile them: by this Python, or the exporter's own."""
-    own = place.home / "exporter" / "bin" / "python"
-    python = sys.executable if all(_version(name) for name in _EXPORTS_WITH) else str(own)
+def _export(profile: Profile, examination: Examination, named_as: str, place: Place) -> str:
+    """What exports the networks, by this Python or the exporter's own."""
+    own = place.home / BESIDE
+    python = sys.executable if all(_version(name) for name in EXPORTS_WITH) else str(own)
     if python == str(own) and not own.exists():
         return f"python3.12 -m venv ~/exporter && ~/exporter/bin/pip install {EXPORTER}"
-    command = [python, "-m", "counterfactory.export", "a10g", "--profile", named_as]
+    return shlex.join((python, *COMMAND, *export_words(profile, examination, named_as)))
+
+
+def export_words(profile: Profile, examination: Examination, named_as: str) -> list[str]:
+    """What the exporter is told: whose networks, and which plans for the card that is here."""
+    words = ["a10g", "--profile", named_as]
     if profile.weights is None:
         usual = load_profile("a10g").weights
         assert usual is not None, "it comes with us"
-        command += _named(usual)
-    command += ["--plans"] if makers else []
-    command += [] if not makers or BOX_LIBRARY in makers else ["--library", "tensorrt-rtx"]
-    return shlex.join(command)
+        words += _named(usual)
+    if profile.runtime.backend == "tensorrt":
+        words += ["--plans", *([] if BOX_LIBRARY in examination.makers else ["--library", "tensorrt-rtx"])]
+        words += ["--target", "this"] if examination.gpus and examination.gpus[0].target != BOX_TARGET else []
+    return words
 
 
 def _named(weights: WeightSettings) -> list[str]:
@@ -321,6 +367,8 @@ def _named(weights: WeightSettings) -> list[str]:
 def lines(examination: Examination) -> list[str]:
     """The findings but for the plans, a line each."""
     told = [f"machine    {examination.machine}, {examination.memory_bytes / 1e9:.1f} GB of memory"]
+    free = examination.free_memory_bytes, examination.free_swap_bytes
+    told += [f"memory     {free[0] / 1e9:.1f} GB free, and {free[1] / 1e9:.1f} of swap"]
     told += [
         f"gpu        {gpu.name}, SM{gpu.capability.replace('.', '')}, {gpu.free_bytes / 1e9:.1f} of "
         f"{gpu.memory_bytes / 1e9:.1f} GB free, driver {gpu.driver}"
@@ -329,6 +377,7 @@ def lines(examination: Examination) -> list[str]:
     told.append(f"runtime    {examination.runtime.uses}")
     told += [f"           {examination.runtime.fault}"] if examination.runtime.fault else []
     told += [f"fault      {fault}" for fault in examination.faults]
+    told += [f"note       {note}" for note in examination.notes]
     told.append(f"disk       {examination.free_disk_bytes / 1e9:.0f} GB free at {examination.folder}")
     told += _cache_lines(examination.cache) if examination.cache is not None else []
     told += [f"package    {name} {known or 'is not installed'}" for name, known in examination.packages.items()]

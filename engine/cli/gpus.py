@@ -5,6 +5,7 @@ Packages say which CUDA they were made for by their names, their releases or wha
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -25,13 +26,22 @@ _NVIDIA = "0x10de"
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU as its driver tells it; memory in bytes, `capability` such as "8.6"."""
+    """A GPU as its driver tells it; memory in bytes, `capability` such as "8.6". `holders` are other processes and the
+    bytes that they hold; `split` says that it is divided by MIG, and computes nothing as a whole.
+    """
 
     name: str
     capability: str
     memory_bytes: int
     free_bytes: int
     driver: str
+    holders: tuple[tuple[int, int], ...] = ()
+    split: bool = False
+
+    @property
+    def target(self) -> str:
+        """Its compute capability as plans have it, "sm86"."""
+        return f"sm{self.capability.replace('.', '')}"
 
 
 def find_gpus(nvml: Callable[[], Any]) -> tuple[Gpu, ...]:
@@ -79,6 +89,11 @@ def card_fault(gpus: Sequence[Gpu], memory_gb: float) -> str:
     if not gpus:
         return ""
     gpu, needed = gpus[0], memory_gb * 1e9
+    if gpu.split:
+        return (
+            f"card {gpu.name} is split by MIG and computes nothing as a whole: say sudo nvidia-smi -mig 0, or set "
+            "CUDA_VISIBLE_DEVICES to one of its instances, as nvidia-smi -L lists them"
+        )
     if tuple(map(int, gpu.capability.split("."))) < _LEAST_CAPABILITY:
         oldest = ".".join(map(str, _LEAST_CAPABILITY))
         return f"card {gpu.name} has compute capability {gpu.capability}; the runtimes begin at {oldest}"
@@ -90,7 +105,7 @@ def card_fault(gpus: Sequence[Gpu], memory_gb: float) -> str:
     if gpu.free_bytes < _FREE * needed:
         return (
             f"card {gpu.name} has {gpu.free_bytes / 1e9:.1f} of its {gpu.memory_bytes / 1e9:.1f} GB free and the "
-            f"profile plans for {memory_gb:g}: end what holds the rest"
+            f"profile plans for {memory_gb:g}: end what holds the rest{_who(gpu)}"
         )
     return ""
 
@@ -116,10 +131,28 @@ def build_faults(packages: Mapping[str, str | None]) -> Iterator[str]:
             yield f"{name} {release} was compiled for torch {made_for[1]}, and torch {torch} is installed"
 
 
+def _who(gpu: Gpu) -> str:
+    """The processes that hold memory of a card, in words; "" where the driver names none."""
+    return "".join(f", process {pid} with {held / 1e9:.1f} GB" for pid, held in gpu.holders)
+
+
 def _gpu(pynvml: Any, handle: Any, driver: str) -> Gpu:
+    split, total, free = False, 0, 0
+    with suppress(Exception):  # a card that cannot be split, or a driver that does not say
+        split = pynvml.nvmlDeviceGetMigMode(handle)[0] == 1
+    instance = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0]
+    if split and instance.startswith("MIG-"):
+        handle, split = pynvml.nvmlDeviceGetHandleByUUID(instance), False
     major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
-    memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-    return Gpu(_text(pynvml.nvmlDeviceGetName(handle)), f"{major}.{minor}", memory.total, memory.free, driver)
+    if not split:  # the whole's memory is not to be read by everybody
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+        total, free = memory.total, memory.free
+    holders: list[tuple[int, int]] = []
+    with suppress(Exception):  # a driver that does not tell one user of another's
+        running = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        holders = [(one.pid, one.usedGpuMemory or 0) for one in running if one.pid != os.getpid()]
+    name = _text(pynvml.nvmlDeviceGetName(handle))
+    return Gpu(name, f"{major}.{minor}", total, free, driver, tuple(holders), split)
 
 
 def _text(value: str | bytes) -> str:

@@ -16,9 +16,11 @@ import io
 import os
 import sys
 import traceback
+import warnings
 from contextlib import suppress
 from typing import NoReturn
 
+from ..files.escaping import for_terminal
 from .statuses import EXIT_BROKEN, EXIT_BUG, EXIT_ERROR, EXIT_PIPE, EXIT_SKIPPED, EXIT_STOPPED
 
 # What tables and lines of the product hold beyond ASCII.
@@ -34,6 +36,8 @@ def run() -> NoReturn:
     """Run the command of the command line, and end the process."""
     _open_missing_streams()
     _write_plainly()
+    # Pictures that are too large are refused, in a sentence.
+    warnings.filterwarnings("ignore", "Image size .* exceeds limit")
     try:
         status = _run_command()
         if status in (0, EXIT_SKIPPED, EXIT_BROKEN):  # a command that failed has said why already
@@ -88,7 +92,7 @@ def _bug_report(error: Exception) -> str:
 def _say(status: int, text: str) -> int:
     """Write to standard error, if somebody reads it; returns the status."""
     with suppress(OSError):
-        print(text, file=sys.stderr, flush=True)  # noqa: T201 - Terminal may be what failed
+        print(for_terminal(text), file=sys.stderr, flush=True)  # noqa: T201 - Terminal may be what failed
     return status
 
 

@@ -1,19 +1,19 @@
-"""`counterfactory setup`: what a profile for CPUs needs, fetched, made and tried.
+"""`counterfactory setup`: what a profile of published weights needs, fetched, made and tried.
 
-What it takes is said, and refused where the machine has too little, before anything begins. The exporter does the
-work, as a program of its own: it needs packages that the engine does without. Then a photograph or two go through the
-whole journey. What was done is kept and not done again.
+What it takes is said, and refused where the machine lacks it, before anything begins. The exporter does the work, as a
+program of its own: it needs packages that the engine does without. Then a photograph or two go through the whole
+journey, and a line of figures is kept. What was done is kept and not done again.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
-import subprocess
 import sys
 import time
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -21,54 +21,90 @@ from PIL import Image
 
 from ..api import verbs
 from ..errors import CounterfactoryError
-from ..meter.machine import machine_memory
+from ..files.writing import make_folder, open_whole, write_whole
+from ..meter.machine import machine, machine_memory
 from ..models.networks import library_of
+from ..models.plan_facts import plan_facts
 from ..pocket.worlds import EMBEDDED
 from ..profile.profile import Profile, load_profile
-from ..profile.published import Checkpoint, checkpoints_of
+from ..profile.published import Checkpoint, checkpoints_of, hub_folder
 from ..report.table import Table
-from ..runtime.installing import SETUP, pip_install
+from . import doctor
+from .demo import write_sources
+from .exporting import COMMAND, EXPORTS_WITH, FOR_CPUS, exporter_python, run_program
 from .run_text import as_data, cost_line, cost_table, count_line, time_lines
 from .terminal import Terminal
 
-# What the exporter imports for a CPU.
-_MODULES = ("torch", "onnx", "onnxscript", "diffusers", "transformers", "nncf", "gguf", "huggingface_hub")
-# 10^9 bytes: memory that is needed; disk for what is made, and for weights in float32 while one network is made.
+# For a CPU, 10^9 bytes: memory that is needed; disk for what is made, and for weights in float32 while one network is
+# made.
 MEMORY_GB, MADE_GB, SCRATCH_GB = 8.0, 9.0, 13.0
+# For a GPU: disk over the graphs' weights, which stay as ONNX and as plans; over those of the largest while it is made;
+# and over the quantised language model's, with the converter's state (docs/production.md).
+_KEPT, _LARGEST, _QUANTISED = 2.2, 2.35, 2.2
+# Bytes a second of a download, and minutes of the exporter for 10^9 bytes of weights: docs/production.md's table took
+# 31 minutes for 5.7 of them on two busy cores.
+_BYTES_PER_S, _MINUTES_PER_GB = 50e6, 5.5
 # A machine that is sold with 8 GB says a little less.
 _NEARLY = 0.95
-_COMMAND = ("-m", "counterfactory.export", "cpu")
 _STREAM, _SCENES = 902, 4
 _TRIED = 2  # photographs that go through the journey
 # What the pictures that are tried are for: nothing that needs a label.
 TRIAL = 'name = "trial"\nsentence = "tell what the image shows"\nprotect = []\nprotect_label = true\n'
 
 
+@dataclass(frozen=True)
+class Needs:
+    """What a setup takes of the machine: 10^9 bytes of disk beside the download, of memory, and minutes of work; 0 for
+    what nobody knows.
+    """
+
+    disk_gb: float
+    memory_gb: float
+    minutes: float
+
+
 def setup(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory setup`."""
     profile = load_profile(args.profile)
-    if profile.weights is None or profile.runtime.backend != "openvino":
+    if profile.weights is None or profile.runtime.provider == "cpu":
         raise CounterfactoryError(
-            f"setup makes profiles for CPUs from published weights, such as cpu; profile {profile.name} is none: see "
-            f"what it needs with 'counterfactory doctor --profile {args.profile}'"
+            f"setup makes profiles from published weights, such as cpu, gpu and a10g; profile {profile.name} is none: "
+            f"see what it needs with 'counterfactory doctor --profile {args.profile}'"
         )
-    folder = profile.models.path
-    weights = args.weights or folder / "weights"
+    on_gpu, folder = profile.runtime.on_gpu, profile.models.path
+    if on_gpu and args.weights is not None:
+        raise CounterfactoryError("--weights is for CPUs: for a GPU set HF_HUB_CACHE to the folder of the hub's cache")
+    weights = args.weights or (hub_folder() if on_gpu else folder / "weights")
     checkpoints = checkpoints_of(profile.weights)
-    terminal.show(_table(checkpoints, weights))
     library = library_of(profile)
-    complete = all(library.state(network)[0] == "found" for network in library.networks)
-    if not complete:
-        _require(profile, checkpoints, weights)
-    photos = args.photos or _scenes(folder / "photos", profile.image.short_side)
+    missing = [network.name for network in library.networks if library.state(network)[0] != "found"]
+    needs = _needs_of_gpu(profile, missing) if on_gpu else Needs(MADE_GB + SCRATCH_GB, MEMORY_GB, 0)
+    fetched = sum(sum(one.missing(weights).values()) for one in checkpoints) / 1e9
+    terminal.show(_table(checkpoints, weights))
+    if missing:
+        for line in _need_lines(needs, fetched):
+            terminal.say(line)
+        _require_room(profile, needs, fetched)
+    examination = doctor.examine(profile, named_as=args.profile)
+    if on_gpu and (first := doctor.first_of_all(profile, examination, doctor.Place())):
+        raise CounterfactoryError(f"profile {profile.name} cannot run here yet; say first: {first}")
+    python = exporter_python(args.exporter, EXPORTS_WITH if on_gpu else FOR_CPUS, Path.home()) if missing else ""
+    if args.dry_run:
+        terminal.say(f"to make    {', '.join(missing) or 'nothing: all is there'}")
+        terminal.finish({"missing": missing, "fetch_gb": fetched, "disk_gb": needs.disk_gb, "folder": str(folder)})
+        return 0
+    photos = args.photos or _scenes(folder / "photos", None if on_gpu else profile.image.short_side)
     began = time.monotonic()
-    if complete:
+    if not missing:
         terminal.say(f"made before: {folder}; what is deleted there is made again")
+    elif on_gpu:
+        _make_for_gpu(profile, examination, args.profile, python, missing, terminal)
     else:
-        _export(["--profile", args.profile, "--weights", str(weights), "--photos", str(photos)], terminal)
+        words = ("cpu", "--profile", args.profile, "--weights", str(weights), "--photos", str(photos))
+        run_program([python, *COMMAND, *words], terminal)
     made_s = time.monotonic() - began
     suite_path, task = folder / "tried", folder / "trial.toml"
-    task.write_text(TRIAL, encoding="utf-8")
+    write_whole(task, TRIAL)
     with terminal.progress() as on_progress:
         suite = verbs.generate(
             photos, out=suite_path, profile=args.profile, task_file=task, variants=1, controls=0, sample=_TRIED,
@@ -82,10 +118,33 @@ def setup(args: Namespace, terminal: Terminal) -> int:
     files = suite.report(warn=terminal.warn) if summary.variants else None
     if files is not None:
         terminal.say(f"look at    {files.sheet}")
+    card = f"{examination.gpus[0].name}, driver {examination.gpus[0].driver}" if on_gpu else machine()
+    figures = f"run on {date.today()}, {card}: {summary.variants / summary.wall_s:.3f} images/s with loading, "
+    figures += f"{summary.accepted} of {summary.variants} accepted, {summary.peak_memory_bytes / 1e9:.1f} GB"
+    with (folder / "runs.txt").open("a", encoding="utf-8") as kept:
+        kept.write(figures + "\n")
+    terminal.say(f"figures    {figures}")
     terminal.say(f"next       counterfactory generate PHOTOS --out suite --profile {args.profile}")
-    data: dict[str, Any] = {"made_s": made_s, "folder": str(folder), "tried": str(suite_path), **as_data(summary)}
-    terminal.finish({**data, "sheet": None if files is None else str(files.sheet)})
+    data: dict[str, Any] = {"made_s": made_s, "folder": str(folder), "tried": str(suite_path), "figures": figures}
+    sheet = None if files is None else str(files.sheet)
+    terminal.finish({**data, **as_data(summary), "sheet": sheet})
     return 0
+
+
+def _make_for_gpu(
+    profile: Profile,
+    found_here: doctor.Examination,
+    named_as: str,
+    python: str,
+    missing: Sequence[str],
+    terminal: Terminal,
+) -> None:
+    """Export and compile what is missing, the language model last; each command goes on where it was stopped."""
+    if set(missing) - {"llm"}:
+        run_program([python, *COMMAND, *doctor.export_words(profile, found_here, named_as)], terminal)
+    if "llm" in missing:
+        by = python if profile.llm.on_cpu else sys.executable
+        run_program([by, *COMMAND, "llm", "--profile", named_as], terminal)
 
 
 def _table(checkpoints: Sequence[Checkpoint], weights: Path) -> Table:
@@ -103,18 +162,32 @@ def _table(checkpoints: Sequence[Checkpoint], weights: Path) -> Table:
     return Table(title, ("checkpoint", "licence", "GB", "state"), rows)
 
 
-def _require(profile: Profile, checkpoints: Sequence[Checkpoint], weights: Path) -> None:
-    """Raise CounterfactoryError where packages, memory or disk are missing."""
-    if any(importlib.util.find_spec(module) is None for module in _MODULES):
-        raise CounterfactoryError(f"setup exports networks, which needs more packages: {pip_install(SETUP)}")
+def _needs_of_gpu(profile: Profile, missing: Sequence[str]) -> Needs:
+    """What the networks that are missing take, by what is known of their sizes."""
+    facts, networks = plan_facts(profile), library_of(profile).networks
+    sizes = {name: facts[networks[name].plan].weight_bytes / 1e9 for name in missing}
+    llm = sizes.pop("llm", 0.0) * (1.0 if profile.llm.on_cpu else _QUANTISED)
+    graphs = sum(sizes.values())
+    return Needs(_KEPT * graphs + _LARGEST * max(sizes.values(), default=0.0) + llm, 0, _MINUTES_PER_GB * graphs)
+
+
+def _need_lines(needs: Needs, fetch_gb: float) -> list[str]:
+    lines = [f"download   {fetch_gb:.1f} GB, {1e9 * fetch_gb / _BYTES_PER_S / 60:.0f} min at 50 MB/s"]
+    lines.append(f"disk       {needs.disk_gb:.0f} GB more while networks are made")
+    if needs.minutes:
+        lines.append(f"time       about {needs.minutes:.0f} min of exports on 2 cores; quantising was never timed")
+    return lines
+
+
+def _require_room(profile: Profile, needs: Needs, fetch_gb: float) -> None:
+    """Raise CounterfactoryError where memory or disk is missing."""
     memory = machine_memory()
-    if memory < _NEARLY * MEMORY_GB * 1e9:
+    if memory < _NEARLY * needs.memory_gb * 1e9:
         raise CounterfactoryError(
-            f"profile {profile.name} needs {MEMORY_GB:g} GB of memory to be made, and this machine has "
+            f"profile {profile.name} needs {needs.memory_gb:g} GB of memory to be made, and this machine has "
             f"{memory / 1e9:.1f} GB: make it on a larger one, and copy {profile.models.folder}"
         )
-    folder = profile.models.path
-    needed = sum(sum(one.missing(weights).values()) for one in checkpoints) / 1e9 + MADE_GB + SCRATCH_GB
+    folder, needed = profile.models.path, fetch_gb + needs.disk_gb
     free = shutil.disk_usage(next(path for path in (folder, *folder.absolute().parents) if path.exists())).free / 1e9
     if free < needed:
         raise CounterfactoryError(
@@ -123,32 +196,18 @@ def _require(profile: Profile, checkpoints: Sequence[Checkpoint], weights: Path)
         )
 
 
-def _scenes(folder: Path, side: int) -> Path:
-    """A folder of rendered streets, which stand for photographs where the user names none."""
-    folder.mkdir(parents=True, exist_ok=True)
+def _scenes(folder: Path, side: int | None) -> Path:
+    """A folder of rendered streets, which stand for photographs where none are named: squares of so many pixels, or as
+    they are, by their labels.
+    """
+    if side is None:
+        write_sources(folder, _SCENES)
+        return folder / "images"
+    make_folder(folder)
     for index in range(_SCENES):
         file = folder / f"street-{index}.png"
         if not file.is_file():
             picture = Image.fromarray(EMBEDDED.draw(EMBEDDED.scene(_STREAM, index)).picture)
-            picture.resize((side, side), Image.Resampling.LANCZOS).save(file)
+            with open_whole(file) as opened:
+                picture.resize((side, side), Image.Resampling.LANCZOS).save(opened, "PNG")
     return folder
-
-
-def _export(arguments: Sequence[str], terminal: Terminal) -> None:
-    """Run the exporter, and say what it says. Raises CounterfactoryError with its last words where it fails."""
-    command, last = [sys.executable, *_COMMAND, *arguments], ""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
-        assert running.stdout is not None, "a pipe"
-        for line in running.stdout:
-            if (told := line.strip()) and not _is_noise(told):
-                terminal.say(told)
-                last = told
-    if running.returncode:
-        raise CounterfactoryError(
-            last.removeprefix("error: ") or f"the exporter ended with status {running.returncode}"
-        )
-
-
-def _is_noise(line: str) -> bool:
-    """Whether a line is a library's, not the exporter's own."""
-    return "Warning" in line or line.startswith(("W1", "warnings.warn"))

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from rich.progress import Progress as Bars
 from rich.table import Table as Grid
 from rich.text import Text
 
+from ..files.escaping import for_terminal
 from ..report.table import Table
 
 if TYPE_CHECKING:
@@ -102,20 +104,20 @@ class Terminal:
     def say(self, text: str = "", style: str = "") -> None:
         """A line of the result. Paths in it are never broken over lines."""
         if not self.as_json:
-            self._out.print(Text(text, style=style), soft_wrap=True)
+            self._out.print(_text(text, style), soft_wrap=True)
 
     def note(self, text: str) -> None:
         """A sentence of the result, broken at words where it is wider than the terminal."""
         if not self.as_json:
-            self._out.print(Text(text))
+            self._out.print(_text(text))
 
     def warn(self, text: str) -> None:
         """A line that a person should see whatever becomes of the result."""
-        self._err.print(Text(text, style="yellow"), soft_wrap=True)
+        self._err.print(_text(text, "yellow"), soft_wrap=True)
 
     def error(self, text: str) -> None:
         """The one sentence that says why a command cannot go on."""
-        self._err.print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
+        self._err.print(Text.assemble(("error: ", "bold red"), _text(text)), soft_wrap=True)
 
     def show(self, table: Table) -> None:
         """A table under its title. Where it is wider than the terminal, its widest column is broken over lines, so that
@@ -123,6 +125,11 @@ class Terminal:
         """
         if self.as_json:
             return
+        table = replace(
+            table,
+            columns=tuple(map(for_terminal, table.columns)),
+            rows=tuple(tuple(map(for_terminal, row)) for row in table.rows),
+        )
         # Gaps of two: the widest table, a run's cost by stage, fills the 80 columns.
         grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
         widths = [max(map(cell_len, cells)) for cells in zip(table.columns, *table.rows, strict=True)]
@@ -130,12 +137,12 @@ class Terminal:
         broken = widths.index(max(widths)) if sum(widths) > room else None
         for i, (column, width) in enumerate(zip(table.columns, widths, strict=True)):
             if i == broken:
-                grid.add_column(column, justify="left", overflow="fold")
+                grid.add_column(Text(column), justify="left", overflow="fold")
             else:
-                grid.add_column(column, justify="right" if i else "left", no_wrap=True, min_width=width)
+                grid.add_column(Text(column), justify="right" if i else "left", no_wrap=True, min_width=width)
         for row in table.rows:
             grid.add_row(*map(Text, row))
-        self._out.print("", Text(table.title, style="bold"), grid, "", sep="\n")
+        self._out.print("", _text(table.title, "bold"), grid, "", sep="\n")
 
     def finish(self, data: Mapping[str, Any]) -> None:
         """The result for machines: one JSON object on standard output, if that was asked for."""
@@ -166,6 +173,11 @@ class Terminal:
             TextColumn("{task.fields[time]:>8}", style="progress.remaining"),
             console=self._err,
         )
+
+
+def _text(text: str, style: str = "") -> Text:
+    """Text that does nothing to a terminal but be read: all that a command says comes by here."""
+    return Text(for_terminal(text), style=style)
 
 
 def _bar_updater(bars: Bars, paces: _Paces) -> OnProgress:

@@ -8,8 +8,8 @@ import re
 
 
 def positive(text: str) -> int:
-    if not re.fullmatch(r"\d+", text) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a whole number above 0 is needed, got {text!r}")
+    if not re.fullmatch(r"\d{1,8}", text) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number above 0, of at most 8 digits, is needed, got {_some(text)}")
     return int(text)
 
 
@@ -74,17 +74,21 @@ def points(text: str) -> float:
 
 
 def seed(text: str) -> int:
-    if not re.fullmatch(r"\d+", text) or int(text) >= 1 << 63:
+    if not re.fullmatch(r"\d{1,19}", text) or int(text) >= 1 << 63:
         raise argparse.ArgumentTypeError(f"a whole number from 0 to 2^63 - 1 is needed, got {text!r}")
     return int(text)
 
 
 def span(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", text)
+    match = re.fullmatch(r"(\d{1,8})(?:\.\.(\d{1,8}))?", text)
     low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 1 <= low <= high:
         raise argparse.ArgumentTypeError(f"a number such as 2 or a range such as 1..3 is needed, got {text!r}")
     return low, high
+
+
+def _some(text: str) -> str:
+    return repr(text if len(text) <= 40 else f"{text[:40]}...")
 
 
 def _number(text: str) -> float:

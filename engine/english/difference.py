@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 
@@ -21,7 +22,7 @@ class Word:
     start: int
     end: int
 
-    @property
+    @cached_property
     def same(self) -> str:
         """What it is compared by: its letters, whatever their case and the apostrophe."""
         return self.text.replace("\u2019", "'").casefold()
@@ -58,11 +59,13 @@ class Difference:
         return tuple(word for change in self.changes for word in change.added)
 
 
+@lru_cache(maxsize=64)  # a caption is compared with all of its variants
 def words_of(caption: str) -> tuple[Word, ...]:
     """The words of a caption; "it's" and "half-lit" are one each."""
     return tuple(Word(m.group(), at, m.start(), m.end()) for at, m in enumerate(WORD.finditer(caption)))
 
 
+@lru_cache(maxsize=4)  # the checks of an edited caption ask one after the other
 def compare(caption: str, edited: str) -> Difference:
     """What changed from `caption` to `edited`."""
     old, new = words_of(caption), words_of(edited)
@@ -82,9 +85,9 @@ def _aligned(old: list[str], new: list[str]) -> list[tuple[int, int]]:
     )
     most = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
     for i in reversed(range(begun, len(old))):
+        row, below, word = most[i], most[i + 1], old[i]
         for j in reversed(range(begun, len(new))):
-            same = old[i] == new[j]
-            most[i][j] = 1 + most[i + 1][j + 1] if same else max(most[i + 1][j], most[i][j + 1])
+            row[j] = 1 + below[j + 1] if word == new[j] else max(below[j], row[j + 1])
     pairs, i, j = [(i, i) for i in range(begun)], begun, begun
     while most[i][j]:
         if old[i] == new[j]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from ..files.reading import read_bytes
 from .mentions import forms, normalise, word_set
 
 FILE = Path(__file__).with_name("nouns.tsv.gz")
@@ -127,7 +128,7 @@ def _is_person(key: str) -> bool:
 def load_nouns() -> Nouns:
     """The table that comes with the package."""
     lines, meanings, common = dict[str, str](), dict[str, tuple[str, ...]](), dict[str, str]()
-    for line in gzip.decompress(FILE.read_bytes()).decode().splitlines():
+    for line in gzip.decompress(read_bytes(FILE)).decode().splitlines():
         key, _, rest = line.partition("\t")
         lines[key] = rest
         for marked in rest.partition("\t")[0].split(","):

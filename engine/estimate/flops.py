@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CounterfactoryError
-from ..runtime import dequantize
+from ..runtime import deep_features, dequantize
 from ..runtime.openvino import open_core
 from ..runtime.session import row_axis
 
@@ -35,8 +35,16 @@ _CONVOLUTIONS = {
 }
 
 
-def count_flops(path: Path, batch: int, sizes: Sizes | None = None, lengths: Mapping[str, int] | None = None) -> int:
-    """Operations of one run of the model at `path` for `batch` rows: 2 for each multiply-accumulate.
+def count_flops(
+    path: Path,
+    batch: int,
+    sizes: Sizes | None = None,
+    lengths: Mapping[str, int] | None = None,
+    *,
+    shallow: bool = False,
+) -> int:
+    """Operations of one run of the model at `path` for `batch` rows: 2 for each multiply-accumulate. `shallow` counts
+    the shallow form of a denoiser (runtime/deep_features.py).
 
     As in `open_session`, the rows of every input become `batch` and `sizes` gives (height, width) of the last two
     axes of the inputs that it names. `lengths` gives the one axis that is then still open, by input: a cache's length,
@@ -66,7 +74,7 @@ def count_flops(path: Path, batch: int, sizes: Sizes | None = None, lengths: Map
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[-1]
         raise CounterfactoryError(f"{path.name} cannot take the shapes {shapes}: {reason}") from error
-    return sum(_flops(op) for op in model.get_ops())
+    return sum(_flops(op) for op in (deep_features.take_deep(model, path) if shallow else model).get_ops())
 
 
 def input_names(path: Path) -> list[str]:

@@ -117,7 +117,9 @@ def _flops(library: Library, network: Network, size: tuple[int, int]) -> float:
     if network.questions:
         return flops_per_token(graph)
     if network.tokens is None:
-        return count_flops(graph, 1, library.sizes(network, *size))
+        # Of a GPU's shallow form there is a graph, which takes deep features.
+        cut = network.form == "shallow" and "deep" not in network.sizes
+        return count_flops(graph, 1, library.sizes(network, *size), shallow=cut)
     # The captioner's decoder takes its cache as an input. The queries and the first token are read at once, the others
     # behind a cache that grows; a step's cost is a straight line over its length, so that the middle stands for all.
     # Florence-2's decoder is given what it attends to with every step, and does not read it.
@@ -202,6 +204,7 @@ def time_assumptions(profile: Profile, networks: Networks, variants: int) -> tup
     if device is not None:
         reached = (
             f"a projection: nothing of it was measured on the GPU ({device.name})",
+            *(["the language model computes on 8 cores beside it, assumed"] if profile.llm.on_cpu else []),
             f"{100 * device.share:.0f} % of {device.tflops:g} TFLOP/s and of {device.gb_per_s:g} GB/s are reached",
             f"copies between host and GPU at {device.bus_gb_per_s:g} GB/s wait and are waited for",
             f"each plan's first use takes {FIRST_USE_S:g} s more, once a run",

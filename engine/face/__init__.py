@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from counterfactory.engine.api.finished import FinishedSuite, Result, evaluate, open, report  # noqa: A004
+    from counterfactory.engine.api.finished import FinishedSuite, Result, evaluate, open, report, verify  # noqa: A004
     from counterfactory.engine.api.options import (
         EditOptions,
         EstimateOptions,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # Where each name comes from.
 _HOMES = {
     "api.verbs": ("generate", "import_pairs", "plan", "estimate"),
-    "api.finished": ("open", "evaluate", "report", "FinishedSuite", "Result"),
+    "api.finished": ("open", "evaluate", "report", "verify", "FinishedSuite", "Result"),
     "api.planned": ("EditPlan",),
     "estimate.estimate": ("Estimate",),
     "api.options": (
@@ -56,6 +56,7 @@ __all__ = [  # noqa: RUF022
     "open",
     "evaluate",
     "report",
+    "verify",
     "FinishedSuite",
     "Result",
     "EditPlan",

@@ -1,14 +1,35 @@
-"""Text files that users write: UTF-8 with or without a byte order mark, lines that end in LF, CRLF or CR.
+"""Files that users bring, and their text: UTF-8 with or without a byte order mark, lines that end in LF, CRLF or CR.
 
-Functions take a path and return its text or its numbered lines. Errors are one sentence with the file's name.
+Functions take a path and return its text or its numbered lines. Errors are one sentence with the file's name. Whatever
+the engine reads is opened here: a pipe, a device or a socket, which could block for ever or have no end, is refused.
 """
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import CounterfactoryError
+from .writing import require_regular
+
+
+def open_file(path: Path | str) -> io.BufferedReader:
+    """The file, to be read. Raises OSError, also for what is no regular file."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        require_regular(handle, path)
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def read_bytes(path: Path | str) -> bytes:
+    """The bytes of a file. Raises OSError as `open_file` does."""
+    with open_file(path) as file:
+        return file.read()
 
 
 def read_text(path: Path) -> str:
@@ -17,7 +38,8 @@ def read_text(path: Path) -> str:
     Raises CounterfactoryError when the file cannot be read or is not UTF-8.
     """
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with io.TextIOWrapper(open_file(path), encoding="utf-8-sig") as file:
+            return file.read()
     except OSError as error:
         raise CounterfactoryError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

@@ -9,19 +9,26 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import CounterfactoryError, list_some
-from .reading import number_lines, read_text
+from .reading import number_lines, open_file, read_text
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 SUFFIXES = (".csv", ".jsonl")
 PARQUET = ".parquet"
 
 # Rows of Parquet that are in memory together.
 _AT_ONCE = 4096
+# What a file of Parquet may hold, whatever its size: rows, and bytes in memory; and how much larger it may grow there.
+_FEW_ROWS, _FEW_BYTES, _GROWTH = 10_000, 1 << 26, 100
 # Of a header that lacks something, so many columns are named.
 _NAMED = 20
 
@@ -73,14 +80,60 @@ def _check_header(header: Sequence[str], path: Path, required: Sequence[str | tu
         raise CounterfactoryError(f"{path} names a column twice: {list_some(twice, _NAMED)}")
 
 
-def _parquet_rows(path: Path, required: Sequence[str | tuple[str, ...]]) -> Iterator[tuple[int, Row | str]]:
+@contextmanager
+def open_parquet(of: Path | bytes, row_bytes: int = 1) -> Iterator[pq.ParquetFile]:
+    """Parquet, a file or its bytes, to be read. It holds a value that recurs once, so that kilobytes can be gigabytes
+    of rows or text: refused is what has less than `row_bytes` for each row, or would take too much memory for its size.
+
+    To be read with `use_threads=False`: a thread that holds Python's bytes as the process ends makes it abort. Raises
+    OSError, and ArrowException for what cannot be read and for what is refused.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    opening = pa.BufferReader(of) if isinstance(of, bytes) else open_file(of)
+    with opening as opened, pq.ParquetFile(opened, page_checksum_verification=True) as file:
+        facts, size = file.metadata, len(of) if isinstance(of, bytes) else os.fstat(opened.fileno()).st_size
+        groups = [facts.row_group(i) for i in range(facts.num_row_groups)]
+        chunks = [(i, group.column(j)) for i, group in enumerate(groups) for j in range(facts.num_columns)]
+        if facts.num_rows > _FEW_ROWS + size // row_bytes:
+            raise pa.ArrowInvalid(f"{facts.num_rows:,} rows in {size:,} bytes are no table's")
+        room = _FEW_BYTES + _GROWTH * size
+        # No value is longer than its chunk. Where that says too little, the lengths of the values do.
+        doubtful = {i for i, chunk in chunks if chunk.num_values * chunk.total_uncompressed_size > _FEW_BYTES}
+        texts = [chunk.path_in_schema for _, chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
+        many = sum(max(8 * chunk.num_values, chunk.total_uncompressed_size) for _, chunk in chunks) > room
+        with pq.ParquetFile(opened, read_dictionary=list(dict.fromkeys(texts)), metadata=facts) as lengths:
+            grown = sum(
+                _decoded_bytes(lengths.read_row_group(i, texts, use_threads=False)) for i in doubtful if not many
+            )
+        if many or grown > room:
+            raise pa.ArrowInvalid(f"values that recur make {size:,} bytes more than memory should hold")
+        yield file
+
+
+def _decoded_bytes(column: Any) -> int:
+    """What the texts of a column, of dictionaries, come to when each is written out."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if isinstance(column, pa.Table):
+        return sum(_decoded_bytes(chunk) for whole in column.columns for chunk in whole.chunks)
+    if pa.types.is_dictionary(column.type):
+        return pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0
+    if pa.types.is_nested(column.type):
+        inner = column.flatten()
+        return sum(map(_decoded_bytes, inner if isinstance(inner, list) else [inner]))
+    return int(column.nbytes)
+
+
+def _parquet_rows(path: Path, required: Sequence[str | tuple[str, ...]]) -> Iterator[tuple[int, Row | str]]:
+    import pyarrow as pa
+
     try:
-        with pq.ParquetFile(path) as file:
+        with open_parquet(path) as file:
             _check_header(file.schema_arrow.names, path, required)
-            rows = (row for batch in file.iter_batches(_AT_ONCE) for row in batch.to_pylist())
+            rows = (row for batch in file.iter_batches(_AT_ONCE, use_threads=False) for row in batch.to_pylist())
             yield from ((number, row) for number, row in enumerate(rows, start=1))
     except (OSError, pa.ArrowException, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else f"it is no Parquet ({error})"

@@ -18,6 +18,7 @@ from typing import Any
 
 from ..edit import Edit
 from ..errors import CounterfactoryError
+from ..files.escaping import for_spreadsheet
 from ..files.tables import SUFFIXES, read_table
 from ..files.writing import write_whole
 from ..keys import content_key
@@ -152,7 +153,7 @@ def write_edits(path: Path, rows: Sequence[EditRow]) -> None:
         buffer = io.StringIO(newline="")
         writer = csv.DictWriter(buffer, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(cells)
+        writer.writerows({name: for_spreadsheet(value) for name, value in row.items()} for row in cells)
         text = buffer.getvalue()
     write_whole(path, text, sync="nothing")
 

@@ -11,14 +11,13 @@ import csv
 import io
 from collections.abc import Callable, Sequence
 
+from ..files.escaping import for_spreadsheet
 from ..suite import PictureRow
 from .evaluation import Evaluation
 from .predictions import Prediction
 
 # Stands for the words that an addition replaces, and for those that replace a removal.
 _NOTHING = "(nothing)"
-# What begins a formula in a spreadsheet.
-_COMPUTED = ("=", "+", "-", "@", "\t", "\r")
 _PLACE = ("file_name", "kind", "source", "label", "edits", "edited_caption")
 
 
@@ -80,10 +79,5 @@ def list_pictures(
             f"{edit.type}: {edit.keyword or _NOTHING} -> {edit.alternative or _NOTHING}" for edit in row.edits
         )
         place = (row.file_name, row.kind, row.source, row.label or "", edits, row.edited_caption)
-        writer.writerow(map(_safe, (*place, *cells(row))))
+        writer.writerow(map(for_spreadsheet, (*place, *cells(row))))
     return text.getvalue()
-
-
-def _safe(cell: str) -> str:
-    """A cell that a spreadsheet shows and never computes."""
-    return f"'{cell}" if cell.startswith(_COMPUTED) else cell

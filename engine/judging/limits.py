@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..errors import CounterfactoryError
+from ..files.escaping import for_terminal
 from ..files.fill import nearest
 from .effects import WITH, Effect
 from .evaluation import Effects, Evaluation
@@ -93,23 +94,28 @@ def _hold(effect: Effect, drop: Drop) -> tuple[Outcome, str]:
     return outcome, f"{figures}, {effect.sources} sources"
 
 
-def junit_xml(suite: str, findings: Sequence[LimitResult]) -> str:
-    """The findings as JUnit XML, as CI systems read it: broken limits are failures, undecided ones are skipped."""
+def junit_xml(suite: str, findings: Sequence[LimitResult], digest: str | None = None) -> str:
+    """The findings as JUnit XML, as CI systems read it: broken limits are failures, undecided ones are skipped; with
+    the suite's digest.
+    """
     counts = {kind: sum(finding.outcome == kind for finding in findings) for kind in ("broken", "undecided")}
     root = ET.Element(
         "testsuite",
-        name=suite,
+        name=for_terminal(suite),
         tests=str(len(findings)),
         failures=str(counts["broken"]),
         skipped=str(counts["undecided"]),
         errors="0",
     )
+    if digest:
+        ET.SubElement(ET.SubElement(root, "properties"), "property", name="suite_digest", value=digest)
     for finding in findings:
-        case = ET.SubElement(root, "testcase", classname="counterfactory", name=finding.limit)
+        limit, figures = for_terminal(finding.limit), for_terminal(finding.figures)  # XML has no control characters
+        case = ET.SubElement(root, "testcase", classname="counterfactory", name=limit)
         if finding.outcome == "broken":
-            ET.SubElement(case, "failure", message=finding.figures)
+            ET.SubElement(case, "failure", message=figures)
         elif finding.outcome == "undecided":
-            ET.SubElement(case, "skipped", message=f"cannot tell: {finding.figures}")
-        ET.SubElement(case, "system-out").text = finding.figures
+            ET.SubElement(case, "skipped", message=f"cannot tell: {figures}")
+        ET.SubElement(case, "system-out").text = figures
     ET.indent(root)
     return ET.tostring(root, encoding="unicode")

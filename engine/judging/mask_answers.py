@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError, list_some
+from ..files.reading import read_bytes
 from ..sources.class_map import load_class_map, published
 from ..sources.pixels import UnreadableError, read_mask
 from ..suite import PictureRow
@@ -223,7 +224,7 @@ def _pairs(folder: Path, suite: Path, rows: Sequence[PictureRow]) -> Iterator[Pa
 
 def _read(file: Path) -> NDArray[Any]:
     try:
-        mask = read_mask(file.read_bytes())
+        mask = read_mask(read_bytes(file))
     except OSError as error:
         raise CounterfactoryError(f"cannot read {file}: {error.strerror or error}") from error
     except UnreadableError as error:

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..errors import CounterfactoryError
-from ..files.tables import read_table
+from ..files.tables import open_parquet, read_table
 from ..sources.labels import label_text
 from ..suite import PictureRow
 from ..variant import KINDS
@@ -65,10 +65,10 @@ def load_predictions(path: Path) -> Predictions:
 
 def _parquet_rows(path: Path) -> list[Mapping[str, Any]]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path)
+        with open_parquet(path) as file:
+            table = file.read(use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise CounterfactoryError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
     names = table.column_names

@@ -11,11 +11,11 @@ from ..errors import CounterfactoryError
 from ..files.fill import nearest, plain
 from ..profile.check import CheckSettings, threshold_names
 from ..stages.check.verdict import failed_check, with_valid
-from ..suite import Suite
-from ..suite.by_hand import HandVerdict, Ruling, read_by_hand, settle_rulings
+from ..suite import RunRecord, Suite, read_run
+from ..suite.by_hand import ByHand, HandVerdict, Ruling, read_by_hand, settle_rulings
 from ..suite.cells import ValueCells
 from ..suite.run_record import count_verdicts
-from ..suite.verdicts import ScoredRow, read_verdicts
+from ..suite.verdicts import ScoredRow, VerdictTable, read_verdicts
 from .threshold_curve import rejection
 
 
@@ -87,22 +87,18 @@ def recheck(suite: Path, settings: CheckSettings, rulings: Sequence[tuple[str, R
     and to those that people gave of single pictures, now by `rulings` (pictures, what becomes of them, and why) or
     before.
 
-    Raises CounterfactoryError when the suite is in use, cannot be written, or lacks scores, and for rulings of pictures
-    that it does not have or that contradict.
+    Where that changes nothing the suite is only read, so that it may lie where nothing can be written. Raises
+    CounterfactoryError when a suite that changes is in use or cannot be written, when it lacks scores, and for rulings
+    of pictures that it does not have or that contradict.
     """
-    with Suite.open(suite) as opened:
-        table = read_verdicts(suite)  # under the lock: a run may have ended just before
-        scored = [replace(row, scores=with_valid(row.kind, row.scores, settings)) for row in table.rows]
-        by_hand = read_by_hand(suite)
-        by_hand = by_hand.ruled(settle_rulings(rulings, suite, table.rows, by_hand))
-        judged = [by_hand.judge(replace(row, reason=rejection(row, settings))) for row in scored]
-        record = opened.read_run()  # before anything is changed: one that is broken stops here
-        if rulings:
-            by_hand.write(suite)
-        table.write(suite, judged)
-        if record.sessions:
-            record = record.with_verdicts(judged, plain(settings))
-            opened.write_run(record)
+    table, judged, by_hand, record, changed = _derive(suite, settings, rulings)
+    if changed:
+        with Suite.open(suite) as opened:
+            # Once more under the lock, which books a session that was killed: a run may have ended just before.
+            table, judged, by_hand, record, _ = _derive(suite, settings, rulings)
+            if rulings:
+                by_hand.write(suite)
+            opened.replace_table(table.with_verdicts(judged), table.files, record if record.sessions else None)
     now, before = count_verdicts(judged), count_verdicts(table.rows)
     return Recheck(
         now["accepted"] + now["rejected"],
@@ -115,6 +111,21 @@ def recheck(suite: Path, settings: CheckSettings, rulings: Sequence[tuple[str, R
         None if record.standing is None else record.standing.cells,
         by_hand.pictures,
     )
+
+
+def _derive(
+    suite: Path, settings: CheckSettings, rulings: Sequence[tuple[str, Ruling, str]]
+) -> tuple[VerdictTable, list[ScoredRow], ByHand, RunRecord, bool]:
+    """A suite's table, its rows with their new verdicts, those by hand, its new record, and whether anything of them is
+    another than before.
+    """
+    table, old = read_verdicts(suite), read_run(suite) or RunRecord()
+    scored = [replace(row, scores=with_valid(row.kind, row.scores, settings)) for row in table.rows]
+    by_hand = read_by_hand(suite)
+    by_hand = by_hand.ruled(settle_rulings(rulings, suite, table.rows, by_hand))
+    judged = [by_hand.judge(replace(row, reason=rejection(row, settings))) for row in scored]
+    record = old.with_verdicts(judged, plain(settings))
+    return table, judged, by_hand, record, bool(rulings) or judged != list(table.rows) or record != old
 
 
 def _count_checks(before: Sequence[ScoredRow], now: Sequence[ScoredRow]) -> tuple[CheckCounts, ...]:

@@ -69,7 +69,8 @@ class ExLlamaV3:
 
     def unload(self) -> None:
         """Give back the generator's pinned memory, then the weights and with them the cache's tensors."""
-        self.generator.close()
+        if close := getattr(self.generator, "close", None):  # releases before 1.6 hold nothing of the kind
+            close()
         self.model.unload()
         self.generator = self.model = self.tokenizer = None
 

@@ -10,9 +10,10 @@ weighed with exact zeros, so that a row's logits do not depend on its company. W
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +29,23 @@ from ..runtime.compiling import CompileInputs, compile_model
 from ..runtime.openvino import Precision, open_core
 from ..runtime.quiet_openvino import ov
 from ..runtime.session import require_finite
+from ..schedule.overlap import in_chunks
 from .token_filter import load_tokenizer, read_vocabulary
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
 # Keys and values [H, n, D] of n tokens, of every layer in turn.
 Piece = Sequence[NDArray[Any]]
+# Rows and tokens of each that a call has room for.
+Shape = tuple[int, int]
 # Places of a row's cache come in blocks, so that sums over them are formed in the same order at every size.
 _BLOCK = 64
-# Steps have few shapes: for each that it meets OpenVINO 2026.4.1 prepares its products and packs their weights anew,
-# some megabytes. Beyond the first ones: multiples.
-_ROWS, _MORE_ROWS = (1, 8), 16
+# A call reads so many rows and so many tokens of each; beyond the first ones: multiples.
+_ROWS, _MORE_ROWS = (1,), 8
 _WIDTHS, _MORE_TOKENS = (1, 2, 4, 8, 16, 32, 48), 64
+# What a row and a call cost on top of their tokens, and the first call of a shape, for which OpenVINO 2026.4.1 prepares
+# its products anew: in tokens, measured with the pocket model. Calls of more tokens take memory that pays no more.
+_ROW_COST, _CALL_COST, _SHAPE_COST, _MOST_TOKENS = 1, 100, 150, 1024
 # How much of that it keeps, in operations: with the 5,000 that it keeps if not told, long runs take 45 MB more.
 _KEPT_OPERATIONS = 64
 # What stands before a text whose surprise is measured, and how many are read together.
@@ -93,6 +99,8 @@ class Llama:
         prepare = partial(_prepared, graph, self._element)
         compiled = compile_model(core, making, prepare, blobs, digest)
         self._request = compiled.create_infer_request()
+        # The shapes of calls so far, by the places of rows and of the beginning.
+        self._met: dict[Shape, set[Shape]] = {}
         self._nothing = self._common(0)
 
     @property
@@ -100,9 +108,9 @@ class Llama:
         """What a token of a row takes in the cache."""
         return int(len(self._caches) * self._heads.get_length() * self._size.get_length() * self._element.size)
 
-    def encode(self, text: str) -> list[int]:
-        """The text's tokens; special tokens that it names ("<|im_start|>") are those tokens, and none are added."""
-        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Each text's tokens; special tokens that it names ("<|im_start|>") are those tokens, and none are added."""
+        return [list(e.ids) for e in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
 
     def rows(self, count: int, places: int) -> RowCache:
         """A cache of `count` rows with room for `places` tokens each, and for more when they come."""
@@ -118,13 +126,15 @@ class Llama:
 
     def pieces(self, runs: Sequence[Sequence[int]], common: Common) -> list[Piece]:
         """Keys and values of runs of tokens, each right after the common beginning; a run may be empty."""
-        if not any(runs):
-            return [[self._empty(1, 0)[0] for _ in self._caches] for _ in runs]
-        tokens, fresh = _padded(runs)
-        nothing = [self._empty(len(tokens), _BLOCK) for _ in self._caches]
-        out = self._run(tokens, fresh, common, np.zeros_like(fresh), nothing)
-        new = [self._bits(out[f"new_{name}"]) for name in self._caches]
-        return [[array[i, :, : len(run)].copy() for array in new] for i, run in enumerate(runs)]
+        pieces: list[Piece] = [[self._empty(1, 0)[0] for _ in self._caches] for _ in runs]
+        for rows, shape in self._calls(runs, _BLOCK, common):
+            tokens, fresh = _padded([runs[i] for i in rows], shape)
+            nothing = [self._empty(shape[0], _BLOCK) for _ in self._caches]
+            out = self._run(tokens, fresh, common, np.zeros_like(fresh), nothing)
+            new = [self._bits(out[f"new_{name}"]) for name in self._caches]
+            for at, i in enumerate(rows):
+                pieces[i] = [array[at, :, : len(runs[i])].copy() for array in new]
+        return pieces
 
     def step(self, runs: Sequence[Sequence[int]], common: Common, cache: RowCache, first: int, read: Ids) -> Floats:
         """Read a run of tokens for each of the cache's rows from `first` on, after the `read` [B] that it holds.
@@ -132,17 +142,27 @@ class Llama:
         The cache takes the new keys and values up. Returns logits, float32 [B, V], after each run; those of a row
         whose run is empty mean nothing.
         """
-        tokens, fresh = _padded(runs)
-        read = np.pad(read, (0, len(tokens) - len(runs)))
-        cache.grow(int((read + fresh).max()))
-        held = [array[first : first + len(tokens)] for array in cache.arrays]
-        out = self._run(tokens, fresh, common, read, held)
-        row = np.repeat(np.arange(len(fresh)), fresh)
-        place = np.concatenate([np.arange(count) for count in fresh])
-        for array, name in zip(held, self._caches, strict=True):
-            array[row, :, read[row] + place] = self._bits(out[f"new_{name}"])[row, :, place]
-        logits = np.array(out["logits"][: len(runs)])
-        require_finite("llm", {"logits": logits[[bool(run) for run in runs]]})
+        cache.grow(max(int(held) + len(run) for held, run in zip(read, runs, strict=True)))
+        logits = np.zeros((len(runs), self.vocabulary.size), np.float32)
+        for rows, shape in self._calls(runs, cache.arrays[0].shape[2], common):
+            low, lines = min(rows), list(rows)
+            end = first + low + shape[0]
+            if max(rows) - low < shape[0] and end <= len(cache.arrays[0]):  # what lies side by side is not copied
+                lines = list(range(low, min(low + shape[0], len(runs))))
+                held = [array[first + low : end] for array in cache.arrays]
+            else:
+                held = [array[np.resize(lines, shape[0]) + first] for array in cache.arrays]
+            tokens, fresh = _padded([runs[i] if i in rows else () for i in lines], shape)
+            own = np.pad(read[lines], (0, shape[0] - len(lines)))
+            out = self._run(tokens, fresh, common, own, held)
+            row = np.repeat(np.arange(shape[0]), fresh)
+            place = np.concatenate([np.arange(count) for count in fresh])
+            line = np.array(lines)[row] + first
+            for array, name in zip(cache.arrays, self._caches, strict=True):
+                array[line, :, own[row] + place] = self._bits(out[f"new_{name}"])[row, :, place]
+            going = np.flatnonzero(fresh)
+            logits[np.array(lines)[going], :] = out["logits"][going]
+            require_finite("llm", {"logits": logits[rows]})
         return logits
 
     def surprises(self, texts: Sequence[str]) -> list[float]:
@@ -153,11 +173,11 @@ class Llama:
         """
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         means = np.zeros(len(texts))
-        *before, last = self.encode(_BEGINNING)
+        *before, last = self.encode([_BEGINNING])[0]
         common = self.beginning(before)
         for start in range(0, len(order), _SIDE_BY_SIDE):
             part = order[start : start + _SIDE_BY_SIDE]
-            rows = [[last, *self.encode(f" {texts[i]}")] for i in part]
+            rows = [[last, *tokens] for tokens in self.encode([f" {texts[i]}" for i in part])]
             longest = max(map(len, rows))
             cache, total = self.rows(len(rows), longest), np.zeros(len(rows))
             for at in range(longest - 1):
@@ -169,6 +189,13 @@ class Llama:
                         total[i] += float(np.log(np.exp(scores).sum()) - scores[row[at + 1]])
             means[part] = total / [max(1, len(row) - 1) for row in rows]
         return means.tolist()
+
+    def _calls(self, runs: Sequence[Sequence[int]], places: int, common: Common) -> Iterator[tuple[list[int], Shape]]:
+        """The calls that read the runs of rows with so many places; what shapes there were is kept."""
+        met = self._met.setdefault((places, common.arrays[0].shape[1]), set())
+        for rows, shape in calls_of(list(map(len, runs)), met):
+            met.add(shape)
+            yield rows, shape
 
     def _run(
         self, tokens: Ids, fresh: Ids, common: Common, read: Ids, held: Sequence[NDArray[Any]]
@@ -230,9 +257,38 @@ def _blocks(places: int) -> int:
     return max(1, -(-places // _BLOCK)) * _BLOCK
 
 
-def _padded(runs: Sequence[Sequence[int]]) -> tuple[Ids, Ids]:
+def calls_of(lengths: Sequence[int], met: Collection[Shape] = ()) -> list[tuple[list[int], Shape]]:
+    """Which of the rows with so many tokens to read are read in one call, and its shape; those with none in none.
+
+    Rows of like lengths share a call as far as that costs less than calls of their own. A shape in `met` costs less
+    than one that no call had.
+    """
+
+    def shape(rows: int, width: int) -> Shape:
+        least = _least(rows, _ROWS, _MORE_ROWS), width
+        return min([least, *(s for s in met if s[0] >= rows and s[1] >= width)], key=cost)
+
+    def cost(shape: Shape) -> int:
+        return _CALL_COST + shape[0] * (shape[1] + _ROW_COST) + _SHAPE_COST * (shape not in met)
+
+    order = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
+    parts: list[tuple[list[int], Shape]] = []
+    for width, alike in groupby(order, lambda i: _least(lengths[i], _WIDTHS, _MORE_TOKENS)):
+        for rows in in_chunks(alike, max(_MORE_ROWS, _MOST_TOKENS // width // _MORE_ROWS * _MORE_ROWS)):
+            part = rows, shape(len(rows), width)
+            if parts:
+                both = [*parts[-1][0], *rows]
+                joint = shape(len(both), parts[-1][1][1])
+                few = joint[0] * joint[1] <= _MOST_TOKENS
+                if few and cost(joint) <= cost(part[1]) + cost(parts[-1][1]):
+                    parts[-1] = both, joint
+                    continue
+            parts.append(part)
+    return parts
+
+
+def _padded(runs: Sequence[Sequence[int]], shape: Shape) -> tuple[Ids, Ids]:
     """Tokens [B, K] and how many of each row are its own; rows and columns beyond the runs are padding."""
-    shape = _least(len(runs), _ROWS, _MORE_ROWS), _least(max(map(len, runs)), _WIDTHS, _MORE_TOKENS)
     tokens, fresh = np.zeros(shape, np.int64), np.zeros(shape[0], np.int64)
     for i, run in enumerate(runs):
         tokens[i, : len(run)] = run

@@ -88,24 +88,29 @@ class OpenVinoLlm:
 
     def _by_beginning(self, requests: Sequence[LlmRequest]) -> dict[tuple[int, ...], list[EncodedRequest]]:
         """The requests by the tokens that are read once for all of them."""
-        encoded: dict[str, list[int]] = {}
+        asked = [request.prompt for request in requests]
+        texts = list({text for p in asked for text in (p.suite, p.suite + p.source, p.text)})
+        encoded = dict(zip(texts, self._llama.encode(texts), strict=True))
         groups: dict[tuple[int, ...], list[EncodedRequest]] = {}
         for name, request in enumerate(requests):
-            prompt = self._llama.encode(request.prompt.text)
+            prompt = encoded[request.prompt.text]
             left = self._llama.context - len(prompt)
             if left < 1:
                 raise CounterfactoryError(
                     f"a prompt of {len(prompt)} tokens does not fit the language model's {self._llama.context}; lower "
                     "[rewrite] max_chars_caption or max_keywords"
                 )
-            ends = []
-            for text in (request.prompt.suite, request.prompt.suite + request.prompt.source):
-                if text not in encoded:
-                    encoded[text] = self._llama.encode(text)
-                both = zip(encoded[text], prompt[:-1], strict=False)
-                ends.append(sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both)))
+            heads = (request.prompt.suite, request.prompt.suite + request.prompt.source)
+            ends = [_alike(encoded[head], prompt[:-1]) for head in heads]
             suite, source = ends[0], max(ends)
             room = min(request.max_tokens, left)
             row = EncodedRequest(name, tuple(prompt), suite, source, request.grammar, room)
             groups.setdefault(row.prompt[:suite], []).append(row)
         return groups
+
+
+def _alike(head: Sequence[int], prompt: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    if prompt[: len(head)] == head:
+        return len(head)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(head, prompt, strict=False)))

@@ -53,8 +53,10 @@ class AnswerError(ValueError):
 
 def clean_text(text: str) -> str:
     """One line without control characters, double quotes or backslashes: what a prompt and a JSON string can carry."""
-    text = unicodedata.normalize("NFC", text).replace('"', "'").replace("\\", "/")
-    text = "".join(" " if unicodedata.category(c).startswith(("C", "Z")) else c for c in text)
+    if not (text.isascii() and text.isprintable()):  # nearly all are
+        text = unicodedata.normalize("NFC", text)
+        text = "".join(" " if unicodedata.category(c).startswith(("C", "Z")) else c for c in text)
+    text = text.replace('"', "'").replace("\\", "/")
     return re.sub(" +", " ", text).strip()
 
 

@@ -2,7 +2,7 @@
 
 From prompts as tokens and their grammars it makes answers, yielded as they close. A row reads whole runs: its own part
 of the prompt with whatever the grammar forces at the start, later each token that the model chose together with those
-forced after it. A step takes the rows whose runs are worth its width (`step_width`); the others wait.
+forced after it.
 
 How a row's tokens are cut into runs depends on the row alone, so that company changes nothing (see `llama`).
 """
@@ -21,24 +21,10 @@ from .llm_request import Usage
 from .token_filter import Answers, TokenFilter
 
 # The running batch and its cache are bounded, whatever is asked at once.
-MAX_ROWS = 64
-_CACHE_BYTES = 1 << 30
+MAX_ROWS = 128
+_CACHE_BYTES = 1 << 29
 # Rows are begun together, when so large a part of the batch is free.
 _FREE = 0.25
-# What a row and a step cost on top of their tokens, in tokens; measured with the pocket model.
-_ROW_COST, _STEP_COST = 1, 90
-
-
-def step_width(waiting: Sequence[int]) -> int:
-    """How many tokens a step reads of a row at most, rows with more waiting: the width that reads most for its cost.
-
-    A step costs its rows times its width and a constant; it reads the runs that fit. 0 when nothing waits.
-    """
-
-    def worth(width: int) -> float:
-        return sum(n for n in waiting if n <= width) / (_STEP_COST + len(waiting) * (width + _ROW_COST))
-
-    return max(sorted(set(waiting)), key=worth, default=0)
 
 
 @dataclass(frozen=True)
@@ -106,7 +92,7 @@ class RunningBatch:
         while self._begin() or self._rows:
             yield from self._end_rows()
             if self._rows:
-                self._step(0, step_width([len(row.waiting) for row in self._rows]))
+                self._step(0)
                 yield from self._end_rows()
 
     def _begin(self) -> bool:
@@ -124,7 +110,7 @@ class RunningBatch:
             row = _OpenRow(request, answer, list(request.prompt[request.source :]), request.source - request.suite)
             row.follow_forced()
             self._rows.append(row)
-        self._step(first, max(len(row.waiting) for row in self._rows[first:]))
+        self._step(first)
         return True
 
     def _read_sources(self, requests: Sequence[EncodedRequest]) -> None:
@@ -134,10 +120,10 @@ class RunningBatch:
         missing = [tokens for tokens in wanted if tokens not in self._sources]
         self._sources |= zip(missing, self._llama.pieces(missing, self._common), strict=True)
 
-    def _step(self, first: int, width: int) -> None:
-        """Read the runs of the rows from `first` on that are no longer than `width`."""
+    def _step(self, first: int) -> None:
+        """Read what the rows from `first` on have waiting."""
         rows = self._rows[first:]
-        runs = [row.waiting if len(row.waiting) <= width and not row.ended else [] for row in rows]
+        runs = [[] if row.ended else row.waiting for row in rows]
         if not any(runs):
             return
         logits = self._llama.step(runs, self._common, self._cache, first, np.array([row.read for row in rows]))

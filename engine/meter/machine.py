@@ -68,5 +68,18 @@ def machine_memory(limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
     return total
 
 
+def free_memory(meminfo: Path = Path("/proc/meminfo")) -> tuple[int, int]:
+    """Bytes of memory that are free for programs, no more than this process may have, and of swap.
+
+    What a system does not tell counts as all of the memory, and as no swap.
+    """
+    known: dict[str, int] = {}
+    with suppress(OSError, ValueError):
+        for line in meminfo.read_text(encoding="ascii", errors="replace").splitlines():
+            name, _, size = line.partition(":")
+            known[name] = 1024 * int(size.split()[0])
+    return min(machine_memory(), known.get("MemAvailable", machine_memory())), known.get("SwapFree", 0)
+
+
 def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CounterfactoryError
+from ..files.writing import open_to_append
 from ..packages import missing_package
 from .energy import EnergyMeter
 from .meter import Meter, device_hours_per_1k
@@ -80,7 +81,10 @@ class MetricsFile:
         except ModuleNotFoundError as error:
             raise CounterfactoryError(f"metrics in {self.path}: {missing_package(error) or error}") from error
 
-        write_prometheus(self.path, record)
+        try:
+            write_prometheus(self.path, record)
+        except CounterfactoryError as error:  # a sentence for those whose work it would stop
+            raise error.__cause__ or error from None
 
 
 def as_record(
@@ -113,16 +117,15 @@ def _round_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _append(path: Path, line: str) -> None:
     """Add `line` to the file, or nothing: half a line, as a full disk leaves it, would spoil the next."""
-    with path.open("ab", buffering=0) as file:
-        end = file.tell() if file.seekable() else None
+    with open_to_append(path) as file:
+        end = os.fstat(file.fileno()).st_size
         data = memoryview(line.encode())
         try:
             while data:
                 data = data[file.write(data) :]
         except OSError:
-            if end is not None:
-                with suppress(OSError):
-                    file.truncate(end)
+            with suppress(OSError):
+                file.truncate(end)
             raise
 
 

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry, generate_latest, write_to_textfile
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+
+from ..files.writing import write_whole
 
 # By field of a stage, a plan or the run: the name of the metric without its prefix, and its sentence of help. What ends
 # in _total is a counter, all else a gauge. Idle time is what the others leave of wall time, so it falls when a batch
@@ -54,11 +56,11 @@ def prometheus_text(record: Mapping[str, Any]) -> str:
 
 
 def write_prometheus(path: Path, record: Mapping[str, Any] | None) -> None:
-    """Put the record's text, or none, in the place of the file, whole. Raises OSError.
+    """Put the record's text, or none, in the place of the file, whole. Raises CounterfactoryError.
 
     Not synced: a record is worth a second, waiting for a disk is not.
     """
-    write_to_textfile(str(path), CollectorRegistry() if record is None else _registry(record))
+    write_whole(path, generate_latest(CollectorRegistry() if record is None else _registry(record)), sync="nothing")
 
 
 def _registry(record: Mapping[str, Any]) -> CollectorRegistry:

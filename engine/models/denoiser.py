@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,8 @@ class DenoiserRow:
     """One row: latents [C, h, w], a timestep, text states [T, D], a hint embedding [D, h, w], a control scale; for
     several ControlNets [N, D, h, w], and a scale each.
 
-    Arrays are where the plans have them.
+    With `deep` [D', h, w] the row is shallow, and goes on from those features of an earlier step. Arrays are where the
+    plans have them.
     """
 
     latents: Any
@@ -38,6 +39,16 @@ class DenoiserRow:
     text: Any
     hint: Any
     control_scale: float | tuple[float, ...]
+    deep: Any | None = None
+
+
+class Evaluated(NamedTuple):
+    """What a row comes to: the model's output [C, h, w], and the deep features [D', h, w] for the steps after it, None
+    where the row was shallow or the plan gives none.
+    """
+
+    prediction: Any
+    deep: Any | None = None
 
 
 class Denoising:
@@ -71,7 +82,8 @@ class _RowBuffer:
 @dataclass(frozen=True)
 class PaintPlans:
     """The plans of one picture size, on the host. `latent_shape` is [C, h, w]. `hint` embeds the maps of the first
-    hint, `other_hints` those of the others, as far as they have a weight. One thread at a time evaluates.
+    hint, `other_hints` those of the others, as far as they have a weight. `shallow` takes the rows that go on from deep
+    features. One thread at a time evaluates.
     """
 
     hint: Batched
@@ -79,6 +91,7 @@ class PaintPlans:
     decoder: Batched
     latent_shape: tuple[int, int, int]
     other_hints: tuple[Batched, ...] = field(default=(), kw_only=True)
+    shallow: Batched | None = field(default=None, kw_only=True)
     # How many decodes may be under way before the first of them has to be waited for.
     behind: ClassVar[int] = 0
     # Where rows are gathered, again and again: memory that is new each time costs as much as the copying, and texts and
@@ -106,17 +119,29 @@ class PaintPlans:
         """A variant's way from standard normal noise [C, h, w] by a sampler's steps."""
         return Denoising(noise, sampler)
 
-    def evaluate(self, rows: Sequence[DenoiserRow]) -> Sequence[Any]:
-        """Model outputs [C, h, w] of rows."""
+    def evaluate(self, rows: Sequence[DenoiserRow]) -> Sequence[Evaluated]:
+        """What rows come to, which are all whole or all shallow."""
+        plan, arrays = self.plan_of(rows)
+        feeds: dict[str, Array] = {name: self._gather(name, of_rows) for name, of_rows in arrays.items()}
+        feeds["timestep"] = np.array([r.timestep for r in rows], np.int64)
+        feeds["control_scale"] = np.array([r.control_scale for r in rows], np.float32)
+        outputs = plan.run(feeds)
+        deep = outputs.get("deep", [None] * len(rows))
+        return [Evaluated(*of_row) for of_row in zip(outputs["prediction"], deep, strict=True)]
+
+    def plan_of(self, rows: Sequence[DenoiserRow]) -> tuple[Batched, dict[str, list[Any]]]:
+        """The plan that rows take, and their arrays by the inputs of it that hold some."""
         arrays = {
             "latents": [r.latents for r in rows],
             "text": [r.text for r in rows],
             "hint_embedding": [r.hint for r in rows],
         }
-        feeds: dict[str, Array] = {name: self._gather(name, of_rows) for name, of_rows in arrays.items()}
-        feeds["timestep"] = np.array([r.timestep for r in rows], np.int64)
-        feeds["control_scale"] = np.array([r.control_scale for r in rows], np.float32)
-        return list(self.denoiser.run(feeds)["prediction"])
+        if rows[0].deep is None:
+            return self.denoiser, arrays
+        assert self.shallow is not None, "rows go on from what a whole plan beside it gave"
+        arrays["deep"] = [r.deep for r in rows]
+        read = {port.name for port in self.shallow.signature.inputs}  # these layers may have no attention to the text
+        return self.shallow, {name: of_rows for name, of_rows in arrays.items() if name in read}
 
     def decode(self, latents: Sequence[Any]) -> Callable[[], list[NDArray[np.uint8]]]:
         """Begin to make pictures of scaled latents [C, h, w]; call the result for them, uint8 RGB [H, W, 3]."""

@@ -26,7 +26,7 @@ from ..runtime.kernels import PaintKernels
 from ..runtime.pipeline import Pipeline
 from ..runtime.session import Array, not_finite, require_finite
 from .batching import Batched, pad_rows
-from .denoiser import DenoiserRow, Denoising, Floats, PaintPlans, blend
+from .denoiser import DenoiserRow, Denoising, Evaluated, Floats, PaintPlans, blend
 from .hints import embed_several, hints_of
 from .sampler import Sampler
 
@@ -37,15 +37,25 @@ _ALIGNMENT = 256
 
 
 def kept_bytes(
-    batch: int, decode_batch: int, hint_batch: int, text_batch: int, *, latents: int, hint: int, text: int, picture: int
+    batch: int,
+    decode_batch: int,
+    hint_batch: int,
+    text_batch: int,
+    *,
+    latents: int,
+    hint: int,
+    text: int,
+    picture: int,
+    deep: int = 0,
 ) -> int:
     """The most bytes that painting pictures of one size keeps on the device in addition to its plans.
 
-    `latents`, `hint` and `text` are the bytes of a row of each, `picture` those of one in 8 bits. Variants are begun
-    while they do not fill a batch; those of the batch before may still be held, and those that wait for their decode.
+    `latents`, `hint`, `text` and `deep` are the bytes of a row of each, `picture` those of one in 8 bits. Variants are
+    begun while they do not fill a batch, whole rows and shallow ones apart; those of the batch before may still be
+    held, and those that wait for their decode.
     """
-    variants = 2 * batch + decode_batch
-    each = (1 + HISTORY + 2) * latents + hint + text  # two predictions
+    variants = (3 if deep else 2) * batch + decode_batch
+    each = (1 + HISTORY + 2) * latents + hint + text + 2 * deep  # two predictions
     parcels = 2 * 2 * (variants * latents + 4096)  # of two, each with room to the next power of two
     return variants * each + hint_batch * hint + (text_batch + 1) * text + 2 * (decode_batch * picture + 512) + parcels
 
@@ -132,22 +142,25 @@ class DevicePaintPlans(PaintPlans):
         self.pending.noise.append((arrays.row(0), noise))
         return _OnDevice(arrays, sampler, self)
 
-    def evaluate(self, rows: Sequence[DenoiserRow]) -> Sequence[Any]:
-        """Model outputs [C, h, w] of at most a batch of rows."""
-        batch = self.denoiser.batch
+    def evaluate(self, rows: Sequence[DenoiserRow]) -> Sequence[Evaluated]:
+        """What at most a batch of rows come to, which are all whole or all shallow."""
+        plan, arrays = self.plan_of(rows)
+        batch = plan.batch
         timesteps = pad_rows(np.array([r.timestep for r in rows], np.int64), batch)
         scales = pad_rows(np.array([r.control_scale for r in rows], np.float32), batch)
         with self.pipeline.parcel([timesteps, scales, *self._going_up()]) as (timestep, scale, *sent):
             self._queue_pending(sent)
             feeds: dict[str, DeviceArray | Sequence[DeviceArray]] = {
-                "latents": [r.latents for r in rows],
+                **arrays,
                 "timestep": timestep,
-                "text": [r.text for r in rows],
-                "hint_embedding": [r.hint for r in rows],
                 "control_scale": scale,
             }
-            predicted = self.denoiser.queue(feeds, len(rows), self.pipeline)["prediction"]
-            return [self.pipeline.keep(predicted.row(at)) for at in range(len(rows))]
+            outputs = plan.queue(feeds, len(rows), self.pipeline)
+            predicted, deep = outputs["prediction"], outputs.get("deep")
+            return [
+                Evaluated(*(None if of is None else self.pipeline.keep(of.row(at)) for of in (predicted, deep)))
+                for at in range(len(rows))
+            ]
 
     def decode(self, latents: Sequence[Any]) -> Callable[[], list[NDArray[np.uint8]]]:
         """Begin to make pictures of scaled latents [C, h, w]; call the result for them, uint8 RGB [H, W, 3]."""

@@ -128,7 +128,8 @@ class ModelPool:
 
     def paint_plans(self, height: int, width: int) -> PaintPlans:
         """The painter's plans for pictures of a size in pixels."""
-        networks, size = (*self._hints, "denoiser", "vae_decoder"), (height, width)
+        shallow = tuple(network.name for network in self._library.networks if network.name == "denoiser_shallow")
+        networks, size = (*self._hints, "denoiser", *shallow, "vae_decoder"), (height, width)
         return self._once(networks, lambda: self._open_paint_plans(size), size)
 
     def editor_plans(self, height: int, width: int) -> EditorPlans:
@@ -159,7 +160,7 @@ class ModelPool:
                 self._device,
                 library.files.of,
                 library.blobs,
-                network.editor,
+                network.form,
             )
         return Batched(
             session, lambda: self._meter.work(self._meter.current, network.plan), network.streams, network.plan
@@ -197,12 +198,14 @@ class ModelPool:
 
     def _open_paint_plans(self, size: _Size) -> PaintPlans:
         (hint, *others), denoiser, decoder, shape = self._open_painters(size)
+        shallow = self._open("denoiser_shallow", size) if "denoiser_shallow" in self._library.networks else None
+        more: dict[str, Any] = {"other_hints": tuple(others), "shallow": shallow}
         pipeline = self._painting_pipeline()
         if pipeline is None:
-            return PaintPlans(hint, denoiser, decoder, shape, other_hints=tuple(others))
+            return PaintPlans(hint, denoiser, decoder, shape, **more)
         if self._kernels is None:
             self._kernels = load_paint_kernels(pipeline.cuda)
-        return DevicePaintPlans(hint, denoiser, decoder, shape, pipeline, self._kernels, other_hints=tuple(others))
+        return DevicePaintPlans(hint, denoiser, decoder, shape, pipeline, self._kernels, **more)
 
     def _open_editor_plans(self, size: _Size) -> EditorPlans:
         hints, editor, decoder, shape = self._open_painters(size)  # no hints without a control scale

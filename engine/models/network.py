@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..content_keys import STAGES, Stage
-from ..runtime.session import EditorForm
+from ..runtime.session import GraphForm
 
 # The last two axes of an input are the picture's in pixels, or its latents'.
 Follows = Literal["picture", "latents"]
@@ -58,8 +58,8 @@ class Network:
     `sizes` names the inputs whose last two axes follow the picture, `files` the further files that the plan needs,
     `optional_files` those that count where an export wrote them. `tokens` is for decoders, `questions` for a language
     model, `cached_tokens` how many tokens in f16 the caches of either on a GPU have room for. `moved_bytes` of a row
-    cross the bus of a GPU, `kept_bytes` stay there with the plan while it is used. `editor` is the form of editor that
-    OpenVINO makes of a denoiser when it opens one; a plan for another runtime is one already.
+    cross the bus of a GPU, `kept_bytes` stay there with the plan while it is used. `form` is what OpenVINO makes
+    of a denoiser when it opens one; a plan for another runtime is that already.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Network:
     cached_tokens: float = 0.0
     moved_bytes: int = 0
     kept_bytes: int = 0
-    editor: EditorForm | None = None
+    form: GraphForm | None = None
 
     def sizes_at(self, picture: tuple[int, int], latents: tuple[int, int]) -> dict[str, tuple[int, int]]:
         """(height, width) of each input of `sizes`, for a picture and its latents of these sizes."""

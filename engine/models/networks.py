@@ -9,6 +9,7 @@ hashed, estimated, examined and exported by this table.
     hed                              picture to edges, where a network finds them
     depth                            picture to depth, where a network finds it
     hint  denoiser  vae_decoder      edges and text to picture; hint_1, ... for further hints
+    denoiser_shallow                 the denoiser's steps that use deep features again, where a profile has such
     vae_encoder                      picture to latents, where sources are inverted, or variants keep a part of theirs
 """
 
@@ -118,6 +119,8 @@ def _moved_bytes(profile: Profile) -> Mapping[str, int]:
         "clip_image": _CLIP_IMAGE,
     }
     values |= {name: channels * pixels + hint for name, (_, channels) in maps.items()}
+    if profile.paint.reuse is not None:  # deep features have the channels of a hint
+        values["denoiser"] += hint
     if profile.invert is not None:  # nothing of it stays on the device
         values["denoiser"] = _TEXT + 2 * latents + _ALIGNMENT + (count * hint if profile.follows_maps else 0)
     elif profile.runtime.queues:  # painting stays on the device
@@ -127,6 +130,7 @@ def _moved_bytes(profile: Profile) -> Mapping[str, int]:
         values["vae_decoder"] = 3 * pixels / 4
         # Embeddings of several hints come down, are joined, and go up again.
         values |= {name: channels * pixels + (2 * hint if joined else 0) for name, (_, channels) in maps.items()}
+    values["denoiser_shallow"] = values["denoiser"]
     return {name: round(4 * count) for name, count in values.items()}
 
 
@@ -144,6 +148,7 @@ def _kept_bytes(profile: Profile) -> int:
             profile.text.batch,
             latents=_LATENT_CHANNELS * latent,
             hint=len(profile.hints or (0,)) * _HINT_CHANNELS * latent,
+            deep=0 if paint.reuse is None else _HINT_CHANNELS * latent,
             text=4 * _TEXT,
             picture=3 * height * width,
         )

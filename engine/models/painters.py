@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..profile.paint import rows_per_source, rows_per_variant
 from ..profile.profile import Profile
-from ..runtime.session import EditorForm
+from ..runtime.session import SHALLOW, EditorForm
 from .network import Follows, Network, Rows
 
 
@@ -43,7 +43,7 @@ def painters_of(profile: Profile, kept_bytes: int) -> Iterator[Network]:
         batch = paint.decode_batch if profile.runtime.on_gpu else 1
         for name, (plan, _) in hint_plans(profile).items():
             yield Network(name, plan, batch, {"paint": source}, {"hint": "picture"})
-    rows, pictures = Rows(per_variant=paint.rows_per_variant), Rows(per_variant=1)
+    rows, pictures = Rows(per_variant=paint.rows_per_variant - paint.shallow_rows), Rows(per_variant=1)
     if invert is not None:  # the source once, to measure the loss of decoding; a control is decoded, and not denoised
         rows = Rows(rows_per_source(paint, invert), rows_per_variant(paint, invert), 0)
         pictures = Rows(float(invert.detail_levels > 0), len(invert.fractions), 1)
@@ -55,8 +55,15 @@ def painters_of(profile: Profile, kept_bytes: int) -> Iterator[Network]:
         inputs,
         paint.streams,
         kept_bytes=kept_bytes,
-        editor=form,
+        form=form or (None if paint.reuse is None else "whole"),
     )
+    if paint.reuse is not None:
+        cut = profile.runtime.backend == "openvino"  # from the file of the denoiser, also of one in 8 bits
+        plan, shallow = paint.denoiser if cut else paint.denoiser.removesuffix("_int8"), Rows(0, paint.shallow_rows)
+        inputs |= {} if cut else {"deep": "latents"}
+        yield Network(
+            "denoiser_shallow", plan + SHALLOW, paint.batch, {"paint": shallow}, inputs, paint.streams, form="shallow"
+        )
     if invert is not None or profile.protect is not None:
         yield Network("vae_encoder", "vae_encoder", paint.decode_batch, {"paint": source}, {"pixel_values": "picture"})
     decoded: dict[str, Follows] = {"latents": "latents"}

@@ -9,6 +9,11 @@ from pathlib import Path
 from ..errors import CounterfactoryError
 from ..profile.profile import PROFILES, Profile
 from ..runtime.plans import read_exported
+from ..runtime.session import SHALLOW
+
+# A language model on the CPU beside a GPU: operations a token of SmolLM2-1.7B, and what 8 cores are taken to reach a
+# second (two reached 3e10: docs/cpu.json).
+_LLM_FLOPS, _BESIDE_FLOPS = 3.4e9, 1e11
 
 
 def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
@@ -20,6 +25,13 @@ def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
     exported = profile.models.path / "facts.json"
     facts = load_facts(exported if exported.is_file() else PROFILES / "a10g.json")
     tiny = facts.pop("vae_decoder_tiny", None)
+    for name, other in (("blip2_vision", "florence2_vision"), ("opt_decoder", "florence2_decoder")):
+        fact = facts.pop(other, None)
+        if fact is not None and profile.weights is not None and profile.weights.florence2:
+            facts[name] = fact
+    if profile.llm.on_cpu and (device := profile.device) is not None:
+        # Nothing of it is on the GPU: its operations count as those that the GPU does in its time.
+        facts["llm"] = PlanFacts(_LLM_FLOPS * 1e12 * device.tflops * device.share / _BESIDE_FLOPS, 0, 0)
     if not exported.is_file():
         named, classes = _decoders(profile)
         if tiny is not None and (named if classes is None else "AutoencoderTiny" in classes):
@@ -29,6 +41,7 @@ def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
     # Another form of a network costs as much as the network, unless the form's own export was counted.
     forms = {f"{name}{profile.caption.form}": name for name in ("blip2_vision", "opt_decoder")}
     forms[profile.paint.denoiser] = "denoiser" if profile.follows_maps or "editor" not in facts else "editor"
+    forms[profile.paint.denoiser.removesuffix("_int8") + SHALLOW] = "denoiser_shallow"
     forms |= dict.fromkeys((hint.plan for hint in profile.hints or ()), "hint")
     return {form: facts[name] for form, name in forms.items() if name in facts} | facts
 
@@ -67,6 +80,16 @@ class PlanFacts:
     held_bytes: int | None = None
     scratch_bytes: int | None = None
     activation_bytes: int | None = None
+
+
+# 10^9 bytes of the host's memory that the captioner's decoder takes to compile, by its size: measured with TensorRT-RTX
+# (docs/production.md), and as much more than its weights.
+_DECODER_GB = {"6.7b": 17.5, "2.7b": 9.5}
+
+
+def decoder_gb(captioner: str) -> float:
+    """The host's memory that compiling the decoder of a BLIP-2 takes, in 10^9 bytes, by what its weights are called."""
+    return next((need for size, need in _DECODER_GB.items() if size in captioner), _DECODER_GB["6.7b"])
 
 
 def load_facts(file: Path) -> dict[str, PlanFacts]:

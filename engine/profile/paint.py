@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 from .bounds import require
 
@@ -88,12 +88,25 @@ class GuidanceSettings:
 
 
 @dataclass(frozen=True)
+class ReuseSettings:
+    """Deep features of the denoiser serve `every` steps on end: one is whole, those after it go on from its features
+    (DeepCache, Ma et al. 2023, arXiv 2312.00858). Where guidance begins a step is whole, so that a step's two rows go
+    on from features of one age.
+    """
+
+    every: int
+
+    def __post_init__(self) -> None:
+        require(self, 2, "every")
+
+
+@dataclass(frozen=True)
 class PaintSettings:
     """How variants are painted. `batch` rows share an evaluation, `decode_batch` pictures a decode.
 
     `streams` evaluations go on side by side, each on its share of the cores. `denoiser` names the plan that is
     evaluated: "denoiser", or another form of it in the same folder, such as "denoiser_int8". `control_scale` weighs the
-    edges, 1 as trained.
+    edges, 1 as trained. With `reuse` some steps are shallow; without, none.
     """
 
     sampler: SamplerSettings
@@ -104,6 +117,7 @@ class PaintSettings:
     batch: int
     streams: int
     decode_batch: int
+    reuse: ReuseSettings | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\w+", self.denoiser):
@@ -118,9 +132,34 @@ class PaintSettings:
 
     @property
     def rows_per_variant(self) -> int:
-        """Evaluations of the denoiser that one variant costs."""
+        """Evaluations of the denoiser that one variant costs, shallow ones among them."""
+        return sum(self._rows)
+
+    @property
+    def shallow_rows(self) -> int:
+        """Those that go on from deep features of an earlier step."""
+        return sum(rows for rows, whole in zip(self._rows, self.whole_steps, strict=True) if not whole)
+
+    @property
+    def _rows(self) -> list[int]:
+        """The evaluations of each step."""
         steps = self.sampler.steps
-        return steps + sum(self.guidance.guides(i, steps) for i in range(steps))
+        return [1 + self.guidance.guides(i, steps) for i in range(steps)]
+
+    @property
+    def whole_steps(self) -> list[bool]:
+        """Whether each step computes deep features anew."""
+        whole, age, before = list[bool](), 0, 0
+        for rows in self._rows:
+            age = 0 if self.reuse is None or rows > before else (age + 1) % self.reuse.every
+            whole.append(age == 0)
+            before = rows
+        return whole
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """All that decides pictures, as plain data; without reuse as it was before there was any."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -227,6 +266,8 @@ def require_invertible(paint: PaintSettings, settings: InvertSettings) -> None:
             f'[invert] guides away from the source\'s caption: negative_prompt = "" in [paint], got '
             f'"{paint.negative_prompt}"'
         )
+    if paint.reuse is not None:
+        raise ValueError("[invert] follows the attention of every step: take [paint.reuse] out")
     if paint.batch < 1 + len(settings.fractions):
         raise ValueError(
             f"[invert] tries {len(settings.fractions)} fractions beside the source in one batch: [paint] batch of at "

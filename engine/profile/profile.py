@@ -242,6 +242,7 @@ class Profile:
     def decisive(self) -> dict[str, Any]:
         """All of it that decides what a suite is, as plain data."""
         decisive = {name: value for name, value in asdict(self).items() if name not in ("teacher", "painter")}
+        decisive["paint"] = self.paint.decisive
         if self.painter is not None:
             server = self.painter.server
             decisive["painter"] = (self.painter.kind, server and server.decisive)

@@ -1,28 +1,32 @@
 """Published checkpoints: the files that a profile's [weights] need of each, their sizes and licences.
 
-Sizes are as the hub shows them, to three digits. Nothing is fetched here.
+Sizes are as the hub shows them, to three digits; where the exporter chooses among files, the name stands for those that
+it takes. Nothing is fetched here.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
 from ..files.fill import fill_record
+from ..files.reading import read_text
 from .profile import PROFILES
 from .runtime import WeightSettings
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A repository of the hub at a commit. `files` are bytes by name."""
+    """A repository of the hub at a commit. `files` are bytes by name; `gated` says that its terms must be accepted."""
 
     repository: str
     revision: str
     licence: str
     files: Mapping[str, int]
+    gated: bool = field(default=False, metadata={"absent": False})
 
     @property
     def bytes(self) -> int:
@@ -30,13 +34,23 @@ class Checkpoint:
         return sum(self.files.values())
 
     def missing(self, folder: Path) -> dict[str, int]:
-        """The files, by name, that are not in `folder`, which is laid out like the hub: OWNER/NAME/FILE."""
-        return {name: size for name, size in self.files.items() if not (folder / self.repository / name).is_file()}
+        """The files, by name, that are not in `folder`, which is laid out like the hub, OWNER/NAME/FILE, or like the
+        hub's own cache.
+        """
+        cached = folder / f"models--{self.repository.replace('/', '--')}" / "snapshots" / self.revision
+        places = (folder / self.repository, cached)
+        return {name: size for name, size in self.files.items() if not any(any(place.glob(name)) for place in places)}
+
+
+def hub_folder() -> Path:
+    """The hub's cache of this user."""
+    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+    return Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
 
 
 def checkpoints_of(weights: WeightSettings) -> tuple[Checkpoint, ...]:
     """The checkpoints that are known of those that `weights` name, at just that commit."""
-    table = json.loads((PROFILES / "published.json").read_text(encoding="utf-8"))
+    table = json.loads(read_text(PROFILES / "published.json"))
     known = [fill_record(Checkpoint, row, "published.json", "reinstall counterfactory") for row in table]
     named = [text for one in astuple(weights) for text in ([one] if isinstance(one, str) else one or ())]
     return tuple(

@@ -162,8 +162,13 @@ def group_by_source(
 def add_drawn(strip: Strip, report: Path, masked: bool) -> Strip:
     """The strip with the edges, and if it is `masked` the mask, that lie in the folder of a report."""
     outline, mask = drawn_path("edges", strip.name, report), drawn_path("masks", strip.name, report)
-    there = masked and mask.is_file()
-    return replace(strip, edges=outline if outline.is_file() else None, mask=mask if there else None)
+    there = masked and _is_drawn(mask, report)
+    return replace(strip, edges=outline if _is_drawn(outline, report) else None, mask=mask if there else None)
+
+
+def _is_drawn(path: Path, report: Path) -> bool:
+    """Whether the file is there, and no link to another one: a report that keeps its pictures may be anybody's."""
+    return path.is_file() and path.resolve() == report.resolve() / path.relative_to(report)
 
 
 def pick_evenly(album: Sequence[Strip], count: int) -> list[Strip]:

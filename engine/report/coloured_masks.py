@@ -7,6 +7,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from ..files.writing import open_whole
+from ..suite.images import open_png
+
 VOID = 255
 # Colours of classes 0, 1, ..., and again from the start: Tableau's ten, then their light ones.
 _COLOURS = np.array(
@@ -25,19 +28,21 @@ def class_colour(number: int) -> str:
     return "#{:02x}{:02x}{:02x}".format(*_COLOURS[number % len(_COLOURS)].tolist())
 
 
-def draw_mask(mask: Path, path: Path) -> None:
-    """Write the mask in colours to `path`, RGBA: void (255) is clear, and a mask that has colours keeps them.
+def draw_mask(mask: Path, path: Path, below: Path) -> None:
+    """Write the mask in colours to `path`, below the folder `below`, RGBA: void (255) is clear, and a mask that has
+    colours keeps them.
 
     Does nothing where the mask is missing or no mask: the page shows the pictures without it.
     """
     try:
-        numbers = np.asarray(Image.open(mask, formats=["PNG"]))
-    except (OSError, ValueError, Image.DecompressionBombError):
+        numbers = open_png(mask, np.asarray)
+    except ValueError:
         return
+    drawn = np.full((*numbers.shape[:2], 4), 255, np.uint8)
     if numbers.ndim == 2:
-        numbers = numbers.astype(np.int64)
-        colours, seen = _COLOURS[numbers % len(_COLOURS)], numbers != VOID
+        for row, line in zip(drawn, numbers.astype(np.int32, copy=False), strict=True):
+            row[:, :3], row[line == VOID, 3] = _COLOURS[line % len(_COLOURS)], 0
     else:
-        colours, seen = numbers[..., :3], np.ones(numbers.shape[:2], bool)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(np.dstack([colours, np.where(seen, 255, 0).astype(np.uint8)])).save(path)
+        drawn[..., :3] = numbers[..., :3]
+    with open_whole(path, sync="nothing", below=below) as file:
+        Image.fromarray(drawn).save(file, "PNG")

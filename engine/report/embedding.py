@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 
-from PIL import Image
-
 from ..schedule.overlap import prefetch
+from ..suite.images import open_png
 from .album import Strip, pick_evenly
 from .thumbnails import WORKERS, small_copy
 
@@ -43,8 +42,7 @@ def _addresses(album: Sequence[Strip]) -> dict[Path, str]:
 
 
 def _address(file: Path) -> str:
-    with Image.open(file, formats=["PNG"]) as picture:
-        small = small_copy(picture.convert("RGBA" if picture.mode == "RGBA" else "RGB"), _SIDE)
+    small = open_png(file, lambda picture: small_copy(picture, _SIDE))
     written = BytesIO()
     small.save(written, "WEBP", quality=_QUALITY)
     return f"data:image/webp;base64,{b64encode(written.getvalue()).decode()}"

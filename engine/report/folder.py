@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ..errors import CounterfactoryError
-from ..files.writing import open_whole, write_whole
+from ..files.writing import make_folder, open_whole, place_below, write_whole
 from ..light.menu import MENU
 from ..profile.painter import NO_EDGES
 from ..profile.profile import Profile
 from ..schedule.overlap import prefetch, write_behind
 from ..stages.maps.draw_maps import edge_maps
 from ..suite import PictureRow
-from ..suite.paths import Folder
+from ..suite.images import open_png
 from ..tasks.spread import spread_of
 from .album import Answer, Strip, add_drawn, drawn_path, group_by_source, pick_evenly
 from .coloured_masks import draw_mask
 from .embedding import embed_pictures
-from .page import ALBUM, ReportText, write_page
+from .page import ReportText, write_page
 from .sheet import draw_sheet
 from .suite_text import edit_table, reason_table, skew_notes
 from .summary import markdown_summary, report_json
@@ -75,36 +75,37 @@ def write_report(
     """
     if not any(row.kind == "variant" for row in rows):
         raise CounterfactoryError(f"{suite} holds no variant to show")
+    folder, below = place_below(folder, suite)  # a suite may come from anybody, with links in it
+    make_folder(folder, below)
+    below = below or folder
     files = ReportFiles(folder / "index.html", folder / "contact_sheet.png", folder / "report.json")
-    drawn = [folder / name for name in ("edges", "masks", "thumbnails", ALBUM)]
-    if folder.is_relative_to(suite):  # a suite may come from anybody, with links in it
-        Folder(suite).refuse_outward_links([folder.relative_to(suite).as_posix()])
-        Folder(folder).refuse_outward_links([path.name for path in (files.page, files.sheet, files.data, *drawn)])
     album = group_by_source(rows, suite, folder, answers)
     sources, album = len(album), pick_evenly(album, limit)
     masks = {row.source: row.mask for row in rows}
     if edges is not None:
-        _write_edges(edges, album, folder)
+        _write_edges(edges, album, folder, below)
     for strip in album:
         mask = masks[strip.name]
         if mask is not None:
-            draw_mask(suite / mask, drawn_path("masks", strip.name, folder))
+            draw_mask(suite / mask, drawn_path("masks", strip.name, folder), below)
     album = [add_drawn(strip, folder, masks[strip.name] is not None) for strip in album]
     sheet = draw_sheet(pick_evenly(album, SHEET_ROWS), text.title, text.subtitle, text.notes)
-    folder.mkdir(parents=True, exist_ok=True)
-    with open_whole(files.sheet, sync="nothing") as file:
+    with open_whole(files.sheet, sync="nothing", below=below) as file:
         sheet.save(file, "PNG")
     text = _with_edits(text, rows)
     left_out = tuple(_left_out(rows, sources, len(album)))
     shown = replace(text, remarks=(*text.remarks, *left_out))
-    write_page(album, files.page, shown, draw_thumbnails(album, suite, folder / "thumbnails"))
+    write_page(album, files.page, shown, draw_thumbnails(album, suite, folder / "thumbnails", below), below=below)
     if single_file is not None:
         some, pictures = embed_pictures(album)
         left_out = tuple(_left_out(rows, sources, len(some)))
-        write_page(some, single_file, replace(text, remarks=(*text.remarks, *left_out)), embedded=pictures)
+        page, root = place_below(single_file, suite)
+        make_folder(page.parent, root)
+        write_page(some, page, replace(text, remarks=(*text.remarks, *left_out)), embedded=pictures, below=root)
     for path, words in ((files.data, report_json), (markdown, markdown_summary)):
         if path is not None:
-            write_whole(path, words(text), sync="nothing")
+            path, root = place_below(path, suite)
+            write_whole(path, words(text), sync="nothing", below=root)
     return replace(files, left_out=left_out)
 
 
@@ -132,7 +133,7 @@ def _left_out(rows: Sequence[PictureRow], sources: int, shown: int) -> list[str]
     return notes
 
 
-def _write_edges(edges: EdgeDetector, album: Sequence[Strip], folder: Path) -> None:
+def _write_edges(edges: EdgeDetector, album: Sequence[Strip], folder: Path, below: Path) -> None:
     """Draw the edges of the originals; pictures are read ahead and written behind."""
 
     def drawn() -> Iterator[tuple[Path, Images]]:
@@ -141,23 +142,23 @@ def _write_edges(edges: EdgeDetector, album: Sequence[Strip], folder: Path) -> N
                 raise pixels
             yield drawn_path("edges", strip.name, folder), edges(pixels[None])[0]
 
-    for _ in write_behind(drawn(), _save, _AHEAD):
+    for _ in write_behind(drawn(), partial(_save, below=below), _AHEAD):
         pass
 
 
 def _pixels(strip: Strip) -> Images:
     try:
-        return np.asarray(Image.open(strip.image, formats=["PNG"]).convert("RGB"))
-    except FileNotFoundError as error:
-        raise CounterfactoryError(f"{strip.image} is missing: {_AGAIN}") from error
-    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        return open_png(strip.image, lambda image: np.asarray(image.convert("RGB")))
+    except ValueError as error:
+        if not strip.image.exists():
+            raise CounterfactoryError(f"{strip.image} is missing: {_AGAIN}") from error
         raise CounterfactoryError(f"{strip.image} is no picture of ours: delete it, and {_AGAIN}") from error
 
 
-def _save(drawn: tuple[Path, Images]) -> None:
+def _save(drawn: tuple[Path, Images], below: Path) -> None:
     path, pixels = drawn
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(pixels).save(path)
+    with open_whole(path, sync="nothing", below=below) as file:
+        Image.fromarray(pixels).save(file, "PNG")
 
 
 def edge_detector(profile: Profile) -> EdgeDetector | None:

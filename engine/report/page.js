@@ -230,7 +230,7 @@ function rove(link) {
 
 // A cell that a spreadsheet shows and never computes.
 function cell(value) {
-  const text = String(value ?? ""), safe = /^[=+\-@\t\r]/.test(text) && typeof value !== "number" ? `'${text}` : text;
+  const text = String(value ?? ""), safe = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/.test(text) && typeof value !== "number" ? `'${text}` : text;
   return `"${safe.replaceAll('"', '""')}"`;
 }
 

@@ -9,8 +9,10 @@ moved as a whole still works, or are part of the file. Nothing comes from the ne
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -85,8 +87,10 @@ def write_page(
     text: ReportText,
     thumbnails: Mapping[Path, Path] | None = None,
     embedded: Mapping[Path, str] | None = None,
+    below: Path | None = None,
 ) -> None:
-    """Write the page of an album to `path`; `thumbnails` are shown in place of pictures until one is opened.
+    """Write the page of an album to `path`, below the folder `below`; `thumbnails` are shown in place of
+    pictures until one is opened.
 
     `embedded` are the pictures as addresses that hold them: then nothing but the page is written.
     """
@@ -128,6 +132,7 @@ def write_page(
         "words": score_words(name for frame in frames for name in frame.row.scores),
         "limits": text.limits,
     }
+    script = _read_part("page.js")
     page = environment.get_template("page.html").render(
         **{name: value for name, value in vars(text).items() if name != "data"},
         pills=_pills(album),
@@ -140,13 +145,14 @@ def write_page(
         confused=confused,
         explain=column_words,
         data=_as_json(data),
+        script=Markup(script),
+        # Nothing else runs in the page but what this script loads, and nothing is asked of the network.
+        script_digest=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
     for number, shard in enumerate(shards[1:], start=1):
-        (path.parent / ALBUM).mkdir(exist_ok=True)
         script = f"addStrips({_as_json(shard_data(shard))});\n"
-        write_whole(path.parent / ALBUM / f"{number}.js", script, sync="nothing")
-    write_whole(path, page, sync="nothing")
+        write_whole(path.parent / ALBUM / f"{number}.js", script, sync="nothing", below=below or path.parent)
+    write_whole(path, page, sync="nothing", below=below)
 
 
 def _read_part(name: str) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from ..edit import Edit
+from ..suite.images import open_png
 from .album import Frame, Strip
 
 CELL, GAP, MARGIN = 256, 20, 40
@@ -157,8 +158,8 @@ def _paste_picture(sheet: Image.Image, path: Path | None, left: int, top: int) -
 def _open_png(path: Path) -> Image.Image | None:
     """The picture; None where the file is no PNG, whatever else it may be: a suite may come from anybody."""
     try:
-        return Image.open(path, formats=["PNG"]).convert("RGB")
-    except (OSError, ValueError, Image.DecompressionBombError):
+        return open_png(path, lambda image: image.convert("RGB"))
+    except ValueError:
         return None
 
 
@@ -189,7 +190,7 @@ def _wrap(text: str, size: int, width: int) -> list[str]:
 
 def _shorten(text: str, size: int, width: int) -> str:
     """Text cut to a width in pixels."""
-    text, font = _latin(text), _font(size)
+    text, font = _latin(text[: 2 * width]), _font(size)  # no letter is half a pixel wide, and texts have any length
     if font.getlength(text) <= width:
         return text
     while text and font.getlength(text + "...") > width:

@@ -38,6 +38,8 @@ def markdown_summary(text: ReportText) -> str:
     ]
     parts.append("\n".join(lines))
     parts += [_table(table) for table in text.tables if table.title.startswith(_TABLES)]
+    if text.data.get("suite_digest"):
+        parts.append(f"Suite `{text.data['suite_digest']}`")
     return "\n\n".join(filter(None, parts)) + "\n"
 
 

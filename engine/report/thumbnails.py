@@ -11,6 +11,7 @@ from PIL import Image
 
 from ..files.writing import open_whole
 from ..schedule.overlap import prefetch
+from ..suite.images import open_png
 from .album import Strip
 
 # Pictures of which a side is longer get a copy with that side so long, in pixels.
@@ -19,9 +20,9 @@ _QUALITY = 82
 WORKERS = min(4, os.cpu_count() or 1)
 
 
-def draw_thumbnails(album: Sequence[Strip], suite: Path, folder: Path) -> Mapping[Path, Path]:
-    """The small copies, written below `folder`, of the large pictures of an album, by picture; a picture that cannot be
-    read has none, and the page shows it as it is. Copies that are younger than their pictures stay.
+def draw_thumbnails(album: Sequence[Strip], suite: Path, folder: Path, below: Path) -> Mapping[Path, Path]:
+    """The small copies, written to `folder`, below `below`, of the large pictures of an album, by picture; a picture
+    that cannot be read has none, and the page shows it as it is. Copies that are younger than their pictures stay.
     """
     shown = dict.fromkeys(picture for strip in album for picture in strip.pictures)
 
@@ -30,13 +31,11 @@ def draw_thumbnails(album: Sequence[Strip], suite: Path, folder: Path) -> Mappin
         with suppress(FileNotFoundError):
             if path.stat().st_mtime_ns > image.stat().st_mtime_ns:
                 return path
-        with Image.open(image, formats=["PNG"]) as picture:
-            if max(picture.size) <= _LARGE:
-                return None
-            small = small_copy(picture.convert("RGB"), _SIDE)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open_whole(path, sync="nothing") as file:
-            small.save(file, "JPEG", quality=_QUALITY)
+        small = open_png(image, lambda picture: small_copy(picture, _SIDE) if max(picture.size) > _LARGE else None)
+        if small is None:
+            return None
+        with open_whole(path, sync="nothing", below=below) as file:
+            small.convert("RGB").save(file, "JPEG", quality=_QUALITY)
         return path
 
     drawn = prefetch(shown, draw, 2 * WORKERS, WORKERS)
@@ -44,7 +43,7 @@ def draw_thumbnails(album: Sequence[Strip], suite: Path, folder: Path) -> Mappin
 
 
 def small_copy(picture: Image.Image, side: int) -> Image.Image:
-    """The picture with no side longer than `side` pixels."""
-    small = picture.copy()
+    """The picture with no side longer than `side` pixels, RGB or, where it has transparency, RGBA."""
+    small = picture.convert("RGBA" if picture.mode == "RGBA" else "RGB")
     small.thumbnail((side, side), Image.Resampling.BOX)
     return small

@@ -18,8 +18,10 @@ ENGINE = "'.[generate]'"
 ONNXRUNTIME_CPU = "'.[onnxruntime-cpu]'"
 # The box that generates: one torch, one CUDA, one Python. Then the same with another language model or runtime.
 BOX = "-r requirements/a10g.txt"
-BOX_EXLLAMAV3 = f"{BOX} '.[exllamav3]'"
+BOX_EXLLAMAV3 = f"{BOX} -r requirements/exllamav3.txt"
 BOX_ONNXRUNTIME = f"{BOX} -r requirements/onnxruntime-gpu.txt"
+# Any NVIDIA card, with the language model on the CPU.
+GPU = "'.[generate,cuda,tensorrt]'"
 # What exports, whose torch is a newer one.
 EXPORTER = "'.[export,cuda,tensorrt]'"
 # What makes a profile for CPUs of published weights.
@@ -31,7 +33,7 @@ TENSORRT = "'.[tensorrt]'"
 TENSORRT_RTX = "'.[tensorrt-rtx]'"
 
 ALL = (
-    *(LIGHT, ENGINE, ONNXRUNTIME_CPU, BOX, BOX_EXLLAMAV3, BOX_ONNXRUNTIME),
+    *(LIGHT, ENGINE, ONNXRUNTIME_CPU, BOX, BOX_EXLLAMAV3, BOX_ONNXRUNTIME, GPU),
     *(DATASETS, EXPORTER, SETUP, TENSORRT, TENSORRT_RTX),
 )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CounterfactoryError
+from ..files.reading import open_file
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ def read_ports(path: Path) -> Ports:
     except ImportError as error:
         raise CounterfactoryError("ONNX graphs are read by the package onnx; install it: pip install onnx") from error
     try:
-        model = onnx.load(str(path), load_external_data=False)
+        with open_file(path) as file:
+            model = onnx.load(file, load_external_data=False)
     except Exception as error:  # protobuf's own has no public name
         raise CounterfactoryError(f"{path} is no ONNX file that can be read: {error}") from error
     if not model.HasField("graph"):

@@ -18,7 +18,7 @@ from .blob_cache import BlobCache
 from .cuda import Cuda, open_device
 from .openvino import open_session, resolve_precision
 from .plans import PlanRequirements, find_mismatches, onnx_digest, read_exported, read_key
-from .session import EditorForm, Session
+from .session import SHALLOW, GraphForm, Session
 
 PlanState = Literal["found", "stale", "missing"]
 
@@ -32,10 +32,31 @@ def arithmetic(runtime: RuntimeSettings) -> Literal["bf16", "f32", "f16"]:
 
 
 def plan_file(folder: Path, plan: str, backend: Backend) -> Path:
-    """The file that a runtime opens for a plan; with an .xml goes its .bin, with an .onnx maybe its .onnx.data."""
+    """The file that a runtime opens for a plan; with an .xml goes its .bin, with an .onnx maybe its .onnx.data.
+    OpenVINO cuts a denoiser's shallow form from the denoiser.
+    """
     if backend == "openvino":
-        return folder / f"{plan}.xml"
+        return folder / f"{plan.removesuffix(SHALLOW)}.xml"
     return folder / "onnx" / plan / "model.onnx" if backend == "onnxruntime" else folder / "plans" / f"{plan}.plan"
+
+
+def note_unplanned(folder: Path, plan: str, unplanned: bool) -> None:
+    """Keep beside the plans, or no longer, that one could not be compiled: ONNX Runtime then computes its graph."""
+    note = _unplanned_note(folder, plan)
+    if unplanned:
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.touch()
+    else:
+        note.unlink(missing_ok=True)
+
+
+def _unplanned_note(folder: Path, plan: str) -> Path:
+    return plan_file(folder, plan, "tensorrt").with_suffix(".onnxruntime")
+
+
+def is_unplanned(folder: Path, plan: str, backend: Backend) -> bool:
+    """Whether ONNX Runtime's CUDA provider computes what should have a plan."""
+    return backend == "tensorrt" and _unplanned_note(folder, plan).is_file()
 
 
 def open_plan(
@@ -48,15 +69,17 @@ def open_plan(
     device: Callable[[], Cuda] = open_device,
     digest: Callable[[Path], str] = file_digest,
     blobs: BlobCache | None = None,
-    editor: EditorForm | None = None,
+    form: GraphForm | None = None,
 ) -> Session:
     """Open a plan for a batch, and for the last two axes that `sizes` names. Raises CounterfactoryError, see there.
 
     With OpenVINO `streams` runs at a time share the cores; elsewhere there is one. Plans for a GPU are loaded
     to `device`; those of one device queue their work on one stream and may be fed outputs that another of them holds.
-    `digest` hashes a file; in `blobs` OpenVINO's compiled networks are kept. With OpenVINO a denoiser becomes an
-    `editor` of that form; for other runtimes the exporter makes editors.
+    `digest` hashes a file; in `blobs` OpenVINO's compiled networks are kept. OpenVINO makes the
+    `form` of a denoiser; for other runtimes the exporter does.
     """
+    if is_unplanned(folder, plan, runtime.backend):
+        runtime = replace(runtime, backend="onnxruntime", provider="cuda")
     file = plan_file(folder, plan, runtime.backend)
     if runtime.backend == "openvino":
         assert runtime.precision != "f16", "checked by the settings"
@@ -69,7 +92,7 @@ def open_plan(
             streams=streams,
             blobs=blobs,
             digest=digest,
-            editor=editor,
+            form=form,
         )
     assert streams == 1, "checked by the profile"
     if runtime.backend == "onnxruntime":
@@ -102,6 +125,7 @@ def plan_digest(folder: Path, plan: str, backend: Backend, digest: Callable[[Pat
 
     Raises CounterfactoryError when a file is missing.
     """
+    backend = "onnxruntime" if is_unplanned(folder, plan, backend) else backend
     file = plan_file(folder, plan, backend)
     if backend == "tensorrt":
         return [read_key(file).onnx_sha256]
@@ -126,9 +150,12 @@ def plan_state(
 
     `sizes` are those that a plan of TensorRT has to take: sets of (height, width) by input.
     """
-    file = plan_file(folder, plan, backend)
+    unplanned = is_unplanned(folder, plan, backend)
+    file = plan_file(folder, plan, "onnxruntime" if unplanned else backend)
     if not file.is_file():
         return "missing", str(file)
+    if unplanned:
+        return "found", "it has no plan: ONNX Runtime's CUDA provider computes it"
     if backend != "tensorrt":
         return "found", ""
     try:

@@ -16,12 +16,12 @@ import numpy as np
 
 from ..errors import CounterfactoryError
 from ..keys import file_digest
-from . import dequantize, prompt_to_prompt
+from . import deep_features, dequantize, prompt_to_prompt
 from .blob_cache import BlobCache
 from .compiling import CompileInputs, compile_model
 from .libc import signal_stack_kept
 from .quiet_openvino import ov
-from .session import Array, EditorForm, Port, Signature, continued_cache, row_axis
+from .session import Array, GraphForm, Port, Signature, continued_cache, row_axis
 
 Precision = Literal["bf16", "f32"]
 
@@ -150,14 +150,14 @@ def _fold_half_products(model: ov.Model) -> None:
 
 
 def _prepared(
-    core: ov.Core, path: Path, batch: int, sizes: Mapping[str, tuple[int, int]], editor: EditorForm | None
+    core: ov.Core, path: Path, batch: int, sizes: Mapping[str, tuple[int, int]], form: GraphForm | None
 ) -> ov.Model:
-    """The model of a file at static shapes; with `editor` a denoiser becomes an editor of that form.
+    """The model of a file at static shapes; a denoiser in that `form`, if any.
 
-    Raises CounterfactoryError for a file that is no model, shapes that do not suit it, and a graph that cannot become
-    an editor.
+    Raises CounterfactoryError for a file that is no model, shapes that do not suit it, and a graph that cannot
+    take the form.
     """
-    if editor is not None and "latents" in sizes:  # also of hints that are left out
+    if form is not None and "latents" in sizes:  # also of hints that are left out
         sizes = {**sizes, "hint_embedding": sizes["latents"]}
     try:
         model = core.read_model(path)
@@ -165,8 +165,12 @@ def _prepared(
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[-1]
         raise CounterfactoryError(f"model file {path} cannot be loaded at batch {batch}, {sizes}: {reason}") from error
-    if editor is not None:
-        if editor == "without controls":
+    if form == "whole":
+        model = deep_features.give_deep(model, path)
+    elif form == "shallow":
+        model = deep_features.take_deep(model, path)
+    elif form is not None:
+        if form == "without controls":
             prompt_to_prompt.drop_controls(model)
         model = prompt_to_prompt.follow_rows(model, path)
     dequantize.widen_unless_multiplied(model)
@@ -185,15 +189,15 @@ def open_session(
     streams: int = 1,
     blobs: BlobCache | None = None,
     digest: Callable[[Path], str] = file_digest,
-    editor: EditorForm | None = None,
+    form: GraphForm | None = None,
 ) -> OpenVinoSession:
     """Load a model for a static batch: the axis of every input along which its rows lie becomes `batch`.
 
     `sizes` fixes the last two axes (height, width) of the inputs that it names; other dynamic axes stay so. Of
     the threads each of `streams` runs at a time gets its share. With `blobs` a model in OpenVINO's own format is
-    compiled once and kept there; `digest` hashes a file. A denoiser becomes an `editor` of that form
-    (prompt_to_prompt.py). Raises CounterfactoryError when the file is missing or no model, the shapes do not suit the
-    network, or no editor can be made of it.
+    compiled once and kept there; `digest` hashes a file. A denoiser takes a `form`: an editor's
+    (prompt_to_prompt.py), or one of deep_features.py. Raises CounterfactoryError when the file is missing or no model,
+    the shapes do not suit the network, or it cannot take that form.
     """
     if not path.is_file():
         raise CounterfactoryError(
@@ -205,11 +209,12 @@ def open_session(
         config["INFERENCE_NUM_THREADS"] = threads
     # An .onnx may have its weights in files that only its graph names, so that no key of it is known beforehand.
     files = [file for file in (path, path.with_suffix(".bin")) if file.is_file()]
-    settings = {"batch": batch, "sizes": input_sizes} | ({} if editor is None else {"editor": editor})
-    compile_inputs = CompileInputs(files, (__file__, prompt_to_prompt.__file__, dequantize.__file__), settings, config)
+    settings = {"batch": batch, "sizes": input_sizes} | ({} if form is None else {"form": form})
+    code = (__file__, prompt_to_prompt.__file__, deep_features.__file__, dequantize.__file__)
+    compile_inputs = CompileInputs(files, code, settings, config)
     blobs = blobs if path.suffix == ".xml" else None
     compiled = compile_model(
-        core, compile_inputs, lambda: _prepared(core, path, batch, input_sizes, editor), blobs, digest
+        core, compile_inputs, lambda: _prepared(core, path, batch, input_sizes, form), blobs, digest
     )
     actual = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
     if actual != chosen:

@@ -132,7 +132,7 @@ def _take_over(layer: _Attention, rows: int, self_rows: Any) -> None:
 
 def _layers(model: ov.Model, positions: int) -> list[_Attention]:
     """The UNet's layers of attention, in order, for latents of that many positions."""
-    controls = _ancestors(value.get_node() for scaled in _control_products(model) for value in scaled.input_values())
+    controls = ancestors(value.get_node() for scaled in _control_products(model) for value in scaled.input_values())
     layers = []
     for node in model.get_ordered_ops():
         if node.get_type_name() == "Softmax" and node.get_name() not in controls:
@@ -181,7 +181,7 @@ def _control_products(model: ov.Model) -> list[Any]:
     return scaled
 
 
-def _ancestors(nodes: Iterable[Any]) -> set[str]:
+def ancestors(nodes: Iterable[Any]) -> set[str]:
     """The names of all that nodes are computed from, themselves included."""
     waiting, seen = list(nodes), set[str]()
     while waiting:

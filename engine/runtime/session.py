@@ -18,6 +18,10 @@ from ..errors import CounterfactoryError
 Array = NDArray[Any]
 # The editor that OpenVINO makes of a denoiser when it opens one (prompt_to_prompt.py), with its ControlNets or without.
 EditorForm = Literal["with controls", "without controls"]
+# What else it makes of one: the forms of a denoiser whose deep features serve several steps (deep_features.py).
+GraphForm = EditorForm | Literal["whole", "shallow"]
+# What the shallow form's plan is called after its denoiser's.
+SHALLOW = "_shallow"
 
 # Ports of a cache that a device keeps, by their names: the input cache_X [positions, rows, ...] and the output
 # cache_X_added [new positions, rows, ...], which continues it. All other ports have rows first.

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..errors import CounterfactoryError
+from ..files.reading import open_file, read_bytes
 from ..files.writing import write_whole
 from . import cuda
 from .cuda import Cuda
@@ -95,7 +96,7 @@ def load_engine(path: Path, library: Any, device: Cuda, runtime: Any, key: PlanK
     loader = library.Runtime(log)
     # Mapped, not read: the library takes it from the page cache, which hashing has filled, and the host never holds
     # gigabytes of a plan as a copy.
-    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+    with open_file(path) as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
         engine = loader.deserialize_cuda_engine(content)
     if engine is None:
         raise CounterfactoryError(f"plan {path} cannot be loaded: {last_heard(log)}; {REBUILD}")
@@ -152,7 +153,7 @@ def make_context(loaded: LoadedPlan, profile: int) -> tuple[Any, Callable[[], No
     config.cuda_graph_strategy = loaded.library.CudaGraphStrategy.DISABLED
     number = f".{profile}" if profile else ""  # sessions of several sizes do not overwrite each other's
     cache, file = config.create_runtime_cache(), loaded.path.with_name(f"{loaded.path.name}{number}.kernels")
-    cached = file.is_file() and cache.deserialize(file.read_bytes())
+    cached = file.is_file() and cache.deserialize(read_bytes(file))
     config.set_runtime_cache(cache)
     pending = [] if cached else [file]
 

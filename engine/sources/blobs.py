@@ -5,12 +5,13 @@ A data set of a million pictures has a million of these, so a file is its path a
 
 from __future__ import annotations
 
-import stat
+import os
 import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..files.reading import open_file
 from .pixels import UnreadableError
 
 _MAX_BYTES = 512 * 2**20
@@ -52,19 +53,15 @@ def read_blob(blob: Blob) -> bytes:
             value = blob.table[blob.row][blob.column]
             if not isinstance(value, dict) or not (value.get("bytes") or value.get("path")):
                 raise UnreadableError(f"row {blob.row} has nothing in the column {blob.column!r}")
-            return bytes(value["bytes"]) if value["bytes"] else Path(value["path"]).read_bytes()
-        path = path_of(blob)
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):  # opening a pipe would block for ever
-            raise UnreadableError("not a regular file")
-        size = blob.size if isinstance(blob, Stretch) else status.st_size
-        if size > _MAX_BYTES:
-            raise UnreadableError(f"the file has {size / 2**20:.0f} MiB; at most {_MAX_BYTES >> 20} are read")
-        if isinstance(blob, str):
-            return path.read_bytes()
-        with path.open("rb") as file:
-            file.seek(blob.offset)
-            return file.read(blob.size)
+            return bytes(value["bytes"]) if value["bytes"] else read_blob(str(value["path"]))
+        with open_file(path_of(blob)) as file:
+            offset, size = (
+                (blob.offset, blob.size) if isinstance(blob, Stretch) else (0, os.fstat(file.fileno()).st_size)
+            )
+            if size > _MAX_BYTES:
+                raise UnreadableError(f"the file has {size / 2**20:.0f} MiB; at most {_MAX_BYTES >> 20} are read")
+            file.seek(offset)
+            return file.read(size)
     except FileNotFoundError as error:
         raise UnreadableError(f"there is no file {error.filename or path_of(blob)}") from error
     except OSError as error:

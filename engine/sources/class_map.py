@@ -26,7 +26,7 @@ from ..files.fill import nearest, read_toml
 from ..files.reading import read_text
 from ..keys import content_key
 from .blobs import unprintable
-from .pixels import UnreadableError
+from .pixels import UnreadableError, count_numbers
 
 # Pixels that count for nothing, as every published set marks them.
 VOID = 255
@@ -81,21 +81,28 @@ class ClassMap:
             raise UnreadableError(f"is coloured, and {self.where} names numbers; write the map by colours")
         else:
             numbers = self._by_number(mask[..., 0] if mask.ndim == 3 else mask)
-        return numbers.astype(np.uint16 if max((*self.names, VOID)) > VOID else np.uint8)
+        return numbers.astype(self._kind, copy=False)
+
+    @property
+    def _kind(self) -> type[np.uint8] | type[np.uint16]:
+        return np.uint16 if max((*self.names, VOID)) > VOID else np.uint8
 
     def shown(self, mask: NDArray[Any]) -> tuple[str, ...]:
         """The names, sorted, of the classes in a mask that `apply` gave, but for the background."""
-        numbers = np.flatnonzero(np.bincount(mask.ravel()))
+        numbers = np.flatnonzero(count_numbers(mask))
         return tuple(sorted({self.names[n] for n in numbers.tolist() if n != VOID} - {BACKGROUND}))
 
     def _by_number(self, mask: NDArray[Any]) -> NDArray[Any]:
         table = np.full(_MOST + 1, -1, np.int32)
         table[list(self.numbers)] = list(self.numbers.values())
-        counts = np.bincount(mask.ravel())
+        counts = count_numbers(mask)
         unknown = [n for n in np.flatnonzero(counts).tolist() if table[n] < 0]
         if unknown:
             raise UnreadableError(self._unknown(f"{n} ({counts[n]} pixels)" for n in unknown))
-        return np.asarray(table[mask])
+        numbers = np.empty(mask.shape, self._kind)
+        for line, row in zip(numbers, mask, strict=True):  # indices take eight bytes each
+            line[:] = table[row]
+        return numbers
 
     def _by_colour(self, mask: NDArray[Any]) -> NDArray[Any]:
         if mask.ndim == 2 and all(red == green == blue for red, green, blue in self.colours):

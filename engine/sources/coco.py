@@ -16,7 +16,7 @@ from ..errors import CounterfactoryError
 from .blobs import printable, read_blob, unprintable
 from .boxes import BoxCensus, BoxForm, crowd_note, crowds_are_things
 from .class_map import BACKGROUND, VOID, named_classes, read_json
-from .listing import Entry, Listing, finish
+from .listing import Entry, Listing, finish, is_file
 from .pixels import UnreadableError, read_picture
 from .shapes import Box, DrawnMask, Keypoint, Shape, decode_runs, outline, pack_runs
 
@@ -129,7 +129,7 @@ class _Annotations:
         places = [here, here / split, here.parent / split, here / "images" / split, here.parent / "images" / split]
         places += [here / "images", here.parent, here.parent / "images"]
         named = [image for image in self._images[:_LOOKED_AT] if isinstance(image.get("file_name"), str)]
-        held = {place: [image for image in named if (place / image["file_name"]).is_file()] for place in places}
+        held = {place: [image for image in named if is_file(place / image["file_name"])] for place in places}
         held = {place: images for place, images in held.items() if images}
         if not held:
             if not named:

@@ -212,6 +212,24 @@ def image_files(root: Path, skip: Collection[Path] = ()) -> tuple[list[str], lis
     return files, problems
 
 
+def is_folder(path: Path) -> bool:
+    """Whether there is such a folder; also not where it may not be looked at, which costs that folder alone."""
+    return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises PermissionError
+
+
+def is_file(path: Path) -> bool:
+    """As `is_folder`, of a file."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def contents(folder: Path) -> list[Path]:
+    """What lies in a folder, sorted; nothing where it may not be listed."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     """Also through a link; a link to itself is none."""
     try:

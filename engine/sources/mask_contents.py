@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError, list_some
 from .class_map import BACKGROUND, VOID, ClassMap, load_class_map
+from .pixels import count_numbers
 from .smoothed import is_smoothed
 
 # Black and white, which nobody named; no caption can be asked to speak of an "object".
@@ -249,7 +250,7 @@ class MaskTally:
 
 
 def _count(mask: NDArray[Any]) -> dict[int, int]:
-    counts = np.bincount(mask.ravel())
+    counts = count_numbers(mask)
     return {number: int(counts[number]) for number in np.flatnonzero(counts).tolist()}
 
 

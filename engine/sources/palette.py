@@ -17,7 +17,7 @@ from ..errors import CounterfactoryError
 from ..files.fill import nearest, read_toml
 from ..keys import content_key
 from .class_map import BACKGROUND, VOID, Colour, parse_colour, published
-from .pixels import UnreadableError
+from .pixels import UnreadableError, count_numbers
 
 _KEYS = ("classes", "order")
 _SHAPE = 'a table `classes` of names and their colours: road = "128 64 128"'
@@ -48,7 +48,7 @@ class Palette:
             raise UnreadableError("is coloured: say by --class-map which class each colour stands for")
         class_names = dict(enumerate(self.order)) if names is None else names
         table, missing = np.zeros((int(mask.max()) + 1, 3), np.uint8), []
-        for number in np.flatnonzero(np.bincount(mask.ravel())).tolist():
+        for number in np.flatnonzero(count_numbers(mask)).tolist():
             name = class_names.get(number, str(number)).strip().lower()
             colour = self.colours.get(name, _NOTHING if number == VOID or name == BACKGROUND else None)
             if colour is None:

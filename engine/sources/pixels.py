@@ -5,7 +5,10 @@ as sRGB.
 from __future__ import annotations
 
 import io
-from typing import Any
+from collections.abc import Callable
+from contextlib import nullcontext
+from threading import Lock
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +20,11 @@ from ..profile.image import crop_box
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM")
 MIN_SIDE = 8
 MAX_PIXELS = 80_000_000  # below the 89 million where Pillow itself warns of decompression bombs
+# A blank picture of so many pixels has 300 kB. Larger ones than this are decoded one at a time, and made opaque some
+# rows at a time, so that the memory of a run is that of one of them.
+_LARGE, _ROWS = 16_000_000, 512
+_ALONE = Lock()
+T = TypeVar("T")
 _SMALLER = f"at most {MAX_PIXELS // 10**6} million pixels are read; save it smaller"
 # Scans of a JPEG. Cameras write 1, progressive encoders about 10; each costs a pass over all pixels however few bytes
 # it has, so that a small file of many scans would be decoded for hours.
@@ -56,21 +64,24 @@ def read_picture(data: bytes) -> NDArray[np.uint8]:
     for bytes that are empty, truncated or no image, for sizes below `MIN_SIDE` or above `MAX_PIXELS`, and for 16-bit
     values of so small a range that the picture would be black or flat.
     """
-    image = _open_image(data)
+    return decode(data, _as_picture)
+
+
+def _as_picture(image: Image.Image, data: bytes) -> NDArray[np.uint8]:
     deep = _is_deep(image, data)
     image = _turn_upright(image)
     if image.mode == "F":
         raise UnreadableError("32-bit float pixels have no agreed white; save it with 8 or 16 bits a channel")
     if image.mode.startswith("I"):
-        grey = _as_uint16(image).astype(np.uint32)
+        grey = _as_uint16(image)
         _require_range(grey)
-        return np.repeat(((grey + 128) // 257).astype(np.uint8)[:, :, None], 3, axis=2)
+        shown = np.empty(grey.shape, np.uint8)
+        for top in range(0, len(grey), _ROWS):
+            shown[top : top + _ROWS] = (grey[top : top + _ROWS].astype(np.uint32) + 128) // 257
+        return np.repeat(shown[:, :, None], 3, axis=2)
     try:
-        if image.has_transparency_data:
-            image = image.convert("RGBA")
-            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-        pixels = np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
-    except Exception as error:  # see _open_image
+        pixels = _over_white(image)
+    except Exception as error:  # see `decode`
         raise UnreadableError(f"pixels of mode {image.mode} cannot be turned into RGB") from error
     if deep:  # of which Pillow keeps the upper byte
         _require_light(int(np.percentile(pixels, _BRIGHTEST)) * 257, 0)
@@ -85,7 +96,10 @@ def read_mask(data: bytes, colours: bool = False, greyscale: bool = False) -> ND
     Raises `UnreadableError` as `read_picture` does, for JPEG, which changes numbers, and for colours and palettes where
     the picture has to be `greyscale`.
     """
-    image = _open_image(data)
+    return decode(data, lambda image, _: _as_mask(image, colours, greyscale))
+
+
+def _as_mask(image: Image.Image, colours: bool, greyscale: bool) -> NDArray[Any]:
     if image.format in ("JPEG", "MPO"):
         raise UnreadableError(
             "a JPEG blurs numbers; save them as a 16-bit greyscale PNG, or with numpy.save"
@@ -109,6 +123,14 @@ def mask_palette(data: bytes) -> NDArray[np.uint8] | None:
     image = Image.open(io.BytesIO(data), formats=FORMATS)
     palette = image.getpalette("RGB") if image.mode == "P" else None
     return None if palette is None else np.array(palette, np.uint8).reshape(-1, 3)
+
+
+def count_numbers(mask: NDArray[Any]) -> NDArray[np.int64]:
+    """How many pixels each number has, 0 up to the largest, as `np.bincount`: it would hold eight bytes a pixel."""
+    counts = np.zeros(int(mask.max(initial=0)) + 1, np.int64)
+    for top in range(0, len(mask), _ROWS):
+        counts += np.bincount(mask[top : top + _ROWS].ravel(), minlength=counts.size)
+    return counts
 
 
 def fit(pixels: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
@@ -136,16 +158,33 @@ def fit_mask(mask: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
     return np.ascontiguousarray(mask[rows][:, columns])
 
 
-def _open_image(data: bytes) -> Image.Image:
-    """The first frame, decoded completely."""
+def _over_white(image: Image.Image) -> NDArray[np.uint8]:
+    """uint8 [H, W, 3], some rows at a time."""
+    pixels, clear = np.empty((image.height, image.width, 3), np.uint8), image.has_transparency_data
+    for top in range(0, image.height, _ROWS):
+        rows = image.crop((0, top, image.width, min(top + _ROWS, image.height)))
+        if clear:
+            rows = Image.alpha_composite(Image.new("RGBA", rows.size, "white"), rows.convert("RGBA"))
+        pixels[top : top + _ROWS] = np.asarray(rows if rows.mode == "RGB" else rows.convert("RGB"))
+    return pixels
+
+
+def decode(
+    data: bytes, use: Callable[[Image.Image, bytes], T], formats: tuple[str, ...] = FORMATS, least: int = MIN_SIDE
+) -> T:
+    """What `use` makes of the first frame of an image, decoded completely, and of its bytes.
+
+    Raises `UnreadableError` for bytes that are no image in one of the formats, and for sizes below `least` or above
+    `MAX_PIXELS`.
+    """
     if not data:
         raise UnreadableError("the file is empty")
     if data[:2] == b"\xff\xd8" and (scans := _count_scans(data)) > MAX_SCANS:
         raise UnreadableError(f"a JPEG of {scans} scans; at most {MAX_SCANS} are read; save it again")
     try:
-        image = Image.open(io.BytesIO(data), formats=FORMATS)
+        image = Image.open(io.BytesIO(data), formats=formats)
     except UnidentifiedImageError as error:
-        raise UnreadableError(f"not an image in a format that is read ({', '.join(FORMATS)})") from error
+        raise UnreadableError(f"not an image in a format that is read ({', '.join(formats)})") from error
     except Image.DecompressionBombError as error:
         raise UnreadableError(f"too large; {_SMALLER}") from error
     except Exception as error:  # broken files make Pillow raise nearly anything, from struct.error to SyntaxError
@@ -153,13 +192,14 @@ def _open_image(data: bytes) -> Image.Image:
     width, height = image.size
     if width * height > MAX_PIXELS:
         raise UnreadableError(f"too large ({width} x {height}); {_SMALLER}")
-    if min(width, height) < MIN_SIDE:
-        raise UnreadableError(f"too small ({width} x {height}); at least {MIN_SIDE} x {MIN_SIDE} is needed")
-    try:
-        image.load()
-    except Exception as error:
-        raise UnreadableError(f"broken or truncated image data ({error})") from error
-    return image
+    if min(width, height) < least:
+        raise UnreadableError(f"too small ({width} x {height}); at least {least} x {least} is needed")
+    with _ALONE if width * height > _LARGE else nullcontext():
+        try:
+            image.load()
+        except Exception as error:
+            raise UnreadableError(f"broken or truncated image data ({error})") from error
+        return use(image, data)
 
 
 def _count_scans(data: bytes) -> int:
@@ -209,7 +249,7 @@ def _is_deep(image: Image.Image, data: bytes) -> bool:
     return bool(max(bits if isinstance(bits, tuple) else (bits,)) > 8)
 
 
-def _require_range(values: NDArray[np.uint32]) -> None:
+def _require_range(values: NDArray[np.uint16]) -> None:
     """Raises UnreadableError for 16-bit values of a part of their range: a sensor's, which are no picture yet."""
     if not (values % 257).any() or not (values % 256).any():
         return  # a picture of 8 bits, scaled to white or shifted

@@ -20,6 +20,8 @@ from ..profile.image import crop_box
 
 # A box that keeps less of its area than this shows too little of its thing to recognise it.
 MIN_VISIBLE = 0.3
+# Crossings of an outline's edges with rows of pixels that are worked out together.
+_CROSSINGS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -120,9 +122,10 @@ class DrawnMask:
         kind = np.uint16 if max([self.background, *(s.number for s in self.shapes)]) > 255 else np.uint8
         mask = np.full((height, width), self.background, kind)
         scale = (float(width), float(height)) if self.relative else (1.0, 1.0)
-        covered = [(shape.number, cover(shape, height, width, scale)) for shape in self.shapes]
-        for number, where in sorted(covered, key=lambda pair: -int(pair[1].sum())):
-            mask[where] = number
+        # What each covers is worked out twice, so that one plane at a time is held: a set may have any number of them.
+        areas = [int(cover(shape, height, width, scale).sum()) for shape in self.shapes]
+        for _, shape in sorted(zip(areas, self.shapes, strict=True), key=lambda pair: -pair[0]):
+            mask[cover(shape, height, width, scale)] = shape.number
         return mask
 
 
@@ -149,13 +152,26 @@ def cover(shape: Shape, height: int, width: int, scale: tuple[float, float] = (1
 
 def _inside(points: NDArray[np.float64], height: int, width: int) -> NDArray[np.bool_]:
     """The pixels whose centres a closed outline holds, by the crossings of each row's middle with its edges."""
-    (x0, y0), (x1, y1) = points.T, np.roll(points, -1, axis=0).T
-    rows = np.arange(height) + 0.5
-    edge, row = np.nonzero((y0[:, None] <= rows) != (y1[:, None] <= rows))
-    across = x0[edge] + (rows[row] - y0[edge]) / (y1[edge] - y0[edge]) * (x1[edge] - x0[edge])
-    turns = np.zeros((height, width + 1), np.int32)
-    np.add.at(turns, (row, np.clip(np.ceil(across - 0.5), 0, width).astype(np.intp)), 1)
-    inside: NDArray[np.bool_] = np.cumsum(turns[:, :width], axis=1) % 2 == 1
+    starts, ends = points, np.roll(points, -1, axis=0)
+    # An edge crosses the middles of the rows `first` up to, not including, `last`.
+    y0, y1 = starts[:, 1], ends[:, 1]
+    bounds = np.minimum(y0, y1), np.maximum(y0, y1)
+    first, last = (np.clip(np.ceil(bound - 0.5), 0, height).astype(np.int64) for bound in bounds)
+    crossed = np.flatnonzero(last > first)
+    turns = np.zeros(height * (width + 1), np.int64)
+    so_far = np.cumsum(last[crossed] - first[crossed])
+    at = 0
+    while at < crossed.size:  # as many edges at a time as cross about a million rows
+        until = max(at + 1, int(np.searchsorted(so_far, (so_far[at - 1] if at else 0) + _CROSSINGS, "right")))
+        edges, at = crossed[at:until], until
+        counts = last[edges] - first[edges]
+        edge = np.repeat(edges, counts)
+        row = np.arange(counts.sum()) + np.repeat(first[edges] - np.cumsum(counts) + counts, counts)
+        (xs, ys), (xe, ye) = starts[edge].T, ends[edge].T
+        across = xs + (row + 0.5 - ys) / (ye - ys) * (xe - xs)
+        column = np.clip(np.ceil(across - 0.5), 0, width).astype(np.int64)
+        turns += np.bincount(row * (width + 1) + column, minlength=turns.size)
+    inside: NDArray[np.bool_] = np.cumsum(turns.reshape(height, width + 1)[:, :width], axis=1) % 2 == 1
     return inside
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import CounterfactoryError
+from ..files.reading import open_file
 from .blobs import Stretch, printable, read_blob, unprintable
 from .labels import label_text
 from .listing import SUFFIXES, Entry, Listing, finish
@@ -50,7 +51,7 @@ def list_shards(root: Path) -> Listing:
 def _samples(shard: Path) -> Iterator[tuple[str, _Members]]:
     """Each sample's key and members by what follows the first dot."""
     key, members = "", _Members()
-    with tarfile.open(shard, "r:") as tar:
+    with open_file(shard) as opened, tarfile.open(fileobj=opened, mode="r:") as tar:
         for member in tar:
             tar.members.clear()  # type: ignore[attr-defined]  # or a million of them would be kept
             folder, slash, file = member.name.rpartition("/")

@@ -12,12 +12,12 @@ from xml.etree import ElementTree
 import numpy as np
 
 from ..errors import CounterfactoryError, list_some
-from ..files.reading import read_text
-from .blobs import printable, unprintable
+from ..files.reading import read_bytes, read_text
+from .blobs import printable, read_blob, unprintable
 from .boxes import BoxCensus, BoxForm
 from .class_map import BACKGROUND, VOID, ClassMap, label_lines, load_class_map
-from .listing import Entry, Listing, entry_of, finish, image_files
-from .pixels import UnreadableError, mask_palette, read_mask
+from .listing import Entry, Listing, entry_of, finish, image_files, is_file
+from .pixels import UnreadableError, count_numbers, mask_palette, read_mask
 from .shapes import Box
 
 _IMAGES, _BOXES, _MASKS, _SETS = "JPEGImages", "Annotations", "SegmentationClass", "ImageSets"
@@ -51,12 +51,12 @@ def list_voc(root: Path, split: str | None = None, form: BoxForm | None = None) 
     for relative in files:
         stem = relative.rpartition(".")[0]
         xml, mask = root / _BOXES / f"{stem}.xml", root / _MASKS / f"{stem}.png"
-        entry = entry_of(root / _IMAGES, relative, mask=str(mask) if mask.is_file() else None)
-        if entry.mask is None and not xml.is_file():
+        entry = entry_of(root / _IMAGES, relative, mask=str(mask) if is_file(mask) else None)
+        if entry.mask is None and not is_file(xml):
             listing.skip(relative, f"has neither {_BOXES}/{stem}.xml nor {_MASKS}/{stem}.png")
             continue
         try:
-            listing.entries.append(_add_boxes(entry, xml, listing.boxes, marks) if xml.is_file() else entry)
+            listing.entries.append(_add_boxes(entry, xml, listing.boxes, marks) if is_file(xml) else entry)
         except (ValueError, OSError, ElementTree.ParseError) as error:
             listing.skip(relative, f"{xml.name}: {error}")
     if marks:
@@ -99,8 +99,8 @@ def _fits(colours: ClassMap, masks: Sequence[Path]) -> bool:
     """Whether the first mask that can be read has these colours."""
     for mask in masks:
         try:
-            numbers = read_mask(mask.read_bytes(), colours=True)
-        except (OSError, UnreadableError):
+            numbers = read_mask(read_blob(str(mask)), colours=True)
+        except UnreadableError:
             continue
         try:
             colours.apply(numbers)
@@ -113,11 +113,11 @@ def _fits(colours: ClassMap, masks: Sequence[Path]) -> bool:
 def _contradiction(mask: Path) -> str | None:
     """Why a mask is not one of VOC's, if it is not: a number, or the colour of one."""
     try:
-        data = mask.read_bytes()
+        data = read_blob(str(mask))
         numbers, palette = read_mask(data), mask_palette(data)
-    except (OSError, UnreadableError):
+    except UnreadableError:
         return None
-    for number in [] if numbers.ndim == 3 else np.flatnonzero(np.bincount(numbers.ravel())).tolist():
+    for number in [] if numbers.ndim == 3 else np.flatnonzero(count_numbers(numbers)).tolist():
         if number > _LAST and number != VOID:
             return f"{mask.name} holds {number}"
         if (
@@ -156,7 +156,7 @@ def _add_boxes(entry: Entry, xml: Path, census: BoxCensus, marks: Counter[str]) 
     """The entry with the boxes of its annotation, whose marks are counted. Raises ValueError or ParseError for one that
     cannot be used.
     """
-    root = ElementTree.fromstring(xml.read_bytes())
+    root = ElementTree.fromstring(read_bytes(xml))
     sides = [_number(root, f"size/{side}") for side in ("height", "width")] if root.find("size") is not None else [0, 0]
     # Writers that did not open the image leave a size of 0.
     size = (int(sides[0]), int(sides[1])) if all(sides) else None

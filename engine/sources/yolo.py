@@ -21,7 +21,7 @@ from ..errors import CounterfactoryError, list_some
 from ..files.reading import read_text
 from .boxes import BoxCensus, BoxForm
 from .class_map import BACKGROUND, VOID, named_classes
-from .listing import Entry, Listing, entry_of, finish, image_files
+from .listing import Entry, Listing, contents, entry_of, finish, image_files, is_file, is_folder
 from .shapes import Box, DrawnMask, Keypoint, Shape, outline
 
 _SUFFIXES = (".yaml", ".yml")
@@ -44,9 +44,9 @@ def is_yolo(root: Path) -> bool:
     if root.is_file():
         return root.suffix.lower() in _SUFFIXES
     labels = _labels_of(root.absolute())
-    folders = [path for path in (root, *sorted(root.iterdir())) if path.is_dir()]
-    places = [folder / "labels" for folder in folders if (folder / "images").is_dir()] + [labels or root / "labels"]
-    if not any(place.is_dir() for place in places):
+    folders = [path for path in (root, *sorted(root.iterdir())) if is_folder(path)]
+    places = [folder / "labels" for folder in folders if is_folder(folder / "images")] + [labels or root / "labels"]
+    if not any(map(is_folder, places)):
         return False
     own = _own_folders(root)
     if any("names" in read_text(path) for path in _yaml_files(own)):
@@ -139,14 +139,23 @@ def _own_folders(root: Path) -> list[Path]:
 
 def _yaml_files(folders: Iterable[Path]) -> list[Path]:
     """The YAML files in the folders that say something of classes."""
-    files = [path for folder in folders for path in sorted(folder.iterdir()) if path.suffix.lower() in _SUFFIXES]
-    return [path for path in files if path.is_file() and _ABOUT_CLASSES.search(read_text(path))]
+    files = [path for folder in folders for path in contents(folder) if path.suffix.lower() in _SUFFIXES]
+    return [path for path in files if is_file(path) and _is_about_classes(path)]
+
+
+def _is_about_classes(path: Path) -> bool:
+    try:
+        return _ABOUT_CLASSES.search(read_text(path)) is not None
+    except CounterfactoryError as error:
+        if isinstance(error.__cause__, OSError):  # another's, in a folder above
+            return False
+        raise
 
 
 def _lists(folders: Iterable[Path]) -> list[Path]:
     """The lists of names, a line each, that Label Studio and labelImg write into a set or among its labels."""
     places = [place for folder in folders for place in (folder, folder / "labels", *sorted(folder.glob("labels/*/")))]
-    return [place / name for place in dict.fromkeys(places) for name in _LISTS if (place / name).is_file()]
+    return [place / name for place in dict.fromkeys(places) for name in _LISTS if is_file(place / name)]
 
 
 def _above(root: Path) -> list[Path]:
@@ -195,10 +204,19 @@ def _leads(file: Path, here: Path) -> bool:
     return "names" in content and any(end.is_relative_to(here.resolve()) for end in led)
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML without aliases: nine of them in a row stand for more names than memory holds."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases (*name) are not read, write out what they stand for")
+        return super().compose_node(parent, index)
+
+
 def _load(path: Path) -> Mapping[str, Any]:
     """What a YAML file holds. Raises CounterfactoryError where it is none."""
     try:
-        content = yaml.safe_load(read_text(path))
+        content = yaml.load(read_text(path), _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise CounterfactoryError(f"{path} is not valid YAML: {str(error).splitlines()[0]}") from error
     return content if isinstance(content, dict) else {}
@@ -233,7 +251,7 @@ def _entry(
 ) -> Entry:
     """The entry of an image by its text file. Raises ValueError for a line that cannot be used."""
     entry = entry_of(folder, relative)
-    if not labels.is_file():
+    if not is_file(labels):
         return entry
     boxes, shapes = [], []
     for number, line in enumerate(read_text(labels).split("\n"), start=1):

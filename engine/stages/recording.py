@@ -38,7 +38,7 @@ def content_keys_of(profile: Profile, library: Library) -> ContentKeys:
         caption=profile.caption,
         sampling=profile.llm.sampling,
         edges=profile.edges,
-        paint=profile.paint,
+        paint=profile.paint.decisive,
         text=profile.text,
         check=profile.check.measures,
         makers={stage: library.digest(stage) for stage in STAGES},

@@ -1,6 +1,6 @@
 """The suite on disk: images, masks, their record, and the ledger that makes every run resumable."""
 
-from .images import NewPicture
+from .images import NewPicture, Provenance
 from .metadata import accepted_edits, read_metadata, require_finished
 from .picture_row import Crop, Origin, PaintedRow, Painting, PictureRow, caution, count_outside
 from .run_record import RunRecord, read_run
@@ -13,6 +13,7 @@ __all__ = [
     "PaintedRow",
     "Painting",
     "PictureRow",
+    "Provenance",
     "RunRecord",
     "Suite",
     "accepted_edits",

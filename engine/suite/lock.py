@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..errors import CounterfactoryError
-from ..files.writing import explain_os_errors
+from ..files.writing import explain_os_errors, require_regular
 
 
 class Lock:
@@ -24,9 +24,10 @@ class Lock:
 
     def __init__(self, path: Path) -> None:
         with explain_os_errors(path):
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
         try:
             with explain_os_errors(path):
+                require_regular(handle, path)
                 try:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError as error:

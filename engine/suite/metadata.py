@@ -18,15 +18,16 @@ import pyarrow.parquet as pq
 
 from ..edit import Edit
 from ..errors import CounterfactoryError
+from ..files.tables import open_parquet
+from .contents import AGAIN, NEXT_TABLE, TABLE, read_table, unfinished
 from .paths import Folder
 from .picture_row import AFTER_SCORES, BEFORE_SCORES, COLUMNS, PAINTING, PictureRow
 
-FILE = "metadata.parquet"
 _NULLABLE = ("label", "mask_file_name", "control_file_name", *PAINTING, "painter", "scores", "reason")
 # Readers take a group at a time, `datasets` one batch of it. A group is 10,000 rows.
 _ROWS_PER_PART = 1_000
 _PARTS_PER_GROUP = 10
-_AGAIN = "run the `counterfactory generate` that made it again, which writes it anew and repaints nothing"
+_ROW_BYTES = 32  # of a content key, which no two rows share, in a file
 
 
 def schema(score_names: Sequence[str]) -> pa.Schema:
@@ -45,7 +46,7 @@ def write_table(rows: Iterable[Mapping[str, Any]], score_names: Sequence[str], f
     """
     columns = schema(score_names)
     line = iter(rows)
-    with pq.ParquetWriter(file, columns, compression="zstd") as writer:
+    with pq.ParquetWriter(file, columns, compression="zstd", write_page_checksum=True) as writer:
         while True:
             # Arrow is compact where Python's rows are not: a group is made of parts.
             parts = [
@@ -60,7 +61,7 @@ def write_table(rows: Iterable[Mapping[str, Any]], score_names: Sequence[str], f
 
 def write_parts(table: pa.Table, file: BinaryIO) -> None:
     """Writes a table of `schema` that is held whole: the bytes are those that `write_table` makes of its rows."""
-    with pq.ParquetWriter(file, table.schema, compression="zstd") as writer:
+    with pq.ParquetWriter(file, table.schema, compression="zstd", write_page_checksum=True) as writer:
         step = _PARTS_PER_GROUP * _ROWS_PER_PART
         for start in range(0, table.num_rows, step):
             parts = table.slice(start, step).to_batches(max_chunksize=_ROWS_PER_PART)
@@ -69,14 +70,14 @@ def write_parts(table: pa.Table, file: BinaryIO) -> None:
 
 def require_finished(suite: Path) -> None:
     """Raises CounterfactoryError where the folder holds no finished suite."""
-    if not (suite / FILE).is_file():
-        raise CounterfactoryError(f"{suite} holds no finished suite ({FILE} is missing): run `counterfactory generate`")
+    if not any((suite / name).is_file() for name in (TABLE, NEXT_TABLE)):
+        raise unfinished(suite)
 
 
 def accepted_edits(suite: Path) -> Iterator[Edit]:
     """The edits of a suite's accepted variants, of a table that this process wrote; a part of it is held at a time."""
-    with pq.ParquetFile(suite / FILE) as table:
-        for part in table.iter_batches(_ROWS_PER_PART, columns=["kind", "verdict", "edits"]):
+    with open_parquet(read_table(suite)) as table:
+        for part in table.iter_batches(_ROWS_PER_PART, columns=["kind", "verdict", "edits"], use_threads=False):
             for row in part.to_pylist():
                 if (row["kind"], row["verdict"]) == ("variant", "accepted"):
                     for edit in row["edits"]:
@@ -88,14 +89,14 @@ def open_table(suite: Path) -> pa.Table:
 
     Raises CounterfactoryError for a table that is missing, damaged, a link out of the suite, or without our columns.
     """
-    require_finished(suite)
-    path = suite / FILE
-    Folder(suite).refuse_outward_links([FILE])
+    path, data = suite / TABLE, read_table(suite)
     try:
-        table = pq.read_table(path)
+        with open_parquet(data, _ROW_BYTES) as file:
+            table = file.read(use_threads=False)
+        table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
         fault = str(error).splitlines()[0]
-        raise CounterfactoryError(f"{path} cannot be read ({fault}): {_AGAIN}") from error
+        raise CounterfactoryError(f"{path} cannot be read ({fault}): {AGAIN}") from error
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing:
         raise CounterfactoryError(f"{path} lacks {', '.join(missing)}: name a suite that this Counterfactory made")
@@ -108,9 +109,9 @@ def read_metadata(suite: Path) -> list[PictureRow]:
     Raises CounterfactoryError for a table that is missing, damaged or another's, and for one that names a file outside
     of the suite, be it through a link.
     """
-    path, folder = suite / FILE, Folder(suite)
+    path, folder = suite / TABLE, Folder(suite)
     lines = enumerate(_lines(open_table(suite)), start=1)
-    rows = [PictureRow.from_json(line, f"{path}, row {number}", _AGAIN) for number, line in lines]
+    rows = [PictureRow.from_json(line, f"{path}, row {number}", AGAIN) for number, line in lines]
     for row in rows:
         for name in row.files:
             folder.path(name)

@@ -10,7 +10,7 @@ wait here for the end of the run: memory holds those of one shard.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..content_keys import shard_key
 from ..files.fill import fill_record, plain
@@ -27,7 +27,7 @@ _STAGE, _ROWS = "shard", "shard/rows"
 class Outcome:
     """How many variants and controls were accepted and rejected, the size in bytes of each of their files by path, the
     dropped variants, and the sources with fewer variants than asked for. `cells` say what becomes of the user's values,
-    where there are any.
+    where there are any; `times` when the files were written, in nanoseconds and in their order.
     """
 
     accepted: int
@@ -38,6 +38,7 @@ class Outcome:
     dropped: tuple[DroppedVariant, ...]
     shortfalls: tuple[Problem, ...]
     cells: tuple[ValueCells, ...] | None = None
+    times: tuple[int, ...] = field(default=(), compare=False)
 
     @property
     def painted(self) -> int:
@@ -70,11 +71,13 @@ class Outcomes:
         outcome = fill_record(Outcome, stored, place, advice)
         for name in outcome.files:
             checked_name(name, f"{place}: 'files'")
-        return outcome if self._suite.holds(outcome.files) else None
+        whole = self._suite.ledger.holds(_ROWS, key) and self._suite.holds(outcome.files, outcome.times)
+        return outcome if whole else None
 
     def keep(self, sources: Sequence[Source], outcome: Outcome, rows: Sequence[PictureRow], *, finished: bool) -> None:
         """Keeps what these sources came to, in place of what was kept before; not to be found unless `finished`."""
         value = {"made_by": self._maker if finished else None, **plain(outcome)}
+        value["times"] = self._suite.times(outcome.files)
         if outcome.cells is None:  # rows of suites without values stay what they were
             del value["cells"]
         key = shard_key([source.whole_key for source in sources])

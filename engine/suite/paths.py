@@ -65,8 +65,8 @@ class Folder:
             self.refuse_outward_links([self._inner + name])
         return path
 
-    def size(self, name: str) -> int | None:
-        """Bytes of the file `name`; None when there is none. Raises CounterfactoryError as `path` does."""
+    def status(self, name: str) -> os.stat_result | None:
+        """Size and times of the file `name`; None when there is none. Raises CounterfactoryError as `path` does."""
         path = f"{self.root}/{self._checked(name)}"
         try:
             status = os.lstat(path)  # half the time of a Path, 250,000 times
@@ -75,7 +75,7 @@ class Folder:
                 status = os.stat(path)  # noqa: PTH116
         except OSError:
             return None
-        return status.st_size
+        return status
 
     def refuse_outward_links(self, names: Iterable[str]) -> None:
         """Raises CounterfactoryError if one of the files or folders `names`, present or not, lies elsewhere."""

@@ -5,6 +5,7 @@ With it a suite is judged and shown later without naming a profile, by the setti
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,9 +13,9 @@ from typing import Any, TypeVar
 from ..errors import CounterfactoryError
 from ..files.fill import fill
 from ..profile.check import CheckSettings
-from ..profile.profile import Profile
+from ..profile.profile import Profile, load_profile, profile_names
 from . import read_run
-from .run_record import FILE
+from .contents import RUN_FILE as FILE
 
 _ADVICE = "name the profile that the suite was made with by --profile"
 T = TypeVar("T")
@@ -25,6 +26,23 @@ def recorded_profile(suite: Path) -> Profile:
     with other settings.
     """
     return _fill_recorded(Profile, _recorded_profile(suite), suite)
+
+
+def recorded_networks(suite: Path) -> Profile:
+    """`recorded_profile`, for its networks to be opened: opening a network can be running a program, so they have to
+    lie where a profile of the package has them, whatever the record of a suite from anybody says. Raises as
+    `recorded_profile` does.
+    """
+    profile = recorded_profile(suite)
+    shipped = [load_profile(name) for name in profile_names()]
+    known = {own.models.folder for own in shipped if not own.by_rule}, {own.llm.model for own in shipped}
+    for name, words in zip((profile.models.folder, profile.llm.model), known, strict=True):
+        if name not in words:
+            raise CounterfactoryError(
+                f"{suite / FILE} has networks in {name!r}, where none of the package's profiles has them, and a record "
+                "may be anybody's; name the profile by --profile, or show no edges by --no-edges"
+            )
+    return profile
 
 
 def recorded_check(suite: Path) -> CheckSettings:
@@ -53,7 +71,9 @@ def recorded_numbers(suite: Path) -> dict[int, str] | None:
             raise CounterfactoryError(
                 f"{suite / FILE}: 'classes': {number!r} should be text, found {name!r}; name the classes by --classes"
             )
-    return {int(number): name for number, name in classes.items() if number.isascii() and number.isdigit()} or None
+        if number.isdigit() and not re.fullmatch("[0-9]{1,5}", number):
+            raise CounterfactoryError(f"{suite / FILE}: 'classes': no mask holds {number:.20}; name them by --classes")
+    return {int(number): name for number, name in classes.items() if number.isdigit()} or None
 
 
 def recorded_labels(suite: Path) -> tuple[str, ...]:

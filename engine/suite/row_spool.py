@@ -8,14 +8,14 @@ does not outlive its process, and what a killed one leaves is removed at the nex
 from __future__ import annotations
 
 import json
-import os
+import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from ..files.writing import TEMPORARY_SUFFIX, explain_os_errors
+from ..files.writing import TEMPORARY_SUFFIX
 from ..variant import KINDS
 from .picture_row import PictureRow
 from .sql import explain_sqlite_errors, in_chunks
@@ -38,11 +38,10 @@ class RowSpool:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / f"draft.{os.getpid()}{TEMPORARY_SUFFIX}"
+        # A number that nobody guesses: a journal for it may lie in a suite of a stranger, which SQLite would play back.
+        self._path = folder / f"draft.{secrets.randbits(64)}{TEMPORARY_SUFFIX}"
         self._rows = 0
         self._scores: set[str] = set()
-        with explain_os_errors(self._path):
-            self._path.unlink(missing_ok=True)
         with explain_sqlite_errors(self._path):
             self._db = sqlite3.connect(self._path, isolation_level=None)
             try:

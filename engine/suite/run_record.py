@@ -6,7 +6,6 @@ whose record could not be kept.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -15,22 +14,14 @@ from typing import Any, TypedDict
 
 from ..errors import CounterfactoryError
 from ..files.fill import fill_record, plain
-from ..files.reading import read_text
-from ..files.writing import write_whole
 from ..meter.meter import PlanUse, StageCost, device_hours_per_1k
+from ..profile.licences import ModelLicence, licences_of
 from ..sources.source import Problem
 from .cells import ValueCells, count_accepted
-from .paths import Folder
+from .contents import ADVICE, RUN_FILE, Contents, read_record, write_record
 from .picture_row import DroppedVariant, PictureRow
 from .session_record import Costs, SessionRecord
 from .verdicts import ScoredRow
-
-FILE = "run.json"
-FORMAT = 4
-_ADVICE = (
-    "move it out of the folder and run the same command again, which begins a new one: the suite itself stays, and the "
-    "costs in the old file are no longer added"
-)
 
 
 @dataclass(frozen=True)
@@ -39,6 +30,7 @@ class Standing:
     accepted ones), the variants `dropped` for their text, and the sources that have fewer variants than asked for.
     `check` is the settings that the verdicts follow. `outside_world` sources are outside of what the models know, and
     --allow-out-of-domain took them all the same. `cells` say what became of the values that the user named, if any.
+    `contents` are the suite's bytes, None in records of an older version.
     """
 
     sources: int
@@ -51,6 +43,7 @@ class Standing:
     check: Mapping[str, Any]
     outside_world: int = 0
     cells: tuple[ValueCells, ...] | None = None
+    contents: Contents | None = None
 
 
 class VerdictCounts(TypedDict):
@@ -159,6 +152,15 @@ class RunRecord:
             return self
         return RunRecord((*self.sessions, session), standing or self.standing)
 
+    @property
+    def licences(self) -> list[ModelLicence]:
+        """The licences of all models that a session's profile names."""
+        return licences_of(session.facts.profile for session in self.sessions)
+
+    def with_contents(self, contents: Contents | None) -> RunRecord:
+        """The record of a suite with these bytes."""
+        return replace(self, standing=self.standing and replace(self.standing, contents=contents))
+
     def with_verdicts(self, rows: Sequence[ScoredRow], check: Mapping[str, Any]) -> RunRecord:
         """The record after the verdicts of all rows were derived anew by the settings `check`; costs stay."""
         if self.standing is None:
@@ -171,46 +173,36 @@ class RunRecord:
         costs, standing = self.costs, self.standing
         per_1k = costs.per_1k(standing.accepted) if standing else {}
         return {
-            "format": FORMAT,
             "totals": {**plain(costs), "device_hours_per_1k_accepted": per_1k},
             "standing": standing and plain(standing),
+            "licences": list(map(plain, self.licences)),
             "sessions": list(map(plain, self.sessions)),
         }
 
     @classmethod
     def from_json(cls, value: object, where: str) -> RunRecord:
         """The record that `to_json` gave. Raises CounterfactoryError for anything else."""
-        if isinstance(value, Mapping):
-            if "format" not in value:
-                raise CounterfactoryError(
-                    f"{where} is not a record of sessions by this Counterfactory (an older one kept its last run "
-                    f"alone): {_ADVICE}"
-                )
-            if value["format"] != FORMAT:
-                raise CounterfactoryError(f"{where} has format {value['format']!r}, this is for {FORMAT}: {_ADVICE}")
-        return fill_record(cls, value, where, _ADVICE)
+        if isinstance(value, Mapping) and "format" not in value:
+            raise CounterfactoryError(
+                f"{where} is not a record of sessions by this Counterfactory (an older one kept its last run "
+                f"alone): {ADVICE}"
+            )
+        return fill_record(cls, value, where, ADVICE)
 
 
 def read_run(suite: Path) -> RunRecord | None:
     """A suite's record; None where there is none. Takes no lock.
 
-    Raises CounterfactoryError for a file that cannot be read, is no such record, or is a link out of the suite.
+    Raises CounterfactoryError for a file that cannot be read, is no such record, is not as it was written, or is a link
+    out of the suite.
     """
-    path = suite / FILE
-    Folder(suite).refuse_outward_links([FILE])
-    if not path.exists():
-        return None
-    try:
-        value = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise CounterfactoryError(f"{path} is not JSON ({error}): {_ADVICE}") from error
-    return RunRecord.from_json(value, str(path))
+    value = read_record(suite)
+    return None if value is None else RunRecord.from_json(value, str(suite / RUN_FILE))
 
 
 def write_run(suite: Path, record: RunRecord) -> None:
     """Writes a suite's record, whole or not at all; the caller holds the suite's lock. Raises CounterfactoryError."""
-    text = json.dumps(record.to_json(), indent=2, ensure_ascii=False, allow_nan=False)
-    write_whole(suite / FILE, f"{text}\n".encode())
+    write_record(suite, record.to_json())
 
 
 @dataclass(frozen=True)

@@ -20,33 +20,36 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from threading import Lock as OneThread
 from typing import Self
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
-from ..files.writing import make_folder, open_whole
+from ..files.reading import read_bytes
+from ..files.writing import make_folder, move_file, open_whole, remove_file, sync_folder
 from .by_hand import FILE as HAND_FILE
+from .contents import NEXT_TABLE, RUN_FILE, TABLE, Contents, digest_of, read_contents
 from .folder_names import safe_name
-from .images import NewPicture, Top, encode_mask, encode_picture, read_png
+from .images import NewPicture, Top, encode_mask, encode_picture, mark_picture, read_png
 from .ledger import Ledger
 from .lock import Lock
-from .metadata import FILE, write_table
+from .metadata import write_parts, write_table
 from .open_session import NOTE_S, OpenSession, forget_open_session, load_open_session
 from .paths import TOPS, Folder
 from .picture_row import PaintedRow, PictureRow, StoredFile
-from .picture_store import BATCH_DONE, PictureStore
+from .picture_store import FileRecord, PictureStore
 from .row_spool import RowSpool
-from .run_record import FILE as RUN_FILE
 from .run_record import RunRecord, Standing, read_run, write_run
 from .session_record import Costs, SessionFacts, SessionRecord
 
-_LEDGER, _LOCK = "ledger.sqlite", "suite.lock"
+LEDGER, LOCK = "ledger.sqlite", "suite.lock"
 # Files and folders that are opened before any name is read from them.
-_OWN = (_LOCK, _LEDGER, f"{_LEDGER}-wal", f"{_LEDGER}-shm", FILE, RUN_FILE, HAND_FILE, *TOPS, "superseded")
+_OWN = (LOCK, LEDGER, f"{LEDGER}-wal", f"{LEDGER}-shm", TABLE, NEXT_TABLE, RUN_FILE, HAND_FILE, *TOPS, "superseded")
 
 
 def image_path(key: str, source: str, top: Top = "images") -> str:
@@ -61,6 +64,7 @@ def mask_path(image: str) -> str:
     return "masks/" + image.partition("/")[2]
 
 
+_PAGE = 10_000  # files whose digests are held at a time
 # Pixels of the last pictures written, which the checks read next, a shard of photographs among them: decoding takes
 # longer than reading the file.
 _RECENT_BYTES = 256 * 2**20
@@ -96,11 +100,12 @@ class Suite:
         Folder(path).refuse_outward_links(_OWN)
         make_folder(path)
         with ExitStack() as opened:
-            lock = Lock(path / _LOCK)
+            lock = Lock(path / LOCK)
             opened.callback(lock.release)
-            ledger = Ledger(path / _LEDGER)
+            ledger = Ledger(path / LEDGER)
             opened.callback(ledger.close)
             suite = cls(path, ledger, PictureStore(path, ledger))
+            suite._settle_table()
             if (killed := load_open_session(ledger)) is not None:
                 suite.book(killed, None)  # it counts with what it last noted
             suite._opened = opened.pop_all()
@@ -126,16 +131,20 @@ class Suite:
         paths = {painted.key: image_path(painted.key, painted.source, painted.top) for painted in batch}
         with ThreadPoolExecutor(_ENCODERS) as encoders:  # a photograph takes as long to encode as to paint
             encoded = list(encoders.map(lambda painted: self._encode(painted.pixels), batch))
+        before = self.ledger.get(stage, list(paths))
         for painted, data in zip(batch, encoded, strict=True):
             path = paths[painted.key]
             files[path] = data
+            # Where an older version wrote it, it is written as it was.
+            if painted.provenance is not None and not _is_of(before.get(painted.key), data):
+                files[path] = mark_picture(data, painted.provenance)
             if painted.mask is not None:
                 files[mask_path(path)] = encode_mask(painted.mask)
         with self._filing:
-            placed = self._store.place(files)
+            placed, done = self._store.place(files)
             shares = {painted.key: painted.self_attention for painted in batch}
             rows = {key: PaintedRow(placed[p], placed.get(mask_path(p)), shares[key]) for key, p in paths.items()}
-            self.ledger.put_stages({stage: {key: row.to_json() for key, row in rows.items()}, **BATCH_DONE})
+            self.ledger.put_stages({stage: {key: row.to_json() for key, row in rows.items()}, **done})
         for painted in batch:
             self._keep_pixels(rows[painted.key].image, painted.pixels)
         return rows
@@ -145,7 +154,7 @@ class Suite:
         for digest, (file, kept) in list(self._recent.items()):
             if kept is pixels:
                 with suppress(OSError):
-                    data = self._folder.path(file.path).read_bytes()
+                    data = read_bytes(self._folder.path(file.path))
                     if hashlib.sha256(data).hexdigest() == digest:
                         return data
         return encode_picture(pixels)
@@ -160,31 +169,37 @@ class Suite:
     def images(self, stage: str, keys: Sequence[str]) -> dict[str, PaintedRow]:
         """The rows of `write_images` among `keys` whose files are there; a key without is to be painted (again).
 
-        There means: in place with its size; superseded files are moved back for it. Raises CounterfactoryError for a
-        row that names a file outside of the suite.
+        There means: in place as they were written; superseded files are moved back for it. Raises CounterfactoryError
+        for a row that names a file outside of the suite.
         """
         stored = self.ledger.get(stage, keys)
         rows = {key: PaintedRow.from_json(row, *self.ledger.place(stage, key)) for key, row in stored.items()}
-        missing = {key: row for key, row in rows.items() if not self._is_whole(row)}
-        if not missing:
+        changed = self._changed(rows.values())
+        if not changed:
             return rows
         with self._filing:
-            files = [file for row in missing.values() for file in row.files]
-            self._store.restore([file.path for file in files if not self.holds({file.path: file.bytes})])
-        return {key: row for key, row in rows.items() if key not in missing or self._is_whole(row)}
+            self._store.restore(changed)
+        gone = set(self._changed(row for row in rows.values() if any(file.path in changed for file in row.files)))
+        return {key: row for key, row in rows.items() if not any(file.path in gone for file in row.files)}
 
-    def holds(self, files: Mapping[str, int]) -> bool:
-        """Whether all the files (bytes by path) are in place with their sizes."""
-        return all(self._store.size(path) == size for path, size in files.items())
+    def _changed(self, rows: Iterable[PaintedRow]) -> set[str]:
+        return set(self._store.changed({file.path: file.bytes for row in rows for file in row.files}))
 
-    def _is_whole(self, row: PaintedRow) -> bool:
-        return self.holds({file.path: file.bytes for file in row.files})
+    def holds(self, files: Mapping[str, int], times: Sequence[int] = ()) -> bool:
+        """Whether all the files (bytes by path; `times` of them, where known) are in place as they were written."""
+        return not self._store.changed(files, times)
+
+    def times(self, files: Iterable[str]) -> list[int]:
+        """When the files were written, in nanoseconds; 0 of one that the ledger does not know."""
+        names = list(files)
+        records = self._store.records(names)
+        return [records[name].mtime_ns if name in records else 0 for name in names]
 
     def load_image(self, row: PaintedRow) -> NDArray[np.uint8]:
         """Pixels uint8 [H, W, 3] of a row from `images`. Raises CounterfactoryError when the file was changed since."""
         path = self._folder.path(row.image.path)
         try:
-            data = path.read_bytes()
+            data = read_bytes(path)
         except OSError as error:
             raise CounterfactoryError(
                 f"{path} cannot be read ({error.strerror}): run the same command again, which repaints it"
@@ -196,13 +211,15 @@ class Suite:
         recent = self._recent.get(row.image.sha256)  # the same bytes hold the same pixels
         return read_png(data).astype(np.uint8, copy=False) if recent is None else recent[1]
 
-    def write_metadata(self, rows: Iterable[PictureRow]) -> None:
-        """Writes metadata.parquet and makes the folders hold what it lists.
+    def write_metadata(
+        self, rows: Iterable[PictureRow], commit: Callable[[Contents], RunRecord | None] = lambda _: None
+    ) -> RunRecord | None:
+        """Writes metadata.parquet and makes the folders hold what it lists; `commit` writes run.json with the contents.
 
         The rows are drawn once, in any order, and never held together; the table depends on them alone. Listed files
         come back from superseded/ before it is written and unlisted ones go there after: killed in between, the table
         never lists a file that is not there. Raises CounterfactoryError for a listed file that is gone, and
-        ValueError for two rows of one file; the old table stays then.
+        ValueError for two rows of one file; the old table stays then. Returns what `commit` does.
         """
         with RowSpool(self.path) as spool:
             for row in rows:
@@ -213,9 +230,49 @@ class Suite:
                 for name in missing:
                     if self._store.size(name) is None:
                         raise CounterfactoryError(f"{self.path / name} has vanished: run the same command again for it")
-                with open_whole(self.path / FILE) as file:
+                with open_whole(self.path / NEXT_TABLE) as file:
                     write_table(spool, spool.score_names, file)
+                result = commit(self._contents(spool.files(), NEXT_TABLE))
+                self._take_table()
                 self._store.supersede_all_but(spool.listed)
+                return result
+
+    def _settle_table(self) -> None:
+        """Of a table that a killed process left beside the old one: run.json decides whether it counts."""
+        path = self.path / NEXT_TABLE
+        if path.exists():
+            contents = read_contents(self.path)
+            if contents is not None and digest_of(path) == contents.table:
+                self._take_table()
+            else:
+                remove_file(path, self.path)
+
+    def replace_table(self, table: pa.Table | None, files: Iterable[str], record: RunRecord | None) -> None:
+        """Writes `table`, of the same `files` as before, and `record`, both or none; None leaves what is there."""
+        if table is not None:
+            with open_whole(self.path / NEXT_TABLE) as file:
+                write_parts(table, file)
+        if record is not None:
+            self.write_run(record.with_contents(self._contents(files, TABLE if table is None else NEXT_TABLE)))
+        if table is not None:
+            self._take_table()
+
+    def _take_table(self) -> None:
+        """The new table, which run.json names, takes the old one's name."""
+        move_file(self.path / NEXT_TABLE, self.path / TABLE, self.path)
+        sync_folder(self.path)
+
+    def _contents(self, files: Iterable[str], table: str) -> Contents:
+        def known() -> Iterator[tuple[str, int, str]]:
+            names = iter(files)
+            while part := list(islice(names, _PAGE)):
+                records = self._store.records(part)
+                for name in part:
+                    record = records.get(name, FileRecord(True))
+                    yield name, record.bytes, record.sha256
+
+        by_hand = self.path / HAND_FILE
+        return Contents.of(known(), digest_of(self.path / table), digest_of(by_hand) if by_hand.exists() else None)
 
     def read_run(self) -> RunRecord:
         """The record of all sessions so far; an empty one for a suite without. Raises as `run_record.read_run`."""
@@ -256,11 +313,17 @@ class Suite:
         return record
 
 
+def _is_of(row: object, data: bytes) -> bool:
+    """Whether a row on record is of a picture with these bytes."""
+    image = row.get("image") if isinstance(row, Mapping) else None
+    return isinstance(image, Mapping) and image.get("sha256") == hashlib.sha256(data).hexdigest()
+
+
 def _refuse_foreign(path: Path) -> None:
     """Superseding moves images away, which must never happen to other images in a folder named by mistake."""
-    if any((path / own).exists() for own in (_LOCK, _LEDGER)):
+    if any((path / own).exists() for own in (LOCK, LEDGER)):
         return
-    for name in (*TOPS, "superseded", FILE):
+    for name in (*TOPS, "superseded", TABLE):
         if (path / name).exists():
             raise CounterfactoryError(
                 f"{path} has {name} that Counterfactory did not make: name a new or an empty folder for the suite"

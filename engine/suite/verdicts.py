@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from ..edit import Edit
 from ..errors import CounterfactoryError
-from ..files.writing import open_whole
 from ..variant import KINDS, Kind
-from .metadata import FILE, open_table, schema, write_parts
+from .contents import TABLE
+from .metadata import open_table, schema
 from .paths import checked_name
 
 _READ = ("file_name", "kind", "source", "label", "edits", "scores", "verdict", "reason")
@@ -50,12 +50,8 @@ class VerdictTable:
     table: pa.Table
     rows: Sequence[ScoredRow]
 
-    def write(self, suite: Path, rows: Sequence[ScoredRow]) -> None:
-        """Writes the table with the verdicts and scores of `rows` in the place of its own; nothing where they are the
-        same.
-
-        The bytes are those of a table of such rows. The caller holds the suite's lock. Raises CounterfactoryError.
-        """
+    def with_verdicts(self, rows: Sequence[ScoredRow]) -> pa.Table | None:
+        """The table with the verdicts and scores of `rows` in the place of its own; None where they are the same."""
         if [row.reason for row in self.rows] != [row.reason for row in rows]:
             verdicts = ["accepted" if row.accepted else "rejected" for row in rows]
             columns = {"verdict": pa.array(verdicts, pa.string())}
@@ -66,13 +62,18 @@ class VerdictTable:
             names = sorted({name for row in rows for name in row.scores})
             columns["scores"] = pa.array([dict(row.scores) or None for row in rows], schema(names).field("scores").type)
         if not columns:
-            return
+            return None
         table = self.table
         for name, values in columns.items():
             field = table.schema.field(name).with_type(values.type)
             table = table.set_column(table.schema.get_field_index(name), field, values)
-        with open_whole(suite / FILE) as file:
-            write_parts(table.combine_chunks(), file)
+        return table.combine_chunks()
+
+    @property
+    def files(self) -> list[str]:
+        """Every file that the table names, sorted."""
+        names = {name for column in _FILES for name in self.table.column(column).unique().to_pylist()}
+        return sorted(names - {None})
 
 
 def read_verdicts(suite: Path) -> VerdictTable:
@@ -82,7 +83,7 @@ def read_verdicts(suite: Path) -> VerdictTable:
     of the suite.
     """
     table = open_table(suite)
-    path = suite / FILE
+    path = suite / TABLE
     for column in _FILES:
         for number, name in enumerate(table.column(column).to_pylist(), start=1):
             if name is not None:

@@ -96,6 +96,117 @@ class FusedDenoiser(nn.Module):
         return predicted
 
 
+class WholeDenoiser(FusedDenoiser):
+    """FusedDenoiser that also gives deep [B, D, h, w]: what goes into the last two layers of the UNet's last block."""
+
+    def forward(  # type: ignore[override]
+        self,
+        latents: torch.Tensor,
+        timestep: torch.Tensor,
+        text: torch.Tensor,
+        hint_embedding: torch.Tensor,
+        control_scale: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        joined: list[torch.Tensor] = []
+        # Channels are joined in front of a layer: the deep feature, then what was passed on on the way down.
+        layer = self.unet.up_blocks[-1].resnets[-2]
+        watching = layer.register_forward_pre_hook(lambda _, passed: joined.append(passed[0]))
+        predicted = super().forward(latents, timestep, text, hint_embedding, control_scale)
+        watching.remove()
+        return predicted, joined[0][:, : deep_channels(self.unet)]
+
+
+class ShallowDenoiser(nn.Module):
+    """What is left of FusedDenoiser where deep features of another step are given (Ma et al. 2023, arXiv 2312.00858).
+
+    latents [B, C, h, w], timestep [B], hint_embedding, control_scale, deep [B, D, h, w] as WholeDenoiser gives it, and
+    text [B, T, D] where `reads_text`, to the model's prediction [B, C, h, w]: the first convolution and the first layer
+    of the UNet and of each ControlNet, and the UNet's last two layers. Only these are held.
+    """
+
+    def __init__(self, unet: UNet2DConditionModel, *controlnets: ControlNetModel) -> None:
+        super().__init__()
+        self.first = _FirstLayers(unet)
+        self.controls = nn.ModuleList(_FirstLayers(one) for one in controlnets)
+        self.added = nn.ModuleList(nn.ModuleList(one.controlnet_down_blocks[:2]) for one in controlnets)
+        self.last = nn.ModuleList(_Layer(unet.up_blocks[-1], at) for at in (-2, -1))
+        self.head = nn.Sequential(unet.conv_norm_out, unet.conv_act, unet.conv_out)
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether these layers attend to the text."""
+        layers = (*self.last, self.first.layer, *(one.layer for one in self.controls))
+        return any(layer.attention is not None for layer in layers)
+
+    def forward(
+        self,
+        latents: torch.Tensor,
+        timestep: torch.Tensor,
+        hint_embedding: torch.Tensor,
+        control_scale: torch.Tensor,
+        deep: torch.Tensor,
+        text: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        *passed, time = self.first(latents, timestep, text)
+        for i, control in enumerate(self.controls):
+            hint, scale = hint_embedding, control_scale
+            if len(self.controls) > 1:
+                hint, scale = hint[:, i], scale[:, i]
+            *own, _ = control(latents, timestep, text, hint)
+            passed = [
+                value + added(of_own) * scale[:, None, None, None]
+                for value, added, of_own in zip(passed, self.added[i], own, strict=True)
+            ]
+        states = deep
+        for layer, value in zip(self.last, reversed(passed), strict=True):
+            states = layer(torch.cat([states, value], 1), time, text)
+        predicted: torch.Tensor = self.head(states)
+        return predicted
+
+
+def deep_channels(unet: UNet2DConditionModel) -> int:
+    """The channels of WholeDenoiser's deep feature."""
+    return int(unet.up_blocks[-1].resnets[-2].in_channels - unet.down_blocks[0].resnets[0].out_channels)
+
+
+class _Layer(nn.Module):
+    """A layer of a block: its residual part, and its attention where the block has some."""
+
+    def __init__(self, block: nn.Module, at: int) -> None:
+        super().__init__()
+        attentions = getattr(block, "attentions", None)
+        self.resnet, self.attention = block.resnets[at], None if attentions is None else attentions[at]
+
+    def forward(self, states: torch.Tensor, time: torch.Tensor, text: torch.Tensor | None) -> torch.Tensor:
+        states = self.resnet(states, time)
+        if self.attention is not None:
+            states = self.attention(states, encoder_hidden_states=text, return_dict=False)[0]
+        return states
+
+
+class _FirstLayers(nn.Module):
+    """The first convolution and the first layer of a UNet or a ControlNet: what each passes on, and the time's states.
+
+    Of a ControlNet the hint is added behind the convolution.
+    """
+
+    def __init__(self, network: UNet2DConditionModel | ControlNetModel) -> None:
+        super().__init__()
+        self.proj, self.embedding, self.conv = network.time_proj, network.time_embedding, network.conv_in
+        self.layer = _Layer(network.down_blocks[0], 0)
+
+    def forward(
+        self,
+        latents: torch.Tensor,
+        timestep: torch.Tensor,
+        text: torch.Tensor | None,
+        hint: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        time = self.embedding(self.proj(timestep).to(latents.dtype))
+        states = self.conv(latents) if hint is None else self.conv(latents) + hint
+        return states, self.layer(states, time, text), time
+
+
 class Normalised(nn.Module):
     """`module` for pixel_values [B, 3, H, W] in -1..1, which are first brought to the mean and spread it knows.
 

@@ -222,12 +222,14 @@ def add_command(commands: Any) -> None:
 
 def run(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     """`python -m counterfactory.export llm`; raises CounterfactoryError where it cannot be done here."""
-    if asked.format == "openvino":
-        if asked.target is None:
-            raise CounterfactoryError("--format openvino needs --target, the folder that [llm] model will name")
-        say(write_for_cpu(asked.source or _usual(load_profile(asked.profile)), asked.target))
-        return 0
     profile = load_profile(asked.profile)
+    own = profile.llm.on_cpu and profile.weights is not None
+    usual = profile.models.path / Path(profile.llm.model).expanduser()
+    if asked.format == "openvino" or (asked.format is None and own):
+        if asked.target is None and not own:
+            raise CounterfactoryError("--format openvino needs --target, the folder that [llm] model will name")
+        say(write_for_cpu(asked.source or _usual(profile), asked.target or usual))
+        return 0
     formats = {package: form for form, package in PACKAGES.items()}
     form = asked.format or formats.get(profile.llm.backend)
     if form is None:
@@ -235,8 +237,7 @@ def run(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
             f"profile {profile.name} decodes with {profile.llm.backend}, on a CPU, which needs no quantising; name "
             "a profile with exllamav2 or exllamav3, or --format and --target"
         )
-    target = asked.target or profile.models.path / Path(profile.llm.model).expanduser()
-    conversion = Conversion(asked.source or _usual(profile), target, form, asked.bits)
+    conversion = Conversion(asked.source or _usual(profile), asked.target or usual, form, asked.bits)
     say(conversion.advice() if asked.dry_run else conversion.run(cuda_is_there))
     return 0
 

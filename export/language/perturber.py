@@ -25,7 +25,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import PreTrainedTokenizerFast
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.files.writing import replacing
+from counterfactory.engine.files.writing import open_whole
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.chat import ChatPrompts, prompts_of
 from counterfactory.engine.profile.profile import load_profile
@@ -124,7 +124,7 @@ def tune(
             losses.clear()
             if state is not None:
                 kept = {"run": run, "step": step + 1, "adapter": parameters, "optimiser": optimiser.state_dict()}
-                with replacing(state) as file:
+                with open_whole(state) as file:
                     torch.save(kept, file)
     adapted.merge_and_unload()
     llama.model.eval()

@@ -21,7 +21,7 @@ import torch
 from diffusers.models.upsampling import Upsample2D
 from torch import nn
 
-from counterfactory.engine.files.writing import replacing
+from counterfactory.engine.files.writing import open_whole
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -86,7 +86,7 @@ def fit(name: str, module: M, recipe: Recipe, loss_of: Callable[[int], torch.Ten
                 log.write(json.dumps(row) + "\n")
         if (step + 1) % recipe.save_every == 0 or step + 1 == recipe.steps:
             states = {"module": module.state_dict(), "optimiser": optimiser.state_dict()}
-            with replacing(state_file) as file:
+            with open_whole(state_file) as file:
                 torch.save({**states, "average": average, "step": step + 1}, file)
     if recipe.ema:
         with torch.no_grad():

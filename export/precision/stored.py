@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from counterfactory.engine.files.writing import open_whole, replacing
+from counterfactory.engine.files.writing import open_whole
 from counterfactory.engine.runtime.session import Array
 
 # Smaller tensors stand in the graph itself, where shape inference sees them.
@@ -84,12 +84,12 @@ class Stored:
         path.parent.mkdir(parents=True, exist_ok=True)
         data = path.with_name(path.name + ".data")
         names = [tensor.name for tensor in self.graph.initializer]
-        with replacing(path) as graph, open_whole(data) as file:
+        with open_whole(path) as graph, open_whole(data) as file:
             tensors = [_packed(name, self.weight(name), file, data.name) for name in names]
             del self.graph.initializer[:]
             self.graph.initializer.extend(tensors)
             strip(self.proto)
-            graph.write_bytes(self.proto.SerializeToString(deterministic=True))
+            graph.write(self.proto.SerializeToString(deterministic=True))
         if not data.stat().st_size:
             data.unlink()
         self.folder, self._changes = path.parent, {}

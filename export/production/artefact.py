@@ -63,7 +63,7 @@ class Asked:
     "openvino" is the form that engines on CPUs open, without plans and int8.
 
     `islands` are those of fp16; None looks for them, which runs the network three to four times. `workspace` says what
-    scratch memory a plan may take; without it that is the compiler's own affair.
+    scratch memory a plan may take; without it that is the compiler's own affair. The graphs `unplanned` get no plan.
     """
 
     precision: Precision = "fp16"
@@ -73,6 +73,7 @@ class Asked:
     target: str = BOX_TARGET
     islands: tuple[str, ...] | None = None
     workspace: Workspace | None = None
+    unplanned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

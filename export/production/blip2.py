@@ -123,7 +123,7 @@ def decoder_graph(request: Request) -> Graph:
     # What is read at once are the queries and the prompt; what is cached by the last step, those and the caption.
     start = QUERIES + request.prompt_tokens
     length = start + request.caption_tokens - 1
-    steps, pasts = ((1, 5, 8), (0, 5, 24)) if request.small else ((1, start, start), (0, min(start, length), length))
+    steps, pasts = ((1, 5, 16), (0, 5, 24)) if request.small else ((1, start, start), (0, min(start, length), length))
     past = Shapes(*((length, rows, *cache) for length in pasts))
     plan = {
         "inputs_embeds": Shapes(*((rows, length, width) for length in steps)),

@@ -21,9 +21,12 @@ import torch
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import write_whole
+from counterfactory.engine.meter.machine import free_memory
 from counterfactory.engine.models.painters import editor_form
+from counterfactory.engine.models.plan_facts import decoder_gb
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.runtime import WeightSettings
+from counterfactory.engine.runtime.opening import note_unplanned
 from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, BOX_TARGET, LIBRARIES
 
 from ..graphs.hub import require_access
@@ -40,22 +43,29 @@ _Say = Callable[[str], None]
 
 
 def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
-    """What builds each network, by name, in the order of a picture's journey; HED where it has weights, the sentence
-    encoder where the profile grounds by it. With [invert] an editor stands in the denoiser's place, and hints are
-    left out where it follows none; with that or [protect] there is an encoder of pictures.
+    """What builds each network, by name: the captioner's decoder, which takes most to make, then in the order of a
+    picture's journey; HED where it has weights, the sentence encoder where the profile grounds by it, the shallow
+    denoiser where it uses deep features again. With [invert] an
+    editor stands in the denoiser's place, and hints are left out where it follows none; with that or [protect] there is
+    an encoder of pictures.
     """
     sources = request.sources
     hints = len(sources.controlnets) if sources else request.controls
     captioner = florence2 if request.florence2 else blip2
     names = [f"hint_{i}" if i else "hint" for i in range(max(hints, 1)) if request.editor != "without controls"]
     return {
-        "blip2_vision": partial(captioner.vision_graph, request),
         "opt_decoder": partial(captioner.decoder_graph, request),
+        "blip2_vision": partial(captioner.vision_graph, request),
         **({"sentence": partial(sentence.graph, request)} if "sentence" in request.batches else {}),
         "clip_text": partial(clip.text_graph, request),
         **{name: partial(denoiser.hint_graph, request, i) for i, name in enumerate(names)},
         **({"vae_encoder": partial(vae.encoder_graph, request)} if "vae_encoder" in request.batches else {}),
         "denoiser": partial(denoiser.denoiser_graph, request),
+        **(
+            {"denoiser_shallow": partial(denoiser.shallow_graph, request)}
+            if "denoiser_shallow" in request.batches
+            else {}
+        ),
         "vae_decoder": partial(vae.decoder_graph, request),
         "clip_image": partial(clip.image_graph, request),
         **({"hed": partial(hed.graph, request)} if sources is None or sources.hed else {}),
@@ -125,7 +135,7 @@ def export_all(
         write_whole(out / "export.json", json.dumps(kept + [asdict(row) for row in rows], indent=2) + "\n")
         for row in rows:
             faults += row.faults
-            if asked.plans and not row.compiled:
+            if asked.plans and not row.compiled and row.name not in asked.unplanned:
                 faults.append(f"{row.name} was not compiled: {row.why}")
             say(_line(row))
     return faults
@@ -138,6 +148,9 @@ def _rows(name: str, request: Request, out: Path, asked: Asked, threads: int, ag
     when the compiler takes memory and disk.
     """
     made, plan = reuse.made_of(name, request, asked), request.plan(name)
+    if asked.plans:
+        note_unplanned(out, plan, plan in asked.unplanned)
+        asked = replace(asked, plans=plan not in asked.unplanned)
     both = [plan, f"{plan}_int8"] if asked.int8 and name == "denoiser" else [plan]
     rows = None if again else reuse.kept(out, both, made)
     to_compile = [] if rows is None else reuse.uncompiled(out, rows, asked)
@@ -249,6 +262,7 @@ def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
     islands = None if asked.islands is None else tuple(name for name in asked.islands.split(",") if name)
     if unknown := sorted(set(islands or ()) - ISLANDS.keys()):
         raise CounterfactoryError(f"no island {', '.join(unknown)}; there are {', '.join(ISLANDS)}")
+    unplanned = _unplanned(request, out, asked.plans, say)
     if request.sources is not None:
         # The language model, too, which is made last: its weights may be given to those alone who ask for them.
         last = () if profile.weights is None or only else (profile.weights.llm,)
@@ -259,7 +273,7 @@ def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
         request,
         out,
         only=only,
-        asked=Asked(precision, asked.int8, asked.plans, library, target, islands, Workspace(profile, out)),
+        asked=Asked(precision, asked.int8, asked.plans, library, target, islands, Workspace(profile, out), unplanned),
         threads=asked.threads,
         again=asked.again,
         say=say,
@@ -267,6 +281,26 @@ def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
     for fault in faults:
         say(f"error: {fault}")
     return 1 if faults else 0
+
+
+def _unplanned(request: Request, out: Path, plans: bool, say: _Say) -> tuple[str, ...]:
+    """The plans that this machine has too little memory to compile, said before anything is fetched: the captioner's
+    decoder, the largest by far.
+    """
+    plan = request.plan("opt_decoder")
+    if not plans or request.small or request.florence2 or (out / "plans" / f"{plan}.plan").is_file():
+        return ()
+    named = request.captioner if request.sources is None else str(request.sources.blip2)
+    needed_gb = decoder_gb(named)
+    free_gb = sum(free_memory()) / 1e9
+    if free_gb >= needed_gb:
+        return ()
+    say(
+        f"opt_decoder: compiling it takes {needed_gb:g} GB of the host's memory, and {free_gb:.1f} are free with swap; "
+        "it gets no plan, and ONNX Runtime's CUDA provider computes it (requirements/onnxruntime-gpu.txt); for a plan "
+        "add swap and say this again, or take a smaller captioner, as profile gpu has"
+    )
+    return (plan,)
 
 
 def _request(asked: argparse.Namespace, profile: Profile) -> Request:

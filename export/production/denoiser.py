@@ -186,9 +186,33 @@ def denoiser_graph(request: Request) -> Graph:
         axes["hint_embedding"] = {0: "batch", 3: "height", 4: "width"}
     sizes = [(height // factor, width // factor) for height, width in request.pictures]
     plan = static(request.batch("denoiser"), inputs, pictured, sizes)
-    module = EditingDenoiser(unet, *controlnets) if edits else modules.FusedDenoiser(unet, *controlnets)
-    outputs = ("prediction", "attention") if edits else ("prediction",)
-    return Graph("denoiser", module, inputs, outputs, axes, plan, facts={"scheduler": scheduler_of(request)})
+    facts = {"scheduler": scheduler_of(request)}
+    if edits:
+        editor = EditingDenoiser(unet, *controlnets)
+        return Graph("denoiser", editor, inputs, ("prediction", "attention"), axes, plan, facts=facts)
+    if request.paint.reuse is None:
+        fused = modules.FusedDenoiser(unet, *controlnets)
+        return Graph("denoiser", fused, inputs, ("prediction",), axes, plan, facts=facts)
+    whole = modules.WholeDenoiser(unet, *controlnets)
+    return Graph("denoiser", whole, inputs, ("prediction", "deep"), axes, plan, facts=facts)
+
+
+def shallow_graph(request: Request) -> Graph:
+    """The layers of the fused step around its deep features (see modules.ShallowDenoiser)."""
+    unet = build_unet(request)
+    module, channels = modules.ShallowDenoiser(unet, *build_controlnets(request)), modules.deep_channels(unet)
+    factor = SMALL_FACTOR if request.small else FACTOR
+    size = (request.example[0] // factor, request.example[1] // factor)
+    inputs = example_inputs(2, size, controls=len(module.controls), small=request.small, config=unet.config)
+    text = inputs.pop("text")
+    inputs |= {"deep": normal(request.seed + 3, 2, channels, *size), **({"text": text} if module.reads_text else {})}
+    pictured = ("latents", "hint_embedding", "deep")
+    axes = {name: PICTURE if name in pictured else ROWS for name in inputs}
+    if len(module.controls) > 1:
+        axes["hint_embedding"] = {0: "batch", 3: "height", 4: "width"}
+    sizes = [(height // factor, width // factor) for height, width in request.pictures]
+    plan = static(request.batch("denoiser_shallow"), inputs, pictured, sizes)
+    return Graph("denoiser_shallow", module, inputs, ("prediction",), axes, plan)
 
 
 def _check_suits(unet: UNet2DConditionModel, controlnet: ControlNetModel, source: str) -> None:

@@ -88,7 +88,7 @@ def on_streets(graph: Graph, request: Request) -> Graph:
     """
     maker = _MAKERS.get(graph.name, _shown)
     sources = request.sources
-    if sources is None or (maker is _step and not (sources.clip and sources.diffusion)):
+    if sources is None or (maker in (_step, _around) and not (sources.clip and sources.diffusion)):
         return graph
     if maker is _continued and request.florence2:
         return graph
@@ -151,6 +151,16 @@ def _step(graph: Graph, request: Request) -> _Tensors:
     return found
 
 
+def _around(graph: Graph, request: Request) -> _Tensors:
+    """The same with the deep features that the whole denoiser has of them."""
+    found = {**_step(graph, request)}
+    whole = modules.WholeDenoiser(denoiser.build_unet(request), *denoiser.build_controlnets(request))
+    known = {**graph.inputs, **found}
+    inputs = (known[name] for name in ("latents", "timestep", "text", "hint_embedding", "control_scale"))
+    found["deep"] = whole(*inputs)[1]
+    return {name: value for name, value in found.items() if name in graph.inputs}
+
+
 def _continued(graph: Graph, request: Request) -> _Tensors:
     """Two tokens of a caption behind its picture's queries and the first token, which the decoder has read."""
     decoder = graph.module
@@ -189,5 +199,6 @@ def _tokens(request: Request, captions: list[str]) -> torch.Tensor:
 _MAKERS: Mapping[str, Callable[[Graph, Request], _Tensors]] = {
     "opt_decoder": _continued,
     "denoiser": _step,
+    "denoiser_shallow": _around,
     "vae_decoder": _latents,
 }

@@ -23,13 +23,15 @@ from .workspace import onnx_bytes
 
 _HALF = 2  # bytes of a number in a cache
 # Made only where an export was asked for them.
-_OPTIONAL = ("denoiser_int8", "hed", "sentence", "editor", "vae_encoder")
+_OPTIONAL = ("denoiser_int8", "denoiser_shallow", "hed", "sentence", "editor", "vae_encoder")
 
 
 # Published sizes of decoders: layers, width, inner width, vocabulary, matrices of the feed-forward part (3 where it is
 # gated), bits of a weight. Zhang et al. 2022 (arXiv 2205.01068, table 1); Touvron et al. 2023 (arXiv 2307.09288), in
 # EXL2 at 5 bits.
 OPT = {"2.7b": (32, 2560, 10240, 50272, 2, 16), "6.7b": (32, 4096, 16384, 50272, 2, 16)}
+# Florence-2 base's decoder: layers and width (arXiv 2311.06242).
+_FLORENCE2 = (6, 768)
 LLAMA_13B = (40, 5120, 13824, 32000, 3, 5)
 
 
@@ -49,6 +51,21 @@ def facts(out: Path, captioner: str = "6.7b") -> list[dict[str, Any]]:
         if name not in _OPTIONAL or (out / "onnx" / name).is_dir()
     ]
     return [*rows, _decoder_row("opt_decoder", *OPT[captioner]), _decoder_row("llm", *LLAMA_13B)]
+
+
+def florence2_facts(out: Path) -> list[dict[str, Any]]:
+    """The facts of Florence-2 as captioner, in an export of profile gpu: of its decoder a token in the middle of the
+    longest caption. Raises CounterfactoryError for a graph that `out` lacks.
+    """
+    profile = load_profile("gpu")
+    vision, decoder = (exported_networks(profile)[name] for name in ("blip2_vision", "opt_decoder"))
+    row = _row(out, vision.plan, vision, profile.image.short_side) | {"name": "florence2_vision"}
+    graph, written = out / "onnx" / decoder.plan / "model.onnx", profile.caption.decoding.max_tokens
+    new = ("inputs_embeds", "position_ids")
+    lengths = {name: 1 if name in new else written // 2 for name in input_names(graph)}
+    width = {"weight_bytes": onnx_bytes(graph), "cache_bytes": 2 * _FLORENCE2[0] * _FLORENCE2[1] * _HALF}
+    flops = count_flops(graph, 1, lengths=lengths)
+    return [row, {"name": "florence2_decoder", "flops": flops, **width, "random": row["random"]}]
 
 
 def _decoder_row(
@@ -87,15 +104,21 @@ def add_command(commands: Any) -> None:
     """Add `facts` to the export's commands."""
     parser = commands.add_parser("facts", help="count what estimates need of an export's plans", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder of the export")
-    parser.add_argument("--captioner", choices=tuple(OPT), default="6.7b", help="size of its OPT")
+    parser.add_argument(
+        "--captioner", choices=(*OPT, "florence2"), default="6.7b", help="size of its OPT; florence2 is added to a file"
+    )
     parser.add_argument("--to", type=Path, help="file to write (facts.json in the folder)")
     parser.set_defaults(run=run)
 
 
 def run(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     """Do what the command line asks; returns the exit status."""
-    rows = facts(asked.out, asked.captioner)
     file = asked.to or asked.out / "facts.json"
+    if asked.captioner == "florence2":
+        new = florence2_facts(asked.out)
+        rows = [row for row in json.loads(file.read_text()) if row["name"] not in {one["name"] for one in new}] + new
+    else:
+        rows = facts(asked.out, asked.captioner)
     file.write_text(json.dumps(rows, indent=2) + "\n")
     say(f"{file}: " + ", ".join(f"{row['name']} {row['flops'] / 1e9:.1f} GFLOP" for row in rows))
     return 0

@@ -102,7 +102,9 @@ def exported_networks(profile: Profile) -> Networks:
     edges = DetectorSettings("hed", hed=profile.edges.hed or HedSettings(_HED_BATCH))
     hints = profile.hints and tuple(replace(hint, weight=1.0) for hint in profile.hints)  # also those of no weight now
     networks = networks_of(replace(profile, edges=edges, hints=hints))
-    return Networks(tuple(network for network in networks if network.name != "llm"))
+    cut = profile.runtime.backend == "openvino"  # which makes the shallow form of a denoiser's file
+    left_out = {"llm", "denoiser_shallow"} if cut else {"llm"}
+    return Networks(tuple(network for network in networks if network.name not in left_out))
 
 
 def batches_of(profile: Profile) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from counterfactory.engine.asking.under_test import ModelUnderTest
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.meter.meter import Progress
 from counterfactory.engine.suite import PictureRow
+from counterfactory.engine.suite.ledger import Ledger
 
 
 def ask(
@@ -170,11 +172,25 @@ def test_a_kept_answer_that_is_damaged_is_refused(tmp_path: Path) -> None:
     rows = pictures(tmp_path, (1, 2))
     ask(under_test(Brightness()), tmp_path, rows)
     (file,) = (tmp_path / "predictions").glob("*.sqlite")
-    for value in ('{"scores": "?"}', '{"map": 3}', "[]", '{"boxes": [[1]]}'):
+    for value in ({"scores": "?"}, {"map": 3}, [], {"boxes": [[1]]}):
         with sqlite3.connect(file) as base:
-            base.execute("UPDATE results SET value = ? WHERE stage != 'model'", [value])
+            places = base.execute("SELECT stage, key FROM results WHERE stage != 'model'").fetchall()
+        ledger = Ledger(file)
+        for stage, key in places:
+            ledger.put(stage, {key: value})
+        ledger.close()
         with pytest.raises(CounterfactoryError, match="no answer of a model: remove the file"):
             ask(under_test(Brightness()), tmp_path, rows)
+
+
+def test_a_kept_answer_that_rotted_is_asked_for_again(tmp_path: Path) -> None:
+    rows = pictures(tmp_path, (1, 2))
+    first, _ = ask(under_test(Brightness()), tmp_path, rows)
+    (file,) = (tmp_path / "predictions").glob("*.sqlite")
+    with sqlite3.connect(file) as base:
+        assert base.execute("UPDATE results SET value = replace(value, '1', '2') WHERE stage != 'model'").rowcount == 2
+    again, _ = ask(under_test(Brightness()), tmp_path, rows)
+    assert repr(again.answers) == repr(first.answers)
 
 
 def test_predictions_are_not_kept_outside_of_the_suite(tmp_path: Path) -> None:
@@ -188,7 +204,7 @@ def test_predictions_are_not_kept_outside_of_the_suite(tmp_path: Path) -> None:
 
 def test_a_suite_that_may_not_be_written_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, told = pictures(tmp_path, (1, 2)), list[str]()
-    monkeypatch.setattr(Path, "mkdir", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EROFS, "read-only")))
+    monkeypatch.setattr(os, "mkdir", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EROFS, "read-only")))
     asked, _ = ask(under_test(Brightness()), tmp_path, rows, told)
     assert len(asked.answers) == 2
     assert told[0].startswith("the answers are not kept: cannot write")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import projection
 import pytest
-from projection import FILE, GOALS, changed, cost, figures, per_1k, profile_table, project, stage_table
+from projection import ALL, FILE, GOALS, changed, cost, figures, per_1k, profile_table, project, stage_table
 
 from counterfactory.engine.profile.profile import load_profile
 
@@ -42,16 +42,32 @@ def test_profiles_cost_less_at_60_percent_and_more_with_controls() -> None:
     assert all(float(high) < float(low) and float(high) < float(controls) for low, high, controls, _ in rows.values())
     for name, key in (("a10g", "a10g"), ("a10g-fast", "a10g_fast"), ("a10g-fast with TAESD", "a10g_fast_taesd")):
         assert rows[name][1] == f"{figures()[f'{key}_gpu_hours_per_1k']:.3f}"
-    assert [rows[name][3] for name in ("a10g", "a10g-fast", "lance")] == ["0.26", "0.06", "none"]
+    assert [rows[name][3] for name in ("a10g", "a10g-fast", "lance")] == ["0.21", "0.05", "none"]
 
 
 def test_changes_of_a_profile() -> None:
     full, fast = ({what: cost(p) for what, p in changed(load_profile(name)).items()} for name in GOALS)
     now = [cost(load_profile(name)) for name in GOALS]
-    assert set(fast) == {"TAESD decodes", "one caption per source"}, "what it has is no change"
-    assert set(full) == {*fast, "guidance on all steps", "captions verbatim but for their edits"}
-    assert full["guidance on all steps"] > now[0]
-    assert all(costs[name] < before for costs, before in ((full, now[0]), (fast, now[1])) for name in fast)
+    both = {"TAESD decodes", "one caption per source", "captions of at most 25 tokens", "LLaMA-2-7B", ALL}
+    both |= {"one question a source, whose answer chooses from menus"}
+    own = {"two steps, of weights for them", "deep features on every second step"}
+    dearer = {"guidance on all steps", "deep features anew at every step"}
+    assert set(fast) == both | own, "what it has is no change"
+    assert set(full) == both | dearer | {"captions verbatim but for their edits"}
+    assert all(full[name] > now[0] for name in dearer)
+    for costs, before, savings in ((full, now[0], set(full) - dearer), (fast, now[1], set(fast))):
+        assert all(costs[name] < before for name in savings)
+        assert costs[ALL] == min(costs.values())
+
+
+def test_a_model_of_7b_is_counted_by_its_published_sizes() -> None:
+    """6.74 G weights, of which the table that looks tokens up multiplies nothing (Touvron et al. 2023)."""
+    assert projection.LLAMA_7B.weight_bytes * 8 / 5 == pytest.approx(6.74e9, rel=0.002)
+    assert projection.LLAMA_7B.flops == pytest.approx(2 * (6.74e9 - 32000 * 4096), rel=0.002)
+    profile = load_profile("a10g")
+    (saved,) = (cost(profile) - cost(other) for name, other in changed(profile).items() if name == "LLaMA-2-7B")
+    (rewrite,) = (row for row in stage_table(profile).rows if row[0] == "rewrite")
+    assert 0.4 * float(rewrite[2]) < saved < 0.5 * float(rewrite[2]), "half of the weights, half of the time"
 
 
 def test_what_another_machine_measured_or_exported_changes_nothing(tmp_path: Path) -> None:

@@ -64,6 +64,18 @@ def _(house: House, command: str) -> None:
     assert {row.reason is None for row in read_metadata(suite) if row.kind == "variant"} == {False}
 
 
+@shows("--files", "check")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    assert "thresholds" in house.run(command, suite, "--files").data
+    picture, table = next(suite.glob("images/*/*/*.png")), (suite / "metadata.parquet").read_bytes()
+    picture.write_bytes(picture.read_bytes()[:-1])
+    ran = house.run(command, suite, "--files", *STRICT)
+    assert ran.status == 3
+    assert [fault["file"] for fault in ran.data["faults"]] == [str(picture.relative_to(suite))]
+    assert (suite / "metadata.parquet").read_bytes() == table
+
+
 @shows("--profile", "check")
 def _(house: House, command: str) -> None:
     profile = profile_with(house.new("profile"), check={"min_image_text": 0.99})

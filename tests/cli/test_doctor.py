@@ -17,10 +17,12 @@ from profiles import SCHEDULER
 
 from counterfactory.engine.cli import doctor, gpus
 from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.rewrite import GroundingSettings, RandomWordSettings
 from counterfactory.engine.profile.runtime import ModelPaths, RuntimeSettings
 from counterfactory.engine.runtime.blob_cache import LIMIT_BYTES, SWITCH, BlobCache
+from counterfactory.engine.runtime.opening import note_unplanned
 from counterfactory.engine.runtime.plans import PlanKey, PlanRequirements, Shapes, read_key, write_key
 
 # No release of it is installed, and so none is wanted.
@@ -272,7 +274,11 @@ def test_onnxruntime_on_a_cpu_has_packages_and_commands_of_its_own(
     having(monkeypatch, {})
     found = doctor.examine(graphs)
     assert found.next.startswith(f"{sys.executable} -m counterfactory.export a10g --profile pocket")
-    assert doctor.examine(pocket).next.startswith(f"{PIP} install --force-reinstall --no-deps")
+    own = doctor.examine(pocket).next  # a folder of the user's, which no package ever fills
+    assert own.startswith(f"{sys.executable} -m counterfactory.export a10g --profile pocket --blip2 ")
+    monkeypatch.setattr(doctor, "library_of", lambda asked: library_of(replace(asked, models=pocket.models)))
+    shipped = doctor.examine(load_profile("pocket")).next
+    assert shipped.startswith(f"{PIP} install --force-reinstall --no-deps")
 
 
 def test_an_old_driver_is_told_and_replaced(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,6 +308,78 @@ def test_a_card_that_cannot_do_it_is_named_and_nothing_is_installed_for_it(
     found = doctor.examine(profile, a10g)
     assert any(fault.startswith("card T") and said in fault for fault in found.faults) == bool(said)
     assert found.next.startswith("nvidia-smi  # card T ") == bool(said)
+
+
+def test_who_holds_a_card_s_memory_is_named() -> None:
+    holders = [SimpleNamespace(pid=7, usedGpuMemory=20 * 10**9)]
+    card = a10g()
+    card.nvmlDeviceGetMemoryInfo = lambda _: SimpleNamespace(total=24 * 10**9, free=3 * 10**9)  # type: ignore[method-assign]
+    card.nvmlDeviceGetComputeRunningProcesses = lambda _: holders  # type: ignore[attr-defined]
+    (gpu,) = gpus.find_gpus(lambda: card)
+    assert gpus.card_fault([gpu], 24).endswith("end what holds the rest, process 7 with 20.0 GB")
+
+
+def test_a_card_that_is_split_is_told_from_a_driver_that_fails(
+    profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the whole of it nobody may read the memory; an instance that is chosen is a card like others."""
+    card = a10g()
+
+    def memory(handle: Any) -> Any:
+        if handle != "MIG-1":
+            raise PermissionError
+        return SimpleNamespace(total=24 * 10**9, free=24 * 10**9)
+
+    card.nvmlDeviceGetMigMode = lambda _: [1, 1]  # type: ignore[attr-defined]
+    card.nvmlDeviceGetMemoryInfo = memory  # type: ignore[method-assign]
+    card.nvmlDeviceGetHandleByUUID = str  # type: ignore[attr-defined]
+    having(monkeypatch, {})
+    found = doctor.examine(profile, lambda: card)
+    assert found.next.startswith("nvidia-smi  # card NVIDIA A10G is split by MIG")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1")
+    monkeypatch.setattr(gpus, "_text", lambda name: "NVIDIA A10G" if name != b"580.65.06" else "580.65.06")
+    card.nvmlDeviceGetName = lambda _: "NVIDIA A10G MIG 1g"  # type: ignore[method-assign]
+    assert doctor.examine(profile, lambda: card).faults == ()
+
+
+def test_memory_that_the_largest_plan_lacks_and_terms_are_noted(
+    profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    having(monkeypatch, {})
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    place = doctor.Place(root=tmp_path)
+    (tmp_path / "proc").mkdir()
+
+    def notes(available_kb: int, swap_kb: int) -> str:
+        (tmp_path / "proc" / "meminfo").write_text(f"MemAvailable: {available_kb} kB\nSwapFree:  {swap_kb} kB\n")
+        found = doctor.examine(profile, a10g, place=place)
+        assert any(line.startswith("memory ") and "of swap" in line for line in doctor.lines(found))
+        return "\n".join(found.notes)
+
+    assert "compiling opt_decoder takes 17.5 GB of memory, and 11.3 are free with swap" in notes(8_000_000, 3_000_000)
+    enough = notes(8_000_000, 12_000_000)
+    assert "opt_decoder" not in enough
+    assert "meta-llama/Llama-2-13b-chat-hf is given to those who accept its terms" in enough
+    monkeypatch.setenv("HF_TOKEN", "hf_x")
+    assert notes(8_000_000, 12_000_000) == ""
+    monkeypatch.delenv("HF_TOKEN")
+    for plan in doctor.examine(profile, a10g).plans:
+        if plan.name == "opt_decoder":
+            (tmp_path / "onnx" / "opt_decoder").mkdir(parents=True)
+            (tmp_path / "onnx" / "opt_decoder" / "model.onnx").touch()
+            note_unplanned(tmp_path, "opt_decoder", True)
+    found = doctor.examine(profile, a10g, place=place)
+    (decoder,) = (plan for plan in found.plans if plan.name == "opt_decoder")
+    assert (decoder.state, "ONNX Runtime's CUDA provider computes it" in decoder.reason) == ("found", True)
+    assert "onnxruntime-gpu" in found.packages
+
+
+def test_a_card_of_another_kind_gets_plans_of_its_own(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+    having(monkeypatch, {})
+    card = a10g()
+    card.nvmlDeviceGetCudaComputeCapability = lambda _: (8, 9)  # type: ignore[method-assign]
+    assert doctor.examine(profile, lambda: card).next.endswith("--plans --target this")
 
 
 @pytest.mark.parametrize(

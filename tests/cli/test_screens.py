@@ -32,9 +32,13 @@ from counterfactory.engine.report.table import Table
 from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
 from counterfactory.engine.sources.listing import Problem
 from counterfactory.engine.suite.run_record import SuiteCosts
+from counterfactory.engine.suite.verify import Fault, Verification
 
 SCREENS = Path(__file__).with_name("screens")
-COMMANDS = ("demo", "generate", "import", "plan", "estimate", "doctor", "setup", "check", "evaluate", "report", "edits")
+COMMANDS = (
+    *("demo", "generate", "import", "plan", "estimate", "doctor", "setup", "rehearse", "check", "verify", "evaluate"),
+    *("report", "edits"),
+)
 
 
 def screen(*parts: Table | str | list[str] | None) -> str:
@@ -129,6 +133,19 @@ def check_screen() -> str:
     )
 
 
+def verify_screen() -> str:
+    faults = (
+        Fault(
+            "images/bus/1/0123456789abcdef.png", "is not as it was written", "the `counterfactory generate` makes it"
+        ),
+        Fault("run.json", "is not as it was written, by its own digest: move it out of the folder", ""),
+    )
+    sound = Verification(125_000, 2_345_678_901, "0123456789abcdef" * 4, (), ())
+    return screen(
+        check_text.verified_lines(sound), check_text.verified_lines(replace(sound, faults=faults, digest=None))
+    )
+
+
 def edits_screen() -> str:
     return screen(
         edits.success_table({"weather": Success(40, 38, 39, 30, 29, 20, 19), "time": Success(1, 0, 1, 0, 0, 0, 0)})
@@ -190,6 +207,7 @@ DRAWN: dict[str, Callable[[], str]] = {
     "run": run_screen,
     "estimate": estimate_screen,
     "check": check_screen,
+    "verify": verify_screen,
     "edits": edits_screen,
     "doctor": doctor_screen,
     "values": values_screen,

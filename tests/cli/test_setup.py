@@ -20,8 +20,9 @@ from tiny_llama import byte_level, tiny_llama
 from transformers import CLIPModel, Florence2ForConditionalGeneration
 from wiring import options_by_command
 
-from counterfactory.engine.cli import setup
+from counterfactory.engine.cli import doctor, exporting, setup
 from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.cli.gpus import Gpu
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.profile.published import Checkpoint, checkpoints_of
@@ -69,7 +70,7 @@ def test_too_little_is_said_before_anything_begins(
 ) -> None:
     monkeypatch.setattr(setup, "machine_memory", lambda: int(memory))
     monkeypatch.setattr(setup, "shutil", SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=int(disk))))
-    monkeypatch.setattr(setup, "_export", lambda *_: pytest.fail("it began"))
+    monkeypatch.setattr(setup, "run_program", lambda *_: pytest.fail("it began"))
     assert main(["setup", "--profile", profile_in(tmp_path)]) == 2
     said = capsys.readouterr()
     assert re.search(says, " ".join(said.err.split()))
@@ -77,10 +78,75 @@ def test_too_little_is_said_before_anything_begins(
     assert not (tmp_path / "made").exists()
 
 
-def test_only_profiles_for_cpus_are_set_up(capsys: Any) -> None:
-    for name in ("pocket", "a10g"):
+def test_only_profiles_of_published_weights_are_set_up(capsys: Any) -> None:
+    for name in ("pocket", "light"):
         assert main(["setup", "--profile", name]) == 2
         assert "see what it needs with 'counterfactory doctor" in " ".join(capsys.readouterr().err.split())
+
+
+def on_a_box(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """A machine with an A10G and all packages, and the file of a10g's profile with a folder of its own."""
+    card = Gpu("NVIDIA A10G", "8.6", 24 * 10**9, 23 * 10**9, "580.65")
+    monkeypatch.setattr(doctor, "find_gpus", lambda _: (card,))
+    monkeypatch.setattr(doctor, "version", lambda _: "1.0")
+    monkeypatch.setattr(doctor, "requires", lambda _: [])
+    monkeypatch.setattr(setup, "shutil", SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=10**12)))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    file = tmp_path / "box.toml"
+    file.write_text(f'name = "box"\nextends = "a10g"\n[models]\nfolder = "{tmp_path / "made"}"\n')
+    return str(file)
+
+
+def test_a_gpu_s_setup_says_what_it_takes_and_refuses_what_the_doctor_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    profile = on_a_box(monkeypatch, tmp_path)
+    monkeypatch.setattr(setup, "run_program", lambda *_: pytest.fail("it began"))
+    assert main(["setup", "--profile", profile, "--dry-run"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    fetched, minutes = re.findall(r"download (\S+) GB, (\d+) min at 50 MB/s", out)[0]
+    assert float(fetched) == pytest.approx(61, abs=2)
+    assert int(minutes) == pytest.approx(float(fetched) * 1000 / 50 / 60, abs=1)
+    assert 80 < int(re.findall(r"disk (\d+) GB more", out)[0]) < 100  # docs/a10g.md: 45 and 31, and the quantised one's
+    assert "to make blip2_vision, opt_decoder, llm, sentence" in out
+    cached = tmp_path / "hf" / "hub" / "models--meta-llama--Llama-2-13b-chat-hf" / "snapshots"
+    part = cached / "a2cb7a712bb6e5e736ca7f8cd98167f81a0b5bd8" / "model-00001-of-00003.safetensors"
+    part.parent.mkdir(parents=True)
+    part.touch()
+    assert main(["setup", "--profile", profile, "--dry-run"]) == 0
+    assert float(re.findall(r"download +(\S+) GB", capsys.readouterr().out)[0]) == pytest.approx(float(fetched) - 26)
+    monkeypatch.setattr(doctor, "find_gpus", lambda _: ())
+    assert main(["setup", "--profile", profile, "--dry-run"]) == 2
+    assert "profile box cannot run here yet; say first: " in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "made").exists()
+    assert main(["setup", "--profile", profile, "--weights", str(tmp_path)]) == 2
+    assert "set HF_HUB_CACHE" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_gpu_s_networks_are_made_by_the_exporter_and_its_language_model_by_the_box(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    profile, exporter = on_a_box(monkeypatch, tmp_path), tmp_path / "python"
+    exporter.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    exporter.chmod(0o755)
+    ran: list[list[str]] = []
+
+    def generate(*_: Any, **__: Any) -> None:
+        raise CounterfactoryError("that is all")
+
+    monkeypatch.setattr(setup, "run_program", lambda command, _: ran.append(list(command)))
+    monkeypatch.setattr(setup.verbs, "generate", generate)
+    assert main(["setup", "--profile", profile, "--exporter", str(exporter)]) == 2
+    module = ["-m", "counterfactory.export"]
+    assert ran == [
+        [str(exporter), *module, "a10g", "--profile", profile, "--plans"],
+        [sys.executable, *module, "llm", "--profile", profile],
+    ]
+    (tmp_path / "made" / "llm-exl2-5.0bpw").mkdir()
+    assert main(["setup", "--profile", profile, "--exporter", str(exporter)]) == 2
+    assert len(ran) == 3, "the language model is there"
+    assert main(["setup", "--profile", profile, "--exporter", str(tmp_path / "none")]) == 2
+    assert "is no Python that runs" in " ".join(capsys.readouterr().err.split())
 
 
 def test_the_doctor_sends_to_setup(tmp_path: Path, capsys: Any) -> None:
@@ -103,19 +169,30 @@ def test_every_option_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
 
     monkeypatch.setattr(setup, "machine_memory", lambda: 16 * 10**9)
     monkeypatch.setattr(setup, "shutil", SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=10**12)))
-    monkeypatch.setattr(setup, "_export", lambda arguments, _: exported.append(list(arguments)))
+    monkeypatch.setattr(setup, "run_program", lambda command, _: exported.append(list(command)))
     monkeypatch.setattr(setup.verbs, "generate", generate)
     profile = profile_in(tmp_path)
     (tmp_path / "made").mkdir()
     said = {"--profile": profile, "--weights": str(weights), "--photos": str(photos)}
-    assert options_by_command()["setup"] == {*said, "--json"}
-    assert main(["setup", *(word for pair in said.items() for word in pair)]) == 2
+    assert options_by_command()["setup"] == {*said, "--exporter", "--dry-run", "--json"}
+    by = tmp_path / "python"
+    by.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    by.chmod(0o755)
+    words = [word for pair in said.items() for word in pair]
+    assert main(["setup", *words, "--dry-run", "--json"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert {"denoiser", "llm", "vae_decoder"} <= set(planned["missing"])
+    assert (planned["disk_gb"], planned["fetch_gb"] > 5, exported) == (22, True, [])
+    assert main(["setup", *words, "--exporter", str(by)]) == 2
     shown = capsys.readouterr()
     assert re.findall(r"(\S+) .* here\n", shown.out) == ["madebyollin/taesd"]  # the others are to fetch, in 80 columns
     assert len(re.findall(r"(\S+) .* to fetch\n", shown.out)) == 6
     assert "that is all" in shown.err
     assert main(["setup", "--profile", profile, "--json"]) == 2
     assert capsys.readouterr().out == ""
+    assert exported[0][:4] == [str(by), "-m", "counterfactory.export", "cpu"]
+    assert exported[1][0] == sys.executable
+    exported = [command[4:] for command in exported]
     assert dict(zip(exported[0][::2], exported[0][1::2], strict=True)) == said
     own = {"--weights": str(tmp_path / "made" / "weights"), "--photos": str(tmp_path / "made" / "photos")}
     assert dict(zip(exported[1][::2], exported[1][1::2], strict=True)) == said | own
@@ -199,11 +276,9 @@ def test_an_export_is_on_record_by_the_published_names(
 
 def test_what_the_exporter_says_last_is_the_error(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     told = "print('made one'); print('error: the hub is down'); raise SystemExit(2)"
-    monkeypatch.setattr(setup, "sys", SimpleNamespace(executable=sys.executable))
-    monkeypatch.setattr(setup, "_COMMAND", ("-c", told))
     terminal: Any = SimpleNamespace(say=print)
     with pytest.raises(CounterfactoryError, match=r"^the hub is down$"):
-        setup._export([], terminal)
+        exporting.run_program([sys.executable, "-c", told], terminal)
     assert capsys.readouterr().out.startswith("made one")
 
 

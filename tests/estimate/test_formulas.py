@@ -27,6 +27,7 @@ from counterfactory.engine.estimate.formulas import (
 from counterfactory.engine.estimate.measured import PlanRate, Rates, profile_key, save_rates
 from counterfactory.engine.models.networks import library_of, networks_of
 from counterfactory.engine.models.plan_facts import PlanFacts, load_facts, plan_facts
+from counterfactory.engine.profile.paint import ReuseSettings
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.engine.runtime.plans import PlanKey, write_key
@@ -43,6 +44,7 @@ FACTS = {
     "clip_image": PlanFacts(0.2 * T, G, 0),
     "hint": PlanFacts(0.5 * T, G, 0),
     "denoiser": PlanFacts(1 * T, 2 * G, 0),
+    "denoiser_shallow": PlanFacts(0.25 * T, G, 0),
     "vae_decoder": PlanFacts(2 * T, G, 0),
 }
 
@@ -56,7 +58,7 @@ def profile() -> Profile:
         grounding=None,
         caption=replace(found.caption, batch=8, texts=2, decoding=decoding, label_prefix=None),
         rewrite=replace(found.rewrite, max_keywords=6),
-        paint=replace(found.paint, sampler=replace(found.paint.sampler, steps=20)),
+        paint=replace(found.paint, sampler=replace(found.paint.sampler, steps=20), reuse=None),
     )
 
 
@@ -73,6 +75,19 @@ def test_compute_bound_work_takes_operations_over_their_own_peak(profile: Profil
     assert found["paint"] - seconds(plain, FACTS, 5)["paint"] == pytest.approx(10 / 50)
     whole = FACTS | {"denoiser": replace(FACTS["denoiser"], integers=True)}
     assert seconds(profile, FACTS, 5)["paint"] - seconds(profile, whole, 5)["paint"] == pytest.approx(30 / 100)
+
+
+def test_rows_that_use_deep_features_again_cost_their_own_plan_and_memory(profile: Profile) -> None:
+    """16 of 30 rows are whole; of 36 + 16 variants the features of two rows each stay on the device."""
+    again = replace(profile, paint=replace(profile.paint, reuse=ReuseSettings(2)))
+    assert seconds(again, FACTS, 5)["paint"] == pytest.approx((0.1 + 0.5 / 5 + 16 * 1 + 14 * 0.25 + 2) / 50)
+    kept, plain = (networks_of(one)["denoiser"].kept_bytes for one in (again, profile))
+    areas = [height * width / 512**2 for height, width in profile.image.sizes]
+    features = sum(52 * 2 * area * 320 * 64 * 64 * 4 for area in areas)
+    assert features < kept - plain < 1.3 * features + 16 * plain / 36
+    onnx = replace(again, runtime=replace(again.runtime, backend="onnxruntime", provider="tensorrt"))
+    one = 4 * (320 * 64 * 64 + 77 * 768 + 2 * 4 * 64 * 64 + 320 * 64 * 64)  # the feature is as large as a hint
+    assert {networks_of(onnx)[name].moved_bytes for name in ("denoiser", "denoiser_shallow")} == {one}
 
 
 def test_a_caption_s_tokens_wait_for_the_weights_or_for_the_products(profile: Profile) -> None:
@@ -404,8 +419,8 @@ def test_facts_that_cannot_be_read_are_refused_by_name(text: str, tmp_path: Path
 
 def test_plans_are_exported_for_the_batches_of_their_profile() -> None:
     expected = (
-        "blip2_vision 24, opt_decoder 48, sentence 32, clip_text 16, hed 4, hint 4, denoiser 16, vae_decoder 4, "
-        "clip_image 16"
+        "blip2_vision 24, opt_decoder 48, sentence 32, clip_text 16, hed 4, hint 4, denoiser 16, denoiser_shallow 16, "
+        "vae_decoder 4, clip_image 16"
     )
     found = batches_of(load_profile("a10g"))
     assert ", ".join(f"{name} {batch}" for name, batch in found.items()) == expected

@@ -90,7 +90,7 @@ def way_by_hand(one: Teacher, key: str, text: Floats, hint: Floats) -> Floats:
 
     def output(timestep: int, states: Floats) -> Any:
         row = DenoiserRow(latents, timestep, states, hint, one.settings.control_scale)
-        return one.plans.evaluate([row])[0].copy()
+        return one.plans.evaluate([row])[0].prediction.copy()
 
     for i, timestep in enumerate(sampler.timesteps.tolist()):
         found = output(timestep, text)

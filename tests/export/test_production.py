@@ -29,6 +29,7 @@ from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.models.plan_facts import plan_facts
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.runtime import ModelPaths
+from counterfactory.engine.runtime.opening import is_unplanned, plan_state
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.runtime.plans import onnx_digest, read_key
 from counterfactory.engine.runtime.session import Array, row_axis
@@ -277,8 +278,49 @@ def test_the_command_writes_a_row_a_graph_and_says_what_failed(tmp_path: Path, m
     assert list(rows) == ["hed", "hint"]
     assert rows["hint"]["parity_error"] == 1e-3
     assert rows["hed"]["islands"] == ["softmax"]
-    with pytest.raises(CounterfactoryError, match="no graph head; there are blip2_vision"):
+    with pytest.raises(CounterfactoryError, match="no graph head; there are opt_decoder"):
         command.export_all(SMALL, tmp_path, only=["head"], asked=Asked())
+
+
+@pytest.mark.parametrize(
+    ("free_gb", "captioner", "compiled"),
+    [(17.4, "6.7b", False), (17.6, "6.7b", True), (9.4, "2.7b", False), (9.6, "2.7b", True), (1.0, "florence2", True)],
+)
+def test_a_decoder_that_the_host_cannot_compile_is_said_first_and_gets_no_plan(
+    free_gb: float, captioner: str, compiled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is fetched; half of what is free is swap. It is left out and no fault, and found all the same."""
+    monkeypatch.setattr(command, "free_memory", lambda: (int(free_gb * 5e8), int(free_gb * 5e8)))
+    monkeypatch.setattr(command, "require_compiler", lambda *_: None)
+    said, made, planned = list[str](), list[str](), list[str]()
+
+    def one(name: str, request: Request, out: Path, *_: Any) -> list[Row]:
+        assert compiled or "opt_decoder: compiling it takes" in said[0]
+        made.append(name)
+        manifest = out / "onnx" / name / "manifest.json"
+        manifest.parent.mkdir(parents=True, exist_ok=True)
+        manifest.write_text(json.dumps({"onnx_sha256": name}))
+        manifest.with_name("model.onnx").touch()
+        return [Row(name, 1, "fp16", 1e-3, 1e-2, 9, (), True, 5, 2.5, 3.5)]
+
+    def compile_rows(rows: list[Row], *_: Any) -> list[Row]:
+        planned.extend(row.name for row in rows)
+        return [replace(row, compiled=True, why="") for row in rows]
+
+    monkeypatch.setattr(command, "alone", lambda work, *arguments: work(*arguments))
+    monkeypatch.setattr(command, "export_one", one)
+    monkeypatch.setattr(command, "compile_rows", compile_rows)
+    words = ["--random", "--plans", "--captioner", captioner, "--only", "opt_decoder,hint", "--out", str(tmp_path)]
+    assert command.run(parsed(*words), said.append) == 0
+    assert made[0] == "opt_decoder", "what takes most comes first"
+    assert planned == (["opt_decoder", "hint"] if compiled else ["hint"])
+    assert is_unplanned(tmp_path, "opt_decoder", "tensorrt") is not compiled
+    assert plan_state(tmp_path, "opt_decoder", "tensorrt")[0] == ("missing" if compiled else "found")
+    if not compiled:  # once there is memory it gets its plan
+        monkeypatch.setattr(command, "free_memory", lambda: (32 * 10**9, 0))
+        assert command.run(parsed(*words, "--again"), said.append) == 0
+        assert planned[-2:] == ["opt_decoder", "hint"]
+        assert not is_unplanned(tmp_path, "opt_decoder", "tensorrt")
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_profiles_of_the_box_share_a_folder_and_what_is_equal() -> None:
     names = [set(networks_of(profile).plans) for profile in profiles]
     assert names[1] - names[0] == {"denoiser_lcm"}
     assert names[2] - names[0] == {"opt_decoder_beams", "blip2_vision_beams", "editor", "vae_encoder"}
-    assert names[0] - names[2] == {"opt_decoder", "blip2_vision", "denoiser", "hint"}
+    assert names[0] - names[2] == {"opt_decoder", "blip2_vision", "denoiser", "denoiser_shallow", "hint"}
     for profile in profiles:
         assert plan_facts(profile).keys() >= set(networks_of(profile).plans)
 
@@ -185,7 +185,7 @@ def nobody(graph: Graph) -> dict[str, torch.Tensor]:
 def test_an_editor_stands_in_the_denoiser_s_place() -> None:
     painted, edited = request(load_profile("a10g")), request(inverting())
     others = set(command.graphs_of(painted)) & set(command.graphs_of(edited))
-    assert set(command.graphs_of(painted)) - others == {"hint"}
+    assert set(command.graphs_of(painted)) - others == {"hint", "denoiser_shallow"}
     assert set(command.graphs_of(edited)) - others == {"vae_encoder"}
     assert (painted.plan("denoiser"), edited.plan("denoiser")) == ("denoiser", "editor")
     graph = command.graphs_of(edited)["denoiser"]()

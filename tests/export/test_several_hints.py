@@ -97,7 +97,7 @@ def test_controlnets_of_their_own_are_diffusers_multicontrolnet(apart: PaintPlan
     hints = plans.embed_several(given, weights)
     rows = rows_of(hints, [SCALE * weight for weight in weights], *shape)
     wanted = by_multi_controlnet(rows, maps, [SCALE * weight for weight in weights])
-    assert relative_error(np.stack(plans.evaluate(rows)), wanted) <= 1e-4
+    assert relative_error(np.stack([one.prediction for one in plans.evaluate(rows)]), wanted) <= 1e-4
     for moved in ([SCALE * weights[0]] * 2, [0.0, SCALE * weights[1]]):
         assert relative_error(by_multi_controlnet(rows, maps, moved), wanted) > 1e-3, "weights would not be seen"
     assert relative_error(by_multi_controlnet(rows, maps[::-1], [SCALE * w for w in weights]), wanted) > 1e-3
@@ -162,7 +162,7 @@ def test_encoders_that_share_a_controlnet_are_added_by_weight(networks: Any, wei
     with torch.no_grad():
         added = whole(*tensors(rows), controlnet_cond=conditions, conditioning_scale=SCALE, return_dict=False)
     wanted = predicted(unet, rows, added)
-    assert relative_error(np.stack(plans.evaluate(rows)), wanted) <= 1e-4
+    assert relative_error(np.stack([one.prediction for one in plans.evaluate(rows)]), wanted) <= 1e-4
     assert np.abs(np.asarray(hints[0]) - np.asarray(hints[1])).max() > 0.1
 
 

@@ -63,7 +63,7 @@ def test_a_block_that_raises_leaves_the_old_file_alone(tmp_path: Path, error: ty
 
 
 def test_ctrl_c_while_renaming_leaves_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: Any) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(os, "replace", interrupted)

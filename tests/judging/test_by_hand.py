@@ -109,7 +109,7 @@ def test_a_verdict_that_was_written_before_a_kill_holds_at_the_next_check(
     first, *_ = variants(made_suite)
     with monkeypatch.context() as patch:
         patch.setattr(
-            "counterfactory.engine.suite.verdicts.VerdictTable.write", lambda *_: exec("raise KeyboardInterrupt")
+            "counterfactory.engine.suite.suite.Suite.replace_table", lambda *_: exec("raise KeyboardInterrupt")
         )
         with pytest.raises(KeyboardInterrupt):
             recheck(made_suite.path, LENIENT, [(first, "exclude", "")])

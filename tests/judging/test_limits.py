@@ -112,3 +112,7 @@ def test_junit_says_failures_and_skips() -> None:
     ]
     assert root[1][0].get("message") == "-30"
     assert root[2][0].get("message") == "cannot tell: 3 sources"
+    assert ET.fromstring(junit_xml("x", findings, "ab12")).find("properties/property").attrib == {  # type: ignore[union-attr]
+        "name": "suite_digest",
+        "value": "ab12",
+    }

@@ -25,11 +25,10 @@ from counterfactory.engine.language.grammar import (
     text_grammar,
     values_grammar,
 )
-from counterfactory.engine.language.llama import Llama
+from counterfactory.engine.language.llama import Llama, calls_of
 from counterfactory.engine.language.llm_request import LlmRequest, Prompt
 from counterfactory.engine.language.openvino_llm import OpenVinoLlm
 from counterfactory.engine.language.questions import PlainPrompts
-from counterfactory.engine.language.running_batch import step_width
 from counterfactory.engine.language.token_filter import TokenFilter, TokenVocabulary, allowed
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime.openvino import resolve_precision
@@ -147,9 +146,9 @@ SURPRISING = ("a red car on a street", "a car", "", "a street in the rain, with 
 
 def test_a_text_is_as_surprising_as_transformers_loss_says(grouped: tuple[LlamaForCausalLM, Llama]) -> None:
     model, session = grouped
-    begun, expected = session.encode("A caption of a photograph:"), []
+    (begun,), expected = session.encode(["A caption of a photograph:"]), []
     for text in SURPRISING:
-        tokens = session.encode(f" {text}")
+        (tokens,) = session.encode([f" {text}"])
         labels = torch.tensor([[*[-100] * len(begun), *tokens]])
         with torch.no_grad():
             expected.append(float(model(torch.tensor([[*begun, *tokens]]), labels=labels).loss))
@@ -250,17 +249,49 @@ def test_llamas_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@given(st.lists(st.integers(0, 80), max_size=40))
-def test_a_step_always_reads_something(waiting: list[int]) -> None:
-    width = step_width(waiting)
-    assert width in waiting if waiting else width == 0
-    assert not any(waiting) or sum(n for n in waiting if n <= width) > 0
+@given(
+    lengths=st.lists(st.integers(0, 80), max_size=150),
+    met=st.sets(st.tuples(st.integers(1, 20).map(lambda rows: 8 * rows), st.sampled_from((1, 2, 8, 48, 64)))),
+)
+def test_every_run_is_read_once_in_a_call_that_has_room(lengths: list[int], met: set[tuple[int, int]]) -> None:
+    calls = calls_of(lengths, met)
+    assert sorted(i for rows, _ in calls for i in rows) == [i for i, length in enumerate(lengths) if length]
+    for rows, (count, width) in calls:
+        assert len(rows) <= count
+        assert max(lengths[i] for i in rows) <= width
+        assert (count, width) in met or count * width <= max(1024, 8 * width)
 
 
-def test_a_long_run_waits_for_company_and_not_for_ever() -> None:
-    assert step_width([1] * 60 + [70] * 2) == 1
-    assert step_width([1] * 10 + [70] * 50) == 70
-    assert step_width([70] * 2) == 70
+def test_short_runs_do_not_pay_for_long_ones() -> None:
+    assert [shape for _, shape in calls_of([1] * 60 + [70] * 2)] == [(8, 128), (64, 1)]
+    assert [shape for _, shape in calls_of([2, 1, 4, 1])] == [(8, 4)], "few are cheaper together"
+    assert [shape for _, shape in calls_of([30] * 70)] == [(32, 32), (32, 32), (8, 32)]
+    assert [shape for _, shape in calls_of([1] * 20, {(32, 1), (64, 48)})] == [(32, 1)], "met before, but not too wide"
+
+
+def test_a_rows_logits_are_its_own_to_the_bit_in_bf16(tmp_path: Path) -> None:
+    """Also where its call has another shape because of the others."""
+    if resolve_precision("auto") != "bf16":
+        pytest.skip("this processor does not multiply bf16")
+    write_llama(tiny_llama(tiny_tokenizer()), tiny_tokenizer(), 0, tmp_path)
+    session, rng = Llama(tmp_path, precision="bf16", threads=1), np.random.default_rng(5)
+    lengths = [(rng.integers(1, 30), rng.choice([1, 2, 20])) for _ in range(21)]
+    rows = [[rng.integers(0, 250, length).tolist() for length in both] for both in lengths]
+    common = session.beginning([7, 8, 9])
+
+    def read(some: list[list[list[int]]]) -> list[np.ndarray]:
+        cache, empty = session.rows(len(some), 1), np.zeros(len(some), np.int64)
+        held = np.array([len(row[0]) for row in some])
+        return [
+            session.step([row[0] for row in some], common, cache, 0, empty),
+            session.step([row[1] for row in some], common, cache, 0, held),
+        ]
+
+    together = read(rows)
+    for some in ([20], [3, 0, 11], list(range(20, -1, -1))):
+        for own, ours in zip(read([rows[i] for i in some]), together, strict=True):
+            assert np.array_equal(own, ours[some])
+    assert len({shape for shapes in session._met.values() for shape in shapes}) > 3
 
 
 def test_a_users_llama_is_exported_and_answers_as_transformers_would(

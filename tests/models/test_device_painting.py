@@ -30,7 +30,13 @@ from counterfactory.engine.models.clip import ClipText
 from counterfactory.engine.models.denoiser import DenoiserRow, PaintPlans
 from counterfactory.engine.models.device_painting import DevicePaintPlans, kept_bytes
 from counterfactory.engine.models.sampler import Sampler
-from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, ProtectSettings, SamplerSettings
+from counterfactory.engine.profile.paint import (
+    GuidanceSettings,
+    PaintSettings,
+    ProtectSettings,
+    ReuseSettings,
+    SamplerSettings,
+)
 from counterfactory.engine.runtime import cuda, kernels, onnxruntime, tensorrt
 from counterfactory.engine.runtime.cuda import Cuda
 from counterfactory.engine.runtime.pipeline import Pipeline
@@ -45,6 +51,7 @@ from stand_in_kernels import Driver
 Image = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 BATCH, DECODE_BATCH, HINT_BATCH, CHANNELS, HINT, TOKENS, WIDTH, FACTOR = 3, 2, 2, 4, 6, 7, 12, 2
+DEEP, FORMS = 5, ("whole", "shallow")
 SIZES = ((16, 16), (16, 24))
 UP, DOWN = Kind.cudaMemcpyHostToDevice, Kind.cudaMemcpyDeviceToHost
 UNIPC = SamplerSettings("unipc", 4, "v_prediction", "trailing", True)
@@ -99,19 +106,29 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     inputs: dict[str, tuple[Any, ...]] = {"timestep": (), "control_scale": (), "text": (TOKENS, WIDTH)}
     inputs |= {"latents": (CHANNELS, "h", "w"), "hint_embedding": (HINT, "h", "w")}
-    save_batched(
-        folder / "denoiser.onnx",
-        step,
-        inputs,
-        "prediction",
-        thousand=np.float32(1000),
-        one=np.array([1], np.int64),
-        two=np.array([2, 3], np.int64),
-        three=np.array([1, 2, 3], np.int64),
-        wt=weight(WIDTH, CHANNELS) * np.float32(9),
-        wh=weight(CHANNELS, HINT, 3, 3),
-        wl=weight(CHANNELS, CHANNELS, 3, 3),
-    )
+    weights: dict[str, Any] = {
+        "thousand": np.float32(1000),
+        "one": np.array([1], np.int64),
+        "two": np.array([2, 3], np.int64),
+        "three": np.array([1, 2, 3], np.int64),
+        "wt": weight(WIDTH, CHANNELS) * np.float32(9),
+        "wh": weight(CHANNELS, HINT, 3, 3),
+        "wl": weight(CHANNELS, CHANNELS, 3, 3),
+    }
+    save_batched(folder / "denoiser.onnx", step, inputs, "prediction", **weights)
+    # The same with a deep feature, which the text and all else go into, and what is left of it where that is given.
+    into = [*step[:-1], node("Conv", "sum wd", "d0"), node("Tanh", "d0", "deep")]
+    out_of = [
+        node("Unsqueeze", "t1 three", "t3"),
+        node("Conv", "deep wp", "p0", pads=[1, 1, 1, 1]),
+        node("Sum", "p0 h1 l0 t3", "p1"),
+        node("Tanh", "p1", "prediction"),
+    ]
+    weights |= {"wd": weight(DEEP, CHANNELS, 1, 1) * np.float32(3), "wp": weight(CHANNELS, DEEP, 3, 3)}
+    save_batched(folder / "whole.onnx", [*into, *out_of], inputs, "prediction deep", **weights)
+    around = [one for one in step[:-2] if one.output[0] in ("t0", "t1", "s", "h0", "h1", "l0")]
+    read = {name: shape for name, shape in inputs.items() if name != "text"} | {"deep": (DEEP, "h", "w")}
+    save_batched(folder / "shallow.onnx", [*around, *out_of], read, "prediction", **weights)
     draw = [node("ConvTranspose", "latents w", "c", strides=[2, 2]), node("Tanh", "c", "pixel_values")]
     shape = {"latents": (CHANNELS, "h", "w")}
     save_batched(folder / "vae_decoder.onnx", draw, shape, "pixel_values", w=weight(CHANNELS, 3, 2, 2))
@@ -134,18 +151,29 @@ def shapes_of(size: tuple[int, int]) -> dict[str, dict[str, tuple[int, ...]]]:
     }
 
 
+def forms_of(size: tuple[int, int]) -> dict[str, dict[str, tuple[int, ...]]]:
+    """The inputs of the two forms of a denoiser whose deep features serve several steps."""
+    inputs = shapes_of(size)["denoiser"]
+    around = {name: shape for name, shape in inputs.items() if name != "text"}
+    return {"whole": inputs, "shallow": around | {"deep": (BATCH, DEEP, *inputs["latents"][2:])}}
+
+
 def latents_of(size: tuple[int, int]) -> tuple[int, int, int]:
     return CHANNELS, size[0] // FACTOR, size[1] // FACTOR
 
 
-def host_plans(graphs: Path, size: tuple[int, int]) -> PaintPlans:
+def host_plans(graphs: Path, size: tuple[int, int], reuses: bool = False) -> PaintPlans:
     """The same computations, run one by one from host to host."""
     memory = Memory()
 
     def plan(name: str, inputs: Mapping[str, tuple[int, ...]]) -> Batched:
         return Batched(bound(graphs, name, inputs, memory, Cuda(memory)))
 
-    return PaintPlans(*(plan(*one) for one in shapes_of(size).items()), latents_of(size))
+    plans = PaintPlans(*(plan(*one) for one in shapes_of(size).items()), latents_of(size))
+    if not reuses:
+        return plans
+    whole, shallow = (plan(*one) for one in forms_of(size).items())
+    return replace(plans, denoiser=whole, shallow=shallow)
 
 
 def bound(
@@ -183,12 +211,13 @@ def opened(
     seed: int | None = None,
     on_change: Callable[[int], object] = lambda _: None,
     runtime: str = "tensorrt",
+    reuses: bool = False,
 ) -> Device:
     memory = Memory(seed=seed, on_change=on_change)
     driver = Driver(memory)
     monkeypatch.setattr(kernels, "load_driver", lambda: driver)
     device = Cuda(memory)
-    line, work = Pipeline(device), {name: Work() for name in ("hint", "denoiser", "vae_decoder")}
+    line, work = Pipeline(device), {name: Work() for name in ("hint", "denoiser", "vae_decoder", *FORMS)}
     ours = kernels.load_paint_kernels(device)
 
     def plan(name: str, inputs: Mapping[str, tuple[int, ...]]) -> Batched:
@@ -198,6 +227,10 @@ def opened(
         size: DevicePaintPlans(*(plan(*one) for one in shapes_of(size).items()), latents_of(size), line, ours)
         for size in SIZES
     }
+    if reuses:
+        for size, own in plans.items():
+            whole, shallow = (plan(*one) for one in forms_of(size).items())
+            plans[size] = replace(own, denoiser=whole, shallow=shallow)
     return Device(memory, driver, line, plans, work)
 
 
@@ -271,6 +304,33 @@ def test_pictures_are_the_hosts_bit_for_bit(
     for place, picture in expected.items():
         assert picture.std() > 20
         np.testing.assert_array_equal(found[place], picture)
+
+
+@pytest.mark.parametrize("runtime", ["tensorrt", "onnxruntime"])
+@pytest.mark.parametrize(("sampler", "every", "seed"), [(UNIPC, 2, None), (UNIPC, 3, 1), (LCM, 2, 2)])
+def test_deep_features_stay_on_the_device(
+    graphs: Path, sampler: SamplerSettings, every: int, seed: int | None, runtime: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole rows and shallow ones, the host's pictures bit for bit; up go noise and parcels alone."""
+    settings = replace(settings_of(sampler, 2.0, 0.5), reuse=ReuseSettings(every))
+    device = opened(graphs, monkeypatch, seed, runtime=runtime, reuses=True)
+    found = painted(device.plans, orders(), settings)
+    host = {size: host_plans(graphs, size, reuses=True) for size in SIZES}
+    for place, picture in painted(host, orders(), settings).items():
+        np.testing.assert_array_equal(found[place], picture)
+    often = painted(host, orders(), replace(settings, reuse=None))
+    assert all(np.abs(found[place].astype(int) - often[place]).mean() > 0.5 for place in found)
+    assert (device.work["whole"].rows, device.work["shallow"].rows) == (
+        7 * (settings.rows_per_variant - settings.shallow_rows),
+        7 * settings.shallow_rows,
+    )
+    device.memory.copied.clear()
+    painted(device.plans, orders(), settings)
+    up = sum(count for kind, count in device.memory.copied if kind is UP)
+    noise = 7 * 4 * int(np.prod(latents_of(SIZES[1]))) * (sampler.steps if sampler.kind == "lcm" else 1)
+    hints = sum(order.edges.size * HINT_BATCH * 4 for order in orders())
+    evaluations = (device.work["whole"].calls + device.work["shallow"].calls) // 2
+    assert up < noise + hints + 4 * TOKENS * WIDTH * 4 + 2048 * (evaluations + 2)
 
 
 def test_nothing_of_a_row_crosses_the_bus(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -424,16 +484,20 @@ def test_memory_is_used_again_and_given_back(graphs: Path, monkeypatch: pytest.M
     assert memory.left == {}
 
 
-def test_it_keeps_no_more_than_estimates_count(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("reuse", [None, ReuseSettings(2)])
+def test_it_keeps_no_more_than_estimates_count(
+    graphs: Path, monkeypatch: pytest.MonkeyPatch, reuse: ReuseSettings | None
+) -> None:
     """Each variant of a source of its own, which takes the most; and not much less, or the count would say little."""
     taken: list[int] = []
-    device, size = opened(graphs, monkeypatch, on_change=taken.append), SIZES[0]
+    device, size = opened(graphs, monkeypatch, on_change=taken.append, reuses=reuse is not None), SIZES[0]
     before = device.memory.bytes_of("device")
     rng = np.random.default_rng(0)
     wanted = [Order(f"variant {i}", i % 3, (rng.random(size) < 0.2).astype(np.uint8) * 255) for i in range(24)]
-    assert len(painted(device.plans, wanted, settings_of(UNIPC, 4.0, 0.5))) == 24
+    assert len(painted(device.plans, wanted, replace(settings_of(UNIPC, 4.0, 0.5), reuse=reuse))) == 24
     latents = 4 * int(np.prod(latents_of(size)))
     rows = {"latents": latents, "hint": latents // CHANNELS * HINT, "text": TOKENS * WIDTH * 4}
+    rows |= {} if reuse is None else {"deep": latents // CHANNELS * DEEP}
     most = kept_bytes(BATCH, DECODE_BATCH, HINT_BATCH, 2, picture=3 * size[0] * size[1], **rows)
     assert most / 3 < max(taken) - before <= most
 

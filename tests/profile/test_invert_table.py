@@ -34,11 +34,11 @@ def test_the_profile_that_inverts_has_an_editor_in_the_painter_s_place() -> None
     assert found["vae_decoder"].rows["paint"] == Rows(1, tried, 1)
     assert found["denoiser"].rows["paint"].per_source == rows_per_source(lance.paint, lance.invert)
     assert found["denoiser"].sizes == {"latents": "latents", "hint_embedding": "latents"}
-    assert (found["denoiser"].editor, painter["denoiser"].editor) == ("with controls", None)
+    assert (found["denoiser"].form, painter["denoiser"].form) == ("with controls", None)
     alone = networks_of(replace(lance, paint=replace(lance.paint, control_scale=0.0)))
     assert "hint" not in alone
     assert alone["denoiser"].sizes == {"latents": "latents"}
-    assert alone["denoiser"].editor == "without controls"
+    assert alone["denoiser"].form == "without controls"
     assert alone["denoiser"].moved_bytes == found["denoiser"].moved_bytes - found["hint"].moved_bytes + 4 * 128**2
 
 
@@ -71,7 +71,7 @@ def test_it_edits_as_lance_does(lance: Profile) -> None:
     assert editor.rows["paint"] == Rows(50, 50 + 2 * 5 * sum(parted), 0)
     assert decoder.rows["paint"] == Rows(0, 6, 1)
     assert networks["clip_image"].rows["paint"] == Rows(1, 6, 1)
-    assert (editor.editor, editor.kept_bytes) == ("without controls", 0)
+    assert (editor.form, editor.kept_bytes) == ("without controls", 0)
 
 
 def test_a_controlnet_is_named_where_one_follows(lance: Profile) -> None:

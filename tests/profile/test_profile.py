@@ -10,14 +10,12 @@ import pytest
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.measured import profile_key
+from counterfactory.engine.keys import content_key
 from counterfactory.engine.models.network import Rows
 from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.profile.check import threshold_names
 from counterfactory.engine.profile.maps import DepthSettings, HintSettings
-from counterfactory.engine.profile.paint import (
-    ProtectSettings,
-    SamplerSettings,
-)
+from counterfactory.engine.profile.paint import ProtectSettings, ReuseSettings, SamplerSettings
 from counterfactory.engine.profile.profile import PROFILES, Profile, load_profile, painting_as_teacher
 from counterfactory.engine.profile.rewrite import GroundingSettings, LlmSettings, RandomWordSettings
 
@@ -79,9 +77,21 @@ def test_a_teacher_is_who_a_student_is_compared_with_and_no_part_of_a_suite(tmp_
     assert fast.decisive == without.decisive
     assert profile_key(fast) == profile_key(without)
     assert "teacher" not in fast.decisive
-    assert {**fast.decisive, "teacher": "a10g", "painter": None} == asdict(fast)
+    whole = {**fast.decisive["paint"], "reuse": None}
+    assert {**fast.decisive, "teacher": "a10g", "painter": None, "paint": whole} == asdict(fast)
     with pytest.raises(CounterfactoryError, match="no profile 'a11g'; there are"):
         painting_as_teacher(replace(fast, teacher="a11g"))
+
+
+def test_deep_features_that_are_used_again_are_in_the_keys_and_absent_ones_leave_them_as_they_were() -> None:
+    pocket = load_profile("pocket-full")
+    before = {name: value for name, value in asdict(pocket.paint).items() if name != "reuse"}
+    assert content_key(pocket.paint.decisive) == content_key(before)
+    again = replace(pocket, paint=replace(pocket.paint, reuse=ReuseSettings(2)))
+    assert again.paint.decisive == before | {"reuse": {"every": 2}}
+    assert profile_key(again) != profile_key(pocket)
+    oftener = replace(again, paint=replace(pocket.paint, reuse=ReuseSettings(3)))
+    assert content_key(oftener.paint.decisive) != content_key(again.paint.decisive)
 
 
 @pytest.mark.parametrize(
@@ -130,6 +140,7 @@ def test_a_table_adds_its_network(tables: dict[str, Any], name: str, batch: int,
             {"hints": DEPTH, "paint": {"control_scale": 0.0}},
             r"^\[invert\] follows .*, which is 0: say",
         ),
+        ("pocket-lance", {"paint": {"reuse": {"every": 2}}}, r"^\[invert\] .*: take \[paint.reuse\] out$"),
         ("a10g-fast", {"teacher": "a10g-fast"}, "teacher is another profile, or left out where there is none; found "),
         ("a10g", {"image": {"buckets": None}}, r"buckets = \[\[512, 512\]\], or a max_long_side that is the short_"),
     ],

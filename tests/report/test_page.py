@@ -214,17 +214,17 @@ def test_masks_are_drawn_in_colours_void_left_clear(tmp_path: Path) -> None:
     numbers = np.array([[0, 1], [20, 255]], np.uint8)
     for array, name in ((numbers, "a"), (numbers.astype(np.uint16) + np.uint16(0), "b")):
         Image.fromarray(array).save(tmp_path / f"{name}.png")
-        draw_mask(tmp_path / f"{name}.png", tmp_path / "drawn" / f"{name}.png")
+        draw_mask(tmp_path / f"{name}.png", tmp_path / "drawn" / f"{name}.png", tmp_path)
         drawn = np.asarray(Image.open(tmp_path / "drawn" / f"{name}.png"))
         assert drawn[..., 3].tolist() == [[255, 255], [255, 0]]
         assert (drawn[0, 0] == drawn[1, 0]).all(), "after the last colour comes the first"
         assert (drawn[0, 0] != drawn[0, 1]).any()
     Image.new("RGB", (2, 2), (9, 8, 7)).save(tmp_path / "c.png")
-    draw_mask(tmp_path / "c.png", tmp_path / "drawn" / "c.png")
+    draw_mask(tmp_path / "c.png", tmp_path / "drawn" / "c.png", tmp_path)
     assert Image.open(tmp_path / "drawn" / "c.png").getpixel((1, 1)) == (9, 8, 7, 255)
     (tmp_path / "d.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0")
     for name in ("d.png", "missing.png"):
-        draw_mask(tmp_path / name, tmp_path / "drawn" / name)
+        draw_mask(tmp_path / name, tmp_path / "drawn" / name, tmp_path)
         assert not (tmp_path / "drawn" / name).exists()
 
 
@@ -232,7 +232,7 @@ def test_a_legend_names_the_colours_of_masks(picture: Path, tmp_path: Path) -> N
     page = page_of(tmp_path, strip(frame(picture), mask=picture), classes=("sky", "road"))
     colours = [str(i["style"]).removeprefix("background: ") for i in page.all("i")]
     Image.fromarray(np.array([[0, 1]], np.uint8)).save(tmp_path / "m.png")
-    draw_mask(tmp_path / "m.png", tmp_path / "d.png")
+    draw_mask(tmp_path / "m.png", tmp_path / "d.png", tmp_path)
     assert colours == ["#" + pixel[:3].tobytes().hex() for pixel in np.asarray(Image.open(tmp_path / "d.png"))[0]]
     assert page.text.index("sky") < page.text.index("road")
     for bare in (page_of(tmp_path, strip(frame(picture)), classes=("sky",)), page_of(tmp_path, strip(mask=picture))):

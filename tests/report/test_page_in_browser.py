@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from PIL import Image
-from report_pages import frame, needs_chromium, opened, strip
+from report_pages import frame, needs_chromium, opened, strip, until
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.judging.effects import Effect
@@ -108,12 +108,12 @@ def test_filters_and_orders_do_what_they_are_called(tab: Page) -> None:
     assert shown(tab) == "20 of 60 variants"
     assert all(name.endswith("lost") for name in names(tab))
     tab.goto(tab.url.partition("#")[0] + "#class=car&answer=wrong")
-    tab.wait_for_function("document.querySelector('output').textContent.startsWith('10 ')")
+    until(tab, "document.querySelector('output').textContent.startsWith('10 ')")
     tab.goto(tab.url.partition("#")[0] + "#sort=score:edit&value=time: at night")
-    tab.wait_for_function("document.querySelector('output').textContent.startsWith('20 ')")
+    until(tab, "document.querySelector('output').textContent.startsWith('20 ')")
     assert names(tab) == [f"{g}/night" for g in range(6)]
     tab.goto(tab.url.partition("#")[0] + "#said=car&class=bus")
-    tab.wait_for_function("document.querySelector('output').textContent.startsWith('10 ')")
+    until(tab, "document.querySelector('output').textContent.startsWith('10 ')")
     tab.locator("input[name=text]").fill("no such words")
     assert shown(tab) == "0 of 60 variants"
     assert tab.locator("#none").is_visible()
@@ -126,7 +126,7 @@ def test_all_sources_come_when_they_are_asked_for_and_tables_follow(tab: Page) -
     assert tab.evaluate("document.activeElement.id") == "tables"
     tab.locator("#more").click()
     tab.locator("footer").scroll_into_view_if_needed()
-    tab.wait_for_function("document.querySelectorAll('.strip').length === 20")
+    until(tab, "document.querySelectorAll('.strip').length === 20")
     assert tab.locator("#more").is_hidden()
 
 
@@ -182,12 +182,12 @@ def test_a_large_album_is_read_from_files_beside_the_page(
     monkeypatch.setattr(page_module, "_SHARD", 8)
     write_page(album(picture), tmp_path / "page.html", text_of())
     with opened(tmp_path / "page.html") as tab:
-        tab.wait_for_function("document.querySelector('output').textContent === '60 of 60 variants'")
+        until(tab, "document.querySelector('output').textContent === '60 of 60 variants'")
         tab.goto(tab.url + "#sort=suite")
-        tab.wait_for_function("document.querySelector('figure[data-name]').dataset.name === '0/night'")
+        until(tab, "document.querySelector('figure[data-name]').dataset.name === '0/night'")
     (tmp_path / "album" / "2.js").unlink()
     with opened(tmp_path / "page.html") as tab:
-        tab.wait_for_function("document.querySelector('output').textContent.includes('missing')")
+        until(tab, "document.querySelector('output').textContent.includes('missing')")
 
 
 def test_a_page_of_one_file_needs_no_other(picture: Path, tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_page_of_one_file_needs_no_other(picture: Path, tmp_path: Path) -> Non
     assert [path.name for path in (tmp_path / "alone").iterdir()] == ["page.html"]
     with opened(tmp_path / "alone" / "page.html") as tab:
         tab.locator("#pictures img").first.scroll_into_view_if_needed()
-        tab.wait_for_function("document.querySelector('#pictures img').naturalWidth === 64")
+        until(tab, "document.querySelector('#pictures img').naturalWidth === 64")
 
 
 @pytest.mark.slow
@@ -249,3 +249,23 @@ def test_effects_of_all_kinds_fit_the_chart(picture: Path, tmp_path: Path) -> No
             })"""
         )
         assert inside == [True] * 4
+
+
+def test_nothing_but_the_pages_own_script_runs(picture: Path, tmp_path: Path) -> None:
+    """Whatever a suite's text might come to one day: the page's policy is asked by a browser, not read."""
+    (tmp_path / "evil.js").write_text("document.title = 'ran'")
+    write_page(album(picture, 2), tmp_path / "page.html", text_of())
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    evil = """<img src="x" onerror="document.title = 'ran'"><script>document.title = 'ran'</script>
+        <script src="evil.js"></script><a id="link" href="javascript:document.title = 'ran'">x</a>
+        <img id="far" src="http://127.0.0.1:9/x.png"></body>"""
+    (tmp_path / "page.html").write_text(page.replace("</body>", evil), encoding="utf-8")
+    with opened(tmp_path / "page.html") as tab:
+        stopped: list[str | None] = []
+        tab.on("requestfailed", lambda request: stopped.append(request.failure))
+        tab.reload()
+        until(tab, "document.querySelectorAll('.strip').length === 2")
+        tab.locator("#link").evaluate("link => link.click()")
+        tab.wait_for_timeout(200)
+        assert tab.title() != "ran"
+        assert "csp" in stopped

@@ -69,11 +69,11 @@ def test_small_copies_stay_until_their_picture_changes(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     path = tmp_path / "images" / "a.png"
     Image.new("RGB", (900, 600), (9, 9, 9)).save(path)
-    (copy,) = draw_thumbnails([strip(frame(path))], tmp_path, tmp_path / "small").values()
+    (copy,) = draw_thumbnails([strip(frame(path))], tmp_path, tmp_path / "small", tmp_path).values()
     copy.write_bytes(b"kept")
     os.utime(path, ns=(0, 0))
-    assert list(draw_thumbnails([strip(frame(path))], tmp_path, tmp_path / "small").values()) == [copy]
+    assert list(draw_thumbnails([strip(frame(path))], tmp_path, tmp_path / "small", tmp_path).values()) == [copy]
     assert copy.read_bytes() == b"kept"
     os.utime(copy, ns=(0, 0))
-    draw_thumbnails([strip(frame(path))], tmp_path, tmp_path / "small")
+    draw_thumbnails([strip(frame(path))], tmp_path, tmp_path / "small", tmp_path)
     assert Image.open(copy).size == (480, 320)

@@ -19,7 +19,7 @@ from counterfactory.engine.language.open_llm import model_digest, open_llm
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.runtime import ModelPaths, RuntimeSettings
-from counterfactory.engine.runtime.opening import arithmetic, open_plan, plan_file
+from counterfactory.engine.runtime.opening import arithmetic, note_unplanned, open_plan, plan_digest, plan_file
 from counterfactory.engine.runtime.plans import Shapes, onnx_digest
 
 COMPILED = RuntimeSettings("onnxruntime", "f16", 0, 24, "tensorrt")
@@ -124,6 +124,22 @@ def test_the_cuda_provider_compiles_and_keeps_nothing(opener: Opener, tmp_path: 
     ((_, ((name, options),)),) = opener.asked
     assert (name, options["enable_cuda_graph"]) == ("CUDAExecutionProvider", "0")
     assert not (tmp_path / "engines").exists()
+
+
+def test_a_graph_that_got_no_plan_is_opened_by_the_cuda_provider(opener: Opener, tmp_path: Path) -> None:
+    """With TensorRT, where the export noted it; its content is the graph's. Others are not, and a plan comes first."""
+    file = exported(tmp_path, SHAPES)
+    with pytest.raises(CounterfactoryError, match=r"net\.plan is missing"):
+        open_plan(tmp_path, "net", TENSORRT, 2)
+    note_unplanned(tmp_path, "net", True)
+    with pytest.raises(CounterfactoryError, match="with CUDAExecutionProvider: no GPU"):
+        open_plan(tmp_path, "net", TENSORRT, 2)
+    ((source, ((name, _),)),) = opener.asked
+    assert (source, name) == (str(file), "CUDAExecutionProvider")
+    assert plan_digest(tmp_path, "net", "tensorrt") == [onnx_digest(file)]
+    note_unplanned(tmp_path, "net", False)
+    with pytest.raises(CounterfactoryError, match=r"net\.plan is missing"):
+        open_plan(tmp_path, "net", TENSORRT, 2)
 
 
 @pytest.mark.parametrize(

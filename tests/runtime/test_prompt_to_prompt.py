@@ -55,7 +55,7 @@ def feeds(form: EditorForm) -> dict[str, Any]:
 def test_a_denoiser_becomes_the_editor_that_is_exported(form: EditorForm, packed_models: Path) -> None:
     given = feeds(form)
     session = open_session(
-        packed_models / "denoiser.xml", batch=ROWS, precision="f32", sizes={"latents": (H, W)}, editor=form
+        packed_models / "denoiser.xml", batch=ROWS, precision="f32", sizes={"latents": (H, W)}, form=form
     )
     assert {port.name for port in session.signature.inputs} == given.keys()
     found = session.run(given)
@@ -82,7 +82,7 @@ def test_attention_to_itself_is_not_taken_over_at_full_size(tmp_path: Path) -> N
     for node, name in ((latents, "latents"), (text, "text"), (found, "prediction")):
         node.output(0).set_names({name})
     ov.save_model(ov.Model([found], [latents, text]), tmp_path / "flat.xml", compress_to_fp16=False)
-    session = open_session(tmp_path / "flat.xml", batch=ROWS, precision="f32", editor="without controls")
+    session = open_session(tmp_path / "flat.xml", batch=ROWS, precision="f32", form="without controls")
     given = feeds("without controls")
     del given["timestep"]
     own, taken = (session.run({**given, "self_rows": rows}) for rows in (np.arange(ROWS), np.zeros(ROWS, np.int64)))
@@ -100,7 +100,7 @@ def test_what_is_no_denoiser_becomes_no_editor(tmp_path: Path) -> None:
         ("silent", r"silent.xml: no attention to the text .* halved 0 times; export"),
     ):
         with pytest.raises(CounterfactoryError, match=says):
-            open_session(tmp_path / f"{name}.xml", batch=ROWS, precision="f32", editor="with controls")
+            open_session(tmp_path / f"{name}.xml", batch=ROWS, precision="f32", form="with controls")
 
 
 def test_a_graph_that_follows_already_is_left_as_it_is_and_each_form_is_kept_apart(tmp_path: Path) -> None:
@@ -114,6 +114,6 @@ def test_a_graph_that_follows_already_is_left_as_it_is_and_each_form_is_kept_apa
     forms: tuple[EditorForm | None, ...] = (None, "with controls", "without controls")
     blobs = BlobCache(tmp_path / "compiled")
     for form in forms:
-        session = open_session(tmp_path / "editor.xml", batch=ROWS, precision="f32", editor=form, blobs=blobs)
+        session = open_session(tmp_path / "editor.xml", batch=ROWS, precision="f32", form=form, blobs=blobs)
         assert (session.run(given)["sum"] == 2).all()
     assert len(blobs.sizes()) == 3

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sqlite3
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +16,37 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hostile_cases import CASES, LEDGERS, HostileCase, equal_rows, hot_journal, long_values, make_good, run_case
+from hostile_cases import rewrite_table as reword_table
 from picture_rows import picture_row
+from session_records import costs, session_facts
 
-from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.files.fill import plain
+from counterfactory.engine.files.reading import open_file, read_text
+from counterfactory.engine.files.writing import (
+    make_folder,
+    move_file,
+    open_to_append,
+    place_below,
+    remove_file,
+    write_whole,
+)
+from counterfactory.engine.judging.recheck import recheck
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.suite import NewPicture, Suite, read_metadata
 from counterfactory.engine.suite.images import encode_picture
 from counterfactory.engine.suite.ledger import Ledger
+from counterfactory.engine.suite.metadata import open_table
 from counterfactory.engine.suite.outcome import Outcome, Outcomes
 from counterfactory.engine.suite.paths import checked_name
+from counterfactory.engine.suite.recorded import recorded_classes, recorded_networks, recorded_profile
+from counterfactory.engine.suite.run_record import RunRecord, read_run, write_run
+from counterfactory.engine.suite.session_record import SessionRecord
+from counterfactory.engine.suite.sql import connect, create
 from counterfactory.engine.suite.verdicts import read_verdicts
+from counterfactory.engine.tasks.user_task import load_interventions, load_task
 
 KEY = "0123456789abcdef" * 4
 IMAGE, MASK = f"images/bus/1/{KEY[:16]}.png", f"masks/bus/1/{KEY[:16]}.png"
@@ -240,12 +265,203 @@ def test_an_old_ledger_s_files_are_not_looked_for_outside(suite_path: Path, vict
     assert not [name for name in names if "elsewhere" in name]
 
 
-def test_a_report_is_not_written_through_a_link(suite_path: Path, victim: Path) -> None:
-    for at, to in (("report", "."), ("report/index.html", "secret.png"), ("report/pictures", ".")):
-        path = suite_path / at
-        path.parent.mkdir(exist_ok=True)
-        path.symlink_to(victim / to)
-        before = everything(victim)
-        assert main(["report", str(suite_path)]) == 2
-        assert everything(victim) == before
+# The table of cases, each of which `tests/faults.py` runs as users do. Here what they hang on is asked for by itself.
+
+
+@pytest.fixture
+def here(suite_path: Path, tmp_path: Path) -> Path:
+    """A folder as the cases expect it: a suite beside what is the user's."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "diary.txt").write_text("kept")
+    return tmp_path
+
+
+def test_a_hot_journal_is_not_played_back(here: Path) -> None:
+    hot_journal(here)
+    with pytest.raises(CounterfactoryError, match=r"journal is a journal, which we leave nowhere; nothing was touched"):
+        Suite.open(here / "suite")
+    assert (here / "outside" / "diary.txt").read_text() == "kept"
+    with contextlib.closing(sqlite3.connect(here / "suite" / "ledger.sqlite")) as database:
+        database.execute("SELECT count(*) FROM results").fetchone()
+    assert not (here / "outside" / "diary.txt").exists(), "SQLite alone does it, or this proves nothing"
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("end", ["", "-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("put", [os.mkfifo, lambda path: path.symlink_to("diary.txt"), Path.mkdir])
+def test_nothing_of_a_ledger_is_a_link_or_a_pipe(
+    here: Path, end: str, put: Callable[[Path], object], read_only: bool
+) -> None:
+    ledger = here / "suite" / "ledger.sqlite"
+    ledger.with_name(f"ledger.sqlite{end}").unlink(missing_ok=True)
+    put(ledger.with_name(f"ledger.sqlite{end}"))
+    before = sorted(path.name for path in ledger.parent.iterdir())
+    with pytest.raises(
+        CounterfactoryError, match=r"nothing was touched: move ledger\.sqlite and what begins so out of"
+    ):
+        connect(ledger, read_only=read_only)
+    assert sorted(path.name for path in ledger.parent.iterdir()) == before
+
+
+@pytest.mark.parametrize("name", LEDGERS)
+def test_no_statement_runs_in_a_ledger_with_another_schema(here: Path, name: str) -> None:
+    path = here / "suite" / "ledger.sqlite"
+    LEDGERS[name](here)
+    before = path.read_bytes()
+    with pytest.raises(CounterfactoryError, match=r"ledger\.sqlite is damaged .*move ledger\.sqlite"):
+        Ledger(path)
+    assert path.read_bytes() == before
+
+
+def test_views_and_triggers_are_denied_besides(tmp_path: Path) -> None:
+    """Were the schema not looked at, SQLite would be told not to run it."""
+    create(tmp_path / "a", "CREATE TABLE t (x); CREATE VIEW v AS SELECT x FROM t;"
+           "CREATE TRIGGER r AFTER INSERT ON t BEGIN DELETE FROM t; END;")  # fmt: skip
+    with contextlib.closing(connect(tmp_path / "a")) as database:
+        database.execute("SELECT x FROM t")
+        for statement in ("SELECT * FROM v", "INSERT INTO t VALUES (1)", f"ATTACH '{tmp_path / 'b'}' AS b"):
+            with pytest.raises(sqlite3.DatabaseError, match=r"not authorized|prohibited"):
+                database.execute(statement)
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_new_ledger_never_has_a_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed at any point of its making, it is whole or absent: what could be played back does not come to be."""
+    seen = list[list[str]]()
+    real = os.replace
+
+    def noted(*arguments: Any, **options: Any) -> None:
+        seen.append([path.name for path in tmp_path.iterdir()])
+        real(*arguments, **options)
+
+    monkeypatch.setattr(os, "replace", noted)
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    assert seen == [[f"ledger.sqlite.{os.getpid()}.tmp"]]
+    assert (tmp_path / "ledger.sqlite").read_bytes()[18:20] == b"\2\2"
+    ledger.put("stage", {"key": 1})
+    assert not (tmp_path / "ledger.sqlite-journal").exists()
+    ledger.close()
+
+
+def test_a_check_that_changes_nothing_only_reads(suite_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Suite, "open", lambda _: pytest.fail("it was opened to be written"))
+    settings = load_profile("pocket").check
+    reword_table(suite_path.parent, lambda _: {"kind": "original"})
+    before = everything(suite_path)
+    assert recheck(suite_path, settings).variants == 0
+    assert everything(suite_path) == before
+
+
+# What is written, and where
+
+
+@pytest.mark.parametrize("at", ["report", "report/masks", "report/masks/bus"])
+def test_no_link_below_a_suite_is_written_through(here: Path, at: str) -> None:
+    (here / "suite" / at).parent.mkdir(parents=True, exist_ok=True)
+    (here / "suite" / at).symlink_to(here / "outside")
+    file = here / "suite" / "report" / "masks" / "bus" / "0.png"
+    for write in (
+        lambda: write_whole(file, b"x", below=here / "suite"),
+        lambda: make_folder(file.parent, here / "suite"),
+        lambda: move_file(here / "suite" / "run.json", file, here / "suite"),
+        lambda: remove_file(here / "suite" / at / "diary.txt", here / "suite"),
+    ):
+        with pytest.raises(CounterfactoryError, match=f"{at} is a link, through which nothing is written; nothing was"):
+            write()
+    assert everything(here / "outside").keys() == {"diary.txt"}
+
+
+def test_a_link_in_the_place_of_a_file_is_replaced(here: Path) -> None:
+    (here / "suite" / "page").symlink_to(here / "outside" / "diary.txt")
+    write_whole(here / "suite" / "page", "mine", below=here / "suite")
+    assert not (here / "suite" / "page").is_symlink()
+    assert (here / "outside" / "diary.txt").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    "spelled", ["suite/r", "./suite/r", "suite/images/../r", "outside/../suite/r", "to/r", "{}/suite/r"]
+)
+def test_a_place_in_a_suite_is_known_however_it_is_spelled(
+    here: Path, monkeypatch: pytest.MonkeyPatch, spelled: str
+) -> None:
+    monkeypatch.chdir(here)
+    (here / "to").symlink_to("suite")
+    for suite in (Path("suite"), here / "suite", here / "to"):
+        assert place_below(Path(spelled.format(here)), suite) == (suite / "r", suite)
+        assert place_below(Path("outside/r"), suite) == (Path("outside/r"), None)
+
+
+# What is read
+
+
+@pytest.mark.parametrize("read", [read_text, load_task, load_interventions, read_run, read_metadata, open_table])
+def test_what_is_no_file_is_not_read(here: Path, read: Callable[[Path], object]) -> None:
+    """A pipe would be waited for, for ever, and a device read without an end."""
+    path = here / "given.toml"
+    names = {read_run: "run.json", read_metadata: "metadata.parquet", open_table: "metadata.parquet"}
+    if read in names:
+        path = here / "suite" / names[read]
+    for put in (os.mkfifo, Path.mkdir):
+        link_away(path, here / "outside")
         path.unlink()
+        put(path)
+        with pytest.raises(CounterfactoryError):
+            read(here / "suite" if read in names else path)
+        path.rmdir() if path.is_dir() else path.unlink()
+
+
+def test_an_open_file_is_a_regular_one(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path, fault in (
+        (tmp_path / "pipe", "Not a regular file"),
+        (tmp_path, "directory"),
+        (Path("/dev/zero"), "Not a"),
+    ):
+        with pytest.raises(OSError, match=fault):
+            open_file(path)
+    with pytest.raises(OSError, match="Not a regular file"), open_file(tmp_path / "pipe"):
+        pass
+    with pytest.raises(OSError, match="device"):  # nobody reads it
+        open_to_append(tmp_path / "pipe")
+
+
+def test_parquet_that_grows_without_bound_is_refused(here: Path) -> None:
+    path = here / "suite" / "metadata.parquet"
+    good = path.read_bytes()
+    for build in (partial(equal_rows, count=30_000), long_values):
+        path.write_bytes(good)
+        build(here)
+        for read in (read_metadata, read_verdicts):
+            with pytest.raises(CounterfactoryError, match=r"metadata\.parquet cannot be read \(.* bytes"):
+                read(here / "suite")
+
+
+@pytest.mark.parametrize("number", ["999999999999", "65536000", "9" * 5000])
+def test_a_class_number_that_no_mask_holds_is_refused(here: Path, number: str) -> None:
+    facts = session_facts(data={"classes": {number: "x"}})
+    write_run(here / "suite", RunRecord((SessionRecord("1", "2026-11-23", True, facts, (), costs()),)))
+    with pytest.raises(CounterfactoryError, match=r"run\.json: 'classes': no mask holds"):
+        recorded_classes(here / "suite")
+
+
+def test_networks_are_opened_where_the_package_has_them(here: Path) -> None:
+    """A record that names others would have them run."""
+    for folder, refused in (("pocket", False), (str(here / "suite"), True), ("none", True)):
+        profile = load_profile("pocket")
+        profile = replace(profile, models=replace(profile.models, folder=folder))
+        facts = session_facts(profile=plain(profile))
+        write_run(here / "suite", RunRecord((SessionRecord("1", "2026-11-23", True, facts, (), costs()),)))
+        assert recorded_profile(here / "suite").models.folder == folder
+        with pytest.raises(CounterfactoryError, match="a record may be anybody's; name") if refused else nullcontext():
+            recorded_networks(here / "suite")
+
+
+@pytest.mark.slow  # a suite is made, and commands run on it: half a minute
+def test_the_table_of_cases_finds_no_harm_and_would_see_it(tmp_path: Path) -> None:
+    make_good(tmp_path)
+    run = {case.name: case for case in CASES}
+    assert not [done for name in ("good", "escape sequences") for done in run_case(run[name], tmp_path) if done.faults]
+    (tmp_path / "outside" / "new").symlink_to("../suite/run.json")
+    harmful = HostileCase("x", lambda _: None, (("check", "suite", "--set", "check.min_changed=0.3"),), (2,))
+    (done,) = run_case(replace(harmful, megabytes=1, holds=lambda _: False), tmp_path)
+    assert [fault.partition(" ")[0] for fault in done.faults] == ["ended", "took", "what"]

@@ -1,20 +1,22 @@
 """What lies in a suite: names that are safe as paths, and pictures and masks as PNG."""
 
+import io
 import re
 from pathlib import Path, PurePosixPath
 from typing import Any
+from xml.etree import ElementTree
 
 import cv2
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
 
 from counterfactory.engine.suite import image_path, mask_path
 from counterfactory.engine.suite.folder_names import safe_name
-from counterfactory.engine.suite.images import encode_mask, encode_picture, read_png
+from counterfactory.engine.suite.images import Provenance, encode_mask, encode_picture, mark_picture, read_png
 
 
 def pixels(number: int) -> NDArray[np.uint8]:
@@ -130,3 +132,22 @@ def test_other_arrays_are_refused(bad: Any) -> None:
         encode_mask(bad)
     with pytest.raises(ValueError, match="PNG"):
         read_png(b"")
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 99), key=st.text("0123456789abcdef", min_size=64, max_size=64))
+def test_a_marked_picture_says_what_it_is_to_other_readers_and_keeps_its_pixels(seed: int, key: str) -> None:
+    data = encode_picture(pixels(seed))
+    marked = mark_picture(data, Provenance(key, "algorithmicallyEnhanced"))
+    with Image.open(io.BytesIO(marked)) as picture:
+        picture.load()
+        assert np.array_equal(np.asarray(picture), pixels(seed))
+        text = picture.info["XML:com.adobe.xmp"]
+    described = ElementTree.fromstring(text).find(".//{http://www.w3.org/1999/02/22-rdf-syntax-ns#}Description")
+    assert described is not None
+    assert described.get("{http://purl.org/dc/elements/1.1/}identifier") == key
+    kind = described.get("{http://iptc.org/std/Iptc4xmpExt/2008-02-29/}DigitalSourceType")
+    assert kind == "http://cv.iptc.org/newscodes/digitalsourcetype/algorithmicallyEnhanced"
+    assert np.array_equal(read_png(marked), pixels(seed))
+    chunk = marked[33 : len(marked) - len(data) + 33]
+    assert data == marked.replace(chunk, b"", 1)  # all else is as it was

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,17 +36,16 @@ def sources(*names: str) -> list[Source]:
     return [Source(name, name, Path(name), (8, 8), None, None, f"digest of {name}", f"key of {name}") for name in names]
 
 
-def with_files(folder: Path) -> Path:
-    for path, size in OUTCOME.files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(bytes(size))
-    return folder
+def with_files(suite: Suite) -> Path:
+    _, done = suite._store.place({path: bytes(size) for path, size in OUTCOME.files.items()})
+    suite.ledger.put_stages(done)
+    return suite.path
 
 
 def test_found_is_what_was_kept(tmp_path: Path) -> None:
     with Suite.open(tmp_path) as suite:
         Outcomes(suite, "x").keep(sources("a", "b"), OUTCOME, ROWS, finished=True)
-    with_files(tmp_path)
+        with_files(suite)
     with Suite.open(tmp_path) as suite:
         outcomes = Outcomes(suite, "x")
         assert outcomes.find(sources("a", "b")) == OUTCOME
@@ -57,18 +56,22 @@ def test_found_is_what_was_kept(tmp_path: Path) -> None:
         assert list(outcomes.rows([sources("a", "b"), sources("a", "b")])) == ROWS * 2
 
 
+def writes(data: bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(data)
+
+
 @pytest.mark.parametrize("path", list(OUTCOME.files))
-@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(b"longer"), lambda p: p.write_bytes(b"")])
-def test_a_file_that_is_missing_or_has_another_size_undoes_it(tmp_path: Path, path: str, harm: Any) -> None:
+@pytest.mark.parametrize("harm", [Path.unlink, *map(writes, (b"longer", b"", b"abc", b"ab"))])
+def test_a_file_that_is_missing_or_has_other_bytes_undoes_it(tmp_path: Path, path: str, harm: Any) -> None:
     with Suite.open(tmp_path) as suite:
         Outcomes(suite, "x").keep(sources("a"), OUTCOME, ROWS, finished=True)
-        harm(with_files(tmp_path) / path)
+        harm(with_files(suite) / path)
         assert Outcomes(suite, "x").find(sources("a")) is None
 
 
 def test_the_last_one_kept_counts_and_an_unfinished_one_is_not_found(tmp_path: Path) -> None:
     with Suite.open(tmp_path) as suite:
-        with_files(tmp_path)
+        with_files(suite)
         outcomes = Outcomes(suite, "x")
         outcomes.keep(sources("a"), OUTCOME, ROWS, finished=True)
         outcomes.keep(sources("a"), replace(OUTCOME, accepted=0), ROWS[1:], finished=False)

@@ -291,10 +291,10 @@ def test_one_batch_is_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """What a kill leaves half is found by the one list of files of the open batch."""
     writing, go_on, real = threading.Event(), threading.Event(), os.replace
 
-    def slow(*arguments: Any) -> None:
+    def slow(*arguments: Any, **options: Any) -> None:
         writing.set()
         assert go_on.wait(20)
-        real(*arguments)
+        real(*arguments, **options)
 
     with Suite.open(tmp_path) as suite:
         monkeypatch.setattr(os, "replace", slow)
@@ -456,12 +456,12 @@ def test_a_disk_that_fills_within_a_batch_loses_that_batch_alone(
 ) -> None:
     real, count = os.replace, 0
 
-    def filling(*arguments: Any) -> None:
+    def filling(*arguments: Any, **options: Any) -> None:
         nonlocal count
         count += 1
         if count == 3:
             raise OSError(errno.ENOSPC, "No space left on device")
-        real(*arguments)
+        real(*arguments, **options)
 
     with Suite.open(tmp_path) as suite:
         suite.write_images("paint", [painted(0), painted(1)])

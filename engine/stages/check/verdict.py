@@ -27,7 +27,7 @@ from ...suite.verdicts import ScoredRow
 from ...variant import Kind
 from .colours import colour_change
 
-_REASON = re.compile(r"(?:.*: )?(\w+) -?[\d.]+ is (?:below|above) -?[\d.]+", re.DOTALL)
+_REASON = re.compile(r"(\w+) -?[\d.]+ is (?:below|above) -?[\d.]+")
 
 
 def part_probabilities(scores: Mapping[str, float], parts: Sequence[ValidPart]) -> dict[str, float]:
@@ -73,7 +73,7 @@ def failed_check(reason: str) -> str:
     """The name of the score that a `verdict`'s reason is about; what people excluded is all of one name."""
     if reason.startswith(EXCLUDED):
         return EXCLUDED
-    match = _REASON.fullmatch(reason)
+    match = _REASON.fullmatch(reason.rpartition(": ")[2])
     return match.group(1) if match else reason
 
 

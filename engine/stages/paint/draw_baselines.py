@@ -14,7 +14,7 @@ from ...light.drawable import drawn
 from ...request import SuiteRequest
 from ...schedule.overlap import in_chunks, write_behind
 from ...sources.source import Pictures, load_mask
-from ...suite import NewPicture, PaintedRow
+from ...suite import NewPicture, PaintedRow, Provenance
 from ...variant import Variant
 from ..run import Run
 from .paint_light import draw_variants
@@ -41,7 +41,8 @@ def draw_baselines(run: Run, variants: Sequence[Variant], pictures: Pictures) ->
         news = []
         for variant, pixels in batch:
             mask = None if variant.source.mask_path is None else load_mask(variant.source, pixels.shape[:2])
-            news.append(NewPicture(keys[variant], variant.source.name, pixels, mask))
+            mark = Provenance(variant.key, "algorithmicallyEnhanced")
+            news.append(NewPicture(keys[variant], variant.source.name, pixels, mask, provenance=mark))
         rows = run.suite.write_images(_STAGE, news)
         return {variant: rows[keys[variant]] for variant, _ in batch}
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ...keys import generator
 from ...models.clip import ClipText
-from ...models.denoiser import DenoiserRow, PaintPlans
+from ...models.denoiser import DenoiserRow, Evaluated, PaintPlans
 from ...models.editor import EditorPlans
 from ...models.sampler import Sampler
 from ...profile.paint import PaintSettings
@@ -27,7 +27,7 @@ from ...profile.profile import Profile
 from ...schedule.evaluations import Job, run_jobs
 from ...schedule.overlap import in_chunks, write_behind
 from ...sources.source import Pictures, Source, load_mask
-from ...suite import NewPicture, PaintedRow
+from ...suite import NewPicture, PaintedRow, Provenance
 from ...variant import Variant
 from ..maps.draw_maps import Maps
 from ..run import Run
@@ -90,12 +90,26 @@ def record_pictures(
         for drawn in batch:
             source, pixels, key = drawn.variant.source, drawn.pixels, keys[drawn.variant]
             mask = load_mask(source, pixels.shape[:2]) if source.mask_path is not None else None
-            news.append(NewPicture(key, source.name, pixels, mask, self_attention=drawn.self_attention))
+            mark = provenance_of(run.profile, drawn.variant)
+            news.append(
+                NewPicture(key, source.name, pixels, mask, self_attention=drawn.self_attention, provenance=mark)
+            )
         rows = run.suite.write_images("paint", news)
         return {drawn.variant: rows[keys[drawn.variant]] for drawn in batch}
 
     with run.meter.stage("paint"):
         return run.recorded("paint", keys, make, counted=True)
+
+
+def provenance_of(profile: Profile, variant: Variant) -> Provenance | None:
+    """What a variant's picture says of itself: a control that is its source, and what others painted, say nothing."""
+    painter = profile.painter_kind
+    if painter == "given" or (painter == "light" and not variant.edits):
+        return None
+    if painter == "light":
+        return Provenance(variant.key, "algorithmicallyEnhanced")
+    whole = painter == "diffusion" and profile.protect is None
+    return Provenance(variant.key, "trainedAlgorithmicMedia" if whole else "compositeWithTrainedAlgorithmicMedia")
 
 
 def _keys(run: Run, variants: Sequence[Variant]) -> dict[Variant, str]:
@@ -184,12 +198,12 @@ def paint(
     plans: dict[Shape, PaintPlans] = {}
     way = sampler or Sampler(settings.sampler)
 
-    def denoising() -> Iterator[Job[DenoiserRow, Any, Any]]:
+    def denoising() -> Iterator[Job[DenoiserRow, Evaluated, Any]]:
         for job in jobs:
             plans[job.plans.latent_shape] = job.plans
             yield _denoise(job, negative, way, settings)
 
-    def evaluate(rows: Sequence[DenoiserRow]) -> Sequence[Any]:
+    def evaluate(rows: Sequence[DenoiserRow]) -> Sequence[Evaluated]:
         return plans[_shape(rows[0].latents)].evaluate(rows)
 
     # Of each decode the positions of its pictures, and what waits for them.
@@ -203,7 +217,7 @@ def paint(
 
     waiting: dict[Shape, dict[int, Any]] = {}
     rows = settings.batch * settings.streams
-    for order, latents in run_jobs(denoising(), evaluate, rows, lambda row: _shape(row.latents)):
+    for order, latents in run_jobs(denoising(), evaluate, rows, lambda row: (_shape(row.latents), row.deep is None)):
         shape = _shape(latents)
         same = waiting.setdefault(shape, {})
         same[order] = latents
@@ -216,7 +230,9 @@ def paint(
     yield from finish(0)
 
 
-def _denoise(job: PaintJob, negative: Any, sampler: Sampler, settings: PaintSettings) -> Job[DenoiserRow, Any, Any]:
+def _denoise(
+    job: PaintJob, negative: Any, sampler: Sampler, settings: PaintSettings
+) -> Job[DenoiserRow, Evaluated, Any]:
     """One variant's way from noise to latents [C, h, w]; each row is a group of its own."""
 
     def draw(purpose: str) -> Floats:
@@ -225,13 +241,21 @@ def _denoise(job: PaintJob, negative: Any, sampler: Sampler, settings: PaintSett
     noise, region, steps = draw("noise"), job.region, len(sampler.timesteps)
     variant = job.plans.begin(noise, sampler)
     scale = settings.control_scale if job.control_scale is None else job.control_scale
-    for i, timestep in enumerate(sampler.timesteps.tolist()):
+    deep: list[Any] = [None, None]  # of the rows with and without the text
+    for (i, timestep), whole in zip(enumerate(sampler.timesteps.tolist()), settings.whole_steps, strict=True):
         guided = settings.guidance.guides(i, steps)
         texts = [job.text, negative] if guided else [job.text]
-        outputs = yield [[DenoiserRow(variant.latents, timestep, text, job.hint, scale)] for text in texts]
+        kept = [None, None] if whole else deep
+        outputs = yield [
+            [DenoiserRow(variant.latents, timestep, text, job.hint, scale, features)]
+            for text, features in zip(texts, kept, strict=False)
+        ]
+        evaluated = [output for (output,) in outputs]
+        deep = [output.deep for output in evaluated] if whole else deep
         # Keyed by the step, so that an interrupted or reordered run draws the same.
         fresh = draw(f"lcm {i}") if sampler.adds_noise(i) else None
-        variant.step(i, [output for (output,) in outputs], settings.guidance.scale if guided else None, fresh)
+        predictions = [output.prediction for output in evaluated]
+        variant.step(i, predictions, settings.guidance.scale if guided else None, fresh)
         if region is not None and region.settings.holds(i, steps):
             variant.blend(sampler.noised(i + 1, region.latents, noise), region.share)
     return variant.latents

@@ -1,0 +1,179 @@
+"""Claim: painting with deep features that serve two steps keeps the quality of computing them at every step.
+
+The embedded models in full sampling (or by another profile of theirs) on scenes that no training saw: the same captions
+and noise for every way of painting, by turns. Of each way what the referee sees (edits, layout, all else unchanged),
+sharpness and KID, the core-seconds of painting, and of the first way's figures the difference, with the 95 % interval
+of scenes drawn again. The last line is JSON; --write keeps it in docs/reuse.json.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from measure import Pixels, bench_parser, finish, keep_figures, machine, show, with_masters
+
+from counterfactory.engine.judging.confusion import confusion_matrix, iou
+from counterfactory.engine.keys import content_key
+from counterfactory.engine.meter.meter import Meter
+from counterfactory.engine.models.denoiser import DenoiserRow, Evaluated, PaintPlans
+from counterfactory.engine.models.model_pool import ModelPool
+from counterfactory.engine.models.networks import library_of
+from counterfactory.engine.pocket.worlds import EMBEDDED, SIZE
+from counterfactory.engine.profile.paint import PaintSettings, ReuseSettings
+from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.stages.maps.draw_maps import edge_maps
+from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
+from counterfactory.export.pocket.counterfacts import is_seen
+from counterfactory.export.pocket.data import JUDGED
+from counterfactory.export.pocket.likeness import likeness_figures
+from counterfactory.export.pocket.observed import Observed, Pair, draw_pairs, observe_pairs
+from counterfactory.export.pocket.report import Instruments
+from counterfactory.export.pocket.unchanged import unchanged_facts
+from counterfactory.kernels.pixels import to_pictures
+
+FIRST = 9000  # of the stream: no other figure is of these scenes
+TOGETHER, _DRAWS = 20, 1000  # scenes painted in a turn, and draws of scenes for an interval
+FILE = Path(__file__).parents[1] / "docs" / "reuse.json"
+_EDITS = {"weather and time": ("weather", "time"), "colours": ("colour", "second colour")}
+
+
+class Painter:
+    """A way of painting, with the networks opened; rows from the share `uncontrolled` of the steps on are painted
+    without the ControlNet.
+    """
+
+    def __init__(self, profile: Profile, uncontrolled: float = 1.0) -> None:
+        self.profile, self.core_s = profile, 0.0
+        self._models = ModelPool(library_of(profile), Meter(lambda _: None))
+        plans = self._models.paint_plans(SIZE, SIZE)
+        below = 1000 * (1 - uncontrolled)
+        self._plans = _Uncontrolled(**{name: getattr(plans, name) for name in _FIELDS}, below=below)
+
+    def paint(self, pairs: Sequence[Pair]) -> list[Pixels]:
+        """Pictures of the pairs' captions over their sources' edges, in the pairs' order."""
+        jobs, clip = list[PaintJob](), self._models.clip_text()
+        (negative,) = clip.encode_states([self.profile.paint.negative_prompt])
+        states = clip.encode_states([pair.caption for pair in pairs])
+        texts = iter(states)
+        for source, group in groupby(pairs, key=lambda pair: pair.source):
+            same = list(group)
+            (hint,) = self._plans.embed_hints(edge_maps(same[0].drawing.picture[None], self.profile.edges))
+            keys = [content_key("reuse", source, number, pair.caption) for number, pair in enumerate(same)]
+            jobs += [PaintJob(key, next(texts), hint, self._plans) for key in keys]
+        began = time.process_time()
+        found = sorted(paint(jobs, negative, self.profile.paint), key=lambda painted: painted[0])
+        self.core_s += time.process_time() - began
+        return [picture for _, picture in found]
+
+
+_FIELDS = ("hint", "denoiser", "decoder", "latent_shape", "other_hints", "shallow")
+
+
+@dataclass(frozen=True)
+class _Uncontrolled(PaintPlans):
+    """Plans whose rows at timesteps below `below` follow no ControlNet."""
+
+    below: float = 0.0
+
+    def evaluate(self, rows: Sequence[DenoiserRow]) -> Sequence[Evaluated]:
+        return super().evaluate([replace(r, control_scale=0.0) if r.timestep < self.below else r for r in rows])
+
+
+def ways(profile: Profile) -> dict[str, Painter]:
+    """What is compared, the first with each of the others."""
+
+    def painted(change: Callable[[PaintSettings], PaintSettings]) -> Painter:
+        return Painter(replace(profile, paint=change(profile.paint)))
+
+    return {
+        "every step": Painter(profile),
+        "every second": painted(lambda paint: replace(paint, reuse=ReuseSettings(2))),
+        "every third": painted(lambda paint: replace(paint, reuse=ReuseSettings(3))),
+        "no ControlNet below 400": Painter(profile, uncontrolled=0.6),
+    }
+
+
+def values_of(observed: Sequence[Observed]) -> dict[str, list[list[float]]]:
+    """Of each figure the values of every picture, which it is the mean of."""
+    found: dict[str, list[list[float]]] = {name: [] for name in (*_EDITS, "layout", "unchanged")}
+    for one in observed:
+        for name, kinds in _EDITS.items():
+            hits = [
+                is_seen(change, one.finding, one.truth.objects)
+                for change in one.changes
+                if ("second colour" if change.number else change.name) in kinds
+            ]
+            found[name].append([float(hit) for hit in hits if hit is not None])
+        matrix = confusion_matrix(one.drawing.mask, one.finding.mask, len(EMBEDDED.classes))
+        found["layout"].append([float(np.nanmean(iou(matrix)))])
+        found["unchanged"].append([float(all(unchanged_facts(one).values()))])
+    return found
+
+
+def difference(one: Sequence[list[float]], other: Sequence[list[float]], sources: Sequence[str]) -> list[float]:
+    """The mean of the other's values less that of the one's, and its 95 % interval over draws of scenes."""
+    names = sorted(set(sources))
+    rows = np.array([names.index(source) for source in sources])
+
+    def by_scene(values: Sequence[list[float]]) -> tuple[Any, Any]:
+        sums, counts = (np.bincount(rows, [of(v) for v in values], len(names)) for of in (sum, len))
+        return sums, counts
+
+    (a, n), (b, m) = by_scene(one), by_scene(other)
+    drawn = np.random.default_rng(9).integers(0, len(names), (_DRAWS, len(names)))
+    means = b[drawn].sum(1) / m[drawn].sum(1) - a[drawn].sum(1) / n[drawn].sum(1)
+    return [float(b.sum() / m.sum() - a.sum() / n.sum()), *map(float, np.quantile(means, (0.025, 0.975)))]
+
+
+def main() -> None:
+    """Run it."""
+    parser = bench_parser(__doc__, write="docs/reuse.json")
+    parser.add_argument("--scenes", type=int, default=300)
+    parser.add_argument("--variants", type=int, default=2)
+    parser.add_argument("--profile", default="pocket-full", help="of the embedded models (%(default)s)")
+    asked = parser.parse_args()
+    profile = with_masters(load_profile(asked.profile))
+    instruments, painters = Instruments(profile), ways(profile)
+    pairs = draw_pairs(JUDGED, asked.scenes, asked.variants, FIRST)
+    pictures: dict[str, list[Pixels]] = {name: [] for name in painters}
+    step = TOGETHER * asked.variants
+    for start in range(0, len(pairs), step):
+        for name, painter in painters.items():
+            pictures[name] += painter.paint(pairs[start : start + step])
+        print(f"{min(start + step, len(pairs))} of {len(pairs)} variants", flush=True)
+    table, sources = dict[str, dict[str, Any]](), [pair.source for pair in pairs]
+    first: Mapping[str, list[list[float]]] = {}
+    for name, painter in painters.items():
+        observed = observe_pairs(pairs, pictures[name], instruments.referee)
+        values = values_of(observed)
+        first = first or values
+        row: dict[str, Any] = {key: float(np.mean([v for of in each for v in of])) for key, each in values.items()}
+        row |= likeness_figures(observed, instruments.extract, lambda shown: to_pictures(instruments.autoencode(shown)))
+        row |= {f"{key}_less": difference(first[key], each, sources) for key, each in values.items()}
+        whole, shallow = painter.profile.paint.rows_per_variant, painter.profile.paint.shallow_rows
+        row |= {"rows": whole - shallow, "shallow_rows": shallow, "core_s": painter.core_s / len(pairs)}
+        row["core_ratio"] = next(iter(painters.values())).core_s / painter.core_s
+        table[name] = row
+    columns = (*_EDITS, "layout", "unchanged", "sharpness", "kid", "core_ratio")
+    show("figures", ("", *table), [(c, *(f"{row[c]:.3f}" for row in table.values())) for c in columns])
+    for name, row in table.items():
+        parts = (f"{key[:-5]} {d:+.3f} ({low:+.3f} to {high:+.3f})" for key, (d, low, high) in _less(row).items())
+        print(f"{name}: {', '.join(parts)}")
+    kept = {"scenes": asked.scenes, "variants": len(pairs), "ways": table}
+    if asked.write:
+        keep_figures(FILE, {asked.profile: {**kept, "machine": machine()}})
+    finish("reuse", **kept)
+
+
+def _less(row: Mapping[str, Any]) -> dict[str, list[float]]:
+    return {key: value for key, value in row.items() if key.endswith("_less")}
+
+
+if __name__ == "__main__":
+    main()
