@@ -260,7 +260,7 @@ def test_latents_are_scaled_as_the_autoencoder_s_config_says(hub: Path, tmp_path
     latents = torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         assert_parity(graph.module(latents), autoencoder.decode(latents / 0.5, return_dict=False)[0], "f32")
-    assert graph.facts == vae.encoder_graph(request).facts == {"scaling_factor": 0.5}
+    assert graph.facts == {"scaling_factor": 0.5}
 
 
 def test_what_lies_in_fp16_alone_is_read(tmp_path: Path, hub: Path) -> None:
