@@ -37,7 +37,6 @@ from sd15 import Scene, scenes
 
 from counterfactory.engine.keys import generator
 from counterfactory.engine.meter.meter import Meter
-from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.profile.profile import Profile, load_profile
@@ -60,8 +59,8 @@ class Engine:
     """The painter that setup made."""
 
     def __init__(self, profile: Profile) -> None:
-        self.paint = profile.paint
-        self.plans: PaintPlans = ModelPool(library_of(profile), Meter(lambda _: None)).paint_plans(_SIDE, _SIDE)
+        self.paint, models = profile.paint, ModelPool(library_of(profile), Meter(lambda _: None))
+        self.plans, self.sampler = models.paint_plans(_SIDE, _SIDE), models.sampler()
 
     def embed(self, scene: Scene) -> Array:
         """What the ControlNet makes of a scene's hint alone, [1, D, h, w]."""
@@ -71,7 +70,7 @@ class Engine:
         """Pictures, uint8 RGB [H, W, 3], of scenes in order."""
         hints = [self.embed(scene)[0] for scene in some]
         jobs = [PaintJob(scene.key, scene.text, hint, self.plans) for scene, hint in zip(some, hints, strict=True)]
-        painted = dict(paint(jobs, negative, self.paint))
+        painted = dict(paint(jobs, negative, self.paint, self.sampler))
         return [painted[i] for i in range(len(some))]
 
 
@@ -80,7 +79,7 @@ class Pipeline:
 
     def __init__(self, profile: Profile, unet: Any, controlnet: Any, vae: Any) -> None:
         self._steps = profile.paint.sampler.steps
-        self._pipeline = open_pipeline(unet, controlnet, vae, profile.paint.sampler)
+        self._pipeline = open_pipeline(unet, controlnet, vae, profile.paint.sampler, denoiser.SCHEDULER)
 
     def __call__(self, scene: Scene) -> None:
         """Paint a scene."""

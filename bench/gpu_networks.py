@@ -112,7 +112,7 @@ def painted(profile: Profile, count: int) -> tuple[list[NDArray[np.uint8]], floa
         hints = plans.embed_hints(edges)
         jobs = [PaintJob(f"variant {i}", texts[i % 3], hints[i % 4], plans) for i in range(count)]
         began = time.perf_counter()
-        pictures = dict(paint(jobs, texts[3], profile.paint))
+        pictures = dict(paint(jobs, texts[3], profile.paint, models.sampler()))
         seconds = time.perf_counter() - began
     return [pictures[i] for i in range(count)], seconds, plans
 

@@ -37,6 +37,7 @@ from counterfactory.engine.keys import generator
 from counterfactory.engine.models.clip import to_pixel_values
 from counterfactory.engine.profile.paint import PaintSettings, SamplerSettings
 from counterfactory.engine.profile.profile import Profile
+from counterfactory.engine.runtime.plans import read_exported
 from counterfactory.engine.sources.source import load_pixels
 from counterfactory.engine.stages.check.clip_scores import edit_scores, score
 from counterfactory.engine.stages.maps.draw_maps import edge_maps
@@ -122,7 +123,8 @@ class Peer:
         if way.channels_last:
             for module in self._painters:
                 module.to(memory_format=torch.channels_last)
-        self.pipeline = open_pipeline(*self._painters, profile.paint.sampler)
+        published = read_exported(profile.models.path, profile.paint.denoiser.removesuffix("_int8")).scheduler
+        self.pipeline = open_pipeline(*self._painters, profile.paint.sampler, published)
         if way.compiled:
             self.pipeline.unet = torch.compile(networks.unet, mode=way.compiled)
             self.pipeline.controlnet = torch.compile(networks.controlnet, mode=way.compiled)
@@ -283,7 +285,9 @@ class Peer:
         return states, embeds
 
 
-def open_pipeline(unet: Any, controlnet: Any, vae: Any, sampler: SamplerSettings) -> Any:
+def open_pipeline(
+    unet: Any, controlnet: Any, vae: Any, sampler: SamplerSettings, published: Mapping[str, Any] | None = None
+) -> Any:
     """diffusers' pipeline without text networks: prompts are encoded outside, by CLIP's text model as it would."""
     pipeline = StableDiffusionControlNetPipeline(
         vae=vae,
@@ -291,7 +295,7 @@ def open_pipeline(unet: Any, controlnet: Any, vae: Any, sampler: SamplerSettings
         tokenizer=None,
         unet=unet,
         controlnet=controlnet,
-        scheduler=scheduler_of(sampler),
+        scheduler=scheduler_of(sampler, published),
         safety_checker=None,
         feature_extractor=None,
         requires_safety_checker=False,
@@ -326,24 +330,19 @@ def rows_of(paint: PaintSettings, dynamic: bool) -> int:
     return steps * (2 if paint.guidance.scale > 1 else 1)
 
 
-def scheduler_of(settings: SamplerSettings) -> Any:
-    """diffusers' scheduler of the engine's sampler settings. LCM's draws the noise of later steps by itself: at the
-    same cost its pictures are others than the engine's.
+def scheduler_of(settings: SamplerSettings, published: Mapping[str, Any] | None) -> Any:
+    """diffusers' scheduler of the engine's sampler settings and the `published` scheduler_config.json. LCM's draws the
+    noise of later steps by itself: at the same cost its pictures are others than the engine's.
     """
-    schedule: dict[str, Any] = {
-        "beta_start": 0.00085,
-        "beta_end": 0.012,
-        "beta_schedule": "scaled_linear",
-        "steps_offset": 1,
+    usual = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear", "steps_offset": 1}
+    said = {
         "prediction_type": settings.prediction,
         "timestep_spacing": settings.spacing,
         "rescale_betas_zero_snr": settings.zero_snr,
     }
-    if settings.kind == "lcm":
-        return LCMScheduler(**schedule)
-    if settings.kind == "ddim":
-        return DDIMScheduler(**schedule, clip_sample=False)
-    return UniPCMultistepScheduler(**schedule)
+    schedule = {**(published or {**usual, "clip_sample": False}), **{k: v for k, v in said.items() if v is not None}}
+    kinds: dict[str, Any] = {"ddim": DDIMScheduler, "unipc": UniPCMultistepScheduler, "lcm": LCMScheduler}
+    return kinds[settings.kind].from_config(schedule)
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import math
 import os
 import sys
@@ -98,7 +99,7 @@ _LAYERS, _WIDTH = 40, 5120
 _POCKET = LlmSettings("openvino", str(RUNTIME / "llm"), "pocket")
 Shape = tuple[int, ...]
 # (height, width) of photographs: a10g's sizes of pictures, one each.
-_SIZES = ((540, 600), (540, 720), (720, 540), (500, 800))
+_SIZES = ((540, 600), (540, 720), (720, 540), (540, 810), (810, 540), (500, 800), (800, 500))
 _SKIES = ("clear", "foggy", "rainy")
 # By turns of every batch of captions, so that each shard has questions of its own.
 _COLOURS = ("red", "blue", "white", "green", "black")
@@ -311,6 +312,9 @@ def write_folder(folder: Path, profile: Profile, ports: Mapping[str, Ports]) -> 
     sentence.write_tokenizer(Request(small=True), folder)
     (folder / "opt_tokens.json").write_text('{"bos": 2, "eos": 3}')
     (folder / "latent.json").write_text('{"channels": 4, "factor": 8}')
+    manifest = folder / "onnx" / profile.paint.denoiser / "manifest.json"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text(json.dumps({"onnx_sha256": "a" * 64, "scheduler": denoiser.SCHEDULER}))
     (captioner,) = {network.plan for network in networks_of(profile) if network.name == "opt_decoder"}
     shapes = ports[captioner].bounds[-1]
     size = shapes["logits"][-1], shapes["inputs_embeds"][-1]

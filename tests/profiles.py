@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from counterfactory.engine.profile.small import write_profile
+
+# stable-diffusion-v1-5's scheduler_config.json.
+SCHEDULER = json.loads(
+    (Path(__file__).parent / "export" / "published" / "stable-diffusion-v1-5.scheduler.json").read_text()
+)
 
 
 def profile_with(folder: Path, base: str | Path = "pocket", **tables: Any) -> Path:

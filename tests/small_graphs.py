@@ -138,9 +138,9 @@ def _written(
     return saved(helper.make_graph(list(nodes), path.stem, *ports, list(weights)), path, check=check)
 
 
-def saved(graph: onnx.GraphProto, path: Path, *, check: bool = True) -> Path:
+def saved(graph: onnx.GraphProto, path: Path, *, check: bool = True, opset: int = 18) -> Path:
     """Write a graph as a model, checked unless it should be broken."""
-    domains = [helper.make_opsetid("", 18), helper.make_opsetid("hat", 1)]
+    domains = [helper.make_opsetid("", opset), helper.make_opsetid("hat", 1)]
     model = helper.make_model(graph, opset_imports=domains, ir_version=10)
     if check:
         onnx.checker.check_model(model)

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from diffusers import UniPCMultistepScheduler
 from measure import Bracket
 from numpy.typing import NDArray
 from PIL import Image
@@ -36,15 +38,22 @@ from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.cli.gpus import Gpu
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.keys import generator
 from counterfactory.engine.language.llama import Llama
+from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.blip2 import Blip2
+from counterfactory.engine.models.denoiser import DenoiserRow
+from counterfactory.engine.models.model_pool import ModelPool
+from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.profile import small
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime import cuda, kernels, openvino
 from counterfactory.engine.runtime.onnxruntime import OnnxRuntimeSession
 from counterfactory.engine.runtime.openvino import open_core
 from counterfactory.engine.runtime.quiet_openvino import ov
+from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
 from counterfactory.engine.suite import PictureRow, read_metadata
+from counterfactory.export.production import denoiser
 from counterfactory.export.production.artefact import Asked
 from counterfactory.export.production.command import export_one, graphs_of
 from counterfactory.export.production.graph import Request
@@ -314,6 +323,40 @@ def test_a_network_that_goes_wrong_in_one_row_ends_the_run(
     assert generate(profile, photographs, tmp_path / "suite", None, *few) == 2
     assert f"network {network} gives numbers that are not finite" in " ".join(capsys.readouterr().err.split())
     assert network == "clip_image" or not list((tmp_path / "suite").glob("images/**/*.png"))
+
+
+def test_painting_follows_the_scheduler_that_the_denoiser_was_exported_with(
+    box: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trailing timesteps, predicted velocities and no signal at the start, as diffusers makes its scheduler of the
+    file; the profile says steps and kind alone, as ever.
+    """
+    config = json.loads((ROOT / "tests" / "export" / "published" / "sd2.1-base-zsnr.scheduler.json").read_text())
+    monkeypatch.setattr(denoiser, "SCHEDULER", config)
+    export_one("denoiser", SMALL, tmp_path, Asked(islands=("timestep", "normalisation")), threads=1)
+    for name in ("onnx/hint", "onnx/vae_decoder", "latent.json"):
+        (tmp_path / name).symlink_to(box / name)
+    paints = {"reuse": None, "sampler": {"steps": 3}}
+    profile, size = load_profile(str(write_profile(tmp_path, "onnxruntime", paint=paints))), SMALL.pictures[0]
+    models = ModelPool(library_of(profile), Meter(lambda _: None))
+    plans, rng = models.paint_plans(*size), np.random.default_rng(0)
+    hint = plans.embed_hints((rng.random((1, *size)) < 0.2).astype(np.uint8) * 255)[0]
+    width = next(port for port in plans.denoiser.signature.inputs if port.name == "text").shape[1:]
+    text = rng.standard_normal([int(length or 0) for length in width], np.float32)
+    alone = replace(profile.paint, guidance=replace(profile.paint.guidance, scale=1.0))
+    ((_, picture),) = paint([PaintJob("a" * 64, text, hint, plans)], text, alone, models.sampler())
+    theirs = UniPCMultistepScheduler.from_config(config)
+    theirs.set_timesteps(3)
+    latents = torch.from_numpy(generator("a" * 64, "noise").standard_normal((1, *plans.latent_shape), np.float32))
+    for timestep in theirs.timesteps:
+        row = DenoiserRow(latents[0].numpy(), int(timestep), text, hint, alone.control_scale)
+        latents = theirs.step(
+            torch.from_numpy(plans.evaluate([row])[0].prediction)[None], timestep, latents
+        ).prev_sample
+    wanted = plans.decode([latents[0].numpy()])()[0]
+    assert theirs.timesteps.tolist() == [999, 666, 332]
+    assert picture.std() > 1
+    assert np.abs(picture.astype(int) - wanted).max() <= 1
 
 
 def noise_ratio(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:

@@ -21,8 +21,10 @@ from counterfactory.engine.meter.meter import Meter, Progress
 from counterfactory.engine.models.blip2 import Reading
 from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.models.editor import EditorPlans
+from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.profile.caption import DecodingSettings
+from counterfactory.engine.profile.paint import SamplerSettings
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.profile.rewrite import LlmSettings
 from counterfactory.engine.request import SuiteRequest
@@ -76,6 +78,7 @@ class Networks:
     filled: Mapping[tuple[str, str], list[str]] = field(default_factory=dict)  # blanks, by a masked language model
     hed_batch: int = 2
     estimates_depth: bool = False
+    sampling: SamplerSettings = field(default_factory=lambda: load_profile("pocket").paint.sampler)
     room: int = 1000  # characters of a caption that the text encoder reads
     usage: Usage = field(default_factory=lambda: Usage(0, 0))
     _plans: dict[tuple[int, int], PaintPlans] = field(default_factory=dict)
@@ -194,6 +197,9 @@ class Networks:
 
         return SimpleNamespace(encode=self._sized("vae_encoder", (height, width), IMAGE_BATCH, latents))
 
+    def sampler(self) -> Sampler:
+        return Sampler(self.sampling)
+
     def paint_plans(self, height: int, width: int) -> PaintPlans:
         self.opened.append(f"paint {height} {width}")
         assert self.painter is not None
@@ -220,6 +226,7 @@ class TinyRun:
     def of(self, request: SuiteRequest | None = None, **tables: Any) -> Run:
         """The run with another request, and other tables of the profile."""
         profile = replace(self.run.profile, **tables)
+        self.networks.sampling = profile.paint.sampler
         return replace(self.run, profile=profile, request=request or self.run.request)
 
     def paint(self, variants: Sequence[Variant], pixels_of: Callable[[Variant], Pixels]) -> dict[Variant, PaintedRow]:

@@ -33,9 +33,9 @@ _BYTES_PER_WEIGHT_BYTE = {"bf16": 2, "f32": 3}
 _BYTES_PER_GRAPH_BYTE = 60
 _CPU_LLM_CACHE_BYTES = 50_000_000
 _CPU_LOAD_BYTES_PER_S = 1e8
-# On a GPU, what a plan is taken to hold in addition to its weights, as a share of them, until it is compiled and its
-# compiler says how much: activations and workspace of a batch. A decoder's are of a token; the language model's are not
-# shared with plans.
+# On a GPU, what a plan is taken to hold in addition to its weights, as a share of them, until it is exported or
+# compiled, which says how much: activations and workspace of a batch. A decoder's are of a token; the language model's
+# are not shared with plans.
 _EXTRA_OF_WEIGHTS, _EXTRA_OF_DECODER, _EXTRA_OF_LLM = 0.25, 0.05, 0.05
 # Of each plan that a GPU opens for the first time in a run: kernels are built there, CUDA graphs recorded. Assumed.
 FIRST_USE_S = 20.0
@@ -89,7 +89,15 @@ def known_facts(profile: Profile, library: Library, size: tuple[int, int] | None
                 f"nothing is known of plan {plan}; export it, then `python -m counterfactory.export facts --out FOLDER`"
             )
     held = {plan: library.plan_bytes(plan) for plan in facts}
-    return {plan: replace(fact, held_bytes=held[plan][0], scratch_bytes=held[plan][1]) for plan, fact in facts.items()}
+    return {
+        plan: replace(
+            fact,
+            held_bytes=held[plan][0],
+            scratch_bytes=held[plan][1],
+            activation_bytes=library.activation_bytes(plan),
+        )
+        for plan, fact in facts.items()
+    }
 
 
 def _count_facts(library: Library, network: Network, size: tuple[int, int] | None) -> PlanFacts:
@@ -165,6 +173,7 @@ def moved_s(networks: Networks, device: DeviceSettings, each: PerSource) -> dict
 
 def plan_cost(profile: Profile, network: Network, fact: PlanFacts) -> PlanCost:
     """What a plan is taken to hold once it is loaded, and the seconds of loading it."""
+    times = 1
     if profile.runtime.backend != "tensorrt" and network.sizes:  # a session for each size, with weights of its own
         times = max(1, len(profile.image.sizes))
         fact = replace(fact, weight_bytes=times * fact.weight_bytes, graph_bytes=times * fact.graph_bytes)
@@ -180,6 +189,10 @@ def plan_cost(profile: Profile, network: Network, fact: PlanFacts) -> PlanCost:
     held = round(fact.weight_bytes + caches) + network.kept_bytes
     if network.name == "llm":  # what it computes in is its own
         return PlanCost(network.plan, held + round(_EXTRA_OF_LLM * fact.weight_bytes), load_s)
+    if fact.activation_bytes is not None and profile.runtime.backend != "tensorrt":  # an arena for each session
+        return PlanCost(network.plan, held + times * fact.activation_bytes, load_s)
+    if fact.activation_bytes is not None:
+        return PlanCost(network.plan, held, load_s, fact.activation_bytes)
     share = _EXTRA_OF_DECODER if network.name == "opt_decoder" else _EXTRA_OF_WEIGHTS
     return PlanCost(network.plan, held, load_s, round(share * fact.weight_bytes))
 
@@ -218,10 +231,10 @@ def cost_assumptions(profile: Profile) -> tuple[str, ...]:
     """What `plan_cost` takes for granted, in words."""
     if profile.device is not None:
         return (
-            f"a plan that is not compiled takes its weights, its cache or what painting keeps, and "
-            f"{_EXTRA_OF_WEIGHTS:g} x its weights to compute in (the captioner's decoder {_EXTRA_OF_DECODER:g} x), a "
-            "compiled one what its compiler says; plans compute in one block, as large as the largest need; they load "
-            f"at {profile.device.disk_gb_per_s:g} GB/s",
+            "a plan that is not compiled takes its weights, its cache or what painting keeps, and to compute in what "
+            f"its graph's values take at once, before it is exported {_EXTRA_OF_WEIGHTS:g} x its weights (the "
+            f"captioner's decoder {_EXTRA_OF_DECODER:g} x), a compiled one what its compiler says; plans compute in "
+            f"one block, as large as the largest need; they load at {profile.device.disk_gb_per_s:g} GB/s",
         )
     factor = _BYTES_PER_WEIGHT_BYTE[arithmetic(profile.runtime)]
     return (

@@ -7,22 +7,27 @@ is opened here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ..content_keys import STAGES, Stage, maker_key
 from ..errors import CounterfactoryError
 from ..files.fill import fill_record
 from ..files.reading import read_json
-from ..keys import Digests
+from ..keys import Digests, content_key
 from ..language.open_llm import model_digest
+from ..profile.paint import SamplerSettings
 from ..profile.rewrite import LLAMA_GRAPH, LlmSettings
 from ..profile.runtime import RuntimeSettings
 from ..runtime.blob_cache import BlobCache
 from ..runtime.installing import releases
 from ..runtime.opening import PlanState, arithmetic, existing, plan_digest, plan_file, plan_state
-from ..runtime.plans import read_key
+from ..runtime.plans import read_exported, read_key
 from .network import Network, Networks
+from .sampler import Sampler
+from .schedule import settle
 
 _ADVICE = "export the networks again"
 _MOST = 1024
@@ -54,6 +59,8 @@ class Library:
     blobs: BlobCache | None = field(default=None, repr=False, compare=False)
     # (height, width) in pixels of all pictures that will be painted, where that is known beforehand.
     painted: tuple[tuple[int, int], ...] = ()
+    # How the denoiser's latents are taken from noise, by the profile.
+    sampling: SamplerSettings | None = None
     files: Digests = field(default_factory=Digests, init=False, repr=False, compare=False)
     _digests: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -82,6 +89,18 @@ class Library:
         _, factor = self.latents()
         return network.sizes_at((height, width), (height // factor, width // factor))
 
+    def sampler(self) -> Sampler:
+        """The way from noise to latents, by the profile and by what the denoiser was exported with.
+
+        Raises CounterfactoryError as `settle` does.
+        """
+        assert self.sampling is not None, "only a profile that paints by a denoiser asks"
+        return Sampler(*settle(self.sampling, self._scheduler(), self.networks["denoiser"].plan))
+
+    def _scheduler(self) -> Mapping[str, Any] | None:
+        """The scheduler_config.json that the denoiser was exported with, also of a form in int8 made of it."""
+        return read_exported(self.folder, self.networks["denoiser"].plan.removesuffix("_int8")).scheduler
+
     def graph(self, network: Network) -> Path:
         """The file of a network's graph, for counting. Raises CounterfactoryError when it is missing."""
         if network.name == "llm":
@@ -92,10 +111,16 @@ class Library:
         """Whether a network is there and serves, and if not, why; the bytes of plans are not read."""
         if network.name == "llm":
             return ("found", "") if self.llm_path.exists() else ("missing", str(self.llm_path))
-        if not network.sizes or self.runtime.backend != "tensorrt" or not (self.folder / "latent.json").is_file():
-            return plan_state(self.folder, network.plan, self.runtime.backend)
-        sizes = [self.sizes(network, *size) for size in self.painted]
-        return plan_state(self.folder, network.plan, self.runtime.backend, sizes)
+        sizes: list[dict[str, tuple[int, int]]] = []
+        if network.sizes and self.runtime.backend == "tensorrt" and (self.folder / "latent.json").is_file():
+            sizes = [self.sizes(network, *size) for size in self.painted]
+        state, why = plan_state(self.folder, network.plan, self.runtime.backend, sizes)
+        if network.name == "denoiser" and self.sampling is not None and state == "found":
+            try:
+                self.sampler()
+            except CounterfactoryError as error:
+                return "stale", str(error)
+        return state, why
 
     def plan_bytes(self, plan: str) -> tuple[int | None, int | None]:
         """Bytes that a plan takes on a GPU by its compiler's record: its own, and scratch memory, which plans share.
@@ -109,6 +134,13 @@ class Library:
         except CounterfactoryError:  # not compiled, or damaged: an error when it is opened
             return None, None
         return (key.held_bytes, key.scratch_bytes) if key.scratch_bytes is not None else (None, None)
+
+    def activation_bytes(self, plan: str) -> int | None:
+        """Bytes that a plan's graph computes in by its export's record; None without one."""
+        try:
+            return read_exported(self.folder, plan).activation_bytes
+        except CounterfactoryError:  # damaged: an error when it is opened
+            return None
 
     def digest(self, stage: Stage) -> str:
         """A key of the content of the files that a stage uses, the precision they run in, and what runs them.
@@ -144,4 +176,8 @@ class Library:
             optional = [self.folder / name for name in network.optional_files]
             files = [*map(self.existing, network.files), *filter(Path.is_file, optional)]
             self._digests[network.plan] = [*plan, *map(self.files.of, files)]
+            if network.name == "denoiser" and self.sampling is not None:
+                self.sampler()  # refused before anything is painted
+                published = self._scheduler()
+                self._digests[network.plan] += [] if published is None else [content_key(published)]
         return self._digests[network.plan]

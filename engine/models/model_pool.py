@@ -34,6 +34,7 @@ from .device_painting import DevicePaintPlans
 from .editor import EditorPlans
 from .library import Library
 from .picture_networks import DepthEstimator, Hed, LatentEncoder
+from .sampler import Sampler
 from .text_networks import MaskedLm, MaskVocabulary, SentenceEncoder
 
 if TYPE_CHECKING:
@@ -123,6 +124,10 @@ class ModelPool:
     def vae_encoder(self, height: int, width: int) -> LatentEncoder:
         """The encoder of pictures of a size in pixels, which a profile with [invert] or [protect] has."""
         return self._sized("vae_encoder", LatentEncoder, (height, width))
+
+    def sampler(self) -> Sampler:
+        """The way from noise to latents."""
+        return self._library.sampler()
 
     def paint_plans(self, height: int, width: int) -> PaintPlans:
         """The painter's plans for pictures of a size in pixels."""

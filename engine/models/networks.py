@@ -237,4 +237,5 @@ def library_of(profile: Profile) -> Library:
     Raises CounterfactoryError where the environment names no place for the cache (`find_blob_cache`).
     """
     networks, cache = networks_of(profile), find_blob_cache()
-    return Library(profile.models.path, networks, profile.runtime, profile.llm, cache, profile.image.sizes)
+    painted, sampling = profile.image.sizes, profile.paint.sampler
+    return Library(profile.models.path, networks, profile.runtime, profile.llm, cache, painted, sampling)

@@ -68,7 +68,8 @@ class PlanFacts:
     `cache_bytes` is what a token takes in a decoder's cache in f16; 0 for what is no decoder. `graph_bytes` is the
     size of an OpenVINO graph's description, `integers` whether it multiplies integers of 8 bits. `held_bytes` is what
     a compiled plan alone takes on a GPU (weights, inputs and outputs, caches), `scratch_bytes` what it computes in,
-    which plans share; None where it was not compiled.
+    which plans share; None where it was not compiled. `activation_bytes` is what its graph computes in by its export's
+    record, None without one.
     """
 
     flops: float
@@ -78,6 +79,7 @@ class PlanFacts:
     integers: bool = False
     held_bytes: int | None = None
     scratch_bytes: int | None = None
+    activation_bytes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ row stepped in a stack, bit for bit.
 - Timestep spacings and zero terminal SNR, Lin et al. 2023 (arXiv 2305.08891), table 2 and algorithm 1.
 
 DDIM is the order-1 predictor of UniPC's family, and LCM's noise is a third term of that sum, so all run through the
-same step. The noise schedule is that of Stable Diffusion 1.5. The sampler does not know how outputs are computed, where
+same step. The noise levels are a schedule's (schedule.py). The sampler does not know how outputs are computed, where
 noise is drawn from or how latents become images.
 """
 
@@ -29,10 +29,8 @@ from counterfactory.kernels import guided_step
 from counterfactory.kernels.guided_step import Floats, History, StepWeights
 
 from ..profile.paint import LCM_TIMESTEPS, SamplerSettings
+from .schedule import USUAL, Schedule
 
-_TRAIN_STEPS = 1000
-_BETA_START, _BETA_END = 0.00085, 0.012
-_LEADING_OFFSET = 1  # Stable Diffusion's `steps_offset`: "leading" never asks for timestep 0
 # Of the boundary condition that leaves latents at timestep 0 as they are: the spread of the data, and the factor of
 # timesteps.
 _LCM_SIGMA_DATA, _LCM_TIMESTEP_SCALING = 0.5, 10.0
@@ -43,23 +41,27 @@ _MEMORY = {"ddim": 0, "unipc": 3, "lcm": 0}  # arrays of history that a step can
 
 @dataclass(frozen=True)
 class Sampler:
-    """The way from noise to latents in `settings.steps` evaluations; one serves all rows with these settings.
+    """The way from noise to latents in `settings.steps` evaluations; one serves all rows with these settings, which say
+    all: see `settle`.
 
     `timesteps`: int64 [steps], the network's timestep of each evaluation. Latents start as standard normal noise, with
     the history `start`.
     """
 
     settings: SamplerSettings
+    schedule: Schedule = USUAL
     timesteps: NDArray[np.int64] = field(init=False, compare=False)
     start: History = field(init=False, default=(), compare=False)
     _steps: tuple[StepWeights, ...] = field(init=False, repr=False, compare=False)
     _levels: tuple[_Level, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        timesteps = _timesteps(self.settings)
+        if None in (self.settings.prediction, self.settings.spacing, self.settings.zero_snr):
+            raise ValueError(f"a sampler needs all of its settings, got {self.settings}: settle it first")
+        timesteps = _timesteps(self.settings, self.schedule)
         timesteps.flags.writeable = False
         object.__setattr__(self, "timesteps", timesteps)
-        levels = _levels(self.settings, timesteps)
+        levels = _levels(self.settings, self.schedule, timesteps)
         object.__setattr__(self, "_levels", levels)
         object.__setattr__(self, "_steps", _steps(self.settings, timesteps, levels))
 
@@ -87,6 +89,8 @@ class Sampler:
         """Clean latents as they would be where step `i` begins, and for i = steps as they are: float32 of one shape,
         with standard normal `noise`.
         """
+        if i == self.settings.steps:
+            return clean
         level = self._levels[i]
         return np.float32(level.signal) * clean + np.float32(level.noise) * noise
 
@@ -114,43 +118,34 @@ class Sampler:
                 )
 
 
-def _signal_power(zero_snr: bool) -> NDArray[np.float64]:
-    """Cumulative product of alphas, float64 [1000]: the share of signal in the power of the latents."""
-    betas = np.linspace(_BETA_START**0.5, _BETA_END**0.5, _TRAIN_STEPS) ** 2
-    power: NDArray[np.float64] = np.cumprod(1.0 - betas, dtype=np.float64)
-    if not zero_snr:
-        return power
-    root = np.sqrt(power)
-    rescaled: NDArray[np.float64] = ((root - root[-1]) * root[0] / (root[0] - root[-1])) ** 2
-    return rescaled
-
-
-def _timesteps(settings: SamplerSettings) -> NDArray[np.int64]:
+def _timesteps(settings: SamplerSettings, schedule: Schedule) -> NDArray[np.int64]:
     """The timesteps, int64 [steps], descending. UniPC's spacing includes the noiseless end point, DDIM's does not."""
+    trained = schedule.timesteps
     if settings.spacing == "lcm":
-        distilled = np.arange(LCM_TIMESTEPS, 0, -1, dtype=np.int64) * (_TRAIN_STEPS // LCM_TIMESTEPS) - 1
+        distilled = np.arange(LCM_TIMESTEPS, 0, -1, dtype=np.int64) * (trained // LCM_TIMESTEPS) - 1
         return distilled[np.arange(settings.steps) * LCM_TIMESTEPS // settings.steps]
     points = settings.steps + (settings.kind == "unipc")
     if settings.spacing == "linspace":
-        spaced: NDArray[np.generic] = np.linspace(0, _TRAIN_STEPS - 1, points).round()[::-1]
+        spaced: NDArray[np.generic] = np.linspace(0, trained - 1, points).round()[::-1]
     elif settings.spacing == "leading":
-        spaced = np.arange(points)[::-1] * (_TRAIN_STEPS // points) + _LEADING_OFFSET
+        spaced = np.arange(points)[::-1] * (trained // points) + schedule.offset
     else:
         # The slice, because the quotient's rounding may add a point below zero.
-        spaced = np.arange(_TRAIN_STEPS, 0, -_TRAIN_STEPS / settings.steps).round() - 1
+        spaced = np.arange(trained, 0, -trained / settings.steps).round() - 1
     return spaced[: settings.steps].astype(np.int64)
 
 
-def _levels(settings: SamplerSettings, timesteps: NDArray[np.int64]) -> tuple[_Level, ...]:
+def _levels(settings: SamplerSettings, schedule: Schedule, timesteps: NDArray[np.int64]) -> tuple[_Level, ...]:
     """The levels at which the steps begin, and that at which the last ends, computed in float64.
 
-    Every step ends at the level of the next one's timestep, and the last at pure signal. (diffusers' DDIM ends
-    1000 // steps lower instead, which differs only for "linspace" and for steps that do not divide 1000.)
+    Every step ends at the level of the next one's timestep, and the last at pure signal, or where the schedule says.
+    (diffusers' DDIM ends 1000 // steps lower instead, which differs only for "linspace" and for steps that do not
+    divide 1000.)
     """
-    power = _signal_power(settings.zero_snr)
-    if settings.kind == "unipc":
+    power = schedule.signal_power(bool(settings.zero_snr))
+    if settings.kind == "unipc" and settings.zero_snr:
         power = np.maximum(power, _LEAST_SIGNAL_POWER)
-    reached = np.append(power[timesteps], 1.0)
+    reached = np.append(power[timesteps], 1.0 if schedule.ends_clean else power[0])
     return tuple(_Level(float(a), float(s)) for a, s in zip(np.sqrt(reached), np.sqrt(1.0 - reached), strict=True))
 
 

@@ -25,7 +25,8 @@ _CHOICES = {
 
 @dataclass(frozen=True)
 class SamplerSettings:
-    """How latents are denoised. All but `kind` and `steps` must be as in the network's training.
+    """How latents are denoised. All but `kind` and `steps` are of the network's training: left out, they are what the
+    scheduler_config.json says that the network was exported with (models/schedule.py).
 
     `kind` "lcm" is for weights that were distilled for it, and they for it alone. `prediction`: what the network's
     output means. `spacing`: which timesteps are visited; "trailing" starts at pure noise, as zero SNR needs, and "lcm"
@@ -34,24 +35,25 @@ class SamplerSettings:
 
     kind: Literal["ddim", "unipc", "lcm"]
     steps: int
-    prediction: Literal["epsilon", "v_prediction"]
-    spacing: Literal["leading", "trailing", "linspace", "lcm"]
-    zero_snr: bool
+    prediction: Literal["epsilon", "v_prediction"] | None = None
+    spacing: Literal["leading", "trailing", "linspace", "lcm"] | None = None
+    zero_snr: bool | None = None
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
+            if getattr(self, name) not in (*choices, *[None] * (name != "kind")):
                 raise ValueError(f"sampler {name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
         least = 2 if (self.kind, self.spacing) == ("ddim", "linspace") else 1  # one step would start at timestep 0
         most = LCM_TIMESTEPS if self.kind == "lcm" else MAX_STEPS
-        if (self.kind == "lcm") != (self.spacing == "lcm"):
+        if self.spacing is not None and (self.kind == "lcm") != (self.spacing == "lcm"):
             raise ValueError(
                 f"sampler {self.kind} with {self.spacing} spacing: lcm weights know only the timesteps of their "
                 'distillation, so kind "lcm" goes with spacing "lcm", and no other kind does'
             )
         if not least <= self.steps <= most:
             raise ValueError(
-                f"sampler {self.kind} with {self.spacing} spacing takes {least} to {most} steps, got {self.steps}"
+                f"sampler {self.kind}{f' with {self.spacing} spacing' * (self.spacing is not None)} takes {least} to "
+                f"{most} steps, got {self.steps}"
             )
         if self.zero_snr and self.prediction == "epsilon":
             raise ValueError(

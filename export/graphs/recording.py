@@ -59,7 +59,7 @@ def painting_feeds(profile: Profile, images: Sequence[NDArray[np.uint8]], captio
     hints = plans.embed_hints(edge_maps(np.stack(images), profile.edges))
     texts, _ = models.clip_text().encode([settings.negative_prompt, *captions])
     jobs = [PaintJob(f"{i:064x}", texts[i + 1], hints[i], plans) for i in range(len(images))]
-    for _ in paint(jobs, texts[0], settings):
+    for _ in paint(jobs, texts[0], settings, models.sampler()):
         pass  # the pictures do not matter here
     models.close()
     return recorder.feeds

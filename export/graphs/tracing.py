@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 import torch
+from onnxscript import opset23
 from torch import nn
 
 from counterfactory.engine.runtime.quiet_openvino import ov
@@ -21,9 +22,15 @@ _INLINE_BYTES = 1024
 
 
 def to_onnx(
-    module: nn.Module, inputs: Mapping[str, torch.Tensor], outputs: Sequence[str], path: Path, axes: Axes
+    module: nn.Module,
+    inputs: Mapping[str, torch.Tensor],
+    outputs: Sequence[str],
+    path: Path,
+    axes: Axes,
+    opset: int | None = None,
 ) -> None:
-    """Export `module`, called with `inputs` in order, to `path`. `axes` names each input's dynamic axes.
+    """Export `module`, called with `inputs` in order, to `path`. `axes` names each input's dynamic axes, `opset` the
+    standard's version instead of PyTorch's own choice: from 23 on attention is one operation.
 
     Weights that lie in a file of the same folder (mapped.py) are referred to there, others are written beside `path`.
     """
@@ -40,9 +47,25 @@ def to_onnx(
         dynamic_shapes=shapes,
         dynamo=True,
         verbose=False,
+        opset_version=opset,
+        custom_translation_table={torch.ops.aten.group_norm.default: _norm_of_groups} if opset else None,
     )
     assert program is not None
     _save(program.model, path, [file for file in mapped_files(module) if file.path.parent == path.parent])
+
+
+def _norm_of_groups(
+    x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, _cudnn: bool = True
+) -> Any:
+    """aten.group_norm of what has weights, as PyTorch writes it before opset 21: ONNX Runtime's CUDA provider has a
+    kernel for InstanceNormalization, and would take GroupNormalization apart into a dozen operations.
+    """
+    op: Any = opset23
+    ones, zeros = (op.Constant(value_floats=[value] * groups) for value in (1.0, 0.0))
+    rows = op.Reshape(x, op.Constant(value_ints=[0, groups, -1]))
+    level = op.Reshape(op.InstanceNormalization(rows, ones, zeros, epsilon=eps), op.Shape(x))
+    axes = op.Constant(value_ints=list(range(1, len(x.shape) - 1)))
+    return op.Add(op.Mul(level, op.Unsqueeze(weight, axes)), op.Unsqueeze(bias, axes))
 
 
 def _save(model: ir.Model, path: Path, files: Sequence[MappedFile]) -> None:

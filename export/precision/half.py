@@ -7,7 +7,7 @@ operations that stay in float32, chosen by name:
     timestep        what is computed from integers before the first product: the sinusoid of a timestep, whose
                     angle up to 1,000 has no decimals left in fp16
     normalisation   means and variances, which are sums of squares
-    softmax         the exponentials of attention
+    softmax         the exponentials of attention; where that is one operation its inputs stay fp16
     all             everything
 
 Which of them a network needs is found by measurement, see islands.py. Operations on an island are named so
@@ -63,7 +63,7 @@ ISLANDS: Mapping[str, _Select] = MappingProxyType(
     {
         "timestep": _from_integers,
         "normalisation": _of_types(_NORMS),
-        "softmax": _of_types({"Softmax", "LogSoftmax"}),
+        "softmax": _of_types({"Softmax", "LogSoftmax", "Attention"}),
         "all": lambda stored: set(range(len(stored.graph.node))),
     }
 )
@@ -95,8 +95,10 @@ def to_half(stored: Stored, islands: Sequence[str]) -> None:
     for position, name in apart.items():
         node = stored.graph.node[position]
         node.name = f"{ISLAND}{name}/{node.name or node.output[0]}"
+        if name == "softmax" and node.op_type == "Attention":
+            node.attribute.append(helper.make_attribute("softmax_precision", _F32))
     needs = [
-        [int(_F32)] * len(node.input) if position in apart else _needs(node, opset)
+        [int(_F32)] * len(node.input) if position in apart and not _rounds_inside(node) else _needs(node, opset)
         for position, node in enumerate(stored.graph.node)
     ]
     ports = {port.name: _F16 if is_cache(port.name) else _F32 for port in (*stored.graph.input, *stored.graph.output)}
@@ -137,6 +139,11 @@ def to_half(stored: Stored, islands: Sequence[str]) -> None:
 def opset_of(proto: Any) -> int:
     """The version of the standard operators that a graph is written in."""
     return next(int(one.version) for one in proto.opset_import if one.domain in ("", "ai.onnx"))
+
+
+def _rounds_inside(node: Any) -> bool:
+    """Whether an operation itself says what part of it is in float32."""
+    return any(attribute.name == "softmax_precision" for attribute in node.attribute)
 
 
 def _needs(node: Any, opset: int) -> list[int]:

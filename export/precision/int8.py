@@ -19,6 +19,7 @@ from onnx import TensorProto, helper
 
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.sampler import Sampler
+from counterfactory.engine.models.schedule import USUAL, Schedule
 from counterfactory.engine.profile.paint import PaintSettings
 from counterfactory.engine.runtime.session import Array, Signature
 from counterfactory.kernels.guided_step import guide
@@ -42,7 +43,7 @@ class Painting:
     """What the denoiser is calibrated on: text states [N, T, D] of N captions and hint embeddings [N, D, h, w].
 
     `negative` [T, D] holds the text states of the negative prompt. Every caption is painted as `paint` says, in at most
-    `steps` of its sampler's steps.
+    `steps` of its sampler's steps, by the network's `schedule`.
     """
 
     texts: Array
@@ -50,12 +51,13 @@ class Painting:
     hints: Array
     paint: PaintSettings
     steps: int = 4
+    schedule: Schedule = USUAL
 
     @property
     def sampler(self) -> Sampler:
         """The profile's kind of sampler, over no more steps than `steps`."""
         settings = self.paint.sampler
-        return Sampler(replace(settings, steps=min(settings.steps, self.steps)))
+        return Sampler(replace(settings, steps=min(settings.steps, self.steps)), self.schedule)
 
 
 def multiplied(stored: Stored, keep: str = SENSITIVE) -> list[int]:

@@ -5,12 +5,13 @@ runtimes take float32 for whole stretches of such a graph and round nothing in b
 them would see the rounded weights only. Here a graph is rewritten so that each operation reads its inputs as float32
 and its results are rounded (ties to even, overflow to infinity).
 
-Norms and softmax outside islands are taken apart first, into means, squares and exponentials that are each rounded: a
-compiler may build them so, and a network that stands it needs no island there.
+Norms, softmax and attention outside islands are taken apart first, into means, squares, scores and exponentials that
+are each rounded: a compiler may build them so, and a network that stands it needs no island there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -57,8 +58,9 @@ def rounded(half: Any) -> Any:
 class _Plain:
     """Writes the plain operations that stand for one node."""
 
-    def __init__(self, graph: Any, prefix: str) -> None:
+    def __init__(self, graph: Any, prefix: str, kinds: Mapping[str, int]) -> None:
         self.nodes: list[Any] = []
+        self.kinds = kinds
         self._graph, self._prefix = graph, prefix
 
     def __call__(self, kind: str, *inputs: str, out: str | None = None, **attributes: Any) -> str:
@@ -84,11 +86,11 @@ class _Plain:
 
 
 def _take_apart(model: Any) -> None:
-    """Replace norms and softmax of fp16 by plain operations."""
+    """Replace norms, softmax and attention of fp16 by plain operations."""
     kinds, nodes = value_kinds(model), []
     for i, node in enumerate(model.graph.node):
         if node.op_type in _APART and kinds[node.input[0]] == _F16:
-            plain = _Plain(model.graph, f"plain_{i}")
+            plain = _Plain(model.graph, f"plain_{i}", kinds)
             _APART[node.op_type](plain, node, {a.name: helper.get_attribute_value(a) for a in node.attribute})
             nodes += plain.nodes
         else:
@@ -117,9 +119,42 @@ def _layer_norm(plain: _Plain, node: Any, attributes: dict[str, Any]) -> None:
 
 
 def _softmax(plain: _Plain, node: Any, attributes: dict[str, Any]) -> None:
-    axes = plain.axes(attributes.get("axis", -1))
-    raised = plain("Exp", plain("Sub", node.input[0], plain("ReduceMax", node.input[0], axes)))
-    plain("Div", raised, plain("ReduceSum", raised, axes), out=node.output[0])
+    _exponentials(plain, node.input[0], attributes.get("axis", -1), node.output[0])
 
 
-_APART = {"InstanceNormalization": _instance_norm, "LayerNormalization": _layer_norm, "Softmax": _softmax}
+def _exponentials(plain: _Plain, x: str, axis: int, out: str | None = None) -> str:
+    axes = plain.axes(axis)
+    raised = plain("Exp", plain("Sub", x, plain("ReduceMax", x, axes)))
+    return plain("Div", raised, plain("ReduceSum", raised, axes), out=out)
+
+
+def _attention(plain: _Plain, node: Any, attributes: dict[str, Any]) -> None:
+    """Of [batch, heads, tokens, width], scaled as the standard has it: both sides by the root."""
+    query, key, value, mask = (*node.input, "")[:4]
+    known = attributes.keys() <= {"qk_matmul_output_mode", "softcap", "scale", "is_causal", "softmax_precision"}
+    if not known or attributes.get("is_causal") or attributes.get("softcap") or len(node.input) > 4:
+        raise ValueError(f"{node.name}: only attention under a mask that is given is known here, got {attributes}")
+    if "scale" in attributes:
+        root = plain.constant(np.array(attributes["scale"] ** 0.5, np.float16))
+    else:  # 1 / sqrt(width)
+        width = plain("Cast", plain("Shape", query, start=3), to=_F16)
+        root = plain("Pow", width, plain.constant(np.array(-0.25, np.float16)))
+    turned = plain("Transpose", plain("Mul", key, root), perm=[0, 1, 3, 2])
+    scores = plain("MatMul", plain("Mul", query, root), turned)
+    if mask and plain.kinds[mask] == TensorProto.BOOL:
+        seen, hidden = (plain.constant(np.array(number, np.float16)) for number in (0, -np.inf))
+        mask = plain("Where", mask, seen, hidden)
+    scores = plain("Add", scores, mask) if mask else scores
+    if attributes.get("softmax_precision") == _F32:
+        shares = plain("Cast", plain("Softmax", plain("Cast", scores, to=_F32)), to=_F16)
+    else:
+        shares = _exponentials(plain, scores, -1)
+    plain("MatMul", shares, value, out=node.output[0])
+
+
+_APART = {
+    "InstanceNormalization": _instance_norm,
+    "LayerNormalization": _layer_norm,
+    "Softmax": _softmax,
+    "Attention": _attention,
+}

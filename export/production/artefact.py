@@ -31,7 +31,7 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import write_whole
 from counterfactory.engine.keys import content_key, file_digest
 from counterfactory.engine.runtime.openvino import open_core, open_session
-from counterfactory.engine.runtime.plans import onnx_digest, read_key, read_profiles
+from counterfactory.engine.runtime.plans import PlanProfile, onnx_digest, read_key, read_profiles
 from counterfactory.engine.runtime.session import Array, row_axis
 from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, BOX_TARGET
 
@@ -44,12 +44,15 @@ from ..precision.half import opset_of, to_half
 from ..precision.int8 import Painting, activation_ranges, quantise
 from ..precision.islands import find_islands, half_error, worst_error, write_half
 from ..precision.stored import Stored, fold_transposes
+from .activations import activation_bytes
 from .graph import Graph
 from .peak import PeakMemory
 from .workspace import Workspace, onnx_bytes
 
 Precision = Literal["fp32", "fp16", "openvino"]
 LIBRARIES = ("torch", "diffusers", "transformers", "onnx")
+# Of graphs for GPUs. OpenVINO's form, in which the engine looks for each softmax, is PyTorch's own choice.
+_OPSET = 23
 _Paint = Callable[[Mapping[str, Array]], Painting]
 
 
@@ -158,7 +161,7 @@ def export_graph(
     began, worked = time.monotonic(), time.process_time()
     try:
         with PeakMemory() as peak:
-            traced = _trace(build, out, random)
+            traced = _trace(build, out, random, None if asked.precision == "openvino" else _OPSET)
             if asked.precision == "openvino":
                 forms = [_write_ir(traced, out)]
             else:
@@ -175,7 +178,7 @@ def export_graph(
         shutil.rmtree(out / "work", ignore_errors=True)
 
 
-def _trace(build: Callable[[], Graph], out: Path, random: bool) -> _Traced:
+def _trace(build: Callable[[], Graph], out: Path, random: bool, opset: int | None) -> _Traced:
     graph = build()
     full = work_folder(out, graph.name) / "model.onnx"
     full.parent.mkdir(parents=True, exist_ok=True)
@@ -186,13 +189,14 @@ def _trace(build: Callable[[], Graph], out: Path, random: bool) -> _Traced:
         found = graph.module(*graph.inputs.values())
     outputs = found if isinstance(found, tuple) else (found,)
     reference = {name: value.numpy() for name, value in zip(graph.outputs, outputs, strict=True)}
-    to_onnx(graph.module, graph.inputs, graph.outputs, full, graph.axes)
+    to_onnx(graph.module, graph.inputs, graph.outputs, full, graph.axes, opset)
     facts = {
         "classes": graph.classes,
         "weights_sha256": digest(graph.module),
         "examples": graph.examples,
         "profiles": graph.plan,
         "random": random,
+        **graph.facts,
     }
     traced = _Traced(graph.name, graph.parameters, facts, full, feeds, reference)
     del graph
@@ -283,7 +287,7 @@ def _described(traced: _Traced, form: _Artefact, out: Path, peak: PeakMemory, to
     )
     manifest = {
         "name": row.name,
-        **(_of_ir(path) if ir else _of_onnx(path)),
+        **(_of_ir(path) if ir else _of_onnx(path, traced.facts["profiles"])),
         "precision": form.precision,
         "islands": form.islands,
         "parity": {"error": form.error, "bound": form.bound, "precision": form.precision},
@@ -302,10 +306,11 @@ def ir_files(path: Path) -> tuple[Path, Path]:
     return path, path.with_suffix(".bin")
 
 
-def _of_onnx(path: Path) -> dict[str, Any]:
+def _of_onnx(path: Path, profiles: Sequence[PlanProfile]) -> dict[str, Any]:
     proto = onnx.load(str(path), load_external_data=False)
     return {
         "onnx_sha256": onnx_digest(path),
+        "activation_bytes": activation_bytes(path, profiles),
         "inputs": [_port(port) for port in proto.graph.input],
         "outputs": [_port(port) for port in proto.graph.output],
         "opset": opset_of(proto),

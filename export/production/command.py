@@ -267,6 +267,8 @@ def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
         # The language model, too, which is made last: its weights may be given to those alone who ask for them.
         last = () if profile.weights is None or only else (profile.weights.llm,)
         require_access((*request.sources.all, *last))
+    if not only or "denoiser" in only:
+        denoiser.sampler_of(request)  # a file that the profile contradicts, before hours are spent on the others
     faults = export_all(
         request,
         out,

@@ -6,6 +6,7 @@ do, 1.4 and 1.5 and what was made of them; LoRAs are merged into the UNet before
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,8 @@ from diffusers import ControlNetModel, UNet2DConditionModel
 from torch import nn
 
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.models.sampler import Sampler
+from counterfactory.engine.models.schedule import settle
 
 from ..graphs import modules
 from ..graphs.editing import EditingDenoiser, follow_inputs
@@ -26,6 +29,19 @@ from .lora import merge_lora
 FACTOR, TOKENS = 8, 77
 # stable-diffusion-v1-5's unet/config.json; all else, and sd-controlnet-canny's, is as diffusers' classes have it.
 SD15: Mapping[str, Any] = {"block_out_channels": (320, 640, 1280, 1280), "cross_attention_dim": 768}
+# stable-diffusion-v1-5's scheduler/scheduler_config.json.
+SCHEDULER: Mapping[str, Any] = {
+    "_class_name": "PNDMScheduler",
+    "beta_end": 0.012,
+    "beta_schedule": "scaled_linear",
+    "beta_start": 0.00085,
+    "clip_sample": False,
+    "num_train_timesteps": 1000,
+    "set_alpha_to_one": False,
+    "skip_prk_steps": True,
+    "steps_offset": 1,
+    "trained_betas": None,
+}
 SMALL: Mapping[str, Any] = {
     "layers_per_block": 1,
     "block_out_channels": (16, 32),
@@ -77,6 +93,30 @@ def build_unet(request: Request) -> UNet2DConditionModel:
         file, _, weight = lora.partition(":")
         merge_lora(unet, locate(file), float(weight or 1))
     return _frozen(unet)
+
+
+def scheduler_of(request: Request) -> Mapping[str, Any]:
+    """The scheduler_config.json of the pipeline that is asked for. Raises CounterfactoryError where it has none."""
+    if request.sources is None:
+        return SCHEDULER
+    name, source = "scheduler_config.json", request.sources.named("diffusion")
+    folder = locate(source, (name,), weights=False, part="scheduler")
+    file = folder / "scheduler" / name
+    try:
+        found = json.loads((file if file.is_file() else folder / name).read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError("no table")
+    except (OSError, ValueError) as error:
+        raise CounterfactoryError(
+            f"{source} has no scheduler/{name} that can be read ({error}), by which its denoiser was trained: put the "
+            "checkpoint's own there"
+        ) from error
+    return found
+
+
+def sampler_of(request: Request) -> Sampler:
+    """The sampler that suites will be painted by. Raises CounterfactoryError as `settle` does."""
+    return Sampler(*settle(request.paint.sampler, scheduler_of(request), request.plan("denoiser")))
 
 
 def build_controlnets(request: Request) -> list[ControlNetModel]:
@@ -146,13 +186,15 @@ def denoiser_graph(request: Request) -> Graph:
         axes["hint_embedding"] = {0: "batch", 3: "height", 4: "width"}
     sizes = [(height // factor, width // factor) for height, width in request.pictures]
     plan = static(request.batch("denoiser"), inputs, pictured, sizes)
+    facts = {"scheduler": scheduler_of(request)}
     if edits:
         editor = EditingDenoiser(unet, *controlnets)
-        return Graph("denoiser", editor, inputs, ("prediction", "attention"), axes, plan)
+        return Graph("denoiser", editor, inputs, ("prediction", "attention"), axes, plan, facts=facts)
     if request.paint.reuse is None:
-        return Graph("denoiser", modules.FusedDenoiser(unet, *controlnets), inputs, ("prediction",), axes, plan)
+        fused = modules.FusedDenoiser(unet, *controlnets)
+        return Graph("denoiser", fused, inputs, ("prediction",), axes, plan, facts=facts)
     whole = modules.WholeDenoiser(unet, *controlnets)
-    return Graph("denoiser", whole, inputs, ("prediction", "deep"), axes, plan)
+    return Graph("denoiser", whole, inputs, ("prediction", "deep"), axes, plan, facts=facts)
 
 
 def shallow_graph(request: Request) -> Graph:

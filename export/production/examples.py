@@ -70,12 +70,15 @@ def painting(request: Request, examples: Mapping[str, Array]) -> Painting:
     Their edges, at the size that will be painted, embedded by the ControlNets, and captions of the same layouts under
     other weather and light. Random weights know no words: of them the states and hints of the graph's examples.
     """
+    way = denoiser.sampler_of(request)
+    paint = replace(request.paint, sampler=way.settings)
     if request.sources is None:
         texts, hints = (np.asarray(examples[name], np.float32)[:2] for name in ("text", "hint_embedding"))
-        return Painting(texts, -texts[0], hints, request.paint)
+        return Painting(texts, -texts[0], hints, paint, schedule=way.schedule)
     images, captions = streets(4, request.pictures[0])
     texts = text_states(request, [request.paint.negative_prompt, *captions]).numpy()
-    return Painting(texts[1:], texts[0], hint_embeddings(request, edges_of(images)).numpy(), request.paint, 8)
+    hints = hint_embeddings(request, edges_of(images)).numpy()
+    return Painting(texts[1:], texts[0], hints, paint, 8, way.schedule)
 
 
 def on_streets(graph: Graph, request: Request) -> Graph:
@@ -137,7 +140,7 @@ def _latents(graph: Graph, request: Request) -> _Tensors:
 def _step(graph: Graph, request: Request) -> _Tensors:
     """Streets as they are after noise was added up to the examples' timesteps, the captions over their edges."""
     images, captions = _pictures(graph, "latents", denoiser.FACTOR)
-    schedule = DDPMScheduler(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear")
+    schedule = DDPMScheduler.from_config(dict(denoiser.scheduler_of(request)))
     noise, timestep = graph.inputs["latents"], graph.inputs["timestep"]
     found = {
         "latents": schedule.add_noise(_encoded(request, images), noise, timestep),

@@ -33,7 +33,7 @@ class Graph:
 
     torch.export takes an axis of length 1 for a fixed one. `axes` names the dynamic axes of each input, `plan` the
     shapes that its compiled form takes, once for each size of pictures. `examples` says what the inputs show: "noise",
-    or "streets" (examples.py).
+    or "streets" (examples.py). `facts` is what its manifest says besides.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Graph:
     axes: Axes
     plan: tuple[PlanProfile, ...]
     examples: Literal["noise", "streets"] = "noise"
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def classes(self) -> tuple[str, ...]:

@@ -57,6 +57,7 @@ def made_of(network: str, request: Request, asked: Asked) -> dict[str, Any] | No
         "precision": asked.precision,
         "islands": asked.islands,
         "int8": asked.int8 and network == "denoiser",
+        **({"scheduler": "on record"} if network == "denoiser" else {}),  # since manifests have had it
         **({"edits": request.editor} if network == "denoiser" and request.editor is not None else {}),
         **({"deep": True} if network == "denoiser" and request.paint.reuse is not None else {}),
         **({"stand_ins": True} if request.stand_ins else {}),

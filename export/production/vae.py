@@ -66,7 +66,9 @@ def decoder_graph(request: Request) -> Graph:
     plan = static(request.batch("vae_decoder"), inputs, ["latents"], sizes)
     autoencoder.encoder = nn.Identity()  # half of the weights, which nothing here uses
     module = modules.VaeDecoder(autoencoder)
-    return Graph("vae_decoder", module, inputs, ("pixel_values",), {"latents": PICTURE}, plan)
+    return Graph(
+        "vae_decoder", module, inputs, ("pixel_values",), {"latents": PICTURE}, plan, facts=_scale(autoencoder)
+    )
 
 
 def encoder_graph(request: Request) -> Graph:
@@ -76,7 +78,14 @@ def encoder_graph(request: Request) -> Graph:
     plan = static(request.batch("vae_encoder"), inputs, ["pixel_values"], request.pictures)
     autoencoder.decoder = nn.Identity()  # half of the weights, which nothing here uses
     module = modules.VaeEncoder(autoencoder)
-    return Graph("vae_encoder", module, inputs, ("latents",), {"pixel_values": PICTURE}, plan)
+    return Graph(
+        "vae_encoder", module, inputs, ("latents",), {"pixel_values": PICTURE}, plan, facts=_scale(autoencoder)
+    )
+
+
+def _scale(autoencoder: AutoencoderKL | AutoencoderTiny) -> dict[str, float]:
+    """What the graph divides latents by, or multiplies them with, from the checkpoint's config.json."""
+    return {"scaling_factor": autoencoder.config.scaling_factor}
 
 
 def write_latent(request: Request, folder: Path) -> None:

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from profiles import SCHEDULER
 
 from counterfactory.engine.cli import doctor, gpus
 from counterfactory.engine.cli.arguments import main
@@ -79,7 +80,16 @@ def export(folder: Path, plan: str, compiler: str = COMPILER) -> Path:
     file.write_bytes(plan.encode())
     shape = Shapes.static(1, 2)
     write_key(file, PlanKey("0" * 64, ({"x": shape},), "f16", compiler, "SM86", "0" * 64, 1.0))
+    if plan == "denoiser":
+        describe(folder, onnx_sha256="0" * 64, scheduler=SCHEDULER)
     return file
+
+
+def describe(folder: Path, **said: Any) -> None:
+    """The denoiser's manifest as an export leaves it."""
+    manifest = folder / "onnx" / "denoiser" / "manifest.json"
+    manifest.parent.mkdir(parents=True, exist_ok=True)
+    manifest.write_text(json.dumps(said))
 
 
 def test_this_machine_runs_the_pocket_profile(capsys: pytest.CaptureFixture[str]) -> None:
@@ -434,6 +444,7 @@ def test_onnxruntime_s_provider_is_told_and_has_to_be_there(
         file = tmp_path / "onnx" / plan.name / "model.onnx"
         file.parent.mkdir(parents=True)
         file.touch()
+    describe(tmp_path, onnx_sha256="0" * 64, scheduler=SCHEDULER)
     (tmp_path / profile.llm.model).mkdir()
     assert look().ready
 
@@ -441,9 +452,7 @@ def test_onnxruntime_s_provider_is_told_and_has_to_be_there(
 @pytest.mark.usefixtures("installed")
 def test_a_plan_of_another_graph_is_stale(profile: Profile, tmp_path: Path) -> None:
     export(tmp_path, "denoiser")
-    manifest = tmp_path / "onnx" / "denoiser" / "manifest.json"
-    manifest.parent.mkdir(parents=True)
-    manifest.write_text(json.dumps({"onnx_sha256": "1" * 64}))
+    describe(tmp_path, onnx_sha256="1" * 64)
     states = {plan.name: plan for plan in doctor.examine(profile, none).plans}
     assert states["denoiser"].state == "stale"
     assert "was made of ONNX graph" in states["denoiser"].reason
@@ -501,6 +510,7 @@ def test_eight_bits_on_tensorrt_rtx_are_said_to_be_unproven(
     monkeypatch.setattr("counterfactory.engine.runtime.opening._wanted", lambda *_: PlanRequirements())
     profile = replace(profile, paint=replace(profile.paint, denoiser="denoiser_int8"))
     plan = export(tmp_path, "denoiser_int8")
+    describe(tmp_path, onnx_sha256="1" * 64, scheduler=SCHEDULER)
     write_key(plan, replace(read_key(plan), library=library, precision=precision))
     states = {one.name: one for one in doctor.examine(profile, none).plans}
     assert states["denoiser_int8"].state == "found"

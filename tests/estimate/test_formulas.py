@@ -169,7 +169,7 @@ def test_what_painting_keeps_on_a_gpu_is_counted_with_its_denoiser(profile: Prof
     kept = plan_cost(profile, network, fact).bytes - 1000
     areas = [height * width / 512**2 for height, width in profile.image.sizes]
     variants = sum(36 * (area * (6 * 65_536 + 5_242_880) + 77 * 768 * 4) for area in areas)
-    assert len(areas) == 4
+    assert len(areas) == 7
     assert variants < kept < 1.3 * variants
     compiled = replace(fact, held_bytes=2000, scratch_bytes=5)
     assert plan_cost(profile, network, compiled).bytes == 2000 + kept
@@ -201,6 +201,21 @@ def test_plans_hold_their_weights_and_the_language_model_its_cache(profile: Prof
     assert costs["opt_decoder"].scratch_bytes == 0.5 * G
     assert profile.device is not None
     assert costs["opt_decoder"].load_s == pytest.approx(10 / profile.device.disk_gb_per_s)
+
+
+def test_a_graph_that_was_exported_says_what_it_computes_in(profile: Profile, tmp_path: Path) -> None:
+    """Plans share it; sessions of ONNX Runtime have an arena each, one for every size."""
+    manifest = tmp_path / "onnx" / "denoiser" / "manifest.json"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text(json.dumps({"onnx_sha256": "a" * 64, "activation_bytes": 7 * G}))
+    told = replace(profile, models=replace(profile.models, folder=str(tmp_path)))
+    before, after = ({p.cost.name: p.cost for p in estimate(one, 64, 5, 100 * G).plans} for one in (profile, told))
+    assert after["denoiser"] == replace(before["denoiser"], scratch_bytes=7 * G)
+    network, fact = networks_of(profile)["denoiser"], PlanFacts(1.0, G, 0)
+    onnx = replace(profile, runtime=replace(profile.runtime, backend="onnxruntime", provider="cuda"))
+    kept = plan_cost(onnx, network, fact).bytes
+    cost = plan_cost(onnx, network, replace(fact, activation_bytes=1000))
+    assert (cost.bytes, cost.scratch_bytes) == (kept + 7 * 1000, 0)
 
 
 def test_a_compiled_plan_holds_what_its_compiler_says(profile: Profile, tmp_path: Path) -> None:

@@ -106,13 +106,14 @@ def named(what: str) -> Request:
     [
         ("diffusion", denoiser.build_unet, ["unet/config.json", "unet/diffusion_pytorch_model.safetensors"]),
         ("diffusion", vae.build, ["vae/config.json", "vae/diffusion_pytorch_model.safetensors"]),
+        ("diffusion", denoiser.scheduler_of, ["scheduler/scheduler_config.json"]),
         ("controlnets", denoiser.build_controlnets, ["config.json", "diffusion_pytorch_model.safetensors"]),
         ("clip", clip.build, ["config.json", "model.safetensors"]),
         ("clip", clip.tokenizer_of, ["config.json", "tokenizer.json"]),
         ("blip2", blip2.build_eyes, ["config.json", "tokenizer.json", *_IN_PARTS[:3]]),
         ("hed", hed.build, ["ControlNetHED.pth"]),
     ],
-    ids=["unet", "vae", "controlnet", "clip", "clip's words", "blip2", "hed"],
+    ids=["unet", "vae", "scheduler", "controlnet", "clip", "clip's words", "blip2", "hed"],
 )
 def test_what_is_opened_is_fetched_and_nothing_else(
     hub: Hub, what: str, read: Callable[[Request], Any], wanted: list[str]
@@ -183,7 +184,7 @@ def test_what_the_user_may_not_fetch_is_said_before_anything_is_made(
     assert "log in with 'hf auth login'" in capsys.readouterr().err
     assert {"meta-llama/Llama-2-13b-chat-hf", "lllyasviel/control_v11p_sd15_canny"} <= set(asked)
     assert "export" not in asked
-    assert run_exporter("a10g", "--out", str(tmp_path / "box"), "--only", "denoiser") == 0
+    assert run_exporter("a10g", "--out", str(tmp_path / "box"), "--only", "hint") == 0
     assert asked[-1] == "export"
 
     def gated(repo: str, file: str, **_: Any) -> str:

@@ -10,19 +10,25 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from profiles import SCHEDULER
 from small_graphs import saved
 
+from counterfactory.engine.estimate.flops import count_flops
 from counterfactory.engine.models.batching import Batched
+from counterfactory.engine.models.schedule import settle
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime import session
+from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.runtime.session import Array
 from counterfactory.export.graphs.parity import assert_parity, relative_error
+from counterfactory.export.graphs.tracing import to_onnx
 from counterfactory.export.precision.cpu import OnnxCpu
-from counterfactory.export.precision.half import to_half, value_kinds
+from counterfactory.export.precision.half import opset_of, to_half, value_kinds
 from counterfactory.export.precision.int8 import Painting, _paint, quantise
-from counterfactory.export.precision.islands import find_islands, half_error, write_half
+from counterfactory.export.precision.islands import find_islands, half_error, worst_error, write_half
 from counterfactory.export.precision.rounding import rounded
 from counterfactory.export.precision.stored import Stored, fold_transposes
 
@@ -30,12 +36,19 @@ F32, F16, I64, BOOL = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64,
 Port = tuple[str, int, list[Any]]
 
 
-def graph(path: Path, nodes: list[Any], inputs: list[Port], outputs: list[Port], weights: Mapping[str, Array]) -> Path:
-    """An ONNX file of `nodes` in opset 18, checked."""
+def graph(
+    path: Path,
+    nodes: list[Any],
+    inputs: list[Port],
+    outputs: list[Port],
+    weights: Mapping[str, Array],
+    opset: int = 18,
+) -> Path:
+    """An ONNX file of `nodes`, checked."""
     ports = [[helper.make_tensor_value_info(*port) for port in some] for some in (inputs, outputs)]
     tensors = [numpy_helper.from_array(array, name) for name, array in weights.items()]
     made = helper.make_graph(nodes, "graph", *ports, tensors)
-    return saved(made, path)
+    return saved(made, path, opset=opset)
 
 
 def linear(path: Path, weight: Array, *, name: str = "layer.weight") -> Path:
@@ -291,9 +304,11 @@ def test_int8_is_calibrated_on_what_the_profile_paints(
     profile: str, steps: int, timesteps: tuple[int, ...], negative_at: tuple[int, ...]
 ) -> None:
     """Its sampler and its guidance, by hand: what a suite never feeds the denoiser has no say in the ranges."""
-    settings = replace(load_profile(profile).paint, control_scale=0.7)
+    paint = load_profile(profile).paint
+    sampler, schedule = settle(paint.sampler, SCHEDULER, "denoiser")
+    settings = replace(paint, control_scale=0.7, sampler=sampler)
     text, negative = np.full((1, 1, 1), 0.25, np.float32), np.full((1, 1), -9, np.float32)
-    heard, painting = Heard(), Painting(text, negative, np.zeros((1, 5, 2, 3), np.float32), settings, steps)
+    heard, painting = Heard(), Painting(text, negative, np.zeros((1, 5, 2, 3), np.float32), settings, steps, schedule)
     _paint(Batched(heard), painting)
     assert [feeds["timestep"].tolist() for feeds in heard.feeds] == [[t, t] for t in timesteps]
     assert [i for i, feeds in enumerate(heard.feeds) if feeds["text"].min() < 0] == list(negative_at)
@@ -319,3 +334,86 @@ def test_layers_that_are_kept_and_layers_without_a_range(tmp_path: Path) -> None
     stored = Stored.read(linear(tmp_path / "b" / "model.onnx", weight))
     with pytest.raises(ValueError, match="activation states has no range"):
         quantise(stored, {})
+
+
+# --- attention in one operation ---
+
+
+class _Attends(torch.nn.Module):
+    """Groups normalised, then each place attends to all that the mask shows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.GroupNorm(2, 8)
+        torch.nn.init.normal_(self.norm.weight)
+        torch.nn.init.normal_(self.norm.bias)
+
+    def forward(self, x: torch.Tensor, shown: torch.Tensor) -> torch.Tensor:
+        heads = self.norm(x).flatten(2).unflatten(1, (2, 4)).transpose(2, 3)
+        return torch.nn.functional.scaled_dot_product_attention(heads, 2 * heads, heads - 1, shown)
+
+
+@pytest.fixture(scope="module")
+def attends(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Array], dict[str, Array]]:
+    """Its graph in opset 23, feeds, and what PyTorch computes of them."""
+    torch.manual_seed(7)
+    module, folder = _Attends(), tmp_path_factory.mktemp("attends")
+    inputs = {"x": torch.randn(3, 8, 3, 5), "shown": torch.rand(3, 1, 15, 15) < 0.7}
+    inputs["shown"][:, :, :, 0] = True
+    to_onnx(module, inputs, ["out"], folder / "model.onnx", {name: {0: "batch"} for name in inputs}, 23)
+    with torch.no_grad():
+        wanted = {"out": module(*inputs.values()).numpy()}
+    return folder / "model.onnx", {name: value.numpy() for name, value in inputs.items()}, wanted
+
+
+def test_attention_is_one_operation_and_norms_of_groups_are_of_instances(attends: Any, tmp_path: Path) -> None:
+    """ONNX Runtime and OpenVINO compute what PyTorch does; as many products are counted as in several operations."""
+    full, feeds, wanted = attends
+    model = onnx.load(str(full))
+    kinds = [node.op_type for node in model.graph.node]
+    assert (opset_of(model), kinds.count("Attention"), kinds.count("InstanceNormalization")) == (23, 1, 1)
+    assert not {"Softmax", "GroupNormalization"} & {*kinds}
+    for as_written in (True, False):
+        assert worst_error(OnnxCpu(full, as_written=as_written).run(feeds), wanted) < 1e-5
+    opened = open_session(full, batch=3, precision="f32").run(feeds)
+    assert worst_error(opened, wanted) < 1e-5
+    torch.manual_seed(7)
+    inputs = {name: torch.from_numpy(value) for name, value in feeds.items()}
+    several = tmp_path / "model.onnx"
+    to_onnx(_Attends(), inputs, ["out"], several, {name: {0: "batch"} for name in inputs})
+    assert "Softmax" in {node.op_type for node in onnx.load(str(several)).graph.node}
+    assert count_flops(full, 4) == count_flops(several, 4) == 2 * 2 * 4 * 2 * 15 * 15 * 4
+
+
+@pytest.mark.parametrize("islands", [(), ("softmax",), ("normalisation", "softmax"), ("all",)])
+def test_attention_stays_fused_in_half_precision(attends: Any, islands: tuple[str, ...]) -> None:
+    """With an island its softmax alone is in float32; measured by its parts, scores among them, each rounded."""
+    full, feeds, wanted = attends
+    half = half_of(full, islands)
+    model = onnx.load(str(half))
+    (node,) = (node for node in model.graph.node if node.op_type == "Attention")
+    precise = {a.name: a.i for a in node.attribute}.get("softmax_precision")
+    kinds = value_kinds(model)
+    assert [kinds[name] for name in node.input] == [F32 if islands == ("all",) else F16] * 3 + [BOOL]
+    assert precise == (F32 if "softmax" in islands else None)
+    assert worst_error(OnnxCpu(half).run(feeds), wanted) < 5e-3
+    error = half_error(half, feeds, wanted)
+    assert error < (1e-6 if islands == ("all",) else 5e-3)
+    taken = rounded(onnx.load(str(half)))
+    assert [node.op_type for node in taken.graph.node].count("Attention") == (islands == ("all",))
+
+
+def test_scores_that_overflow_are_seen(tmp_path: Path) -> None:
+    """Under a mask of numbers, and scaled as the standard does where nothing says how."""
+    weights: dict[str, Array] = {"never": np.array([[0, -1e9, 0]] * 3, np.float32)}
+    nodes = [helper.make_node("Attention", ["q", "k", "v", "never"], ["out"])]
+    ports = [(name, F32, ["B", 1, 3, 4]) for name in "qkv"]
+    full = graph(tmp_path / "full" / "model.onnx", nodes, ports, [("out", F32, ["B", 1, 3, 4])], weights, opset=23)
+    feeds = dict(zip("qkv", np.random.default_rng(3).standard_normal((3, 2, 1, 3, 4)).astype(np.float32), strict=True))
+    wanted = OnnxCpu(full).run(feeds)
+    scores = feeds["q"] @ feeds["k"].swapaxes(2, 3) / 2 + weights["never"]
+    shares = np.exp(scores - scores.max(-1, keepdims=True))
+    np.testing.assert_allclose(wanted["out"], shares / shares.sum(-1, keepdims=True) @ feeds["v"], atol=1e-6)
+    assert half_error(half_of(full, ()), feeds, wanted) < 5e-3
+    loud = {"q": 600 * feeds["q"], "k": 600 * feeds["k"], "v": feeds["v"]}
+    assert not half_error(half_of(full, ()), loud, OnnxCpu(full).run(loud)) < 0.5

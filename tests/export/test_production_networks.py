@@ -137,7 +137,9 @@ def test_trained_weights_are_calibrated_on_streets(tmp_path: Path) -> None:
     tokenizer.save(str(tmp_path / "clip" / "tokenizer.json"))
     controlnet = denoiser.random_controlnet(6, small=True)
     controlnet.save_pretrained(tmp_path / "canny")
-    sources = Sources(clip=str(tmp_path / "clip"), controlnets=(str(tmp_path / "canny"),) * 2)
+    (tmp_path / "scheduler_config.json").write_text(json.dumps(denoiser.SCHEDULER))
+    folders = {"clip": str(tmp_path / "clip"), "diffusion": str(tmp_path)}
+    sources = Sources(controlnets=(str(tmp_path / "canny"),) * 2, **folders)
     request = Request(sources=sources, sizes=((128, 192), (192, 128)))
     found = examples.painting(request, {})
     assert found.texts.shape == (4, 12, 32)

@@ -9,6 +9,7 @@ folders, and what it makes of them is held against what the real classes compute
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 import torch
 from diffusers import AutoencoderKL, AutoencoderTiny, ControlNetModel, UNet2DConditionModel
 from exporter import parsed
+from profiles import profile_with
 from safetensors.torch import load_file, save_file
 from tiny_bert import save_bert
 from torch import nn
@@ -30,7 +32,7 @@ from counterfactory.engine.runtime.plans import read_exported
 from counterfactory.export.graphs.parity import assert_parity, relative_error
 from counterfactory.export.graphs.weights import fill, tensors, weight_files
 from counterfactory.export.precision.cpu import OnnxCpu
-from counterfactory.export.production import blip2, clip, command, denoiser, examples, hed
+from counterfactory.export.production import blip2, clip, command, denoiser, examples, hed, vae
 from counterfactory.export.production.graph import Graph, Request
 from counterfactory.export.production.small_words import clip_tokenizer
 
@@ -138,6 +140,9 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
         renamed = {name.replace(f"attentions.0.{new}", f"attentions.0.{before}"): t for name, t in renamed.items()}
     assert sum("proj_attn" in name for name in renamed) == 4
     save_file(renamed, file, {"format": "pt"})
+    (root / "sd" / "scheduler").mkdir()
+    scheduler = (CONFIGS / "stable-diffusion-2-1.scheduler.json").read_text()  # not what random weights are given
+    (root / "sd" / "scheduler" / "scheduler_config.json").write_text(scheduler)
     saved(ControlNetModel, "control_v11p_sd15_canny", root / "canny", 92, dtype=torch.float16, variant="fp16")
     saved(ControlNetModel, "control_v11p_sd15_canny", root / "canny", 5, max_shard_size="2MB")
     saved(AutoencoderTiny, "taesd", root / "taesd", 6)
@@ -221,6 +226,41 @@ def test_the_pipelines_networks_are_those_without_a_variant(hub: Path) -> None:
         assert_parity(decoder.module(latents), autoencoder.decode(latents / 0.18215, return_dict=False)[0], "f32")
     assert_parity(found, wanted, "f32")
     assert relative_error(alone, wanted) > 1e-3, "the ControlNet does nothing, so that this proves nothing"
+
+
+def test_the_scheduler_is_the_pipeline_s_own(hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Int8 is calibrated by it, and what the profile contradicts is said before anything is exported."""
+    request, own = request_of(*told(hub)), json.loads((CONFIGS / "stable-diffusion-2-1.scheduler.json").read_text())
+    assert command.graphs_of(request)["denoiser"]().facts == {"scheduler": own}
+    assert denoiser.sampler_of(request).settings.prediction == "v_prediction"
+    assert examples.painting(request, {}).sampler.settings.prediction == "v_prediction"
+    assert denoiser.scheduler_of(Request()) == {
+        key: value
+        for key, value in json.loads((CONFIGS / "stable-diffusion-v1-5.scheduler.json").read_text()).items()
+        if key != "_diffusers_version"
+    }
+    contrary = profile_with(tmp_path / "contrary", "a10g", paint={"sampler": {"prediction": "epsilon"}})
+    monkeypatch.setattr(command, "export_all", lambda *_, **__: pytest.fail("it was exported"))
+    with pytest.raises(CounterfactoryError, match=r'prediction = "epsilon" contradicts the scheduler_config.json of'):
+        command.run(parsed(*told(hub), "--profile", str(contrary), "--out", str(tmp_path)))
+    (tmp_path / "sd").mkdir()
+    for text in (None, "[]", "{"):
+        if text is not None:
+            (tmp_path / "sd" / "scheduler_config.json").write_text(text)
+        with pytest.raises(CounterfactoryError, match=r"sd has no scheduler/scheduler_config.json that can be read"):
+            denoiser.scheduler_of(request_of(*told(hub), "--diffusion", str(tmp_path / "sd")))
+
+
+def test_latents_are_scaled_as_the_autoencoder_s_config_says(hub: Path, tmp_path: Path) -> None:
+    shutil.copytree(hub / "sd" / "vae", tmp_path / "vae")
+    file = tmp_path / "vae" / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"scaling_factor": 0.5}))
+    request = request_of(*told(hub), "--diffusion", str(tmp_path))
+    graph, autoencoder = vae.decoder_graph(request), loaded(AutoencoderKL, tmp_path / "vae")
+    latents = torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        assert_parity(graph.module(latents), autoencoder.decode(latents / 0.5, return_dict=False)[0], "f32")
+    assert graph.facts == {"scaling_factor": 0.5}
 
 
 def test_what_lies_in_fp16_alone_is_read(tmp_path: Path, hub: Path) -> None:
@@ -402,5 +442,6 @@ def test_the_command_exports_every_published_network(
     controlnet.controlnet_cond_embedding = nn.Identity()
     wanted = predicted(unet, controlnet, feeds, hint)
     made = OnnxCpu(tmp_path / "out" / "onnx" / "denoiser" / "model.onnx")
+    assert read_exported(tmp_path / "out", "denoiser").scheduler == denoiser.scheduler_of(request_of(*said))
     found = made.run({name: tensor.numpy() for name, tensor in feeds.items()})
     assert_parity(found["prediction"], wanted, "fp16")

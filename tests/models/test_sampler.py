@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,6 @@ from numpy.typing import NDArray
 
 from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.profile.paint import SamplerSettings
-from counterfactory.engine.profile.profile import load_profile
 from counterfactory.kernels import guided_step
 
 Floats = NDArray[np.float32]
@@ -256,18 +253,3 @@ def test_noised_latents_are_at_the_level_where_a_step_begins(way: Any) -> None:
             found, wanted, atol=1.5e-3 if way.kind == "unipc" else 1e-5
         )  # a little signal at its end
     np.testing.assert_array_equal(sampler.noised(way.steps, clean, noise), clean)
-
-
-@pytest.mark.parametrize("profile", ["a10g", "a10g-fast", "lance", "cpu"])
-def test_shipped_profiles_visit_the_timesteps_of_the_published_scheduler_s_config(profile: str) -> None:
-    """As everybody makes a sampler of a checkpoint's scheduler_config.json: `from_config`."""
-    published = Path(__file__).parents[1] / "export" / "published" / "stable-diffusion-v1-5.scheduler.json"
-    ours = load_profile(profile).paint.sampler
-    kinds: dict[str, Any] = {"unipc": UniPCMultistepScheduler, "ddim": DDIMScheduler, "lcm": LCMScheduler}
-    theirs = kinds[ours.kind].from_config(json.loads(published.read_text()))
-    theirs.set_timesteps(ours.steps)
-    assert Sampler(ours).timesteps.tolist() == theirs.timesteps.tolist()
-    signal = theirs.alphas_cumprod[Sampler(ours).timesteps].double().numpy()
-    np.testing.assert_allclose(
-        [weights.clean[0] ** -2 for weights in map(Sampler(ours).weights, range(ours.steps))], signal, rtol=1e-5
-    )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from profiles import SCHEDULER
+
 from counterfactory.engine.models.sampler import Sampler
+from counterfactory.engine.models.schedule import settle
 from counterfactory.engine.profile.profile import load_profile
 
 
@@ -16,5 +19,5 @@ def test_few_step_weights_are_sampled_where_they_were_distilled() -> None:
     """LCM-LoRA knows the timesteps of diffusers' LCMScheduler, and has guidance in its weights."""
     paint = load_profile("a10g-fast").paint
     assert paint.sampler.kind == "lcm"
-    assert Sampler(paint.sampler).timesteps.tolist() == [999, 759, 499, 259]
+    assert Sampler(*settle(paint.sampler, SCHEDULER, "denoiser")).timesteps.tolist() == [999, 759, 499, 259]
     assert paint.rows_per_variant == 4

@@ -16,6 +16,7 @@ from small_sets import encoded, noise
 
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.image import ImageSettings, crop_box, lost_share, target_size
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.sources.pixels import UnreadableError, fit, fit_mask, read_mask, read_picture
 
 SIZES = st.integers(8, 70)
@@ -266,6 +267,16 @@ def test_no_other_bucket_keeps_more(height: int, width: int) -> None:
     chosen = ImageSettings(512, 64, 1024, BUCKETS).size_for(height, width)
     assert kept(chosen) == pytest.approx(max(map(kept, BUCKETS)))
     assert lost_share(height, width, chosen) == pytest.approx(1 - kept(chosen) / (height * width))
+
+
+@pytest.mark.parametrize("profile", ["a10g", "a10g-fast", "lance"])
+@pytest.mark.parametrize(("height", "width"), [(300, 451), (400, 600), (427, 640), (1000, 1500), (3456, 5184)])
+def test_photographs_of_3_by_2_lose_nothing_on_a_box(profile: str, height: int, width: int) -> None:
+    image = load_profile(profile).image
+    for shape, painted in (((height, width), (512, 768)), ((width, height), (768, 512))):
+        assert image.size_for(*shape) == painted
+        assert lost_share(*shape, painted) < 0.01
+    assert image.size_for(1280, 800) == (832, 512)  # upright, as SHIFT's is not
 
 
 def test_of_equal_buckets_the_first_is_taken_and_without_buckets_sizes_are_in_proportion() -> None:

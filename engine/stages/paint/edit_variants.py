@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from counterfactory.kernels.opencv import cv2
 
 from ...models.editor import EditorPlans, RowHint
-from ...models.sampler import Sampler
 from ...profile.profile import Profile
 from ...schedule.evaluations import run_jobs
 from ...schedule.overlap import in_chunks
@@ -70,7 +69,7 @@ def edit_candidates(
     images = pictures.of(variant.source for variant in variants)
     height, width, _ = images[variants[0].source.key].shape
     text, plans = run.models.clip_text(), run.models.editor_plans(height, width)
-    editor = Editor(Sampler(profile.paint.sampler), profile.paint.guidance, settings, text.tokenizer)
+    editor = Editor(run.models.sampler(), profile.paint.guidance, settings, text.tokenizer)
     groups = dict[Source, list[Variant]]()
     for variant in variants:
         groups.setdefault(variant.source, []).append(variant)

@@ -146,7 +146,7 @@ def _paint_ready(
                             states = plans.put_text(text_of(variant, *ends))
                         yield PaintJob(variant.noise_key, states, hint, plans, control_scale=scale, region=region)
 
-    yield from paint(jobs(), negative, settings)
+    yield from paint(jobs(), negative, settings, run.models.sampler())
 
 
 def embed_maps(profile: Profile, plans: PaintPlans | EditorPlans, maps: Sequence[Maps]) -> Sequence[Any]:
@@ -187,19 +187,21 @@ class PaintJob:
     region: ProtectedRegion | None = None
 
 
-def paint(jobs: Iterable[PaintJob], negative: Any, settings: PaintSettings) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+def paint(
+    jobs: Iterable[PaintJob], negative: Any, settings: PaintSettings, sampler: Sampler | None = None
+) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """Paint jobs of any picture sizes; yields (position in `jobs`, uint8 RGB [H, W, 3]) as pictures finish.
 
     `negative` is the text states [T, D] of the negative prompt, where the plans take them. `jobs` are drawn as room for
-    them comes up; pictures of one size are decoded `decode_batch` at a time.
+    them comes up; pictures of one size are decoded `decode_batch` at a time. Without a `sampler` the settings say all.
     """
     plans: dict[Shape, PaintPlans] = {}
-    sampler = Sampler(settings.sampler)
+    way = sampler or Sampler(settings.sampler)
 
     def denoising() -> Iterator[Job[DenoiserRow, Evaluated, Any]]:
         for job in jobs:
             plans[job.plans.latent_shape] = job.plans
-            yield _denoise(job, negative, sampler, settings)
+            yield _denoise(job, negative, way, settings)
 
     def evaluate(rows: Sequence[DenoiserRow]) -> Sequence[Evaluated]:
         return plans[_shape(rows[0].latents)].evaluate(rows)
