@@ -30,7 +30,7 @@ from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite.caption_edits import Questions, draft_of
 from counterfactory.engine.stages.rewrite.label_grounding import point_at_labels
 from counterfactory.engine.stages.rewrite.proposals import find_choices
-from counterfactory.engine.stages.run import Classes, Run
+from counterfactory.engine.stages.run import Classes, Recipe, Run
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.tasks.task import Task, protect
 
@@ -112,7 +112,7 @@ def possible_types(run: Run, captions: Mapping[Source, str]) -> dict[Source, fro
 
     def ask(question: str, requests: Sequence[LlmRequest]) -> list[str]:
         keys = {request: run.keys.answer_key(question, request.content) for request in requests}
-        answers = run.recorded("rewrite", keys, _not_recorded)
+        answers = run.recorded("rewrite", keys, Recipe(_not_recorded))
         return [answers[request] for request in requests]
 
     questions = Questions(run.profile.rewrite, run.request, ask, prompts_of(run.profile.llm.style))

@@ -69,12 +69,12 @@ def lines(rows: list[PictureRow], sources: int) -> Iterator[dict[str, Any]]:
         name, label = f"class {number % CLASSES}/{number:06d}", f"class {number % CLASSES}"
         for i, row in enumerate(rows):
             kind = row.file_name.partition("/")[0]
-            files = {"file_name": f"{kind}/{name}/{digest(f'{number} {i}')[:16]}.png"}
-            files["original"] = f"originals/{name}/{digest(f'{number} 0')[:16]}.png"
-            digests = {field: digest(f"{number} {i} {field}") for field in ("sha256", "key")}
+            file, original = (f"{digest(f'{number} {which}')[:16]}.png" for which in (i, 0))
+            sha256, key = (digest(f"{number} {i} {field}") for field in ("sha256", "key"))
             origin = replace(row.origin, path=f"{name}.jpg", sha256=digest(str(number)))
             scores = {score: round(value - number % 97 / 1e4, 6) for score, value in row.scores.items()}
-            new = replace(row, **files, **digests, source=name, label=label, origin=origin, scores=scores)
+            new = replace(row, file_name=f"{kind}/{name}/{file}", original=f"originals/{name}/{original}", key=key)
+            new = replace(new, sha256=sha256, source=name, label=label, origin=origin, scores=scores)
             yield replace(new, source_key=origin.sha256, caption=f"a photo of {label}").to_json()
 
 
@@ -119,7 +119,7 @@ def main() -> None:
             "check": (*CLI, "check", str(suite), "--set", "check.min_sharp=0.3", "--json"),
             "evaluate": (*CLI, "evaluate", str(suite), "--predictions", str(folder / "answers.csv"), "--json"),
         }
-        figures = {}
+        figures: dict[str, float] = {}
         for name, command in commands.items():
             if not args.only or name in args.only:
                 began = time.perf_counter()
