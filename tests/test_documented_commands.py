@@ -25,6 +25,7 @@ from counterfactory.engine.cli.gpus import Gpu
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.export import __main__ as exporter
 from counterfactory.export.production import command as production
+from counterfactory.export.production import denoiser
 from counterfactory.export.production.artefact import Asked
 from counterfactory.export.production.graph import Request, Sources
 
@@ -45,6 +46,7 @@ def exported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Request, Path, Asked
         return []
 
     monkeypatch.setattr(production, "export_all", export_all)
+    monkeypatch.setattr(denoiser, "scheduler_of", lambda request: denoiser.SCHEDULER)  # nothing is fetched
     monkeypatch.setattr(production, "require_compiler", lambda library, target: None)
     return asked_for
 

@@ -13,7 +13,7 @@ import io
 import json
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ class Ran:
     def edits(self) -> list[dict[str, str]]:
         """All edits, of the suite or of the plan."""
         if self.suite is not None:
-            return [vars(edit) | {"type": edit.type} for row in self.rows for edit in row.edits]
+            return [asdict(edit) for row in self.rows for edit in row.edits]
         return [edit for one in self.variants for edit in one["edits"]]
 
     @property

@@ -175,7 +175,7 @@ def require_regular(handle: int, path: Path | str) -> None:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
 def move_file(path: Path, target: Path, below: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import http.client
+import json
 import os
 import re
 import socket
@@ -21,7 +22,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..errors import CounterfactoryError
-from ..files.reading import parse_json
 from ..profile.server import ServerSettings
 
 MOST_BYTES = 64 * 2**20  # of an answer
@@ -128,9 +128,9 @@ class Exchange:
 
     def read_json(self, answer: HttpAnswer) -> Any:
         """The JSON in an answer. Raises PictureRefusedError for anything else."""
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             if answer.kind == "application/json":
-                return parse_json(answer.body)
+                return json.loads(answer.body)
         raise PictureRefusedError(f"{self.told(answer)}, which is no JSON")
 
     def told(self, answer: HttpAnswer, body: str | None = None) -> str:
@@ -142,8 +142,8 @@ class Exchange:
     def words(self, text: bytes | str) -> str:
         """The first words of a text, of the message where it is JSON; without tags, control characters, the secret."""
         text = text if isinstance(text, str) else text[:_PIECE].decode("utf-8", "replace")
-        with contextlib.suppress(ValueError):
-            value = parse_json(text)
+        with contextlib.suppress(ValueError, RecursionError):
+            value = json.loads(text)
             while isinstance(value, Mapping):
                 value = next((value[key] for key in ("error", "message", "detail") if value.get(key)), None)
             text = value if isinstance(value, str) else text

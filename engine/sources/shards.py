@@ -95,7 +95,7 @@ def _label(members: _Members) -> str | None:
             raise ValueError(f"its .{ending} has {members[ending].size} bytes")
         try:
             data = read_blob(members[ending])
-            content = parse_json(data) if ending == "json" else {"cls": data.decode()}
+            content = parse_json(data, float) if ending == "json" else {"cls": data.decode()}
         except ValueError as error:
             raise ValueError(f"its .{ending} cannot be read: {error}") from error
         keys = _LABEL_KEYS if isinstance(content, dict) else ()

@@ -16,7 +16,10 @@ from counterfactory.engine.sources.depth import DEPTH_VALUES
 from counterfactory.engine.sources.layouts import LAYOUTS
 from counterfactory.engine.tasks.task import TASKS
 
-COMMANDS = ("demo", "generate", "import", "plan", "estimate", "doctor", "setup", "check", "evaluate", "report", "edits")
+COMMANDS = (
+    *("demo", "generate", "import", "plan", "estimate", "doctor", "setup", "rehearse", "check", "verify", "evaluate"),
+    *("report", "edits"),
+)
 
 
 def refused(capsys: pytest.CaptureFixture[str], *args: str) -> str:

@@ -227,7 +227,7 @@ def test_the_report_shows_edges_as_the_suite_s_painter_had_them(
 def made_by(check: dict[str, Any] | None) -> str:
     """A record of one session, whose profile has no more than the settings `check`, or not even those."""
     facts = session_facts(profile={} if check is None else {"check": check})
-    return json.dumps(RunRecord((SessionRecord("a", "", True, facts, (), costs()),)).to_json())
+    return json.dumps({"format": 4} | RunRecord((SessionRecord("a", "", True, facts, (), costs()),)).to_json())
 
 
 @pytest.mark.parametrize(

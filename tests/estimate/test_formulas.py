@@ -413,7 +413,7 @@ def test_the_command_takes_a_number_of_sources(capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize("text", ["", "{}", '[{"name": "llm"}]', '[{"name": "llm", "flops": 1}]'])
 def test_facts_that_cannot_be_read_are_refused_by_name(text: str, tmp_path: Path) -> None:
     (tmp_path / "facts.json").write_text(text)
-    with pytest.raises(CounterfactoryError, match=r"facts\.json.*export them again"):
+    with pytest.raises(CounterfactoryError, match=r"facts\.json.*export the facts of plans again"):
         load_facts(tmp_path / "facts.json")
 
 

@@ -362,7 +362,7 @@ def test_nothing_else_looks_at_the_scenes_that_judge() -> None:
     root = Path(report.__file__).resolve().parents[2]
     code = {path: path.read_text() for part in ("export", "bench") for path in (root / part).rglob("*.py")}
     users = {path.name for path, text in code.items() if re.search(rf"\b(JUDGED|{JUDGED})\b", text)}
-    assert users == {"data.py", "report.py", "hints.py"}
+    assert users == {"data.py", "report.py", "hints.py", "reuse.py"}
     assert len({TRAIN, HELD_OUT, DEMO, JUDGED, FIT, JUDGE}) == 6
 
 

@@ -180,8 +180,9 @@ def test_the_command_writes_what_the_engine_opens_and_what_can_be_quantised(
     assert [again.tokenizer.encode(text).ids for text in texts] == [llama.tokenizer.encode(text).ids for text in texts]
     engine = OpenVinoLlm(out, precision="f32", threads=1)
     caption = "a red bus on a foggy street"
-    ids = engine._llama.encode(f"A caption of a photograph: {caption}")
-    begun = len(engine._llama.encode("A caption of a photograph:"))
+    beginning = "A caption of a photograph:"
+    ids, before = engine._llama.encode([f"{beginning} {caption}", beginning])
+    begun = len(before)
     labels = torch.tensor([[*[-100] * begun, *ids[begun:]]])
     with torch.no_grad():
         expected = float(again.model(torch.tensor([ids]), labels=labels).loss)

@@ -162,7 +162,7 @@ def test_a_plan_may_take_its_share_of_what_the_device_leaves(tmp_path: Path) -> 
     def assert_share(plan: str, held: float, profile: Profile = profile) -> None:
         assert Workspace(profile, tmp_path).of(plan, graph) == pytest.approx((0.9 * 24e9 - held) / 2, abs=5)
 
-    others = ("clip_text", "hint", "vae_decoder")
+    others = ("clip_text", "hint", "vae_decoder", "denoiser_shallow")
     kept = networks_of(profile)["denoiser"].kept_bytes  # what painting holds beside its plans
     paint = sum(1.25 * weights[name] for name in others) + 1.25 * 1000 + kept
     assert_share("denoiser", paint)

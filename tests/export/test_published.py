@@ -309,6 +309,7 @@ def test_trained_networks_are_compared_on_streets(hub: Path, said: list[str]) ->
         "clip_image": {"pixel_values"},
         "hint": {"hint"},
         "denoiser": {"latents", "text", "hint_embedding"},
+        "denoiser_shallow": {"latents", "text", "hint_embedding", "deep"},
         "vae_decoder": {"latents"},
         "sentence": {"input_ids", "attention_mask"},
     }

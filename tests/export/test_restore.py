@@ -393,7 +393,7 @@ def test_a_packed_language_model_is_restored(language: tuple[LlamaForCausalLM, T
 def test_a_language_model_in_8_bits_is_the_engines(language: tuple[LlamaForCausalLM, Tokenizer, Path, Path]) -> None:
     trained, *_, folder = language
     engine = Llama(folder / "llm", precision="f32", threads=1)
-    tokens = engine.encode("a red car on a clear street.")
+    (tokens,) = engine.encode(["a red car on a clear street."])
     logits = engine.step([tokens], engine.beginning([]), engine.rows(1, 64), 0, np.zeros(1, np.int64))[0]
     models = (restore_llm(folder)[0], trained)
     told, before = (model(torch.tensor([tokens])).logits[0, -1].numpy() for model in models)

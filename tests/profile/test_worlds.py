@@ -40,7 +40,7 @@ def sources_of(folder: Path, *values: int) -> list[Source]:
 
 def test_the_profiles_that_come_with_the_package() -> None:
     worlds = {name: load_profile(name).models.world for name in profile_names()}
-    boxes, embedded = ("a10g", "a10g-fast", "cpu", "lance"), ("pocket", "pocket-full", "pocket-lance")
+    boxes, embedded = ("a10g", "a10g-fast", "cpu", "gpu", "lance"), ("pocket", "pocket-full", "pocket-lance")
     assert load_profile("light").by_rule
     assert load_profile("given").by_rule
     assert worlds == dict.fromkeys((*boxes, "light", "server", "given"), "photographs") | dict.fromkeys(
@@ -94,7 +94,7 @@ def test_half_of_them_are_too_many(profile: Profile, tmp_path: Path) -> None:
     told = (
         r"^the models of profile mine know dark pictures and nothing else, and 1 of 2 sources do not look like that, "
         r"such as 1: nothing was painted; use --profile light for other weather and light, or a10g or a10g-fast or "
-        "cpu or lance for other colours and surroundings as well, or --allow-out-of-domain"
+        "cpu or gpu or lance for other colours and surroundings as well, or --allow-out-of-domain"
     )
     with pytest.raises(CounterfactoryError, match=told):
         drop_out_of_domain(profile, sources_of(tmp_path / "set", DARK, LIGHT), allow=False)

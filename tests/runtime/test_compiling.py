@@ -264,8 +264,8 @@ def test_the_language_model_answers_the_same(cache: BlobCache, compile_nothing: 
         if len(cache.sizes()):
             compile_nothing()
         model = Llama(RUNTIME / "llm", precision="f32", threads=1, blobs=blobs)
-        common = model.beginning(model.encode("a clear street"))
-        runs = [model.encode(text) for text in ("a red car", "two blue trucks at night")]
+        common = model.beginning(*model.encode(["a clear street"]))
+        runs = model.encode(["a red car", "two blue trucks at night"])
         found.append(model.step(runs, common, model.rows(2, 32), 0, np.zeros(2, np.int64)).tobytes())
     assert found[0] == found[1] == found[2]
     assert len(cache.sizes()) == 1

@@ -27,6 +27,7 @@ from counterfactory.engine.stages.paint.paint_variants import (
     paint_variants,
     unpainted_sources,
 )
+from counterfactory.engine.stages.run import Recipe
 from counterfactory.engine.variant import Variant
 
 
@@ -124,6 +125,6 @@ def test_an_interrupt_between_batches_waits_for_what_is_being_written(tmp_path: 
     with tiny_run(tmp_path, [], variants=8) as tiny:
         run = replace(tiny.run, meter=Meter(interrupt))
         with pytest.raises(KeyboardInterrupt) as raised:
-            run.recorded("paint", keys, make, counted=True)
+            run.recorded("paint", keys, Recipe(make), counted=True)
     assert raised.tb is not None  # frames are still held: nothing but the stage itself can have ended the writing
     assert len(written) >= 4, "what was handed over before the interrupt is written"

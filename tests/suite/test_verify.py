@@ -177,7 +177,9 @@ def test_a_number_that_json_does_not_have_is_refused_before_anything_is_written(
     path = made_suite.path / "run.json"
     path.write_text(path.read_text().replace("36.0", text))
     before = everything(made_suite.path)
-    with pytest.raises(CounterfactoryError, match=rf"not JSON \({text} is no number.*move it out of the folder"):
+    with pytest.raises(
+        CounterfactoryError, match=rf"not valid JSON: {text} is not a finite number.*move it out of the folder"
+    ):
         recheck(made_suite.path, STRICT)
     after = everything(made_suite.path)
     assert {name for name in before if before[name][0] != after[name][0]} <= {"ledger.sqlite"}
