@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CounterfactoryError, list_some
+from .parquet_footer import chunk_sizes, footer_bytes
 from .reading import number_lines, open_file, parse_json, read_text
 
 if TYPE_CHECKING:
@@ -93,17 +94,23 @@ def open_parquet(of: Path | bytes, row_bytes: int = 1) -> Iterator[pq.ParquetFil
     opening = pa.BufferReader(of) if isinstance(of, bytes) else open_file(of)
     with opening as opened, pq.ParquetFile(opened, page_checksum_verification=True) as file:
         facts, size = file.metadata, len(of) if isinstance(of, bytes) else os.fstat(opened.fileno()).st_size
-        groups = [facts.row_group(i) for i in range(facts.num_row_groups)]
-        chunks = [(i, group.column(j)) for i, group in enumerate(groups) for j in range(facts.num_columns)]
+        try:
+            groups = chunk_sizes(_footer(opened, size))
+        except ValueError as error:
+            raise pa.ArrowInvalid(str(error)) from error
+        leaves = [facts.schema.column(j) for j in range(facts.num_columns)]
+        if [len(group) for group in groups] != [len(leaves)] * facts.num_row_groups:
+            raise pa.ArrowInvalid("its groups of rows have other columns than the file")
+        chunks = [(i, chunk) for i, group in enumerate(groups) for chunk in group]
         if facts.num_rows > _FEW_ROWS + size // row_bytes:
             raise pa.ArrowInvalid(f"{facts.num_rows:,} rows in {size:,} bytes are no table's")
         room = _FEW_BYTES + _GROWTH * size
         # No value is longer than its chunk. Where that says too little, the lengths of the values do.
-        doubtful = {i for i, chunk in chunks if chunk.num_values * chunk.total_uncompressed_size > _FEW_BYTES}
-        texts = [chunk.path_in_schema for _, chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
-        many = sum(max(8 * chunk.num_values, chunk.total_uncompressed_size) for _, chunk in chunks) > room
+        doubtful = {i for i, chunk in chunks if chunk.values * chunk.bytes > _FEW_BYTES}
+        texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+        many = sum(max(8 * chunk.values, chunk.bytes) for _, chunk in chunks) > room
         try:
-            with pq.ParquetFile(opened, read_dictionary=list(dict.fromkeys(texts)), metadata=facts) as lengths:
+            with pq.ParquetFile(opened, read_dictionary=texts, metadata=facts) as lengths:
                 parts = (lengths.read_row_group(i, texts, use_threads=False) for i in doubtful if not many)
                 grown = sum(map(_decoded_bytes, parts))
         except KeyError as error:
@@ -111,6 +118,14 @@ def open_parquet(of: Path | bytes, row_bytes: int = 1) -> Iterator[pq.ParquetFil
         if many or grown > room:
             raise pa.ArrowInvalid(f"values that recur make {size:,} bytes more than memory should hold")
         yield file
+
+
+def _footer(opened: Any, size: int) -> bytes:
+    """The end of a file of `size` bytes with its footer."""
+    opened.seek(size - min(size, 8))
+    opened.seek(size - min(size, footer_bytes(opened.read())))
+    tail: bytes = opened.read()
+    return tail
 
 
 def _decoded_bytes(column: Any) -> int:
