@@ -94,6 +94,7 @@ def recheck(suite: Path, settings: CheckSettings, rulings: Sequence[tuple[str, R
     """
     table, judged, by_hand, record, changed = _derive(suite, settings, rulings)
     if changed:
+        del table, judged  # a large suite's rows are not held twice
         with Suite.open(suite) as opened:
             # Once more under the lock, which books a session that was killed: a run may have ended just before.
             table, judged, by_hand, record, _ = _derive(suite, settings, rulings)

@@ -60,7 +60,7 @@ def painters_of(profile: Profile, kept_bytes: int) -> Iterator[Network]:
     if paint.reuse is not None:
         cut = profile.runtime.backend == "openvino"  # from the file of the denoiser, also of one in 8 bits
         plan, shallow = paint.denoiser if cut else paint.denoiser.removesuffix("_int8"), Rows(0, paint.shallow_rows)
-        inputs |= {} if cut else {"deep": "latents"}
+        inputs = inputs if cut else {**inputs, "deep": "latents"}  # another table: the denoiser has the first
         yield Network(
             "denoiser_shallow", plan + SHALLOW, paint.batch, {"paint": shallow}, inputs, paint.streams, form="shallow"
         )

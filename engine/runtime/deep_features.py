@@ -30,6 +30,8 @@ def give_deep(model: ov.Model, path: Path) -> ov.Model:
     """
     if not any(DEEP in port.get_names() for port in model.outputs):
         deep = _deep_input(model, path).get_source_output()
+        if deep.get_element_type() != ov.Type.f32:
+            deep = ov.opset13.convert(deep, ov.Type.f32).output(0)
         deep.set_names({DEEP})
         model.add_results([ov.opset13.result(deep)])
     return model
@@ -43,9 +45,10 @@ def take_deep(model: ov.Model, path: Path) -> ov.Model:
     """
     fix_shapes(model)  # else they would hang on what is left out
     place = _deep_input(model, path)
-    deep = ov.opset13.parameter(list(place.get_shape()), place.get_element_type(), DEEP)
+    kind = place.get_element_type()
+    deep = ov.opset13.parameter(list(place.get_shape()), ov.Type.f32, DEEP)  # whatever the graph computes in
     deep.output(0).set_names({DEEP})
-    place.replace_source_output(deep.output(0))
+    place.replace_source_output((deep if kind == ov.Type.f32 else ov.opset13.convert(deep, kind)).output(0))
     (result,) = (one for one in model.get_results() if "prediction" in one.input(0).get_source_output().get_names())
     read = ancestors([result])
     parameters = [one for one in model.get_parameters() if one.get_name() in read]
