@@ -49,8 +49,10 @@ def write_florence2(folder: Path) -> None:
 
 
 def write_diffusion(folder: Path) -> None:
-    """`unet` of a pipeline in fp16."""
+    """`unet` of a pipeline in fp16, and its scheduler."""
     denoiser.random_unet(1).half().save_pretrained(folder / "unet", variant="fp16")
+    (folder / "scheduler").mkdir()
+    (folder / "scheduler" / "scheduler_config.json").write_text(json.dumps(dict(denoiser.SCHEDULER)))
 
 
 def write_controlnet(folder: Path) -> None:

@@ -66,7 +66,17 @@ def pytest_configure() -> None:
 
 # The files that take longest, most of few tests: they go first, so that no worker is left with one at the end.
 LONGEST = (
-    *("assembled", "journey", "generate_options", "features", "plan_options", "cli", "check_options", "face", "process"),
+    *(
+        "assembled",
+        "journey",
+        "generate_options",
+        "features",
+        "plan_options",
+        "cli",
+        "check_options",
+        "face",
+        "process",
+    ),
     *("openvino_llm", "outcome", "model_pool", "known_world", "invert", "maps", "sessions", "house"),
 )
 

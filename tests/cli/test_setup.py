@@ -338,6 +338,9 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         fill(module, seed)
         module.half().save_pretrained(folder, variant="fp16")
+    scheduler = at["stable-diffusion-v1-5"] / "scheduler" / "scheduler_config.json"
+    scheduler.parent.mkdir()
+    scheduler.write_text(json.dumps(dict(denoiser.SCHEDULER)))
     saved(AutoencoderTiny, "taesd", at["taesd"], 5)
     saved(CLIPModel, "clip-vit-large-patch14", at["clip-vit-large-patch14"], 6)
     clip_tokenizer(49408, 77).save(str(at["clip-vit-large-patch14"] / "tokenizer.json"))

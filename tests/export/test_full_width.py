@@ -5,6 +5,7 @@ Florence-2's stand in tests/models/test_florence2.py. An export holds its graph 
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +85,8 @@ def test_the_widest_and_the_first_blocks_of_the_painter(tmp_path: Path) -> None:
     for seed, (name, module) in enumerate((("unet", unet), ("controlnet", controlnet))):
         fill(module, seed)
         module.save_pretrained(tmp_path / name)
+    (tmp_path / "scheduler").mkdir()
+    (tmp_path / "scheduler" / "scheduler_config.json").write_text(json.dumps(dict(denoiser.SCHEDULER)))
     folder = tmp_path / "clip"
     CLIPConfig(**clip.VIT_L_14).save_pretrained(folder)
     sources = Sources(diffusion=str(tmp_path), controlnets=(str(tmp_path / "controlnet"),), clip=str(folder))

@@ -437,7 +437,7 @@ def test_the_command_exports_every_published_network(
     said = [*told(hub), "--hed", str(tmp_path / "ControlNetHED.pth"), "--tiny-vae", str(hub / "taesd")]
     rows = exported([*said, "--lora", f"{tmp_path / 'lcm.safetensors'}:0.5"], tmp_path / "out", monkeypatch)
     names = {"blip2_vision", "opt_decoder", "clip_text", "hint", "denoiser", "vae_decoder", "clip_image", "hed"}
-    assert rows.keys() == names | {"sentence"}
+    assert rows.keys() == names | {"sentence", "denoiser_shallow"}
     feeds = denoiser.example_inputs(2, (8, 16), config=unet.config, seed=3)
     feeds["hint_embedding"] = hint = torch.randn(2, 32, 8, 16)
     controlnet.controlnet_cond_embedding = nn.Identity()
