@@ -60,8 +60,11 @@ class Ledger:
         with self._explain_errors():
             self._db = connect(path, read_only=read_only)
         try:
-            with self._explain_errors():
-                self._set_up()
+            try:
+                with self._explain_errors():
+                    self._set_up()
+            except sqlite3.OperationalError as error:  # its statements are right, so that the file is not
+                raise self._damaged(str(error)) from error
             if not read_only and (not self.has_digests or self.holds(_TO_MEND, "all")):
                 self.mend()
         except BaseException:

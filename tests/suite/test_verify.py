@@ -257,13 +257,13 @@ def test_a_crash_at_any_file_operation_leaves_the_old_pair_or_the_new_one(
     made_suite: MadeSuite, tmp_path: Path, job: str
 ) -> None:
     """The process dies at its k-th call that changes the disk, for every k."""
+    rows = read_metadata(made_suite.path)[:-1]
 
     def work(suite: Path) -> None:
         if job == "check":
             recheck(suite, STRICT)
         else:
             with Suite.open(suite) as opened:
-                rows = read_metadata(suite)[:-1]
                 record = opened.read_run()
                 opened.write_metadata(rows, lambda contents: opened.write_run(
                     record.with_verdicts(rows, {}).with_contents(contents)))  # fmt: skip
