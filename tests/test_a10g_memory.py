@@ -43,7 +43,7 @@ def test_profile_gpu_stays_within_a_card_of_8_gb(tmp_path: Path) -> None:
     peaks = run("gpu", 1, tmp_path, again=False, card_bytes=GPU_CARDS[0] * 10**9)
     assert {peak.stage for peak in peaks} >= {"caption", "paint", "check"}
     assert max(peak.taken for peak in peaks) <= SHARE * GPU_CARDS[0] * 10**9
-    assert max(peak.parts["weights"] for peak in peaks) > 3e9, "the painter is there at full size"
+    assert max(peak.parts.get("weights", 0) for peak in peaks) > 3e9, "the painter is there at full size"
     said = json.loads((ROOT / "docs" / "a10g.json").read_text())["gpu_peak_gb"]
     assert list(said) == [str(card) for card in GPU_CARDS]
     assert said["8"] == pytest.approx(max(by_stage(peaks).values()), abs=0.5), "run tests/a10g_memory.py --write"
