@@ -206,7 +206,8 @@ class Memory:
 
     def sizes(self, place: str) -> list[int]:
         """The sizes of all blocks on "device" or "host"."""
-        return [block.whole.size for block in self._blocks.values() if block.whole.place == place]
+        blocks = list(self._blocks.values())  # at once: another thread may be allocating
+        return [block.whole.size for block in blocks if block.whole.place == place]
 
     def view(self, pointer: int, size: int) -> Bytes:
         """These bytes of the device, to be read and written by work while it happens."""
