@@ -205,7 +205,8 @@ def agreement(bench: Bench, name: str, works: Sequence[Work], made: Made, of_box
     for told, (profile, bound, suffix) in ways.items():
         suite = f"agreement{suffix}"
         replace(few, profile=profile).run(suite)
-        sampled = profile.caption.decoding.mode == "nucleus"
+        # No peer writes a caption again behind a label.
+        sampled = profile.caption.decoding.mode == "nucleus" or profile.caption.label_prefix is not None
         reached = compared(bench.folder / suite, made, bound, f"{name}, engine {told}", sampled)
         found |= {f"{key}{suffix}": value for key, value in reached.items()}
     equals = [answer == call.answer for call, answer in made.answers]
@@ -218,7 +219,7 @@ def agreement(bench: Bench, name: str, works: Sequence[Work], made: Made, of_box
 def compared(suite: Path, made: Made, bound: Bound, told: str, sampled: bool) -> dict[str, float]:
     """Captions and pictures of a suite against the peer's; variants of other texts have other keys and are left out.
 
-    `sampled` captions are drawn by each side's own random numbers, and not compared.
+    `sampled` captions are drawn by each side's own random numbers, or by other rules, and not compared.
     """
     captions = {row.source_key: row.caption for row in read_metadata(suite)}
     both = [(captions[key], said) for key, said in made.captions.items() if key in captions]
