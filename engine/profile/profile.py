@@ -341,7 +341,7 @@ def extend(parent: Mapping[str, Any], table: Mapping[str, Any], where: str) -> d
         raise CounterfactoryError(f"{where}: '{WITHOUT}' should be a list of keys, such as \"invert\", found {gone!r}")
     for key in gone:
         inherited = _removed(inherited, key, where)
-    return _merged(inherited, {key: value for key, value in table.items() if key not in (EXTENDS, WITHOUT)})
+    return merge_tables(inherited, {key: value for key, value in table.items() if key not in (EXTENDS, WITHOUT)})
 
 
 def _removed(table: Mapping[str, Any], key: str, where: str, prefix: str = "") -> dict[str, Any]:
@@ -357,9 +357,10 @@ def _removed(table: Mapping[str, Any], key: str, where: str, prefix: str = "") -
     return {name: value for name, value in table.items() if name != key}
 
 
-def _merged(parent: Mapping[str, Any], child: Mapping[str, Any]) -> dict[str, Any]:
+def merge_tables(parent: Mapping[str, Any], child: Mapping[str, Any]) -> dict[str, Any]:
+    """The parent's table with the child's keys in place of its own, table by table."""
     merged = dict(parent)
     for key, value in child.items():
         inner = merged.get(key)
-        merged[key] = _merged(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
+        merged[key] = merge_tables(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
     return merged

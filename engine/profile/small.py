@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from .check import score_named
-from .profile import Profile, is_path, load_profile
+from .profile import Profile, is_path, load_profile, merge_tables
 from .runtime import ModelPaths
 
 # The small networks' pictures have a 16th of the sides.
@@ -82,7 +82,9 @@ def write_small(file: Path, profile: str, networks: Path, runtime: Mapping[str, 
     on_gpu = runtime["backend"] == "tensorrt" or runtime.get("provider") in ("cuda", "tensorrt")
     gone = {} if on_gpu or asked.device is None else {"device": None}
     small = {"name": f"small-{asked.name}", **gone, "runtime": known, **small_tables(asked, networks)}
-    return write_profile(file, str(Path(profile).absolute()) if is_path(profile) else profile, _join(small, tables))
+    return write_profile(
+        file, str(Path(profile).absolute()) if is_path(profile) else profile, merge_tables(small, tables)
+    )
 
 
 def write_profile(file: Path, base: str, tables: Mapping[str, Any]) -> Path:
@@ -94,14 +96,6 @@ def write_profile(file: Path, base: str, tables: Mapping[str, Any]) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("\n".join(_lines(start | dict(tables), ())) + "\n", encoding="utf-8")
     return file
-
-
-def _join(first: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    both = dict(first)
-    for key, value in more.items():
-        inner = both.get(key)
-        both[key] = _join(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
-    return both
 
 
 def _left_out(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:

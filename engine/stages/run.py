@@ -82,9 +82,8 @@ class Run:
             self.advance(stage, len(keys) - len(todo))
         if todo:
             self.models.enter(stage)
-            with closing(
-                recipe.make(todo)
-            ) as batches:  # an interrupt ends what writes behind it before the suite is closed
+            # An interrupt ends what writes behind it before the suite is closed.
+            with closing(recipe.make(todo)) as batches:
                 for batch in batches:
                     rows = {keys[item]: result for item, result in batch.items()}
                     if stage != "paint":  # files and their rows are written together, by what makes them

@@ -105,6 +105,7 @@ def test_plans_and_rows_of_both_forms() -> None:
     assert (whole.form, shallow.form) == ("whole", "shallow")
     assert (whole.plan, shallow.plan) == ("denoiser_lcm_int8", "denoiser_lcm_shallow")
     assert set(shallow.sizes) == {"latents", "hint_embedding", "deep"}
+    assert set(whole.sizes) == {"latents", "hint_embedding"}
     assert names_of(again)["denoiser_shallow"] == "denoiser_lcm_shallow"
     assert plan_facts(again)["denoiser_lcm_shallow"].flops < 0.25 * plan_facts(again)["denoiser"].flops
     cpu = load_profile("pocket-full")
