@@ -13,6 +13,7 @@ import torch
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.flops import count_flops
 from counterfactory.engine.runtime.openvino import OpenVinoSession, open_session
+from counterfactory.engine.runtime.quiet_openvino import ov
 from counterfactory.engine.runtime.session import Array, GraphForm
 from counterfactory.export.graphs import modules
 from counterfactory.export.graphs.parity import relative_error
@@ -99,3 +100,24 @@ def test_what_is_no_denoiser_has_no_deep_features(tmp_path: Path) -> None:
     for form in ("whole", "shallow"):
         with pytest.raises(CounterfactoryError, match=r"no denoiser whose deep features.*take \[paint.reuse\] out"):
             open_session(tmp_path / "flat.xml", batch=2, precision="f32", form=form)
+
+
+def test_deep_features_are_float32_between_forms_that_compute_in_half(tmp_path: Path) -> None:
+    """A graph in half precision, as one that was exported in it: what one form gives, the other takes."""
+    ops = ov.opset13
+    latents = ops.parameter([2, 4, 8, 8], ov.Type.f32, "latents")
+    latents.output(0).set_names({"latents"})
+    half = ops.convert(latents, ov.Type.f16)
+    last = ops.concat([ops.concat([ops.multiply(half, half), half], 1), half], 1)
+    prediction = ops.convert(last, ov.Type.f32)
+    prediction.output(0).set_names({"prediction"})
+    ov.save_model(ov.Model([prediction], [latents]), tmp_path / "half.xml", compress_to_fp16=False)
+    whole, shallow = (
+        open_session(tmp_path / "half.xml", batch=2, precision="f32", form=form) for form in ("whole", "shallow")
+    )
+    given = np.random.default_rng(0).standard_normal((2, 4, 8, 8)).astype(np.float32)
+    found = whole.run({"latents": given})
+    assert found["deep"].dtype == np.float32
+    np.testing.assert_allclose(found["deep"], given**2, rtol=4e-3, atol=1e-3)
+    again = shallow.run({"latents": given, "deep": found["deep"]})
+    np.testing.assert_array_equal(again["prediction"], found["prediction"])
