@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import CounterfactoryError
 from ..packages import missing_package, release
+from .cluster_arguments import add_cluster
 from .parser import Parser
 from .statuses import EXIT_ERROR, EXIT_STOPPED
 from .values import count, drop, gigabytes, names, percent, points, positive, seed, setting, share, span, words
@@ -99,6 +100,7 @@ def build_parser() -> Parser:
     _add_evaluate(commands)
     _add_report(commands)
     _add_labelling(commands)
+    add_cluster(commands, _add, _late)
     for command in commands.choices.values():
         command.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     return parser

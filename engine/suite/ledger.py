@@ -53,6 +53,7 @@ class Ledger:
         self._read_only = read_only
         self.denied = 0  # rows that were looked up, and are not as they were written
         self.mended = False  # rows may have gone
+        self.noted: set[tuple[str, str]] | None = None  # stage and key of what was put, for who wants to know
         self._one_at_a_time = Lock()
         if not read_only and not (path.exists() and path.stat().st_size):
             create(path, _NEW)
@@ -120,6 +121,11 @@ class Ledger:
                 return
             last = rows[-1][0]
 
+    def stages(self) -> list[str]:
+        """The stages that have rows, sorted."""
+        with self._one_at_a_time, self._explain_errors():
+            return [stage for (stage,) in self._db.execute("SELECT DISTINCT stage FROM results ORDER BY stage")]
+
     def holds(self, stage: str, key: str) -> bool:
         """Whether there is a sound row; it is not parsed."""
         with self._one_at_a_time, self._explain_errors():
@@ -144,6 +150,8 @@ class Ledger:
             return
         with self._one_at_a_time, self._explain_errors(), self._transaction():
             self._db.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?)", lines)
+        if self.noted is not None:
+            self.noted.update((stage, key) for stage, key, _ in lines)
 
     def ask_to_mend(self) -> None:
         """The next opening mends it."""

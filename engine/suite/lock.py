@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..errors import CounterfactoryError
@@ -54,3 +55,22 @@ class Lock:
         with suppress(OSError):  # the text is for people, and only while the lock is held
             os.ftruncate(handle, 0)
         os.close(handle)
+
+
+@contextmanager
+def reading_lock(path: Path) -> Iterator[None]:
+    """Keeps others from writing within, where the folder of `path` can be written to; elsewhere nobody writes. Raises
+    CounterfactoryError where one has it.
+    """
+    lock = None
+    with suppress(FileNotFoundError):
+        try:
+            lock = Lock(path)
+        except CounterfactoryError as error:
+            if not isinstance(error.__cause__, OSError) or isinstance(error.__cause__, BlockingIOError):
+                raise  # in use
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release()

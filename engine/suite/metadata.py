@@ -118,7 +118,12 @@ def _checked(part: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def read_metadata(suite: Path) -> list[PictureRow]:
-    """A suite's rows, in the file's order; takes no lock.
+    """A suite's rows, in the file's order; takes no lock. Raises as `iter_metadata` does."""
+    return list(iter_metadata(suite))
+
+
+def iter_metadata(suite: Path) -> Iterator[PictureRow]:
+    """The same, few of them held at a time.
 
     Raises CounterfactoryError for a table that is missing, damaged or another's, and for one that names a file outside
     of the suite, be it through a link.
@@ -126,12 +131,11 @@ def read_metadata(suite: Path) -> list[PictureRow]:
     path, folder = suite / TABLE, Folder(suite)
     shared = dict[Hashable, Any]()
     with _open_parts(suite) as (_, parts):
-        lines = enumerate(_lines(parts), start=1)
-        rows = [PictureRow.from_json(line, f"{path}, row {number}", AGAIN, shared) for number, line in lines]
-    for row in rows:
-        for name in row.files:
-            folder.path(name)
-    return rows
+        for number, line in enumerate(_lines(parts), start=1):
+            row = PictureRow.from_json(line, f"{path}, row {number}", AGAIN, shared)
+            for name in row.files:
+                folder.path(name)
+            yield row
 
 
 def _lines(parts: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:

@@ -23,7 +23,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from threading import Lock as OneThread
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -47,6 +47,8 @@ from .row_spool import RowSpool
 from .run_record import RunRecord, Standing, read_run, write_run
 from .session_record import Costs, SessionFacts, SessionRecord
 
+T = TypeVar("T")
+
 LEDGER, LOCK = "ledger.sqlite", "suite.lock"
 # Files and folders that are opened before any name is read from them.
 _OWN = (LOCK, LEDGER, f"{LEDGER}-wal", f"{LEDGER}-shm", TABLE, NEXT_TABLE, RUN_FILE, HAND_FILE, *TOPS, "superseded")
@@ -68,6 +70,8 @@ _PAGE = 10_000  # files whose digests are held at a time
 # Pixels of the last pictures written, which the checks read next, a shard of photographs among them: decoding takes
 # longer than reading the file.
 _RECENT_BYTES = 256 * 2**20
+# Files of another suite that are held at a time.
+_TAKEN_BYTES = 2**25
 # Pictures of a batch that are encoded at once.
 _ENCODERS = min(4, os.cpu_count() or 1)
 
@@ -165,6 +169,14 @@ class Suite:
             self._free_bytes -= pixels.nbytes
             while self._free_bytes < 0:
                 self._free_bytes += self._recent.pop(next(iter(self._recent)))[1].nbytes
+
+    def take(self, files: Iterable[tuple[str, bytes]]) -> None:
+        """Keeps files that another suite had, by their names: written and synced some at a time, each time before the
+        ledger has them. Raises CounterfactoryError for a name that leaves the suite.
+        """
+        for batch in in_batches(files, lambda file: len(file[1]), _TAKEN_BYTES):
+            with self._filing:
+                self.ledger.put_stages(self._store.place(dict(batch))[1])
 
     def images(self, stage: str, keys: Sequence[str]) -> dict[str, PaintedRow]:
         """The rows of `write_images` among `keys` whose files are there; a key without is to be painted (again).
@@ -337,6 +349,19 @@ class Suite:
         write_run(self.path, record)
         forget_open_session(self.ledger)
         return record
+
+
+def in_batches(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
+    """Lists of items, in order, that are closed once their sizes reach `most`."""
+    batch, held = list[T](), 0
+    for item in items:
+        batch.append(item)
+        held += size(item)
+        if held >= most:
+            yield batch
+            batch, held = [], 0
+    if batch:
+        yield batch
 
 
 def _is_of(row: object, data: bytes) -> bool:

@@ -20,7 +20,7 @@ from .by_hand import FILE as HAND_FILE
 from .by_hand import read_by_hand
 from .contents import NEXT_TABLE, RUN_FILE, TABLE, Contents, digest_of, read_contents
 from .ledger import Ledger
-from .lock import Lock
+from .lock import reading_lock
 from .metadata import require_finished
 from .paths import Folder, is_name
 from .picture_store import FileRecord, digest_files, file_records
@@ -66,18 +66,8 @@ def verify_suite(suite: Path, on_progress: Callable[[Progress], None] = lambda _
     Raises CounterfactoryError for a folder without a finished suite, and for one that is in use.
     """
     require_finished(suite)
-    lock = None
-    with suppress(FileNotFoundError):
-        try:
-            lock = Lock(suite / LOCK)
-        except CounterfactoryError as error:
-            if not isinstance(error.__cause__, OSError) or isinstance(error.__cause__, BlockingIOError):
-                raise  # in use; elsewhere nothing may be written, so nobody writes
-    try:
+    with reading_lock(suite / LOCK):
         return _Verifier(suite, on_progress).verification()
-    finally:
-        if lock is not None:
-            lock.release()
 
 
 class _Verifier:

@@ -1,0 +1,46 @@
+"""Arguments of the commands for many boxes: merge, split, status; and those that `generate` has for them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .values import positive
+
+# `_add` and `_late` of arguments.py.
+AddCommand = Callable[..., Any]
+LateCommand = Callable[[str, str], Any]
+
+
+def add_cluster(commands: Any, add: AddCommand, late: LateCommand) -> None:
+    """The commands."""
+    parser = add(
+        commands,
+        "merge",
+        "make one suite of several of one kind; generates nothing",
+        "SUITE SUITE... --out SUITE",
+        "monday tuesday --out week",
+    )
+    parser.add_argument("suites", type=Path, nargs="+", metavar="SUITE", help="folders of finished suites")
+    parser.add_argument("--out", type=Path, required=True, metavar="SUITE", help="folder of the new suite")
+    parser.set_defaults(run=late("merge", "cluster_commands"))
+    parser = add(
+        commands,
+        "split",
+        "make several suites of one; generates nothing",
+        "SUITE --out SUITE SUITE... [options]",
+        "week --out first second",
+    )
+    parser.add_argument("suite", type=Path, metavar="SUITE", help="folder of a finished suite")
+    parser.add_argument(
+        "--out", type=Path, nargs="+", required=True, metavar="SUITE", help="folders of the new suites: equal parts"
+    )
+    parser.add_argument(
+        "--sources",
+        type=Path,
+        metavar="FILE",
+        help="names of sources, one a line: they go to the first, the rest to the second",
+    )
+    parser.set_defaults(run=late("split", "cluster_commands"))

@@ -1,0 +1,59 @@
+"""What the commands for many boxes do."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..cluster.merging import merge_suites, split_suite
+from ..files.reading import read_text
+from ..meter.meter import Progress
+from ..suite import RunRecord
+from ..suite.contents import suite_digest
+from .terminal import OnProgress, Terminal
+
+
+def merge(args: Namespace, terminal: Terminal) -> int:
+    """`counterfactory merge`."""
+    with terminal.progress() as on_progress:
+        record = merge_suites(args.suites, args.out, _counting(on_progress))
+    _show(args.out, record, terminal)
+    terminal.finish(_data(args.out, record))
+    return 0
+
+
+def split(args: Namespace, terminal: Terminal) -> int:
+    """`counterfactory split`."""
+    names = None if args.sources is None else [line for line in read_text(args.sources).split("\n") if line]
+    with terminal.progress() as on_progress:
+        records = split_suite(args.suite, args.out, names, _counting(on_progress))
+    for path, record in zip(args.out, records, strict=True):
+        _show(path, record, terminal)
+    terminal.finish({"suites": [_data(path, record) for path, record in zip(args.out, records, strict=True)]})
+    return 0
+
+
+def _counting(on_progress: OnProgress) -> Callable[[int, int], None]:
+    return lambda done, total: on_progress(Progress("copy", done, total))
+
+
+def _show(path: Path, record: RunRecord, terminal: Terminal) -> None:
+    data = _data(path, record)
+    terminal.say(f"suite      {path}: {data['accepted']:,} accepted variants of {data['sources']:,} sources")
+    terminal.say(f"digest     {data['suite_digest']}")
+
+
+def _data(path: Path, record: RunRecord) -> dict[str, Any]:
+    standing, costs = record.standing, record.costs
+    assert standing is not None, "a suite that was just written"
+    return {
+        "suite": str(path),
+        "suite_digest": suite_digest(path),
+        "sources": standing.sources,
+        "accepted": standing.accepted,
+        "rejected": standing.rejected,
+        "sessions": costs.sessions,
+        "device_hours": dict(costs.device_hours),
+    }
