@@ -19,6 +19,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from .content_keys import MATRIX, OF_SOURCES, STAGES, outcome_key
 from .errors import CounterfactoryError
@@ -58,6 +59,7 @@ from .suite.contents import Contents
 from .suite.outcome import Outcome, Outcomes
 from .suite.picture_row import DroppedVariant
 from .suite.run_record import RunSummary, Standing, count_verdicts
+from .suite.session_record import Costs
 from .variant import Variant
 
 __all__ = ["Journey", "Plan", "Progress", "RunSummary"]
@@ -89,10 +91,14 @@ class Tally:
     problems: list[Problem] = field(default_factory=list)
     cells: tuple[ValueCells, ...] = ()
 
-    def add(self, outcome: Outcome, problems: Sequence[Problem]) -> None:
-        """One more shard, and the sources of it that could not be read."""
+    def count(self, outcome: Outcome) -> None:
+        """The variants of one more shard."""
         self.accepted += outcome.accepted
         self.rejected += outcome.rejected
+
+    def add(self, outcome: Outcome, problems: Sequence[Problem]) -> None:
+        """One more shard, and the sources of it that could not be read."""
+        self.count(outcome)
         self.controls += outcome.controls
         self.rejected_controls += outcome.rejected_controls
         self.dropped += outcome.dropped
@@ -146,16 +152,39 @@ class Plan:
     cache_problem: str | None = None
 
 
+# Sees what a shard's sources came to.
+Judge = Callable[[Sequence[Source], Outcome], None]
+
+
+class Elsewhere(Protocol):
+    """Boxes that take shards through the stages."""
+
+    def travel(
+        self, run: Run, outcomes: Outcomes, shards: Sequence[Sequence[Source]], judge: Judge
+    ) -> Mapping[int, tuple[Outcome, Sequence[Problem]]]:
+        """Bring all shards that are not finished into the run's suite. `judge` sees the outcome of every shard, and may
+        end the run. Returns those that are not looked up again, by their numbers: sources of theirs could not be read.
+        """
+
+    def spent(self, own: Costs) -> Costs:
+        """What this box and the others took so far."""
+
+    def device_s(self) -> float:
+        """Seconds of devices that the others held so far."""
+
+
 @dataclass(frozen=True)
 class Journey:
     """Takes sources to a suite: what the profile's box makes of a request.
 
-    A run ends early where no more than `least_accepted` of its first variants are accepted; None: nobody minds.
+    A run ends early where no more than `least_accepted` of its first variants are accepted; None: nobody minds. With
+    `elsewhere` shards travel on other boxes, and this one gathers what they came to.
     """
 
     profile: Profile
     request: SuiteRequest
     least_accepted: float | None = None
+    elsewhere: Elsewhere | None = None
 
     def run(
         self,
@@ -176,9 +205,9 @@ class Journey:
         sources = inputs.sources
         shards = list(in_shards(sources, self.profile.shard_sources))
         with in_callers_threads(), _final_metrics(stream, meter):
-            run = self._open(suite, library, meter, sources)
+            run = self.open_run(suite, library, meter, sources)
             facts = session_facts(run, inputs.record, library.releases())
-            with closing(run.models), suite.session(facts, lambda: session_costs(run, energy)) as session:
+            with closing(run.models), suite.session(facts, lambda: self._costs(run, energy)) as session:
 
                 def finish(tally: Tally, contents: Contents) -> RunRecord:
                     standing = tally.standing(self.profile, contents)
@@ -196,7 +225,7 @@ class Journey:
         Opens the captioner and the language model only. Raises CounterfactoryError for what stops it.
         """
         library, pictures = library_of(self.profile), Pictures(self.profile.image)
-        run = self._open(suite, library, self._meter(on_progress, None), inputs.sources)
+        run = self.open_run(suite, library, self._meter(on_progress, None), inputs.sources)
         with in_callers_threads(), closing(run.models):
             captions = caption_sources(run, inputs.sources, pictures)
             rewritten = rewrite_captions(run, captions)
@@ -211,15 +240,31 @@ class Journey:
     ) -> RunRecord:
         """Take every shard to its outcome, and the suite to its table and the record that `finish` writes."""
         by_hand = read_by_hand(run.suite.path)  # before anything is spent
-        tally, outcomes = Tally(inputs), Outcomes(run.suite, _outcome_key(run, inputs.sources))
-        for shard in _read(run.meter, prefetch(shards, partial(look, run, outcomes), depth=1)):
-            if shard.outcome is None:
+        tally, outcomes = Tally(inputs), Outcomes(run.suite, outcome_key_of(run, inputs.sources))
+        first, gathered = Tally(inputs), dict[int, tuple[Outcome, Sequence[Problem]]]()
+
+        def judge(sources: Sequence[Source], outcome: Outcome) -> None:
+            _count_passed(run, sources, outcome)
+            first.count(outcome)
+            self._require_accepted(run.suite.path, first)
+
+        if self.elsewhere is not None:
+            gathered |= self.elsewhere.travel(run, outcomes, shards, judge)
+        for at, shard in enumerate(_read(run.meter, prefetch(shards, partial(look, run, outcomes), depth=1))):
+            outcome, problems = gathered.get(at, (shard.outcome, shard.pictures.problems))
+            if outcome is None:
                 self._require_accepted(run.suite.path, tally)
-            outcome = _pass(run, shard) or step(run, outcomes, shard, tally.cells)
-            run.meter.verdicts(outcome.accepted, outcome.rejected)
-            tally.add(outcome, shard.pictures.problems)
+                outcome = step(run, outcomes, shard, tally.cells)
+                run.meter.verdicts(outcome.accepted, outcome.rejected)
+            elif self.elsewhere is None:
+                _count_passed(run, shard.sources, outcome)
+            tally.add(outcome, problems)
         rows = tally.judged(outcomes.rows(shards), by_hand)
         return run.suite.write_metadata(rows, lambda contents: finish(tally, contents))
+
+    def _costs(self, run: Run, energy: EnergyMeter) -> Costs:
+        costs = session_costs(run, energy)
+        return costs if self.elsewhere is None else self.elsewhere.spent(costs)
 
     def _require_accepted(self, suite: Path, tally: Tally) -> None:
         """Raise CounterfactoryError before more is painted where hardly anything was accepted so far."""
@@ -233,7 +278,7 @@ class Journey:
             "go on with --anyway"
         )
 
-    def _open(self, suite: Suite, library: Library, meter: Meter, sources: Sequence[Source]) -> Run:
+    def open_run(self, suite: Suite, library: Library, meter: Meter, sources: Sequence[Source]) -> Run:
         """What the stages work with; no network is opened yet."""
         return Run(
             profile=self.profile,
@@ -333,7 +378,8 @@ def _settle(
     return outcome
 
 
-def _outcome_key(run: Run, sources: Sequence[Source]) -> str:
+def outcome_key_of(run: Run, sources: Sequence[Source]) -> str:
+    """Names all that decides what a shard of these sources comes to; see content_keys."""
     palettes = [palette.key for palette in palettes_of(run.profile.hints)]
     referees = [referee.digest() for referee in run.profile.referees or ()]
     decided_by: tuple[object, ...] = (run.profile.decisive, world_of(run.profile), *palettes, *referees)
@@ -379,9 +425,8 @@ def _read(meter: Meter, shards: Iterator[tuple[Sequence[Source], Shard | Excepti
         yield shard
 
 
-def _pass(run: Run, shard: Shard) -> Outcome | None:
-    """The outcome of a shard that is finished; its stages count as done."""
-    if shard.outcome is not None:
-        for stage in STAGES:
-            run.advance(stage, len(shard.sources) if stage in OF_SOURCES else shard.outcome.painted)
-    return shard.outcome
+def _count_passed(run: Run, sources: Sequence[Source], outcome: Outcome) -> None:
+    """The stages of a shard that is finished count as done."""
+    for stage in STAGES:
+        run.advance(stage, len(sources) if stage in OF_SOURCES else outcome.painted)
+    run.meter.verdicts(outcome.accepted, outcome.rejected)

@@ -31,6 +31,7 @@ _LEAST = {
     "controls": 0,
     "levels": 1,
     "shard": 1,
+    "workers": 1,
     "first": 1,
     "limit": 1,
 }
@@ -98,8 +99,14 @@ class GenerateOptions(EditOptions, total=False):
     together (the profile's), `metrics` a file that is kept up to date with what the run costs. `require_coverage` is
     the least share of the possible cells of your values to have an accepted picture, from 0 to 1. `anyway` goes on
     where hardly a picture is accepted, which else ends the run early.
+
+    `ray` is the address of a Ray cluster whose boxes take the shards ("auto", "local"), `workers` the most of them (one
+    a GPU or core), `parts` the folder or URL, the same for all, where they leave what shards came to (in the suite).
     """
 
+    ray: str | None
+    workers: int | None
+    parts: AnyPath | None
     protect: Sequence[str] | None
     shard: int | None
     metrics: AnyPath | None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from os import fspath
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Unpack, cast
@@ -16,7 +17,7 @@ from ..errors import CounterfactoryError
 from ..estimate.estimate import Estimate, least_accepted
 from ..estimate.estimate import estimate as predict
 from ..inputs import usable_inputs
-from ..journey import Journey
+from ..journey import Elsewhere, Journey
 from ..judging.edit_labels import planned_edits, require_new, write_edits
 from ..light.menu import MENU
 from ..profile.paint import protect_classes
@@ -75,7 +76,8 @@ def generate(
     if least is not None and asked.request.interventions is None:
         raise CounterfactoryError("--require-coverage counts the values that you name: give --interventions as well")
     metrics = path_or_none(options.get("metrics"))
-    finished = _make(asked, suite_path, metrics, caller, anyway=options.get("anyway", False))
+    elsewhere = _boxes(options, caller)
+    finished = _make(asked, suite_path, metrics, caller, anyway=options.get("anyway", False), elsewhere=elsewhere)
     if least is not None and not finished.covers(least):
         caller.warn(uncovered(finished.cells, least))
     for note in one_sided(finished.spread, asked.request.interventions, by_rule=asked.profile.by_rule):
@@ -105,9 +107,31 @@ def import_pairs(
     return _make(asked, suite_path, path_or_none(options.get("metrics")), caller, anyway=True)
 
 
-def _make(asked: Asked, suite_path: Path, metrics: Path | None, caller: Caller, *, anyway: bool) -> FinishedSuite:
+def _boxes(options: GenerateOptions, caller: Caller) -> Elsewhere | None:
+    """The boxes that options name for the shards; None where they name none."""
+    address, workers, parts = options.get("ray"), options.get("workers"), options.get("parts")
+    if address is None:
+        if workers is not None or parts is not None:
+            raise CounterfactoryError(
+                "--workers and --parts say how boxes of a cluster work: give --ray ADDRESS as well"
+            )
+        return None
+    from ..cluster.ray_boxes import RayBoxes  # few runs have it, or Ray
+
+    return RayBoxes(address, caller.warn, workers, None if parts is None else fspath(parts))
+
+
+def _make(
+    asked: Asked,
+    suite_path: Path,
+    metrics: Path | None,
+    caller: Caller,
+    *,
+    anyway: bool,
+    elsewhere: Elsewhere | None = None,
+) -> FinishedSuite:
     """Make a suite, and say what a person should know of it."""
-    journey = Journey(asked.profile, asked.request, None if anyway else least_accepted(asked.profile))
+    journey = Journey(asked.profile, asked.request, None if anyway else least_accepted(asked.profile), elsewhere)
     with Suite.open(suite_path) as suite:
         summary = journey.run(asked.inputs, suite, caller.on_progress, metrics)
         if denied := suite.ledger.denied:

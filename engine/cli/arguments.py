@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import CounterfactoryError
 from ..packages import missing_package, release
-from .cluster_arguments import add_cluster
+from .cluster_arguments import add_boxes, add_cluster
 from .parser import Parser
 from .statuses import EXIT_ERROR, EXIT_STOPPED
 from .values import count, drop, gigabytes, names, percent, points, positive, seed, setting, share, span, words
@@ -184,6 +184,7 @@ def _add_generate(commands: _Commands[Parser]) -> None:
     output = parser.add_argument_group("output")
     _add_made(output)
     _add_coverage(output)
+    add_boxes(parser)
     parser.set_defaults(run=_late("generate"))
 
 

@@ -44,3 +44,15 @@ def add_cluster(commands: Any, add: AddCommand, late: LateCommand) -> None:
         help="names of sources, one a line: they go to the first, the rest to the second",
     )
     parser.set_defaults(run=late("split", "cluster_commands"))
+
+
+def add_boxes(parser: argparse.ArgumentParser) -> None:
+    """Where the shards of `generate` travel."""
+    boxes = parser.add_argument_group("many boxes (docs/cluster.md)")
+    boxes.add_argument(
+        "--ray", metavar="ADDRESS", help="a Ray cluster whose boxes take the shards: HOST:PORT, auto, or local"
+    )
+    boxes.add_argument("--workers", type=positive, metavar="N", help="use at most N workers (one a GPU, or a core)")
+    boxes.add_argument(
+        "--parts", metavar="PATH|URL", help="where workers leave finished shards; all boxes share it (SUITE/parts)"
+    )

@@ -9,10 +9,11 @@ or a plan is, is not known here. Several threads may count.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import Lock, RLock
+from typing import Any
 
 from .memory import Memory
 
@@ -131,6 +132,7 @@ class Meter:
         self.current = "start"  # the stage that is open, or that was open last
         self.accepted = 0
         self.rejected = 0
+        self.held: Callable[[], float] | None = None
         self._on_progress = on_progress
         self._on_change = on_change or (lambda _: None)
         self._clock = clock
@@ -241,8 +243,10 @@ class Meter:
         return self._memory.peak()
 
     def device_hours(self, devices: int) -> float:
-        """Hours that `devices` (cores, on a CPU) were held so far, loading and idling included."""
-        return devices * self.elapsed_s / 3600
+        """Hours that `devices` (cores, on a CPU) were held so far, loading and idling included; those that other boxes
+        held where those compute (`held`, in seconds).
+        """
+        return (devices * self.elapsed_s if self.held is None else self.held()) / 3600
 
     def _of(self, stage: str) -> _Stage:
         return self._stages.setdefault(stage, _Stage())
@@ -270,6 +274,38 @@ class Meter:
             prompt_tokens=counts.prompt_tokens,
             generated_tokens=counts.generated_tokens,
         )
+
+
+def sum_costs(costs: Iterable[StageCost]) -> tuple[StageCost, ...]:
+    """What each stage took on several boxes, in order of first appearance."""
+    by_stage: dict[str, list[StageCost]] = {}
+    for cost in costs:
+        by_stage.setdefault(cost.stage, []).append(cost)
+    return tuple(replace(of[0], **_sums(of)) for of in by_stage.values())
+
+
+def sum_uses(uses: Iterable[PlanUse]) -> tuple[PlanUse, ...]:
+    """The same of plans; `bytes` are the most that one box's took."""
+    by_plan: dict[tuple[str, str], list[PlanUse]] = {}
+    for use in uses:
+        by_plan.setdefault((use.plan, use.stage), []).append(use)
+    return tuple(replace(of[0], **_sums(of), bytes=max(use.bytes for use in of)) for of in by_plan.values())
+
+
+def _sums(of: Sequence[StageCost] | Sequence[PlanUse]) -> dict[str, Any]:
+    """What adds up, and the rates that follow from it."""
+    sums: dict[str, Any] = {
+        name: sum(getattr(one, name) for one in of) for name, kind in of[0].__annotations__.items() if kind in _ADDED
+    }
+    capacity = sum(one.rows / one.fill for one in of if one.fill)
+    sums["fill"] = sums["rows"] / capacity if capacity else None
+    if "made" in sums:
+        sums["items_per_s"] = sums["made"] / sums["wall_s"] if sums["made"] and sums["wall_s"] > 0 else None
+    return sums
+
+
+# Annotations, as text, of what adds up.
+_ADDED = ("int", "float")
 
 
 def _fill(works: Iterable[Work]) -> float | None:

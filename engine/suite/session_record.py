@@ -18,7 +18,8 @@ from ..sources.source import Problem
 class Costs:
     """The costs of a session: `wall_s` of `devices` of the kind `device` (core, GPU), and their breakdown.
 
-    `painted` pictures were made. `energy_j` is None where the machine does not tell.
+    `painted` pictures were made. `energy_j` is None where the machine does not tell. `device_s` are the seconds of
+    devices that boxes held which came and went; None where one box held its own all the time.
     """
 
     wall_s: float
@@ -29,11 +30,12 @@ class Costs:
     energy_j: float | None
     stages: tuple[StageCost, ...]
     plans: tuple[PlanUse, ...]
+    device_s: float | None = None
 
     @property
     def device_hours(self) -> float:
         """Devices held times wall time, loading and idling included."""
-        return self.devices * self.wall_s / 3600
+        return (self.devices * self.wall_s if self.device_s is None else self.device_s) / 3600
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,430 @@
+"""Shards that travel on the boxes of a Ray cluster: one actor a GPU, or a core, each with the whole journey open.
+
+Ray places the actors, restarts those that die and says so. A shard that an actor had in hand then goes to whichever
+actor is free next; one that raises a sentence is given up with it, and the others go on. The driver, alone, writes the
+suite: it takes parts as they come (see `parts`), in any order. Ctrl-C or SIGTERM drains: shards in hand are finished
+and taken, no further one begins; a second one ends at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ..content_keys import shard_key
+from ..errors import CounterfactoryError
+from ..files.writing import write_whole
+from ..journey import Judge, outcome_key_of
+from ..meter.meter import sum_costs, sum_uses
+from ..packages import release
+from ..sources.source import Problem, Source
+from ..stages.run import Run
+from ..suite.outcome import Outcome, Outcomes
+from ..suite.session_record import Costs
+from ..suite.status import StatusFile
+from .parts import Part, PartError, PartPlace, open_place, part_name
+from .worker import Introduction, Receipt, ShardWorker, WorkOrder, packed
+
+# A shard in whose hands so many workers died is what kills them.
+_DEATHS = 3
+_TICK_S = 1.0  # between two looks at the clock while all workers are busy
+_HEALTH_S = 20  # for a cluster to answer whether it is there
+
+
+@dataclass
+class _Hand:
+    """An actor, and what is known of its present process."""
+
+    actor: Any
+    who: Introduction | None = None
+    since: float = 0.0
+    receipt: Receipt | None = None
+
+
+@dataclass
+class RayBoxes:
+    """The boxes of the cluster at `address` ("auto": the one that this box belongs to; "local": one on this box alone).
+
+    `workers` is the most that are to work, None for one a GPU or core; `place` where parts wait (parts/ of the suite).
+    """
+
+    address: str
+    warn: Callable[[str], None]
+    workers: int | None = None
+    place: str | None = None
+    _hands: list[_Hand] = field(default_factory=list)
+    _receipts: list[Receipt] = field(default_factory=list)  # of processes that are gone
+    _held_s: float = 0.0  # by workers that are gone
+    _most: int = 0
+    _lost: int = 0
+
+    def travel(
+        self, run: Run, outcomes: Outcomes, shards: Sequence[Sequence[Source]], judge: Judge
+    ) -> Mapping[int, tuple[Outcome, Sequence[Problem]]]:
+        """See `Elsewhere`. Raises CounterfactoryError where no worker works, KeyboardInterrupt once it has drained."""
+        if not run.request.has_room:
+            raise CounterfactoryError(
+                "--interventions names more values than --variants has room for, so that each source's depend on those "
+                "before it: with --ray give as many variants as values"
+            )
+        run.meter.held = self.device_s
+        status = StatusFile(run.suite.path, len(shards), run.profile.runtime.unit, lambda: self.device_s() / 3600)
+        gathering = _Gathering(run, outcomes, shards, judge, status)
+        place_name = self.place or str((run.suite.path / "parts").absolute())
+        place = open_place(place_name)
+        waiting = deque(gathering.begin(place))
+        status.note(workers=0)
+        state = "stopped"
+        try:
+            if waiting:
+                self._work(run, shards, waiting, gathering, place, place_name)
+            state = "finished"
+        finally:
+            status.note(state=state, workers=0)
+            place.close()
+        return gathering.unread
+
+    def spent(self, own: Costs) -> Costs:
+        """The costs of this box with those of the workers, whose devices are what counts."""
+        receipts = [*self._receipts, *(hand.receipt for hand in self._hands if hand.receipt is not None)]
+        theirs = sum_costs(cost for receipt in receipts for cost in receipt.stages)
+        items = {cost.stage: cost.items for cost in own.stages}
+        stages = tuple(replace(cost, items=items.get(cost.stage, cost.items)) for cost in theirs)
+        names = {cost.stage for cost in stages}
+        return replace(
+            own,
+            devices=max(1, self._most),
+            painted=sum(cost.made for cost in stages if cost.stage == "paint"),
+            peak_memory_bytes=max([own.peak_memory_bytes, *(receipt.peak_memory_bytes for receipt in receipts)]),
+            energy_j=None,  # no box knows the others'
+            stages=(*stages, *(cost for cost in own.stages if cost.stage not in names)),
+            plans=sum_uses(use for receipt in receipts for use in receipt.plans),
+            device_s=self.device_s(),
+        )
+
+    def device_s(self) -> float:
+        """Seconds of devices that workers held so far."""
+        now = time.monotonic()
+        return self._held_s + sum((now - hand.since) * hand.who.devices for hand in self._hands if hand.who is not None)
+
+    def _work(
+        self,
+        run: Run,
+        shards: Sequence[Sequence[Source]],
+        waiting: deque[int],
+        gathering: _Gathering,
+        place: PartPlace,
+        place_name: str,
+    ) -> None:
+        """Have the waiting shards worked on until none is left."""
+        with ExitStack() as opened:
+            opened.callback(self._end)
+            ray = opened.enter_context(_connected(self.address))
+            drain = opened.enter_context(_drained(self.warn))
+            token = opened.enter_context(_token(place))
+            runtime, labels = run.profile.runtime, {source.label or "" for of in shards for source in of}
+            order = WorkOrder(
+                run.profile,
+                run.request,
+                runtime.threads or 1,
+                tuple(sorted(labels)),
+                shards[0][0],
+                place_name,
+                token,
+                outcome_key_of(run, ()),
+                {str(stage): key for stage, key in run.keys.makers.items()},
+            )
+            self._hire(ray, order, runtime.on_gpu, len(waiting))
+            _Dispatch(ray, self, shards, waiting, gathering, place).run(drain)
+
+    def _hire(self, ray: Any, order: WorkOrder, on_gpu: bool, shards: int) -> None:
+        """Ask for the actors; those for which the cluster has no room yet come when it has."""
+        room = int(ray.cluster_resources().get("GPU" if on_gpu else "CPU", 0)) // (1 if on_gpu else order.cores)
+        if not room and self.workers is None:
+            raise CounterfactoryError(
+                f"the Ray cluster at {self.address} has no {'GPU' if on_gpu else 'core'} for a worker: start Ray with "
+                "one (ray start --num-gpus or --num-cpus), or say --workers N where more will come"
+            )
+        share = {"num_gpus": 1, "num_cpus": 1} if on_gpu else {"num_cpus": order.cores}
+        kind = ray.remote(ShardWorker).options(max_restarts=-1, **share)
+        message = packed(order)
+        self._hands += [_Hand(kind.remote(release(), message)) for _ in range(min(self.workers or room, shards))]
+
+    def gone(self, hand: _Hand) -> None:
+        """The process of a worker is gone; what it cost stays."""
+        if hand.who is not None:
+            self._held_s += (time.monotonic() - hand.since) * hand.who.devices
+        if hand.receipt is not None:
+            self._receipts.append(hand.receipt)
+        hand.who = hand.receipt = None
+
+    def lose(self) -> int:
+        """One more worker was lost or given up; returns how many."""
+        self._lost += 1
+        return self._lost
+
+    def begin(self, hand: _Hand, who: Introduction) -> int:
+        """A worker is there; returns how many are."""
+        hand.who, hand.since = who, time.monotonic()
+        there = [one.who.devices for one in self._hands if one.who is not None]
+        self._most = max(self._most, sum(there))
+        return len(there)
+
+    def dismiss(self, hand: _Hand) -> None:
+        """A worker is given up."""
+        self.gone(hand)
+        self._hands.remove(hand)
+
+    def _end(self) -> None:
+        for hand in self._hands:
+            self.gone(hand)
+        self._hands.clear()
+
+    @property
+    def hands(self) -> list[_Hand]:
+        """The actors."""
+        return self._hands
+
+
+class _Gathering:
+    """Takes parts into the suite, and notes what each shard came to."""
+
+    def __init__(
+        self, run: Run, outcomes: Outcomes, shards: Sequence[Sequence[Source]], judge: Judge, status: StatusFile
+    ) -> None:
+        self._run, self._outcomes, self._shards, self._judge, self.status = run, outcomes, shards, judge, status
+        self.unread: dict[int, tuple[Outcome, Sequence[Problem]]] = {}
+        self._maker = outcome_key_of(run, ())
+
+    def begin(self, place: PartPlace) -> Iterator[int]:
+        """The numbers of shards that are to be worked on; parts that a run before left are taken."""
+        there = place.names()
+        for number, shard in enumerate(self._shards):
+            outcome = self._outcomes.find(shard)
+            if outcome is not None:
+                self.status.passed()
+                self._judge(shard, outcome)
+            elif (name := self._name(shard)) not in there or self.take(number, name, place) is not None:
+                yield number
+
+    def take(self, number: int, name: str, place: PartPlace) -> str | None:
+        """Take a shard's part, and remove it. Returns why it is none, after which it is gone."""
+        shard = self._shards[number]
+        try:
+            if name != self._name(shard):
+                raise CounterfactoryError(f"{name} is not the part of the shard in hand")
+            with place.fetched(name) as path, Part(path, name) as part:
+                part.put_into(self._run.suite)
+                problems = part.head.problems
+        except (FileNotFoundError, PartError) as error:
+            place.remove(name)
+            return str(error)
+        outcome = self._outcomes.find(shard, unfinished=True)
+        place.remove(name)
+        if outcome is None:
+            return f"the part {name} lacks what its shard came to"
+        if problems:
+            self.unread[number] = outcome, problems
+        self._judge(shard, outcome)
+        self.status.shard()
+        return None
+
+    def _name(self, shard: Sequence[Source]) -> str:
+        return part_name(shard_key([source.whole_key for source in shard]), self._maker)
+
+
+@dataclass
+class _Dispatch:
+    """Gives shards to actors that are free, and takes what they hand over."""
+
+    ray: Any
+    boxes: RayBoxes
+    shards: Sequence[Sequence[Source]]
+    waiting: deque[int]
+    gathering: _Gathering
+    place: PartPlace
+    _calls: dict[Any, tuple[_Hand, int | None]] = field(default_factory=dict)
+    _deaths: Counter[int] = field(default_factory=Counter)
+    _spoilt: Counter[int] = field(default_factory=Counter)
+    _problem: str = ""
+
+    def run(self, drain: threading.Event) -> None:
+        """Until all shards are taken. Raises CounterfactoryError where no worker is left, KeyboardInterrupt where the
+        shards in hand at `drain` are.
+        """
+        for hand in list(self.boxes.hands):
+            self._greet(hand)
+        while True:
+            open_shards = [number for _, number in self._calls.values() if number is not None]
+            if not open_shards and (drain.is_set() or not self.waiting):
+                break
+            if not self._calls:
+                raise CounterfactoryError(
+                    f"no worker is left: {self._problem}; nothing is lost, run the same command again"
+                )
+            ready, _ = self.ray.wait(list(self._calls), num_returns=1, timeout=_TICK_S)
+            for call in ready:
+                self._answer(call, drain)
+        if drain.is_set() and self.waiting:
+            raise KeyboardInterrupt
+
+    def _greet(self, hand: _Hand) -> None:
+        # Ray asks again until the actor is there: it may have to find a place first.
+        self._calls[hand.actor.introduce.options(max_task_retries=-1).remote()] = hand, None
+
+    def _give(self, hand: _Hand, drain: threading.Event) -> None:
+        if self.waiting and not drain.is_set():
+            number = self.waiting.popleft()
+            self._calls[hand.actor.work.remote(packed(tuple(self.shards[number])))] = hand, number
+
+    def _answer(self, call: Any, drain: threading.Event) -> None:
+        hand, number = self._calls.pop(call)
+        try:
+            answer = self.ray.get(call)
+        except self.ray.exceptions.RayTaskError as error:  # the worker's own sentence, or a bug
+            self._give_up(hand, number, error)
+            return
+        except self.ray.exceptions.RayActorError as error:
+            self._lose(hand, number, error)
+            return
+        if isinstance(answer, Introduction):
+            self._welcome(hand, answer, drain)
+            return
+        hand.receipt = answer
+        self._give(hand, drain)  # before the part is taken: workers do not wait for the disk here
+        assert number is not None, "a receipt is of a shard"
+        problem = self.gathering.take(number, answer.part, self.place)
+        if problem is not None:
+            self._spoil(number, problem, answer.host)
+
+    def _welcome(self, hand: _Hand, who: Introduction, drain: threading.Event) -> None:
+        if who.problem is not None:
+            self._dismiss(hand, f"{who.host}: {who.problem}")
+            return
+        self.gathering.status.note(workers=self.boxes.begin(hand, who))
+        self._give(hand, drain)
+
+    def _lose(self, hand: _Hand, number: int | None, error: Exception) -> None:
+        """A worker's process died: Ray starts it anew, and its shard goes to who is free first."""
+        host = hand.who.host if hand.who is not None else "a box"
+        self.boxes.gone(hand)
+        self.gathering.status.note(lost=self.boxes.lose(), workers=sum(one.who is not None for one in self.boxes.hands))
+        if number is None:  # Ray itself gives the actor up, as where the package cannot be imported
+            self._dismiss(hand, f"{host}: a worker cannot start ({_first_line(error)})")
+            return
+        self._deaths[number] += 1
+        self.waiting.appendleft(number)
+        if self._deaths[number] >= _DEATHS:
+            first = self.shards[number][0].name
+            raise CounterfactoryError(
+                f"{_DEATHS} workers died over the shard that begins with {first}, as where memory does not suffice: "
+                "give them more, or take a smaller --shard; nothing is lost"
+            )
+        self.boxes.warn(f"lost a worker on {host}: its shard goes to another one")
+        self._greet(hand)
+
+    def _give_up(self, hand: _Hand, number: int | None, error: Any) -> None:
+        """A worker cannot go on: the others take its shard."""
+        cause = error.cause if isinstance(error.cause, CounterfactoryError) else None
+        if cause is None:
+            raise error
+        if number is not None:
+            self.waiting.appendleft(number)
+        self._dismiss(hand, f"{hand.who.host if hand.who is not None else 'a box'}: {cause}")
+
+    def _dismiss(self, hand: _Hand, problem: str) -> None:
+        self._problem = problem
+        self.boxes.dismiss(hand)
+        self.ray.kill(hand.actor)
+        self.gathering.status.note(lost=self.boxes.lose(), workers=sum(one.who is not None for one in self.boxes.hands))
+        self.boxes.warn(f"gave up a worker on {problem}")
+
+    def _spoil(self, number: int, problem: str, host: str) -> None:
+        self._spoilt[number] += 1
+        if self._spoilt[number] >= _DEATHS:
+            raise CounterfactoryError(f"{host} handed over what cannot be taken, {_DEATHS} times: {problem}")
+        self.waiting.append(number)
+        self.boxes.warn(f"{problem}: its shard is worked on again")
+
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__).strip()
+
+
+@contextmanager
+def _token(place: PartPlace) -> Iterator[str]:
+    """A file among the parts that holds its own name: workers who read it see the same place."""
+    name = f"driver-{secrets.token_hex(8)}"
+    with TemporaryDirectory(prefix="counterfactory-") as folder:
+        write_whole(Path(folder) / name, name)
+        place.save(name, Path(folder) / name)
+    try:
+        yield name
+    finally:
+        place.remove(name)
+
+
+@contextmanager
+def _drained(warn: Callable[[str], None]) -> Iterator[threading.Event]:
+    """Set by the first Ctrl-C or SIGTERM; the second is an interrupt. Threads other than the main one hear nothing."""
+    drain = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield drain
+        return
+
+    def stop(*_: object) -> None:
+        if drain.is_set():
+            raise KeyboardInterrupt
+        drain.set()
+        warn("stopping: shards in hand are finished first; once more ends at once")
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield drain
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Any]:
+    """Ray, connected to a cluster. Raises CounterfactoryError where none is."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # read when Ray is imported and when it starts
+    import ray
+
+    advice = "start one there (ray start --head), or say --ray local for this box alone"
+    if address not in ("auto", "local") and not _answers(address):
+        raise CounterfactoryError(f"no Ray cluster answers at {address}: {advice}")
+    own: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise CounterfactoryError(
+            f"no Ray cluster can be used at {address} ({_first_line(error)}): {advice}"
+        ) from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _answers(address: str) -> bool:
+    """Whether a cluster is there: connecting to none takes Ray minutes, which nothing interrupts."""
+    command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address.rpartition("://")[2]]
+    try:
+        return subprocess.run(command, capture_output=True, timeout=_HEALTH_S, check=False).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False

@@ -1,0 +1,231 @@
+"""Suites that become one, and one that becomes several: the bytes of one run, and contradictions by name."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from light_sets import make_suite, photographs
+from PIL import Image
+
+from counterfactory.engine.cluster.merging import merge_suites, split_suite
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.judging.recheck import recheck
+from counterfactory.engine.suite import Suite, read_metadata, read_run
+from counterfactory.engine.suite.by_hand import read_by_hand
+from counterfactory.engine.suite.contents import suite_digest
+from counterfactory.engine.suite.verify import verify_suite
+
+
+@pytest.fixture(scope="module")
+def days(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Suites of four photographs, of four others, and of all eight, each made by a run of its own."""
+    root = tmp_path_factory.mktemp("days")
+    for name, indices in (("first", range(4)), ("second", range(4, 8)), ("both", range(8))):
+        make_suite(photographs(root / f"{name}-photos", indices), root / name)
+    return {name: root / name for name in ("first", "second", "both")}
+
+
+def digests(*suites: Path) -> list[str | None]:
+    return [suite_digest(suite) for suite in suites]
+
+
+def test_two_days_are_one_run_and_back(days: dict[str, Path], tmp_path: Path) -> None:
+    before = digests(*days.values())
+    counted: list[tuple[int, int]] = []
+    record = merge_suites([days["first"], days["second"]], tmp_path / "one", lambda *at: counted.append(at))
+    assert digests(tmp_path / "one") == before[2:]
+    assert verify_suite(tmp_path / "one").sound
+    files = len(list((tmp_path / "one").rglob("*.png")))
+    assert counted == [(at, files) for at in range(1, files + 1)]
+    assert [path.relative_to(days["both"]) for path in sorted(days["both"].rglob("*.png"))] == [
+        path.relative_to(tmp_path / "one") for path in sorted((tmp_path / "one").rglob("*.png"))
+    ]
+    spent = [read_run(days[name]).costs.device_hours["core"] for name in ("first", "second")]  # type: ignore[union-attr]
+    assert record.costs.device_hours["core"] == pytest.approx(sum(spent))
+    assert record.costs.sessions == 2
+    standing, whole = record.standing, read_run(days["both"]).standing  # type: ignore[union-attr]
+    assert standing is not None
+    assert whole is not None
+    assert replace(standing, contents=None) == replace(whole, contents=None)
+    names = sorted({row.source for row in read_metadata(days["first"])})
+    split_suite(tmp_path / "one", [tmp_path / "a", tmp_path / "b"], names)
+    assert digests(tmp_path / "a", tmp_path / "b") == before[:2]
+    assert digests(*days.values()) == before, "what was merged stays as it was"
+
+
+def test_nothing_of_a_merged_suite_is_painted_again(days: dict[str, Path], tmp_path: Path) -> None:
+    merge_suites([days["second"], days["first"]], tmp_path / "one")
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "one").rglob("*.png")}
+    summary = make_suite(days["both"].parent / "both-photos", tmp_path / "one").summary
+    assert summary is not None
+    assert (summary.painted, summary.reused) == (0, len([p for p in times if "originals" not in p.parts]))
+    assert {path: path.stat().st_mtime_ns for path in times} == times
+    assert digests(tmp_path / "one") == digests(days["both"])
+
+
+@pytest.mark.slow
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sets(st.integers(0, 7), min_size=1, max_size=7), st.booleans())
+def test_any_split_merges_back(days: dict[str, Path], tmp_path_factory: Any, taken: set[int], turned: bool) -> None:
+    root = tmp_path_factory.mktemp("split")
+    names = sorted({row.source for row in read_metadata(days["both"])})
+    parts = [root / "a", root / "b"]
+    split_suite(days["both"], parts, [names[at] for at in taken])
+    shown = [{row.source for row in read_metadata(part)} for part in parts]
+    assert shown == [{names[at] for at in taken}, {name for at, name in enumerate(names) if at not in taken}]
+    record = merge_suites(parts[::-1] if turned else parts, root / "back")
+    assert digests(root / "back") == digests(days["both"])
+    assert record.sessions == read_run(days["both"]).sessions  # type: ignore[union-attr]
+
+
+def test_equal_parts_are_equal(days: dict[str, Path], tmp_path: Path) -> None:
+    parts = [tmp_path / str(at) for at in range(3)]
+    split_suite(days["both"], parts)
+    assert [len({row.source for row in read_metadata(part)}) for part in parts] == [2, 3, 3]
+    merge_suites(parts, tmp_path / "back")
+    assert digests(tmp_path / "back") == digests(days["both"])
+
+
+def test_a_source_in_two_suites_is_there_once(days: dict[str, Path], tmp_path: Path) -> None:
+    record = merge_suites([days["both"], days["first"]], tmp_path / "one")
+    assert digests(tmp_path / "one") == digests(days["both"])
+    assert record.standing is not None
+    assert record.standing.sources == 8
+
+
+def other(days: dict[str, Path], path: Path, **options: Any) -> Path:
+    make_suite(days["first"].parent / "second-photos", path, **options)
+    return path
+
+
+def edited(suite: Path, path: Path, change: Callable[[Any], None]) -> Path:
+    """A copy with another record."""
+    shutil.copytree(suite, path)
+    with Suite.open(path) as opened:
+        record = json.loads((path / "run.json").read_text())
+        change(record)
+        opened.write_run(type(opened.read_run()).from_json({k: v for k, v in record.items() if k != "sha256"}, "x"))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"seed": 3}, "settings.seed is 0 in the first and 3 in the second"),
+        ({"variants": 1}, "settings.variants is 2 in the first and 1 in the second"),
+        ({"edits": 1}, "settings.edits"),
+    ],
+)
+def test_other_settings_are_refused_by_name(
+    days: dict[str, Path], tmp_path: Path, options: dict[str, Any], named: str
+) -> None:
+    refuse(named, [days["first"], other(days, tmp_path / "other", **options)], tmp_path / "one")
+
+
+def test_other_weights_profiles_and_thresholds_are_refused_by_name(days: dict[str, Path], tmp_path: Path) -> None:
+    def weights(record: Any) -> None:
+        record["sessions"][0]["models"]["paint"] = "0" * 64
+
+    def profile(record: Any) -> None:
+        record["sessions"][0]["profile"]["image"]["own_size"] = False
+
+    first, second = days["first"], days["second"]
+    painted = edited(second, tmp_path / "painted", weights)
+    refuse("the stage paint was computed by other weights or libraries", [first, painted], tmp_path / "one")
+    scaled = edited(second, tmp_path / "scaled", profile)
+    refuse("profile.image.own_size is True in the first and False in the second", [first, scaled], tmp_path / "one")
+    shutil.copytree(second, tmp_path / "strict")
+    check = read_run(second).standing.check  # type: ignore[union-attr]
+    from counterfactory.engine.profile.profile import load_profile
+
+    assert check
+    recheck(tmp_path / "strict", load_profile("light").check.having(min_spread=0.3))
+    refuse("profile.check.min_spread is 0.02", [first, tmp_path / "strict"], tmp_path / "one")
+
+
+def refuse(named: str, suites: Sequence[Path], out: Path) -> None:
+    with pytest.raises(CounterfactoryError) as refused:
+        merge_suites(suites, out)
+    assert named in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert not out.exists(), "refused before anything is written"
+
+
+def test_two_pictures_of_one_name_are_refused(days: dict[str, Path], tmp_path: Path) -> None:
+    photos = photographs(tmp_path / "photos", range(4))
+    file = sorted(photos.rglob("*.png"))[0]
+    Image.fromarray(255 - np.asarray(Image.open(file))).save(file)
+    make_suite(photos, tmp_path / "clash")
+    refuse("is another picture, label or mask in each", [days["first"], tmp_path / "clash"], tmp_path / "one")
+
+
+def test_a_damaged_file_stops_the_merge_and_is_named(days: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(days["second"], tmp_path / "rotten")
+    file = sorted((tmp_path / "rotten" / "images").rglob("*.png"))[2]
+    data = bytearray(file.read_bytes())
+    data[-20] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(CounterfactoryError, match=rf"{file.name} is not as it was written: counterfactory verify"):
+        merge_suites([days["first"], tmp_path / "rotten"], tmp_path / "one")
+    assert not (tmp_path / "one" / "metadata.parquet").exists()
+    file.unlink()
+    shutil.copy(days["second"] / file.relative_to(tmp_path / "rotten"), file)
+    merge_suites([days["first"], tmp_path / "rotten"], tmp_path / "one")  # goes on where it was
+    assert digests(tmp_path / "one") == digests(days["both"])
+
+
+def test_what_people_decided_comes_along_and_contradictions_are_refused(days: dict[str, Path], tmp_path: Path) -> None:
+    check = load_check(days["first"])
+    for name in ("first", "second", "both"):
+        shutil.copytree(days[name], tmp_path / name)
+    pictures = [next(row for row in read_metadata(days[n]) if row.kind == "variant") for n in ("first", "second")]
+    for name, picture in zip(("first", "second"), pictures, strict=True):
+        recheck(tmp_path / name, check, [(picture.file_name, "exclude", "ugly")])
+    merge_suites([tmp_path / "first", tmp_path / "second"], tmp_path / "one")
+    hands = read_by_hand(tmp_path / "one").pictures
+    assert set(hands) == {picture.file_name for picture in pictures}
+    excluded = {row.file_name for row in read_metadata(tmp_path / "one") if row.reason == "excluded by hand: ugly"}
+    assert excluded == set(hands)
+    split_suite(tmp_path / "one", [tmp_path / "a", tmp_path / "b"], [pictures[0].source])
+    assert set(read_by_hand(tmp_path / "a").pictures) == {pictures[0].file_name}
+    recheck(tmp_path / "both", check, [(pictures[0].file_name, "accept", "")])
+    refuse(
+        "is accepted by hand in one suite and excluded in", [tmp_path / "both", tmp_path / "first"], tmp_path / "two"
+    )
+
+
+def load_check(suite: Path) -> Any:
+    from counterfactory.engine.suite.recorded import recorded_check
+
+    return recorded_check(suite)
+
+
+def test_what_cannot_be_merged_or_split_is_said(days: dict[str, Path], tmp_path: Path) -> None:
+    first, both = days["first"], days["both"]
+    refuse("at least two suites, each named once", [first, first], tmp_path / "one")
+    with pytest.raises(CounterfactoryError, match="is a finished suite already: name a new folder"):
+        merge_suites([first, days["second"]], both)
+    (tmp_path / "empty").mkdir()
+    refuse("holds no finished suite", [first, tmp_path / "empty"], tmp_path / "one")
+    assert list((tmp_path / "empty").iterdir()) == []
+    outs = [tmp_path / str(at) for at in range(9)]
+    for asked, names, sentence in (
+        (outs, None, "which make 2 to 8 suites, not 9"),
+        (outs[:2], ["nobody"], "has no sources of the names nobody"),
+        (outs[:3], ["a/0000"], "part a suite in two"),
+    ):
+        with pytest.raises(CounterfactoryError, match=sentence):
+            split_suite(both, asked, names)
+    with Suite.open(tmp_path / "held"):
+        shutil.copy(first / "metadata.parquet", tmp_path / "held")
+        with pytest.raises(CounterfactoryError, match="in use by process"):
+            merge_suites([first, tmp_path / "held"], tmp_path / "one")
