@@ -60,6 +60,7 @@ from .suite.outcome import Outcome, Outcomes
 from .suite.picture_row import DroppedVariant
 from .suite.run_record import RunSummary, Standing, count_verdicts
 from .suite.session_record import Costs
+from .suite.status import StatusFile
 from .variant import Variant
 
 __all__ = ["Journey", "Plan", "Progress", "RunSummary"]
@@ -156,14 +157,25 @@ class Plan:
 Judge = Callable[[Sequence[Source], Outcome], None]
 
 
+@dataclass(frozen=True)
+class Trip:
+    """What boxes elsewhere are to do: bring the `shards` that are not finished into the run's suite. `judge` sees the
+    outcome of every shard, and may end the run.
+    """
+
+    run: Run
+    outcomes: Outcomes
+    shards: Sequence[Sequence[Source]]
+    judge: Judge
+    status: StatusFile
+
+
 class Elsewhere(Protocol):
     """Boxes that take shards through the stages."""
 
-    def travel(
-        self, run: Run, outcomes: Outcomes, shards: Sequence[Sequence[Source]], judge: Judge
-    ) -> Mapping[int, tuple[Outcome, Sequence[Problem]]]:
-        """Bring all shards that are not finished into the run's suite. `judge` sees the outcome of every shard, and may
-        end the run. Returns those that are not looked up again, by their numbers: sources of theirs could not be read.
+    def travel(self, trip: Trip) -> Mapping[int, tuple[Outcome, Sequence[Problem]]]:
+        """Bring the shards in. Returns those that are not looked up again, by number, with the sources that could not
+        be read.
         """
 
     def spent(self, own: Costs) -> Costs:
@@ -248,19 +260,24 @@ class Journey:
             first.count(outcome)
             self._require_accepted(run.suite.path, first)
 
-        if self.elsewhere is not None:
-            gathered |= self.elsewhere.travel(run, outcomes, shards, judge)
-        for at, shard in enumerate(_read(run.meter, prefetch(shards, partial(look, run, outcomes), depth=1))):
-            outcome, problems = gathered.get(at, (shard.outcome, shard.pictures.problems))
-            if outcome is None:
-                self._require_accepted(run.suite.path, tally)
-                outcome = step(run, outcomes, shard, tally.cells)
-                run.meter.verdicts(outcome.accepted, outcome.rejected)
-            elif self.elsewhere is None:
-                _count_passed(run, shard.sources, outcome)
-            tally.add(outcome, problems)
-        rows = tally.judged(outcomes.rows(shards), by_hand)
-        return run.suite.write_metadata(rows, lambda contents: finish(tally, contents))
+        runtime = run.profile.runtime
+        hours = partial(run.meter.device_hours, runtime.devices)
+        with StatusFile(run.suite.path, len(shards), runtime.unit, hours) as status:
+            if self.elsewhere is not None:
+                gathered |= self.elsewhere.travel(Trip(run, outcomes, shards, judge, status))
+            for at, shard in enumerate(_read(run.meter, prefetch(shards, partial(look, run, outcomes), depth=1))):
+                outcome, problems = gathered.get(at, (shard.outcome, shard.pictures.problems))
+                if outcome is None:
+                    self._require_accepted(run.suite.path, tally)
+                    outcome = step(run, outcomes, shard, tally.cells)
+                    run.meter.verdicts(outcome.accepted, outcome.rejected)
+                    status.shard()
+                elif self.elsewhere is None:
+                    _count_passed(run, shard.sources, outcome)
+                    status.passed()
+                tally.add(outcome, problems)
+            rows = tally.judged(outcomes.rows(shards), by_hand)
+            return run.suite.write_metadata(rows, lambda contents: finish(tally, contents))
 
     def _costs(self, run: Run, energy: EnergyMeter) -> Costs:
         costs = session_costs(run, energy)

@@ -44,6 +44,9 @@ def add_cluster(commands: Any, add: AddCommand, late: LateCommand) -> None:
         help="names of sources, one a line: they go to the first, the rest to the second",
     )
     parser.set_defaults(run=late("split", "cluster_commands"))
+    parser = add(commands, "status", "say how far the run over a suite is, from any box", "SUITE", "suite")
+    parser.add_argument("suite", type=Path, metavar="SUITE", help="folder of a suite that is being made")
+    parser.set_defaults(run=late("status", "cluster_commands"))
 
 
 def add_boxes(parser: argparse.ArgumentParser) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from argparse import Namespace
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from ..files.reading import read_text
 from ..meter.meter import Progress
 from ..suite import RunRecord
 from ..suite.contents import suite_digest
+from ..suite.status import read_status
+from .run_text import duration, figure
 from .terminal import OnProgress, Terminal
 
 
@@ -32,6 +36,19 @@ def split(args: Namespace, terminal: Terminal) -> int:
     for path, record in zip(args.out, records, strict=True):
         _show(path, record, terminal)
     terminal.finish({"suites": [_data(path, record) for path, record in zip(args.out, records, strict=True)]})
+    return 0
+
+
+def status(args: Namespace, terminal: Terminal) -> int:
+    """`counterfactory status`."""
+    now, run = time.time(), read_status(args.suite)
+    terminal.say(f"{run.state:<10} {run.done:,} of {run.shards:,} shards done, {run.passed:,} of them before this run")
+    rate = "no shard yet" if run.shards_per_h is None else f"{figure(run.shards_per_h)} shards an hour"
+    left = "" if run.left_s is None or run.state != "running" else f", {duration(run.left_s)} left"
+    terminal.say(f"rate       {rate}{left}; the last news is {duration(max(0.0, now - run.updated))} old")
+    workers = "1 worker" if run.workers == 1 else f"{run.workers:,} workers"
+    terminal.say(f"boxes      {workers} at work, {run.lost:,} lost; {figure(run.device_hours)} {run.device}-hours held")
+    terminal.finish({**asdict(run), "shards_per_h": run.shards_per_h, "left_s": run.left_s})
     return 0
 
 

@@ -27,14 +27,13 @@ from typing import Any
 from ..content_keys import shard_key
 from ..errors import CounterfactoryError
 from ..files.writing import write_whole
-from ..journey import Judge, outcome_key_of
+from ..journey import Trip, outcome_key_of
 from ..meter.meter import sum_costs, sum_uses
 from ..packages import release
+from ..profile.runtime import RuntimeSettings
 from ..sources.source import Problem, Source
-from ..stages.run import Run
-from ..suite.outcome import Outcome, Outcomes
+from ..suite.outcome import Outcome
 from ..suite.session_record import Costs
-from ..suite.status import StatusFile
 from .parts import Part, PartError, PartPlace, open_place, part_name
 from .worker import Introduction, Receipt, ShardWorker, WorkOrder, packed
 
@@ -71,29 +70,23 @@ class RayBoxes:
     _most: int = 0
     _lost: int = 0
 
-    def travel(
-        self, run: Run, outcomes: Outcomes, shards: Sequence[Sequence[Source]], judge: Judge
-    ) -> Mapping[int, tuple[Outcome, Sequence[Problem]]]:
+    def travel(self, trip: Trip) -> Mapping[int, tuple[Outcome, Sequence[Problem]]]:
         """See `Elsewhere`. Raises CounterfactoryError where no worker works, KeyboardInterrupt once it has drained."""
-        if not run.request.has_room:
+        if not trip.run.request.has_room:
             raise CounterfactoryError(
                 "--interventions names more values than --variants has room for, so that each source's depend on those "
                 "before it: with --ray give as many variants as values"
             )
-        run.meter.held = self.device_s
-        status = StatusFile(run.suite.path, len(shards), run.profile.runtime.unit, lambda: self.device_s() / 3600)
-        gathering = _Gathering(run, outcomes, shards, judge, status)
-        place_name = self.place or str((run.suite.path / "parts").absolute())
-        place = open_place(place_name)
-        waiting = deque(gathering.begin(place))
-        status.note(workers=0)
-        state = "stopped"
+        trip.run.meter.held = self.device_s
+        name = self.place or str((trip.run.suite.path / "parts").absolute())
+        place = open_place(name)
+        gathering = Gathering(trip, place)
+        waiting = deque(gathering.begin())
+        trip.status.note(workers=0)
         try:
             if waiting:
-                self._work(run, shards, waiting, gathering, place, place_name)
-            state = "finished"
+                self._work(gathering, waiting, name)
         finally:
-            status.note(state=state, workers=0)
             place.close()
         return gathering.unread
 
@@ -120,35 +113,26 @@ class RayBoxes:
         now = time.monotonic()
         return self._held_s + sum((now - hand.since) * hand.who.devices for hand in self._hands if hand.who is not None)
 
-    def _work(
-        self,
-        run: Run,
-        shards: Sequence[Sequence[Source]],
-        waiting: deque[int],
-        gathering: _Gathering,
-        place: PartPlace,
-        place_name: str,
-    ) -> None:
+    def _work(self, gathering: Gathering, waiting: deque[int], place: str) -> None:
         """Have the waiting shards worked on until none is left."""
+        run, shards = gathering.trip.run, gathering.trip.shards
         with ExitStack() as opened:
             opened.callback(self._end)
-            ray = opened.enter_context(_connected(self.address))
+            ray = opened.enter_context(connected(self.address, self.workers, run.profile.runtime))
             drain = opened.enter_context(_drained(self.warn))
-            token = opened.enter_context(_token(place))
-            runtime, labels = run.profile.runtime, {source.label or "" for of in shards for source in of}
             order = WorkOrder(
-                run.profile,
-                run.request,
-                runtime.threads or 1,
-                tuple(sorted(labels)),
-                shards[0][0],
-                place_name,
-                token,
-                outcome_key_of(run, ()),
-                {str(stage): key for stage, key in run.keys.makers.items()},
+                profile=run.profile,
+                request=run.request,
+                cores=run.profile.runtime.threads or 1,
+                labels=tuple(sorted({source.label or "" for of in shards for source in of})),
+                source=shards[0][0],
+                place=place,
+                token=opened.enter_context(_token(gathering.place)),
+                maker=gathering.maker,
+                makers={str(stage): key for stage, key in run.keys.makers.items()},
             )
-            self._hire(ray, order, runtime.on_gpu, len(waiting))
-            _Dispatch(ray, self, shards, waiting, gathering, place).run(drain)
+            self._hire(ray, order, run.profile.runtime.on_gpu, len(waiting))
+            _Dispatch(ray, self, waiting, gathering).run(drain)
 
     def _hire(self, ray: Any, order: WorkOrder, on_gpu: bool, shards: int) -> None:
         """Ask for the actors; those for which the cluster has no room yet come when it has."""
@@ -176,12 +160,10 @@ class RayBoxes:
         self._lost += 1
         return self._lost
 
-    def begin(self, hand: _Hand, who: Introduction) -> int:
-        """A worker is there; returns how many are."""
+    def begin(self, hand: _Hand, who: Introduction) -> None:
+        """A worker is there."""
         hand.who, hand.since = who, time.monotonic()
-        there = [one.who.devices for one in self._hands if one.who is not None]
-        self._most = max(self._most, sum(there))
-        return len(there)
+        self._most = max(self._most, sum(one.who.devices for one in self._hands if one.who is not None))
 
     def dismiss(self, hand: _Hand) -> None:
         """A worker is given up."""
@@ -199,51 +181,49 @@ class RayBoxes:
         return self._hands
 
 
-class _Gathering:
+class Gathering:
     """Takes parts into the suite, and notes what each shard came to."""
 
-    def __init__(
-        self, run: Run, outcomes: Outcomes, shards: Sequence[Sequence[Source]], judge: Judge, status: StatusFile
-    ) -> None:
-        self._run, self._outcomes, self._shards, self._judge, self.status = run, outcomes, shards, judge, status
+    def __init__(self, trip: Trip, place: PartPlace) -> None:
+        self.trip, self.place = trip, place
         self.unread: dict[int, tuple[Outcome, Sequence[Problem]]] = {}
-        self._maker = outcome_key_of(run, ())
+        self.maker = outcome_key_of(trip.run, ())
 
-    def begin(self, place: PartPlace) -> Iterator[int]:
+    def begin(self) -> Iterator[int]:
         """The numbers of shards that are to be worked on; parts that a run before left are taken."""
-        there = place.names()
-        for number, shard in enumerate(self._shards):
-            outcome = self._outcomes.find(shard)
+        there = self.place.names()
+        for number, shard in enumerate(self.trip.shards):
+            outcome = self.trip.outcomes.find(shard)
             if outcome is not None:
-                self.status.passed()
-                self._judge(shard, outcome)
-            elif (name := self._name(shard)) not in there or self.take(number, name, place) is not None:
+                self.trip.status.passed()
+                self.trip.judge(shard, outcome)
+            elif (name := self._name(shard)) not in there or self.take(number, name) is not None:
                 yield number
 
-    def take(self, number: int, name: str, place: PartPlace) -> str | None:
+    def take(self, number: int, name: str) -> str | None:
         """Take a shard's part, and remove it. Returns why it is none, after which it is gone."""
-        shard = self._shards[number]
+        shard = self.trip.shards[number]
         try:
             if name != self._name(shard):
-                raise CounterfactoryError(f"{name} is not the part of the shard in hand")
-            with place.fetched(name) as path, Part(path, name) as part:
-                part.put_into(self._run.suite)
+                raise PartError(f"{name} is not the part of the shard in hand")
+            with self.place.fetched(name) as path, Part(path, name) as part:
+                part.put_into(self.trip.run.suite)
                 problems = part.head.problems
         except (FileNotFoundError, PartError) as error:
-            place.remove(name)
+            self.place.remove(name)
             return str(error)
-        outcome = self._outcomes.find(shard, unfinished=True)
-        place.remove(name)
+        outcome = self.trip.outcomes.find(shard, unfinished=True)
+        self.place.remove(name)
         if outcome is None:
             return f"the part {name} lacks what its shard came to"
         if problems:
             self.unread[number] = outcome, problems
-        self._judge(shard, outcome)
-        self.status.shard()
+        self.trip.judge(shard, outcome)
+        self.trip.status.shard()
         return None
 
     def _name(self, shard: Sequence[Source]) -> str:
-        return part_name(shard_key([source.whole_key for source in shard]), self._maker)
+        return part_name(shard_key([source.whole_key for source in shard]), self.maker)
 
 
 @dataclass
@@ -252,10 +232,8 @@ class _Dispatch:
 
     ray: Any
     boxes: RayBoxes
-    shards: Sequence[Sequence[Source]]
     waiting: deque[int]
-    gathering: _Gathering
-    place: PartPlace
+    gathering: Gathering
     _calls: dict[Any, tuple[_Hand, int | None]] = field(default_factory=dict)
     _deaths: Counter[int] = field(default_factory=Counter)
     _spoilt: Counter[int] = field(default_factory=Counter)
@@ -288,7 +266,7 @@ class _Dispatch:
     def _give(self, hand: _Hand, drain: threading.Event) -> None:
         if self.waiting and not drain.is_set():
             number = self.waiting.popleft()
-            self._calls[hand.actor.work.remote(packed(tuple(self.shards[number])))] = hand, number
+            self._calls[hand.actor.work.remote(packed(tuple(self.gathering.trip.shards[number])))] = hand, number
 
     def _answer(self, call: Any, drain: threading.Event) -> None:
         hand, number = self._calls.pop(call)
@@ -306,7 +284,7 @@ class _Dispatch:
         hand.receipt = answer
         self._give(hand, drain)  # before the part is taken: workers do not wait for the disk here
         assert number is not None, "a receipt is of a shard"
-        problem = self.gathering.take(number, answer.part, self.place)
+        problem = self.gathering.take(number, answer.part)
         if problem is not None:
             self._spoil(number, problem, answer.host)
 
@@ -314,21 +292,22 @@ class _Dispatch:
         if who.problem is not None:
             self._dismiss(hand, f"{who.host}: {who.problem}")
             return
-        self.gathering.status.note(workers=self.boxes.begin(hand, who))
+        self.boxes.begin(hand, who)
+        self._note()
         self._give(hand, drain)
 
     def _lose(self, hand: _Hand, number: int | None, error: Exception) -> None:
         """A worker's process died: Ray starts it anew, and its shard goes to who is free first."""
         host = hand.who.host if hand.who is not None else "a box"
         self.boxes.gone(hand)
-        self.gathering.status.note(lost=self.boxes.lose(), workers=sum(one.who is not None for one in self.boxes.hands))
+        self._note(lost=self.boxes.lose())
         if number is None:  # Ray itself gives the actor up, as where the package cannot be imported
             self._dismiss(hand, f"{host}: a worker cannot start ({_first_line(error)})")
             return
         self._deaths[number] += 1
         self.waiting.appendleft(number)
         if self._deaths[number] >= _DEATHS:
-            first = self.shards[number][0].name
+            first = self.gathering.trip.shards[number][0].name
             raise CounterfactoryError(
                 f"{_DEATHS} workers died over the shard that begins with {first}, as where memory does not suffice: "
                 "give them more, or take a smaller --shard; nothing is lost"
@@ -349,8 +328,11 @@ class _Dispatch:
         self._problem = problem
         self.boxes.dismiss(hand)
         self.ray.kill(hand.actor)
-        self.gathering.status.note(lost=self.boxes.lose(), workers=sum(one.who is not None for one in self.boxes.hands))
+        self._note(lost=self.boxes.lose())
         self.boxes.warn(f"gave up a worker on {problem}")
+
+    def _note(self, **changes: Any) -> None:
+        self.gathering.trip.status.note(workers=sum(hand.who is not None for hand in self.boxes.hands), **changes)
 
     def _spoil(self, number: int, problem: str, host: str) -> None:
         self._spoilt[number] += 1
@@ -400,7 +382,7 @@ def _drained(warn: Callable[[str], None]) -> Iterator[threading.Event]:
 
 
 @contextmanager
-def _connected(address: str) -> Iterator[Any]:
+def connected(address: str, workers: int | None, runtime: RuntimeSettings) -> Iterator[Any]:
     """Ray, connected to a cluster. Raises CounterfactoryError where none is."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # read when Ray is imported and when it starts
     import ray
@@ -408,7 +390,11 @@ def _connected(address: str) -> Iterator[Any]:
     advice = "start one there (ray start --head), or say --ray local for this box alone"
     if address not in ("auto", "local") and not _answers(address):
         raise CounterfactoryError(f"no Ray cluster answers at {address}: {advice}")
-    own: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+    own: dict[str, Any] = {}
+    if address == "local":
+        own["include_dashboard"] = False
+        if workers is not None and not runtime.on_gpu:  # more than there are cores, if that is wished
+            own["num_cpus"] = workers * (runtime.threads or 1)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
     except (ConnectionError, ValueError, RuntimeError) as error:

@@ -5,12 +5,13 @@ It is written with every shard that is done, and says nothing that a suite needs
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
 from ..errors import CounterfactoryError
 from ..files.fill import fill_record, plain
@@ -53,7 +54,9 @@ class RunStatus:
 
 
 class StatusFile:
-    """Keeps the status of a run over `shards` in a suite's folder. What cannot be written is left out."""
+    """Keeps the status of a run over `shards` in a suite's folder; a context manager around the run. What cannot be
+    written is left out.
+    """
 
     def __init__(self, suite: Path, shards: int, device: str, device_hours: Callable[[], float]) -> None:
         now = time.time()
@@ -68,18 +71,18 @@ class StatusFile:
         """One more shard is finished now."""
         self.note(done=self.status.done + 1)
 
-    def note(self, **changes: object) -> None:
+    def note(self, **changes: Any) -> None:
         """Writes the status with these changes."""
-        self.status = replace(self.status, **changes, updated=time.time(), device_hours=self._device_hours())  # type: ignore[arg-type]
+        self.status = replace(self.status, **changes, updated=time.time(), device_hours=self._device_hours())
         with suppress(CounterfactoryError):
-            write_whole(self._path, json_text(self.status), sync="nothing")
+            write_whole(self._path, json.dumps(plain(self.status)) + "\n", sync="nothing")
 
+    def __enter__(self) -> Self:
+        self.note()
+        return self
 
-def json_text(status: RunStatus) -> str:
-    """The file's text."""
-    import json
-
-    return json.dumps(plain(status)) + "\n"
+    def __exit__(self, kind: object, *_: object) -> None:
+        self.note(state="finished" if kind is None else "stopped", workers=0)
 
 
 def read_status(suite: Path) -> RunStatus:

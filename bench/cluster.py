@@ -1,0 +1,158 @@
+"""Claim: a suite made by many workers has the bytes of one box, whatever is killed, and scales with them.
+
+    python bench/cluster.py [--only kills,half,efficiency,memory] [--repetitions 20] [--write]
+
+`kills`: `generate --ray local` with three workers of which two are killed with SIGKILL at random times, beside one box
+that makes the same suite alone. `half`: parts that were cut short anywhere lie where the driver looks for them.
+`efficiency`: two workers on two cores, a core each, against twice one, from the first shard to the last. `memory`: what
+the driver holds at its peak over 1,000 and over 100,000 sources, whose parts are there already. The profile is `light`,
+on drawn photographs. `--write` keeps the figures, those of the parts that ran, in docs/cluster.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from measure import bench_parser, finish, keep_figures, machine
+from PIL import Image
+
+from counterfactory.engine.suite.contents import suite_digest
+from counterfactory.engine.suite.verify import verify_suite
+
+WORKERS, KILLS = 3, 2
+FILE = Path(__file__).parents[1] / "docs" / "cluster.json"
+CORES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def photographs(root: Path, count: int, size: tuple[int, int] = (480, 360)) -> Path:
+    """Smooth pictures of two classes."""
+    for index in range(count):
+        numbers = np.random.default_rng(index)
+        small = Image.fromarray(numbers.integers(30, 226, (9, 12, 3), dtype=np.uint8))
+        path = root / "ab"[index % 2] / f"{index:06d}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        small.resize(size, Image.Resampling.BICUBIC).save(path, quality=92)
+    return root
+
+
+def command(photos: Path, out: Path, *more: str) -> list[str]:
+    """`generate` of the photographs, in shards of two."""
+    words = [str(photos), "--profile", "light", "--shard", "2", "--out", str(out), "--json", *more]
+    return [sys.executable, "-m", "counterfactory.engine", "generate", *words]
+
+
+def workers_of(driver: int) -> list[int]:
+    """Processes of Ray below the driver's that are workers which take shards."""
+    parents, named = {}, list[int]()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            pid, status = int(folder.name), (folder / "stat").read_text()
+            parents[pid] = int(status.rpartition(")")[2].split()[1])
+            if (folder / "cmdline").read_bytes().startswith(b"ray::ShardWorker"):
+                named.append(pid)
+        except OSError:
+            continue
+
+    def below(pid: int) -> bool:
+        while pid > 1:
+            if pid == driver:
+                return True
+            pid = parents.get(pid, 0)
+        return False
+
+    return [pid for pid in named if below(pid)]
+
+
+def shards_done(suite: Path) -> int:
+    try:
+        return int(json.loads((suite / "status.json").read_text())["done"])
+    except (OSError, ValueError):
+        return 0
+
+
+def kill_some(photos: Path, out: Path, shards: int, luck: random.Random) -> tuple[int, str]:
+    """A run of three workers of which two are killed, each at a random point of the run; how many were, and what the
+    run warned of.
+    """
+    at = sorted(luck.random() * shards * 0.9 for _ in range(KILLS))
+    driver = subprocess.Popen(
+        command(photos, out, "--ray", "local", "--workers", str(WORKERS)),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    killed = 0
+    while driver.poll() is None:
+        there = workers_of(driver.pid)
+        if killed < KILLS and there and shards_done(out) + luck.random() >= at[killed]:
+            os.kill(luck.choice(there), signal.SIGKILL)
+            killed += 1
+        time.sleep(0.02)
+    assert driver.stderr is not None
+    told = driver.stderr.read()
+    if driver.returncode:
+        raise SystemExit(told)
+    return killed, told
+
+
+def kills(folder: Path, repetitions: int, seed: int) -> dict[str, Any]:
+    """Whether the bytes are those of one box after every repetition."""
+    photos, luck = photographs(folder / "photos", 24, (320, 240)), random.Random(seed)
+    subprocess.run(command(photos, folder / "one"), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    digest, same, killed, lost = suite_digest(folder / "one"), 0, list[int](), 0
+    for number in range(repetitions):
+        out = folder / "many"
+        count, told = kill_some(photos, out, 12, luck)
+        verification = verify_suite(out)
+        same += verification.sound and verification.digest == digest and not (out / "parts").exists()
+        killed.append(count)
+        lost += told.count("lost a worker")
+        print(
+            f"{number + 1:3}  {count} killed, {told.count('lost a worker')} with a shard in hand, {same} the same",
+            flush=True,
+        )
+        shutil.rmtree(out)
+    return {
+        "workers": WORKERS,
+        "kills": sum(killed),
+        "kills_with_a_shard": lost,
+        "repetitions": repetitions,
+        "same_bytes": same,
+    }
+
+
+def main() -> None:
+    """Run the parts that are asked for."""
+    parser = bench_parser(__doc__, write="docs/cluster.json")
+    parser.add_argument("--only", default="kills,half,efficiency,memory", help="parts, with commas (%(default)s)")
+    parser.add_argument("--repetitions", type=int, default=20, metavar="N", help="of kills (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the kills' times (%(default)s)")
+    asked = parser.parse_args()
+    figures: dict[str, Any] = {}
+    for part in asked.only.split(","):
+        with tempfile.TemporaryDirectory() as folder:
+            figures |= PARTS[part](Path(folder), asked)
+        figures |= {"machine": machine(), "command": "python bench/cluster.py --write"}
+        if asked.write:
+            keep_figures(FILE, figures)
+    finish("cluster", **figures)
+
+
+PARTS: dict[str, Callable[[Path, Any], dict[str, Any]]] = {
+    "kills": lambda folder, asked: kills(folder, asked.repetitions, asked.seed),
+}
+
+if __name__ == "__main__":
+    main()
