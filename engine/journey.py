@@ -190,13 +190,14 @@ class Journey:
     """Takes sources to a suite: what the profile's box makes of a request.
 
     A run ends early where no more than `least_accepted` of its first variants are accepted; None: nobody minds. With
-    `elsewhere` shards travel on other boxes, and this one gathers what they came to.
+    `elsewhere` shards travel on other boxes, and this one gathers what they came to. `shard_log` gets a line for each.
     """
 
     profile: Profile
     request: SuiteRequest
     least_accepted: float | None = None
     elsewhere: Elsewhere | None = None
+    shard_log: Path | None = None
 
     def run(
         self,
@@ -262,7 +263,7 @@ class Journey:
 
         runtime = run.profile.runtime
         hours = partial(run.meter.device_hours, runtime.devices)
-        with StatusFile(run.suite.path, len(shards), runtime.unit, hours) as status:
+        with StatusFile(run.suite.path, len(shards), runtime.unit, hours, self.shard_log) as status:
             if self.elsewhere is not None:
                 gathered |= self.elsewhere.travel(Trip(run, outcomes, shards, judge, status))
             for at, shard in enumerate(_read(run.meter, prefetch(shards, partial(look, run, outcomes), depth=1))):
@@ -271,7 +272,7 @@ class Journey:
                     self._require_accepted(run.suite.path, tally)
                     outcome = step(run, outcomes, shard, tally.cells)
                     run.meter.verdicts(outcome.accepted, outcome.rejected)
-                    status.shard()
+                    status.shard(shard.sources[0].name, accepted=outcome.accepted, rejected=outcome.rejected)
                 elif self.elsewhere is None:
                     _count_passed(run, shard.sources, outcome)
                     status.passed()

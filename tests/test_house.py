@@ -78,16 +78,21 @@ ARROWS: dict[str, dict[str, set[str]]] = {
             ),
             *("request", "stages", "inputs", "estimate"),
         },
+        "cluster": {
+            *("errors", "packages", "content_keys", "files", "schedule", "profile", "meter", "sources", "models"),
+            *("suite", "request", "stages", "journey"),
+        },
         "api": {
             *("errors", "packages", "files", "profile", "runtime", "meter", "sources", "variant", "models", "suite"),
             *("tasks", "request", "stages", "asking", "pocket", "light", "inputs", "estimate", "judging", "report"),
-            "journey",
+            *("journey", "cluster"),
         },
         "face": {"errors", "packages", "estimate", "api"},
         "cli": {
             *("errors", "packages", "files", "schedule", "profile", "runtime", "meter", "sources"),
             *("variant", "models", "suite"),
-            *("tasks", "request", "pocket", "inputs", "estimate", "judging", "report", "journey", "api"),
+            *("tasks", "request", "pocket", "inputs", "estimate", "judging", "report", "journey", "cluster"),
+            "api",
         },
         "__main__": {"cli"},
     },
@@ -197,7 +202,7 @@ THROUGH_THE_DOORS = {
     *("image", "yaml", "blobs", "Suite", "finished", "frame", "Classifier", "Segmenter", "small", "sheet"),
     *("Image.fromarray(numbers)", "Image.fromarray(array)", "Image.fromarray(drawn)", "Image.fromarray(pixels)"),
     *("Image.fromarray(picture)", "picture.resize((side, side), Image.Resampling.LANCZOS)", "small.convert('RGB')"),
-    *("pandas()", "connection"),
+    *("pandas()", "connection", "self._store"),
 }
 # What no suite, set or table of a stranger names: the system's own files, the user's cache and networks, which run.
 BESIDE_THE_DOORS = {
@@ -205,6 +210,7 @@ BESIDE_THE_DOORS = {
         "api/model_answers.py",
         "cli/gpus.py",
         "cli/process.py",
+        "cluster/worker.py",
         "cli/rehearse.py",
         "cli/setup.py",
         "estimate/measured.py",

@@ -318,7 +318,7 @@ def _(house: House, command: str) -> None:
     assert "none" in ran.err
 
 
-@shows("--json", *SETS, "import", "check", "evaluate", "report", "edits", "verify")
+@shows("--json", *SETS, "import", "check", "evaluate", "report", "edits", "verify", "merge", "split", "status")
 def _(house: House, command: str) -> None:
     """All cases read it; without it there is no JSON."""
     suite = house.suite()
@@ -329,6 +329,8 @@ def _(house: House, command: str) -> None:
         "estimate": [house.flat],
         "evaluate": [suite, "--predictions", answers(house, suite)],
         "edits": [suite, "--write", house.new("edits.csv")],
+        "merge": [suite, house.suite(), "--out", house.new("one")],
+        "split": [suite, "--out", house.new("a"), house.new("b")],
     }
     with contextlib.redirect_stdout(io.StringIO()) as out:
         assert main([command, *map(str, asked.get(command, [suite]))]) == 0

@@ -102,11 +102,13 @@ class GenerateOptions(EditOptions, total=False):
 
     `ray` is the address of a Ray cluster whose boxes take the shards ("auto", "local"), `workers` the most of them (one
     a GPU or core), `parts` the folder or URL, the same for all, where they leave what shards came to (in the suite).
+    `shard_log` is a file that gets a line of JSON for every shard.
     """
 
     ray: str | None
     workers: int | None
     parts: AnyPath | None
+    shard_log: AnyPath | None
     protect: Sequence[str] | None
     shard: int | None
     metrics: AnyPath | None

@@ -76,8 +76,10 @@ def generate(
     if least is not None and asked.request.interventions is None:
         raise CounterfactoryError("--require-coverage counts the values that you name: give --interventions as well")
     metrics = path_or_none(options.get("metrics"))
-    elsewhere = _boxes(options, caller)
-    finished = _make(asked, suite_path, metrics, caller, anyway=options.get("anyway", False), elsewhere=elsewhere)
+    boxes, log = _boxes(options, caller), path_or_none(options.get("shard_log"))
+    least_share = None if options.get("anyway", False) else least_accepted(asked.profile)
+    journey = Journey(asked.profile, asked.request, least_share, boxes, log)
+    finished = _make(asked, journey, suite_path, metrics, caller)
     if least is not None and not finished.covers(least):
         caller.warn(uncovered(finished.cells, least))
     for note in one_sided(finished.spread, asked.request.interventions, by_rule=asked.profile.by_rule):
@@ -104,7 +106,8 @@ def import_pairs(
     refuse_suite_among_sources(Path(pairs), suite_path)
     given = cast("GenerateOptions", options)  # of which it has some
     asked = read_pairs(pairs, given, caller, lambda profile: _with_options(profile, given))
-    return _make(asked, suite_path, path_or_none(options.get("metrics")), caller, anyway=True)
+    metrics = path_or_none(options.get("metrics"))
+    return _make(asked, Journey(asked.profile, asked.request), suite_path, metrics, caller)
 
 
 def _boxes(options: GenerateOptions, caller: Caller) -> Elsewhere | None:
@@ -121,17 +124,8 @@ def _boxes(options: GenerateOptions, caller: Caller) -> Elsewhere | None:
     return RayBoxes(address, caller.warn, workers, None if parts is None else fspath(parts))
 
 
-def _make(
-    asked: Asked,
-    suite_path: Path,
-    metrics: Path | None,
-    caller: Caller,
-    *,
-    anyway: bool,
-    elsewhere: Elsewhere | None = None,
-) -> FinishedSuite:
+def _make(asked: Asked, journey: Journey, suite_path: Path, metrics: Path | None, caller: Caller) -> FinishedSuite:
     """Make a suite, and say what a person should know of it."""
-    journey = Journey(asked.profile, asked.request, None if anyway else least_accepted(asked.profile), elsewhere)
     with Suite.open(suite_path) as suite:
         summary = journey.run(asked.inputs, suite, caller.on_progress, metrics)
         if denied := suite.ledger.denied:

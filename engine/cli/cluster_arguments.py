@@ -59,3 +59,9 @@ def add_boxes(parser: argparse.ArgumentParser) -> None:
     boxes.add_argument(
         "--parts", metavar="PATH|URL", help="where workers leave finished shards; all boxes share it (SUITE/parts)"
     )
+    boxes.add_argument(
+        "--shard-log",
+        type=Path,
+        metavar="FILE",
+        help="add a line of JSON for each shard that is done, without --ray too",
+    )

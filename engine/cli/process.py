@@ -3,8 +3,8 @@
 0: all is well. 1: finished, but some sources could not be read, or no variant was made. 2: cannot run, with one
 sentence that says why. 3: a limit was broken: by the model under test (`evaluate`), or by a suite that covers less of
 its user's values than --require-coverage asks for; or `verify` found a fault. 70: a bug in Counterfactory, with its
-traceback. 130: stopped by Ctrl-C; the same command goes on from there. 141: nobody reads the output any more, as for
-other Unix tools (128 + SIGPIPE).
+traceback. 130: stopped by Ctrl-C or SIGTERM; the same command goes on from there. 141: nobody reads the output any
+more, as for other Unix tools (128 + SIGPIPE).
 
 Python itself would end with 1 after a crash and with 120 after output that it could not flush.
 """
@@ -15,6 +15,7 @@ import codecs
 import io
 import os
 import re
+import signal
 import sys
 import traceback
 import warnings
@@ -44,6 +45,7 @@ def run() -> NoReturn:
     _write_plainly()
     # Pictures that are too large are refused, in a sentence.
     warnings.filterwarnings("ignore", "Image size .* exceeds limit")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what stops a service ends it as Ctrl-C does
     try:
         status = _run_command()
         if status in (0, EXIT_SKIPPED, EXIT_BROKEN):  # a command that failed has said why already

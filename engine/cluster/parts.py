@@ -65,7 +65,7 @@ class PartPlace(Protocol):
     def names(self) -> set[str]:
         """The whole parts."""
 
-    def save(self, name: str, data: Path) -> None:
+    def put(self, name: str, data: Path) -> None:
         """Puts a file there, whole or not at all."""
 
     def fetched(self, name: str) -> Any:
@@ -93,7 +93,7 @@ class FolderPlace:
     def names(self) -> set[str]:
         return {path.name for path in self._folder.iterdir() if _NAME.fullmatch(path.name)}
 
-    def save(self, name: str, data: Path) -> None:
+    def put(self, name: str, data: Path) -> None:
         with open_file(data) as file, open_whole(self._folder / name, below=self._folder) as whole:
             while block := file.read(1 << 20):
                 whole.write(block)
@@ -117,31 +117,31 @@ class UrlPlace:
 
         self._url = url
         with _explained(url):
-            self._system, self._root = fsspec.core.url_to_fs(url.rstrip("/"))
-            self._system.makedirs(self._root, exist_ok=True)
+            self._store, self._root = fsspec.core.url_to_fs(url.rstrip("/"))
+            self._store.makedirs(self._root, exist_ok=True)
 
     def names(self) -> set[str]:
         with _explained(self._url):
-            self._system.invalidate_cache()
-            names = {str(path).rpartition("/")[2] for path in self._system.ls(self._root, detail=False)}
+            self._store.invalidate_cache()
+            names = {str(path).rpartition("/")[2] for path in self._store.ls(self._root, detail=False)}
         return {name for name in names if _NAME.fullmatch(name)}
 
-    def save(self, name: str, data: Path) -> None:
+    def put(self, name: str, data: Path) -> None:
         with _explained(self._url):
-            self._system.put_file(str(data), f"{self._root}/{name}")
+            self._store.put_file(str(data), f"{self._root}/{name}")
 
     @contextmanager
     def fetched(self, name: str) -> Iterator[Path]:
         with TemporaryDirectory(prefix="counterfactory-") as folder:
             path = Path(folder) / "part"
             with _explained(self._url):
-                self._system.invalidate_cache()
-                self._system.get_file(f"{self._root}/{name}", str(path))
+                self._store.invalidate_cache()
+                self._store.get_file(f"{self._root}/{name}", str(path))
             yield path
 
     def remove(self, name: str) -> None:
         with _explained(self._url), suppress(FileNotFoundError):
-            self._system.rm_file(f"{self._root}/{name}")
+            self._store.rm_file(f"{self._root}/{name}")
 
     def close(self) -> None:
         """A store's folders are names alone, and gone with their files."""

@@ -200,7 +200,7 @@ class Gathering:
             elif (name := self._name(shard)) not in there or self.take(number, name) is not None:
                 yield number
 
-    def take(self, number: int, name: str) -> str | None:
+    def take(self, number: int, name: str, host: str = "") -> str | None:
         """Take a shard's part, and remove it. Returns why it is none, after which it is gone."""
         shard = self.trip.shards[number]
         try:
@@ -219,7 +219,8 @@ class Gathering:
         if problems:
             self.unread[number] = outcome, problems
         self.trip.judge(shard, outcome)
-        self.trip.status.shard()
+        counts = {"accepted": outcome.accepted, "rejected": outcome.rejected}
+        self.trip.status.shard(shard[0].name, **counts, host=host)
         return None
 
     def _name(self, shard: Sequence[Source]) -> str:
@@ -284,7 +285,7 @@ class _Dispatch:
         hand.receipt = answer
         self._give(hand, drain)  # before the part is taken: workers do not wait for the disk here
         assert number is not None, "a receipt is of a shard"
-        problem = self.gathering.take(number, answer.part)
+        problem = self.gathering.take(number, answer.part, answer.host)
         if problem is not None:
             self._spoil(number, problem, answer.host)
 
@@ -352,7 +353,7 @@ def _token(place: PartPlace) -> Iterator[str]:
     name = f"driver-{secrets.token_hex(8)}"
     with TemporaryDirectory(prefix="counterfactory-") as folder:
         write_whole(Path(folder) / name, name)
-        place.save(name, Path(folder) / name)
+        place.put(name, Path(folder) / name)
     try:
         yield name
     finally:

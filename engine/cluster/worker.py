@@ -196,7 +196,7 @@ class _OpenWorker:
         name, path = part_name(key, self._order.maker), self._scratch / "part"
         head = {"shard": key, "maker": self._order.maker, "problems": tuple(shard.pictures.problems)}
         write_part(path, self._suite, noted, head)
-        self._place.save(name, path)
+        self._place.put(name, path)
         self._forget([key for stage, key in noted if stage == "suite/files"])
         meter = self._meter
         return Receipt(name, host, meter.elapsed_s, meter.peak_memory_bytes, meter.costs(), meter.plans())

@@ -1,6 +1,7 @@
-"""status.json: how far a run is, for whoever looks at the suite's folder, from any box and without a lock.
+"""status.json: how far a run is, for whoever looks at the suite's folder, from any box and without a lock; and a log of
+its shards, where that is wanted.
 
-It is written with every shard that is done, and says nothing that a suite needs.
+Both are written with every shard that is done, and say nothing that a suite needs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, Literal, Self
 from ..errors import CounterfactoryError
 from ..files.fill import fill_record, plain
 from ..files.reading import read_json
-from ..files.writing import write_whole
+from ..files.writing import open_to_append, write_whole
 from .paths import Folder
 
 FILE = "status.json"
@@ -44,8 +45,8 @@ class RunStatus:
     @property
     def shards_per_h(self) -> float | None:
         """The rate of this run; None before its first shard."""
-        made, spent = self.done - self.passed, self.updated - self.began
-        return 3600 * made / spent if made and spent > 0 else None
+        now, spent = self.done - self.passed, self.updated - self.began
+        return 3600 * now / spent if now and spent > 0 else None
 
     @property
     def left_s(self) -> float | None:
@@ -58,18 +59,24 @@ class StatusFile:
     written is left out.
     """
 
-    def __init__(self, suite: Path, shards: int, device: str, device_hours: Callable[[], float]) -> None:
+    def __init__(
+        self, suite: Path, shards: int, device: str, device_hours: Callable[[], float], log: Path | None = None
+    ) -> None:
         now = time.time()
-        self._path, self._device_hours = suite / FILE, device_hours
+        self._path, self._device_hours, self._log = suite / FILE, device_hours, log
         self.status = RunStatus("running", now, now, shards, 0, 0, 1, 0, device, 0.0)
 
     def passed(self) -> None:
         """One more shard was finished before."""
         self.status = replace(self.status, done=self.status.done + 1, passed=self.status.passed + 1)
 
-    def shard(self) -> None:
-        """One more shard is finished now."""
+    def shard(self, first: str, **facts: Any) -> None:
+        """One more shard is finished now, whose sources begin with `first`; its log has the `facts` as well."""
         self.note(done=self.status.done + 1)
+        if self._log is not None:
+            line = {"time": round(self.status.updated, 3), "done": self.status.done, "of": self.status.shards}
+            with suppress(OSError), open_to_append(self._log) as file:
+                file.write((json.dumps({**line, "first": first, **facts}) + "\n").encode())
 
     def note(self, **changes: Any) -> None:
         """Writes the status with these changes."""

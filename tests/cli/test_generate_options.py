@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import random
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from PIL import Image
 from profiles import profile_with
-from wiring import CASES, House, options_by_command, shows, stems
+from stand_in_ray import StandInRay
+from wiring import CASES, House, Ran, options_by_command, shows, stems
 from wiring_cases import shown
+
+from counterfactory.engine.cluster import ray_boxes
 
 
 @shows("--baseline", "generate")
@@ -45,6 +53,57 @@ def _(house: House, command: str) -> None:
                 apart[-1].append(float(np.abs(pair[0] - pair[1])[masks[row.source] == number].mean()))
     assert len(apart[0]) == 3
     assert all(held < free for free, held in zip(*apart, strict=True))
+
+
+def on_boxes(house: House, ray: StandInRay, *args: str | Path) -> Ran:
+    """A suite made by workers without Ray's processes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ray_boxes, "connected", ray.connected)
+        return house.ask("generate", "--profile", "light", "--shard", 1, *args)
+
+
+@shows("--ray", "generate")
+@shows("--workers", "generate")
+def _(house: House, command: str) -> None:
+    alone = house.ask(command, "--profile", "light")
+    for workers in (1, 3):
+        ran = on_boxes(house, StandInRay(random.Random(0), cores=4), "--ray", "auto", "--workers", str(workers))
+        assert ran.data["suite_digest"] == alone.data["suite_digest"]
+        assert ran.data["devices"] == workers
+    house.fails("give --ray ADDRESS as well", command, "--workers", 2)
+    house.fails("no Ray cluster", command, "--profile", "light", "--ray", "nobody.invalid:1")
+
+
+@shows("--parts", "generate")
+def _(house: House, command: str) -> None:
+    place, seen = house.new("parts"), set[str]()
+
+    class Looking(StandInRay):
+        def get(self, call: Any) -> Any:
+            answer = super().get(call)
+            seen.update(path.suffix for path in place.iterdir())
+            return answer
+
+    assert on_boxes(house, Looking(random.Random(0)), "--ray", "auto", "--parts", place).status == 0
+    assert ".part" in seen
+    assert not place.exists()
+    house.fails("give --ray ADDRESS as well", command, "--parts", place)
+
+
+@shows("--shard-log", "generate")
+def _(house: House, command: str) -> None:
+    log = house.new("shards.jsonl")
+    asked = (command, "--profile", "light", "--shard", 2, "--shard-log", log)
+    assert house.ask(*asked).status == 0
+    on_boxes(house, StandInRay(random.Random(0)), "--ray", "auto", "--shard-log", log)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(line["done"], line["of"], line["accepted"] + line["rejected"]) for line in lines[:2]] == [
+        (1, 2, 2),
+        (2, 2, 1),
+    ]
+    assert [line["first"] for line in lines[:2]] == ["bus/0000", "car/0001"]
+    assert {line["first"] for line in lines[2:]} == {"bus/0000", "bus/0002", "car/0001"}
+    assert all(line["host"] for line in lines[2:])
 
 
 @pytest.mark.parametrize("option", shown("generate"))

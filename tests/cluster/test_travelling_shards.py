@@ -299,7 +299,7 @@ def order(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Work
         with pytest.raises(KeyboardInterrupt):
             on_boxes(StandInRay(random.Random(0)), photos, tmp_path / "suite")
     (order,) = orders
-    open_place(order.place).save(order.token, tmp_path / "token")
+    open_place(order.place).put(order.token, tmp_path / "token")
     return order
 
 
