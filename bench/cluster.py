@@ -1,12 +1,12 @@
 """Claim: a suite made by many workers has the bytes of one box, whatever is killed, and scales with them.
 
-    python bench/cluster.py [--only kills,half,efficiency,memory] [--repetitions 20] [--write]
+    python bench/cluster.py [--only kills,efficiency,memory] [--repetitions 20] [--write]
 
 `kills`: `generate --ray local` with three workers of which two are killed with SIGKILL at random times, beside one box
-that makes the same suite alone. `half`: parts that were cut short anywhere lie where the driver looks for them.
-`efficiency`: two workers on two cores, a core each, against twice one, from the first shard to the last. `memory`: what
-the driver holds at its peak over 1,000 and over 100,000 sources, whose parts are there already. The profile is `light`,
-on drawn photographs. `--write` keeps the figures, those of the parts that ran, in docs/cluster.json.
+that makes the same suite alone. `efficiency`: two workers on two cores, a core each, against twice one, by the times of
+the shards in the log, the first of each worker left out. `memory`: the peak of a driver over 1,000 and over 100,000
+small sources with one variant each; its workers, in the same process, hand over drawn parts, and nothing is synced. The
+profile is `light`, on drawn photographs. `--write` keeps the figures of the parts that ran in docs/cluster.json.
 """
 
 from __future__ import annotations
@@ -133,12 +133,53 @@ def kills(folder: Path, repetitions: int, seed: int) -> dict[str, Any]:
     }
 
 
+def efficiency(folder: Path) -> dict[str, Any]:
+    """How much of twice one worker's rate two have."""
+    photos, rates = photographs(folder / "photos", 96), list[float]()
+    for workers in (1, 2):
+        out, log = folder / f"suite{workers}", folder / f"log{workers}"
+        more = ("--ray", "local", "--workers", str(workers), "--shard-log", str(log))
+        subprocess.run(command(photos, out, *more), check=True, stdout=subprocess.DEVNULL)
+        times = [json.loads(line)["time"] for line in log.read_text().splitlines()]
+        rates.append((len(times) - workers) / (times[-1] - times[workers - 1]))
+        print(f"{workers} workers: {rates[-1]:.3f} shards a second", flush=True)
+    return {"efficiency": round(rates[1] / (2 * rates[0]), 3), "shards_per_s": [round(rate, 3) for rate in rates]}
+
+
+_DRIVER = """
+import os, sys, resource
+sys.path[:0] = [{bench!r}, {tests!r}]
+os.fsync = lambda handle: None  # what is kept is not asked here
+import drawn_parts
+from counterfactory.engine.api.verbs import generate
+drawn_parts.install()
+generate({photos!r}, out={out!r}, profile="light", variants=1, controls=0, edits=1, shard=250, anyway=True, ray="auto",
+         warn=lambda text: None)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+def memory(folder: Path, most: int) -> dict[str, Any]:
+    """The driver's peak in 10^6 bytes at 1,000 and at `most` sources."""
+    peaks, here = list[int](), Path(__file__).parent
+    for count in (1000, most):
+        photos, out = photographs(folder / f"photos{count}", count, (32, 24)), folder / f"suite{count}"
+        places = {"bench": str(here), "tests": str(here.parent / "tests"), "photos": str(photos), "out": str(out)}
+        code = _DRIVER.format(**places)
+        done = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True)
+        peaks.append(round(float(done.stdout.split()[-1]) * 1.048576))
+        print(f"{count:,} sources: {peaks[-1]} MB at the peak", flush=True)
+        shutil.rmtree(out)
+    return {"driver_mb_1k": peaks[0], f"driver_mb_{most // 1000}k": peaks[1]}
+
+
 def main() -> None:
     """Run the parts that are asked for."""
     parser = bench_parser(__doc__, write="docs/cluster.json")
-    parser.add_argument("--only", default="kills,half,efficiency,memory", help="parts, with commas (%(default)s)")
+    parser.add_argument("--only", default="kills,efficiency,memory", help="parts, with commas (%(default)s)")
     parser.add_argument("--repetitions", type=int, default=20, metavar="N", help="of kills (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the kills' times (%(default)s)")
+    parser.add_argument("--sources", type=int, default=100_000, metavar="N", help="of `memory` (%(default)s)")
     asked = parser.parse_args()
     figures: dict[str, Any] = {}
     for part in asked.only.split(","):
@@ -152,6 +193,8 @@ def main() -> None:
 
 PARTS: dict[str, Callable[[Path, Any], dict[str, Any]]] = {
     "kills": lambda folder, asked: kills(folder, asked.repetitions, asked.seed),
+    "efficiency": lambda folder, _: efficiency(folder),
+    "memory": lambda folder, asked: memory(folder, asked.sources),
 }
 
 if __name__ == "__main__":
