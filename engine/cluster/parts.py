@@ -34,6 +34,7 @@ from ..suite.picture_store import FileRecord
 FORMAT = 1
 _HEAD, _ROWS = "part.json", "rows.json"
 _FILES = "suite/files"
+_OBJECTS = re.compile("(s3a?|gs|gcs|abfss?|az|adl|oci|oss)://")
 _NAME = re.compile(r"[0-9a-f]{64}-[0-9a-f]{16}\.part")
 
 
@@ -118,12 +119,16 @@ class UrlPlace:
         self._url = url
         with _explained(url):
             self._store, self._root = fsspec.core.url_to_fs(url.rstrip("/"))
-            self._store.makedirs(self._root, exist_ok=True)
+            if not _OBJECTS.match(url):  # which have no folders, and where this would make a bucket
+                self._store.makedirs(self._root, exist_ok=True)
 
     def names(self) -> set[str]:
         with _explained(self._url):
             self._store.invalidate_cache()
-            names = {str(path).rpartition("/")[2] for path in self._store.ls(self._root, detail=False)}
+            try:
+                names = {str(path).rpartition("/")[2] for path in self._store.ls(self._root, detail=False)}
+            except FileNotFoundError:  # nothing has been put there
+                names = set()
         return {name for name in names if _NAME.fullmatch(name)}
 
     def put(self, name: str, data: Path) -> None:
@@ -134,7 +139,7 @@ class UrlPlace:
     def fetched(self, name: str) -> Iterator[Path]:
         with TemporaryDirectory(prefix="counterfactory-") as folder:
             path = Path(folder) / "part"
-            with _explained(self._url):
+            with _explained(self._url, FileNotFoundError):
                 self._store.invalidate_cache()
                 self._store.get_file(f"{self._root}/{name}", str(path))
             yield path
@@ -148,11 +153,11 @@ class UrlPlace:
 
 
 @contextmanager
-def _explained(url: str) -> Iterator[None]:
-    """Whatever an object store's client raises, as a sentence; a file that is not there stays FileNotFoundError."""
+def _explained(url: str, *raised: type[Exception]) -> Iterator[None]:
+    """Whatever an object store's client raises, but for what may be `raised`, as a sentence."""
     try:
         yield
-    except (FileNotFoundError, CounterfactoryError):
+    except raised:
         raise
     except Exception as error:  # each client has exceptions of its own
         reason = (str(error) or type(error).__name__).splitlines()[0]
