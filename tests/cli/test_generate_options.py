@@ -71,7 +71,9 @@ def _(house: House, command: str) -> None:
         assert ran.data["suite_digest"] == alone.data["suite_digest"]
         assert ran.data["devices"] == workers
     house.fails("give --ray ADDRESS as well", command, "--workers", 2)
-    house.fails("no Ray cluster", command, "--profile", "light", "--ray", "nobody.invalid:1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ray_boxes, "_answers", lambda address: address != "nobody:1")
+        house.fails("no Ray cluster answers at nobody:1", command, "--profile", "light", "--ray", "nobody:1")
 
 
 @shows("--parts", "generate")

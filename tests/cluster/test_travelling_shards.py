@@ -60,6 +60,7 @@ def on_boxes(
         return make_suite(photos, out, ray="auto", shard=1, warn=heard.append, **options)
 
 
+@pytest.mark.slow
 @settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 2**32), st.integers(1, 4), st.sets(st.integers(1, 9), max_size=3))
 def test_any_order_workers_and_deaths_give_the_bytes_of_one_box(
@@ -83,6 +84,24 @@ def test_any_order_workers_and_deaths_give_the_bytes_of_one_box(
     assert (status.state, status.shards, status.done, status.passed, status.lost) == ("finished", 6, 6, 0, len(died))
     assert suite.summary is not None
     assert suite.summary.painted == 18, "what a dead worker painted and did not hand over is painted by another"
+
+
+def test_two_workers_of_which_one_dies_give_the_bytes_of_one_box(
+    photos: Path, one_box: FinishedSuite, tmp_path: Path
+) -> None:
+    test_any_order_workers_and_deaths_give_the_bytes_of_one_box.hypothesis.inner_test(  # type: ignore[attr-defined]
+        photos, one_box, Folders(tmp_path), 7, 2, {4}
+    )
+
+
+class Folders:
+    """A factory of temporary folders in one."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def mktemp(self, name: str) -> Path:
+        return self._root / name
 
 
 def test_costs_are_those_of_the_workers(photos: Path, one_box: FinishedSuite, tmp_path: Path) -> None:
