@@ -206,6 +206,8 @@ class Part:
             if hashlib.sha256(text).hexdigest() != self.head.rows:
                 raise ValueError("its rows are not as they were written")
             rows = parse_json(text)
+            if not all(isinstance(of, dict) for of in (rows, *rows.values())):
+                raise ValueError("its rows are none of a ledger")
             records = {name: FileRecord.from_json(row) for name, row in rows.pop(_FILES, {}).items()}
             for of, record in records.items():
                 checked_name(of, f"a file of {name}")

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hashlib
 import io
 import json
 import random
 import sqlite3
 import sys
 import tarfile
+import tempfile
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,6 +37,7 @@ from session_records import costs, session_facts
 
 from counterfactory.engine.api import answers, model_answers
 from counterfactory.engine.asking import outputs, preparation
+from counterfactory.engine.cluster.parts import Part, PartHead
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate import measured
 from counterfactory.engine.files import arrays, reading, tables
@@ -69,6 +73,7 @@ from counterfactory.engine.sources import (
     yolo,
 )
 from counterfactory.engine.suite import (
+    Suite,
     by_hand,
     contents,
     metadata,
@@ -84,11 +89,44 @@ from counterfactory.engine.suite.picture_row import PaintedRow, PictureRow
 from counterfactory.engine.suite.picture_store import PictureStore
 from counterfactory.engine.suite.run_record import RunRecord
 from counterfactory.engine.suite.session_record import SessionRecord
+from counterfactory.engine.suite.status import FILE as STATUS
+from counterfactory.engine.suite.status import RunStatus, read_status
 from counterfactory.engine.tasks import user_task
 
 Mutate = Callable[..., bytes]
 WEIGHTS = Path(worlds.__file__).parent / "weights"
 ROWS = [original_row(0), control_row(0), *(picture_row(i) for i in range(3))]
+
+
+PART = f"{'0' * 64}-{'1' * 16}.part"
+
+
+def part_rows() -> list[bytes]:
+    """What a part says of its rows: two of a stage, and a picture."""
+    picture = [True, 1, hashlib.sha256(b"x").hexdigest(), 0]
+    return [json.dumps({"caption": {"a": 1, "b": ["c"]}, "suite/files": {"images/a/b.png": picture}}).encode()]
+
+
+def _packed(rows: bytes) -> bytes:
+    head = PartHead(1, "0" * 64, "1" * 64, (), hashlib.sha256(rows).hexdigest())
+    with zipfile.ZipFile(file := io.BytesIO(), "w") as archive:
+        for name, data in (("part.json", json.dumps(plain(head))), ("rows.json", rows), ("images/a/b.png", b"x")):
+            archive.writestr(name, data)
+    return file.getvalue()
+
+
+def part_file() -> list[bytes]:
+    """A whole part."""
+    return [_packed(part_rows()[0])]
+
+
+def read_part(path: Path, repack: bool = False) -> Any:
+    """A part, taken into a new suite; or one of these rows."""
+    if repack:
+        path.write_bytes(_packed(path.read_bytes()))
+    with tempfile.TemporaryDirectory() as folder, Part(path, PART) as part, Suite.open(Path(folder)) as suite:
+        part.put_into(suite)
+        return part.head
 
 
 @dataclass(frozen=True)
@@ -608,6 +646,14 @@ READERS: dict[str, FuzzedReader] = {
         by_hand.FILE,
         _TREE,
     ),
+    "status": FuzzedReader(
+        lambda path: read_status(path.parent),
+        _json(plain(RunStatus("running", 1.0, 2.0, 9, 3, 1, 2, 0, "core", 0.5))),
+        STATUS,
+        _TREE,
+    ),
+    "part": FuzzedReader(read_part, part_file),
+    "rows of a part": FuzzedReader(lambda path: read_part(path, repack=True), part_rows, mutate=_TREE),
     "ledger": FuzzedReader(read_ledger, ledger_file, "ledger.sqlite"),
     "open session": FuzzedReader(
         _row(lambda rows, _: open_session.load_open_session(rows)),
