@@ -26,6 +26,7 @@ EXTRAS: Mapping[str, str] = MappingProxyType(
         "pycocotools": "detection",
         "ray": "cluster",
         "fsspec": "cluster",
+        "webdataset": "webdataset",
     }
 )
 

@@ -318,7 +318,7 @@ def _(house: House, command: str) -> None:
     assert "none" in ran.err
 
 
-@shows("--json", *SETS, "import", "check", "evaluate", "report", "edits", "verify", "merge", "split", "status")
+@shows("--json", *SETS, "import", "check", "evaluate", "report", "edits", "verify", "merge", "split", "status", "pack")
 def _(house: House, command: str) -> None:
     """All cases read it; without it there is no JSON."""
     suite = house.suite()
@@ -331,6 +331,7 @@ def _(house: House, command: str) -> None:
         "edits": [suite, "--write", house.new("edits.csv")],
         "merge": [suite, house.suite(), "--out", house.new("one")],
         "split": [suite, "--out", house.new("a"), house.new("b")],
+        "pack": [suite, "--out", house.new("tars")],
     }
     with contextlib.redirect_stdout(io.StringIO()) as out:
         assert main([command, *map(str, asked.get(command, [suite]))]) == 0

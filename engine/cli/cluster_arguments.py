@@ -1,4 +1,4 @@
-"""Arguments of the commands for many boxes: merge, split, status; and those that `generate` has for them."""
+"""Arguments of the commands for many boxes: merge, split, pack, status; and those that `generate` has for them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 
 from .values import positive
 
+# Those of cluster/packing.py; a test holds them to those.
+FORMS = ("webdataset", "datasets")
 # `_add` and `_late` of arguments.py.
 AddCommand = Callable[..., Any]
 LateCommand = Callable[[str, str], Any]
@@ -44,6 +46,13 @@ def add_cluster(commands: Any, add: AddCommand, late: LateCommand) -> None:
         help="names of sources, one a line: they go to the first, the rest to the second",
     )
     parser.set_defaults(run=late("split", "cluster_commands"))
+    text = "write a suite for others' loaders: WebDataset's shards, or a datasets set"
+    parser = add(commands, "pack", text, "SUITE --out DIR [options]", "suite --out tars --form webdataset")
+    parser.add_argument("suite", type=Path, metavar="SUITE", help="folder of a finished suite")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="new folder of the files")
+    parser.add_argument("--form", choices=FORMS, default="webdataset", help="whose form (%(default)s)")
+    parser.add_argument("--shard-mb", type=positive, default=500, metavar="N", help="size of a file (%(default)s)")
+    parser.set_defaults(run=late("pack", "cluster_commands"))
     parser = add(commands, "status", "say how far the run over a suite is, from any box", "SUITE", "suite")
     parser.add_argument("suite", type=Path, metavar="SUITE", help="folder of a suite that is being made")
     parser.set_defaults(run=late("status", "cluster_commands"))

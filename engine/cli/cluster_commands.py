@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from ..cluster.merging import merge_suites, split_suite
+from ..cluster.packing import pack_suite
 from ..files.reading import read_text
 from ..meter.meter import Progress
 from ..suite import RunRecord
 from ..suite.contents import suite_digest
+from ..suite.metadata import open_table
 from ..suite.status import read_status
 from .run_text import duration, figure
 from .terminal import OnProgress, Terminal
@@ -36,6 +38,17 @@ def split(args: Namespace, terminal: Terminal) -> int:
     for path, record in zip(args.out, records, strict=True):
         _show(path, record, terminal)
     terminal.finish({"suites": [_data(path, record) for path, record in zip(args.out, records, strict=True)]})
+    return 0
+
+
+def pack(args: Namespace, terminal: Terminal) -> int:
+    """`counterfactory pack`."""
+    total = open_table(args.suite).num_rows
+    with terminal.progress() as on_progress:
+        count = _counting(on_progress)
+        files = pack_suite(args.suite, args.out, args.form, args.shard_mb, lambda done: count(done, total))
+    terminal.say(f"packed     {total:,} pictures in {len(files):,} files of {args.out}")
+    terminal.finish({"pictures": total, "files": list(map(str, files))})
     return 0
 
 

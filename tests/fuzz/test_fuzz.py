@@ -92,6 +92,7 @@ OTHERS = {
     "cli/rehearse.Rehearsal",
     "cli/cluster_commands.split",
     "cluster/merging._copy_files",
+    "cluster/packing._samples",
     "cluster/parts.FolderPlace",
     "cluster/parts.write_part",
     "cluster/worker._OpenWorker",
