@@ -18,7 +18,7 @@ from ..packages import missing_package, release
 from .cluster_arguments import add_boxes, add_cluster
 from .parser import Parser
 from .statuses import EXIT_ERROR, EXIT_STOPPED
-from .values import count, drop, gigabytes, names, percent, points, positive, seed, setting, share, span, words
+from .values import count, drop, gigabytes, names, percent, place, points, positive, seed, setting, share, span, words
 
 if TYPE_CHECKING:
     from .terminal import Terminal
@@ -122,7 +122,7 @@ class _Completion(argparse.Action):
 
         for command in (parser, *_subcommands(parser)):
             for action in command._actions:
-                if action.type is Path or action.dest in ("profile", "class_map"):
+                if action.type in (Path, place) or action.dest in ("profile", "class_map"):
                     action.complete = shtab.FILE  # type: ignore[attr-defined]  # shtab reads it there
         sys.stdout.write(shtab.complete(parser, values) + "\n")
         parser.exit()
@@ -314,10 +314,10 @@ def _add_sources(parser: Parser, optional: bool = False) -> argparse._ArgumentGr
     data = parser.add_argument_group("data")
     data.add_argument(
         "sources",
-        type=Path,
+        type=place,
         metavar="SOURCES",
         nargs="?" if optional else None,
-        help="folder of images, a table, or a data set in a layout of docs/data.md",
+        help="folder of images, a table, or a data set in a layout of docs/data.md; or an URL such as s3://bucket/photos",
     )
     data.add_argument(
         "--labels", type=Path, metavar="FILE", help="labels (and masks) of a folder's images: CSV, JSONL or TXT"

@@ -5,6 +5,12 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from pathlib import Path
+
+
+def place(text: str) -> str | Path:
+    """A path, or an URL as it is: a path would make one of its two slashes."""
+    return text if "://" in text else Path(text)
 
 
 def positive(text: str) -> int:

@@ -31,6 +31,7 @@ from ..journey import Trip, outcome_key_of
 from ..meter.meter import sum_costs, sum_uses
 from ..packages import release
 from ..profile.runtime import RuntimeSettings
+from ..sources.blobs import Cell
 from ..sources.source import Problem, Source
 from ..suite.outcome import Outcome
 from ..suite.session_record import Costs
@@ -76,6 +77,11 @@ class RayBoxes:
             raise CounterfactoryError(
                 "--interventions names more values than --variants has room for, so that each source's depend on those "
                 "before it: with --ray give as many variants as values"
+            )
+        if any(isinstance(shard[0].blob, Cell) for shard in trip.shards):
+            raise CounterfactoryError(
+                "a data set of the hub lies in this box's cache, where other boxes do not see it: save its pictures to "
+                "a shared folder for --ray"
             )
         trip.run.meter.held = self.device_s
         name = self.place or str((trip.run.suite.path / "parts").absolute())

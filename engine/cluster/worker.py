@@ -35,6 +35,8 @@ from ..profile.profile import Profile
 from ..profile.runtime import ModelPaths
 from ..request import SuiteRequest
 from ..schedule.overlap import in_callers_threads
+from ..sources.blobs import read_blob
+from ..sources.pixels import UnreadableError
 from ..sources.source import Source
 from ..stages.run import Classes
 from ..suite import Suite
@@ -174,16 +176,13 @@ class _OpenWorker:
             raise CounterfactoryError(f"it does not see the driver's parts in {order.place}: {advice}") from error
         if seen != order.token:
             raise CounterfactoryError(f"it sees another driver's parts in {order.place}: {advice}")
-        path = order.source.path
-        if order.source.blob is None:
-            try:
-                same = hashlib.sha256(read_bytes(path)).hexdigest() == order.source.digest
-            except OSError as error:
-                raise CounterfactoryError(
-                    f"it cannot read {path} ({error.strerror}): share the sources' folder"
-                ) from error
-            if not same:
-                raise CounterfactoryError(f"it has another file at {path} than the driver: share the sources' folder")
+        source, share = order.source, "share the sources' folder, or name them by an URL"
+        try:
+            digest = hashlib.sha256(read_blob(source.blob or str(source.path))).hexdigest()
+        except UnreadableError as error:
+            raise CounterfactoryError(f"it cannot read {source.path} ({error}): {share}") from error
+        if digest != source.digest:
+            raise CounterfactoryError(f"it has another file at {source.path} than the driver: {share}")
 
     def work(self, sources: tuple[Source, ...], host: str) -> Receipt:
         """See `ShardWorker.work`."""

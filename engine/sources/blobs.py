@@ -1,4 +1,5 @@
-"""The place of a picture's or a mask's bytes: a file, a stretch of a tar file, a cell of a table; and names of files.
+"""The place of a picture's or a mask's bytes: a file, a stretch of a tar file, a cell of a table, an object of a store;
+and names of files.
 
 A data set of a million pictures has a million of these, so a file is its path as plain text and the others have slots.
 """
@@ -38,7 +39,26 @@ class Cell:
     column: str
 
 
-Blob = str | Stretch | Cell
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """A file of an object store, or of another file system that fsspec reaches, by its URL."""
+
+    path: str
+
+    def read(self) -> bytes:
+        """Its bytes. Raises OSError, whatever the store's client has for that."""
+        from fsspec.core import url_to_fs
+
+        try:
+            store, path = url_to_fs(self.path)
+            return bytes(store.cat_file(path))
+        except OSError:
+            raise
+        except Exception as error:  # each client has exceptions of its own
+            raise OSError((str(error) or type(error).__name__).splitlines()[0]) from error
+
+
+Blob = str | Stretch | Cell | StoredObject
 
 
 def path_of(blob: Blob) -> Path:
@@ -54,6 +74,8 @@ def read_blob(blob: Blob) -> bytes:
             if not isinstance(value, dict) or not (value.get("bytes") or value.get("path")):
                 raise UnreadableError(f"row {blob.row} has nothing in the column {blob.column!r}")
             return bytes(value["bytes"]) if value["bytes"] else read_blob(str(value["path"]))
+        if isinstance(blob, StoredObject):
+            return blob.read()
         with open_file(path_of(blob)) as file:
             offset, size = (
                 (blob.offset, blob.size) if isinstance(blob, Stretch) else (0, os.fstat(file.fileno()).st_size)

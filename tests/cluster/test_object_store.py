@@ -15,6 +15,7 @@ from test_travelling_shards import on_boxes
 
 from counterfactory.engine.cluster import parts
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.sources.data_set import SetOptions, read_set
 
 
 @pytest.fixture
@@ -86,3 +87,39 @@ def test_another_file_system_holds_parts_too(tmp_path: Path) -> None:
 def test_an_unknown_kind_of_store_is_a_sentence() -> None:
     with pytest.raises(CounterfactoryError, match="nothing://x cannot be used"):
         parts.open_place("nothing://x")
+
+
+@pytest.mark.slow
+def test_photographs_of_a_bucket_are_those_of_a_folder(bucket: str, tmp_path: Path) -> None:
+    photos = photographs(tmp_path / "photos", range(4))
+    store = fsspec.filesystem("s3")
+    store.put(str(photos), "parts/photos", recursive=True)
+    one = make_suite(photos, tmp_path / "one")
+    assert make_suite("s3://parts/photos", tmp_path / "bucket").digest == one.digest  # type: ignore[arg-type]
+    many = on_boxes(StandInRay(random.Random(0)), "s3://parts/photos", tmp_path / "many", parts=bucket)  # type: ignore[arg-type]
+    assert many.digest == one.digest
+
+
+def test_photographs_of_another_file_system_are_those_of_a_folder(tmp_path: Path) -> None:
+    photos = photographs(tmp_path / "photos", range(4))
+    (photos / "a" / "notes.txt").write_text("no picture")
+    (photos / "a" / ".hidden.png").write_bytes(b"")
+    (photos / "b" / "0009.heic").write_bytes(b"")
+    by_path = read_set(str(photos), SetOptions())
+    by_url = read_set(f"file://{photos}", SetOptions())
+    assert [source.key for source in by_url.sources] == [source.key for source in by_path.sources]
+    assert [(source.name, source.file, source.label) for source in by_url.sources] == [
+        (source.name, source.file, source.label) for source in by_path.sources
+    ]
+    assert [problem.name for problem in by_url.problems] == ["b/0009.heic"]
+
+
+def test_what_is_not_there_by_an_url_is_a_sentence(tmp_path: Path) -> None:
+    for url, sentence in (
+        (f"file://{tmp_path}/none", "no images found"),
+        ("nothing://x", "nothing://x cannot be read"),
+    ):
+        with pytest.raises(CounterfactoryError, match=sentence):
+            read_set(url, SetOptions())
+    with pytest.raises(CounterfactoryError, match=r"leave --masks .* out"):
+        read_set("s3://x/y", SetOptions(masks=tmp_path))

@@ -335,7 +335,7 @@ def test_a_worker_says_why_it_cannot_work(order: WorkOrder, tmp_path: Path) -> N
     unshared = problem(replace(order, place=str(tmp_path / "elsewhere")))
     assert str(unshared).startswith("it does not see the driver's parts in")
     elsewhere = problem(replace(order, source=replace(order.source, path=tmp_path / "no.png")))
-    assert str(elsewhere).startswith(f"it cannot read {tmp_path / 'no.png'} (No such file or directory)")
+    assert str(elsewhere).startswith(f"it cannot read {tmp_path / 'no.png'} (there is no file")
     changed = problem(replace(order, source=replace(order.source, digest="0" * 64)))
     assert str(changed).startswith("it has another file at")
     plans = replace(load_profile("pocket"), models=ModelPaths(str(tmp_path)))
