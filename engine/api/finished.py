@@ -275,8 +275,8 @@ class Result:
 
     def insights(self) -> DataFrame:
         """A row of `evaluation.insights` per class and kind of edit: the points that the class loses with it, `drop`,
-        between `low` and `high` 95 times in 100, and the `sentence` that says so; clear ones first, then the
-        costliest. Raises CounterfactoryError where pandas is not installed.
+        from `low` to `high`, and the `sentence` that says so; clear ones first, then the costliest. Raises
+        CounterfactoryError where pandas is not installed.
         """
         insights = self.evaluation.insights
         rows = [{"clear": one.clear, **vars(one), "sentence": one.sentence} for one in insights]
