@@ -148,7 +148,7 @@ def efficiency(folder: Path) -> dict[str, Any]:
 
 _DRIVER = """
 import os, sys, resource
-sys.path[:0] = [{bench!r}, {tests!r}]
+sys.path[:0] = [{tests!r}]
 os.fsync = lambda handle: None  # what is kept is not asked here
 import drawn_parts
 from counterfactory.engine.api.verbs import generate
@@ -164,7 +164,7 @@ def memory(folder: Path, most: int) -> dict[str, Any]:
     peaks, here = list[int](), Path(__file__).parent
     for count in (1000, most):
         photos, out = photographs(folder / f"photos{count}", count, (32, 24)), folder / f"suite{count}"
-        places = {"bench": str(here), "tests": str(here.parent / "tests"), "photos": str(photos), "out": str(out)}
+        places = {"tests": str(here.parent / "tests"), "photos": str(photos), "out": str(out)}
         code = _DRIVER.format(**places)
         done = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True)
         peaks.append(round(float(done.stdout.split()[-1]) * 1.048576))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ def simulate(boxes: int, shard: int, take_s: float, seed: int = 0) -> dict[str, 
     waiting, line, driver = list(range(-(-SOURCES // shard))), simpy.Resource(world, 1), simpy.Resource(world, 1)
     spent = {"painted": 0.0, "driver": 0.0, "lost": 0.0, "end": 0.0}
 
-    def box(pace: float) -> Iterator[Any]:
+    def box(pace: float) -> Generator[simpy.Event, Any, Any]:
         while waiting:
             waiting.pop()
             hours = (LOAD_S / 3600 + shard * (PICTURES - 1) * PAINTED_H * luck.normal(1, 0.1)) * pace
@@ -69,7 +69,7 @@ def simulate(boxes: int, shard: int, take_s: float, seed: int = 0) -> dict[str, 
                 yield world.timeout(shard * PICTURES * PICTURE_MB / LINE_MB_S / 3600)
             world.process(take())
 
-    def take() -> Iterator[Any]:
+    def take() -> Generator[simpy.Event, Any, Any]:
         with driver.request() as turn:
             yield turn
             hours = shard * PICTURES * take_s / 3600
@@ -97,7 +97,7 @@ def main() -> None:
         )
     bound_h = SOURCES * PICTURES * take_s / 3600
     alone_h = SOURCES * (PICTURES - 1) * PAINTED_H
-    figures = {
+    figures: dict[str, Any] = {
         "driver_ms_a_picture": round(1000 * take_s, 2),
         "one_box_h": round(alone_h, 1),
         "driver_h": round(bound_h, 2),

@@ -181,9 +181,6 @@ class Elsewhere(Protocol):
     def spent(self, own: Costs) -> Costs:
         """What this box and the others took so far."""
 
-    def device_s(self) -> float:
-        """Seconds of devices that the others held so far."""
-
 
 @dataclass(frozen=True)
 class Journey:

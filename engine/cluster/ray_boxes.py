@@ -83,7 +83,7 @@ class RayBoxes:
                 "a data set of the hub lies in this box's cache, where other boxes do not see it: save its pictures to "
                 "a shared folder for --ray"
             )
-        trip.run.meter.held = self.device_s
+        trip.run.meter.held = self.held
         name = self.place or str((trip.run.suite.path / "parts").absolute())
         place = open_place(name)
         gathering = Gathering(trip, place)
@@ -111,13 +111,13 @@ class RayBoxes:
             energy_j=None,  # no box knows the others'
             stages=(*stages, *(cost for cost in own.stages if cost.stage not in names)),
             plans=sum_uses(use for receipt in receipts for use in receipt.plans),
-            device_s=self.device_s(),
+            device_s=self.held()[1],
         )
 
-    def device_s(self) -> float:
-        """Seconds of devices that workers held so far."""
-        now = time.monotonic()
-        return self._held_s + sum((now - hand.since) * hand.who.devices for hand in self._hands if hand.who is not None)
+    def held(self) -> tuple[int, float]:
+        """Devices that workers hold now, and seconds of devices that they held so far."""
+        now, there = time.monotonic(), [(hand.who.devices, hand.since) for hand in self._hands if hand.who is not None]
+        return sum(of for of, _ in there), self._held_s + sum(of * (now - since) for of, since in there)
 
     def _work(self, gathering: Gathering, waiting: deque[int], place: str) -> None:
         """Have the waiting shards worked on until none is left."""
@@ -169,7 +169,7 @@ class RayBoxes:
     def begin(self, hand: _Hand, who: Introduction) -> None:
         """A worker is there."""
         hand.who, hand.since = who, time.monotonic()
-        self._most = max(self._most, sum(one.who.devices for one in self._hands if one.who is not None))
+        self._most = max(self._most, self.held()[0])
 
     def dismiss(self, hand: _Hand) -> None:
         """A worker is given up."""

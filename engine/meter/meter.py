@@ -132,7 +132,7 @@ class Meter:
         self.current = "start"  # the stage that is open, or that was open last
         self.accepted = 0
         self.rejected = 0
-        self.held: Callable[[], float] | None = None
+        self.held: Callable[[], tuple[int, float]] | None = None
         self._on_progress = on_progress
         self._on_change = on_change or (lambda _: None)
         self._clock = clock
@@ -243,10 +243,10 @@ class Meter:
         return self._memory.peak()
 
     def device_hours(self, devices: int) -> float:
-        """Hours that `devices` (cores, on a CPU) were held so far, loading and idling included; those that other boxes
-        held where those compute (`held`, in seconds).
+        """Hours that `devices` (cores, on a CPU) were held so far, loading and idling included; where other boxes
+        compute (`held`: their devices now, and the seconds of devices so far) theirs.
         """
-        return (devices * self.elapsed_s if self.held is None else self.held()) / 3600
+        return (devices * self.elapsed_s if self.held is None else self.held()[1]) / 3600
 
     def _of(self, stage: str) -> _Stage:
         return self._stages.setdefault(stage, _Stage())

@@ -103,7 +103,7 @@ def as_record(
         "plans": [_round_fields(asdict(cost)) for cost in meter.plans()],
         "accepted": meter.accepted,
         "rejected": meter.rejected,
-        "devices": devices,
+        "devices": devices if meter.held is None else meter.held()[0],
         "device_hours": hours,
         "device_hours_per_1k": device_hours_per_1k(earlier_device_hours + hours, meter.accepted),
         "peak_memory_bytes": meter.peak_memory_bytes,

@@ -214,7 +214,8 @@ class RunSummary:
     text and were never painted. `shortfalls` names sources with fewer variants than asked for, `problems` those that
     were skipped. `stages` and `plans` say what the time went to, `metrics_problem` why a metrics file fell behind,
     `cache_problem` why compiled networks are not kept for the next run.
-    `devices` of the kind `device` (core, GPU) were held. `suite` is what all sessions took together, this one included.
+    `devices` of the kind `device` (core, GPU) were held, by boxes that came and went for `device_s`. `suite` is what
+    all sessions took together, this one included.
     `outside_world` sources are outside of what the models know. `cells` say what became of the values that the user
     named, if any.
     """
@@ -242,6 +243,7 @@ class RunSummary:
     outside_world: int = 0
     cache_problem: str | None = None
     cells: tuple[ValueCells, ...] | None = None
+    device_s: float | None = None
 
     @classmethod
     def of(cls, record: RunRecord, metrics_problem: str | None = None, cache_problem: str | None = None) -> RunSummary:
@@ -251,7 +253,17 @@ class RunSummary:
             raise ValueError("a report is of a finished session, and none finished")
         costs, variants = session.costs, standing.accepted + standing.rejected
         stands = ("sources", "accepted", "rejected", "controls", "rejected_controls", "shortfalls")
-        spent = ("painted", "stages", "plans", "wall_s", "devices", "device", "peak_memory_bytes", "energy_j")
+        spent = (
+            "painted",
+            "stages",
+            "plans",
+            "wall_s",
+            "devices",
+            "device",
+            "peak_memory_bytes",
+            "energy_j",
+            "device_s",
+        )
         return cls(
             **{name: getattr(standing, name) for name in (*stands, "outside_world", "cells")},
             **{name: getattr(costs, name) for name in spent},
@@ -272,7 +284,8 @@ class RunSummary:
     @property
     def session_device_hours_per_1k_accepted(self) -> float | None:
         """This session's part of `device_hours_per_1k_accepted`."""
-        return device_hours_per_1k(self.devices * self.wall_s / 3600, self.accepted)
+        held_s = self.devices * self.wall_s if self.device_s is None else self.device_s
+        return device_hours_per_1k(held_s / 3600, self.accepted)
 
     @property
     def models_load_s(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import random
 import shutil
@@ -105,7 +106,8 @@ class Folders:
 
 
 def test_costs_are_those_of_the_workers(photos: Path, one_box: FinishedSuite, tmp_path: Path) -> None:
-    suite = on_boxes(StandInRay(random.Random(1), cores=3), photos, tmp_path / "suite")
+    metrics = tmp_path / "metrics.jsonl"
+    suite = on_boxes(StandInRay(random.Random(1), cores=3), photos, tmp_path / "suite", metrics=metrics)
     (session,) = read_run(suite.path).sessions  # type: ignore[union-attr]
     costs = session.costs
     assert costs.device_s is not None
@@ -115,6 +117,12 @@ def test_costs_are_those_of_the_workers(photos: Path, one_box: FinishedSuite, tm
     assert by_stage["paint"].made == costs.painted == 18
     assert by_stage["paint"].items == 18
     assert suite.costs.device_hours == {"core": costs.device_hours}
+    assert suite.summary is not None
+    assert suite.summary.session_device_hours_per_1k_accepted == suite.summary.device_hours_per_1k_accepted
+    records = [json.loads(line) for line in metrics.read_text().splitlines()]
+    assert records[-1]["device_hours"] == pytest.approx(costs.device_hours)
+    assert max(record["devices"] for record in records) <= 3
+    assert read_status(suite.path).device_hours == pytest.approx(costs.device_hours)
     alone = read_run(one_box.path).sessions[0].costs  # type: ignore[union-attr]
     assert alone.device_s is None
 

@@ -94,5 +94,5 @@ def _draw(suite: Suite, shard: tuple[Source, ...]) -> list[PictureRow]:
 
 def install() -> None:
     """Has `generate --ray` find these workers."""
-    ray_boxes.ShardWorker = DrawnWorker  # type: ignore[assignment, misc]
-    ray_boxes.connected = StandInRay(random.Random(0)).connected  # type: ignore[assignment]
+    ray_boxes.ShardWorker = DrawnWorker
+    ray_boxes.connected = StandInRay(random.Random(0)).connected
