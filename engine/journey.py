@@ -225,8 +225,9 @@ class Journey:
 
                 record = self._travel(run, inputs, shards, finish)
         summary = RunSummary.of(record, stream.problem if stream else None, _unkept(library))
-        baseline = self.request.baseline is not None
-        save_rates(measured_rates(self.profile, summary, self.request.variants, baseline=baseline))
+        if self.elsewhere is None:  # or they would be other boxes' rates
+            baseline = self.request.baseline is not None
+            save_rates(measured_rates(self.profile, summary, self.request.variants, baseline=baseline))
         return summary
 
     def plan(self, inputs: Inputs, suite: Suite, on_progress: Callable[[Progress], None] | None = None) -> Plan:

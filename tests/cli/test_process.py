@@ -140,6 +140,14 @@ def heed_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def test_what_stops_a_service_stops_a_command_as_ctrl_c_does() -> None:
+    code = "import signal, os, time\nfrom counterfactory.engine.cli import commands\n"
+    stopped = "commands.doctor = lambda *_: (os.kill(os.getpid(), signal.SIGTERM), time.sleep(60))"
+    done = subprocess.run(start(code + stopped, "doctor"), capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert "stopped; run the same command again" in done.stderr
+
+
 def test_ctrl_c_is_status_130_even_while_modules_are_imported() -> None:
     code = "import signal, os\nfrom counterfactory.engine.cli import commands\n"
     stopped = "commands.doctor = lambda *_: os.kill(os.getpid(), signal.SIGINT)"

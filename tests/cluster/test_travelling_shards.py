@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from light_sets import make_suite, photographs
 from stand_in_ray import StandInRay
 
+from counterfactory.engine import journey
 from counterfactory.engine.api.finished import FinishedSuite
 from counterfactory.engine.cluster import ray_boxes, worker
 from counterfactory.engine.cluster.parts import Part, PartError, open_place
@@ -26,7 +27,7 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.packages import release
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.profile.runtime import ModelPaths
-from counterfactory.engine.suite import read_run
+from counterfactory.engine.suite import Suite, read_run
 from counterfactory.engine.suite.status import read_status
 from counterfactory.engine.suite.verify import verify_suite
 
@@ -125,6 +126,29 @@ def test_costs_are_those_of_the_workers(photos: Path, one_box: FinishedSuite, tm
     assert read_status(suite.path).device_hours == pytest.approx(costs.device_hours)
     alone = read_run(one_box.path).sessions[0].costs  # type: ignore[union-attr]
     assert alone.device_s is None
+
+
+def test_what_other_boxes_do_is_no_rate_of_this_one(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = list[object]()
+    monkeypatch.setattr(journey, "save_rates", saved.append)
+    on_boxes(StandInRay(random.Random(0)), photos, tmp_path / "many")
+    assert saved == []
+    make_suite(photos, tmp_path / "one")
+    assert len(saved) == 1
+
+
+def test_two_drivers_on_one_suite_are_one_too_many(photos: Path, tmp_path: Path) -> None:
+    with Suite.open(tmp_path / "suite"), pytest.raises(CounterfactoryError, match="in use by process") as refused:
+        on_boxes(StandInRay(random.Random(0)), photos, tmp_path / "suite")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_set_in_this_box_s_cache_is_refused(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_boxes, "Cell", type(None))  # what a file's blob is
+    with pytest.raises(CounterfactoryError, match="save its pictures to a shared folder for --ray"):
+        on_boxes(StandInRay(random.Random(0)), photos, tmp_path / "suite")
 
 
 def test_workers_are_asked_of_ray_as_the_profile_needs_them(photos: Path, tmp_path: Path) -> None:
