@@ -289,7 +289,7 @@ def sum_uses(uses: Iterable[PlanUse]) -> tuple[PlanUse, ...]:
     by_plan: dict[tuple[str, str], list[PlanUse]] = {}
     for use in uses:
         by_plan.setdefault((use.plan, use.stage), []).append(use)
-    return tuple(replace(of[0], **_sums(of), bytes=max(use.bytes for use in of)) for of in by_plan.values())
+    return tuple(replace(of[0], **_sums(of) | {"bytes": max(use.bytes for use in of)}) for of in by_plan.values())
 
 
 def _sums(of: Sequence[StageCost] | Sequence[PlanUse]) -> dict[str, Any]:

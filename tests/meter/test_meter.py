@@ -18,7 +18,16 @@ from hypothesis import strategies as st
 
 from counterfactory.engine.meter import memory
 from counterfactory.engine.meter.energy import EnergyMeter
-from counterfactory.engine.meter.meter import Meter, Progress, device_hours_per_1k
+from counterfactory.engine.meter.meter import (
+    Meter,
+    PlanUse,
+    Progress,
+    StageCost,
+    device_hours_per_1k,
+    sum_costs,
+    sum_uses,
+)
+from counterfactory.engine.meter.metrics_file import as_record
 
 
 def made() -> tuple[Meter, Clock, list[Progress]]:
@@ -291,3 +300,26 @@ def test_peak_memory_without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     expected = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     monkeypatch.setattr(memory, "_STATUS", tmp_path / "absent")
     assert memory.Memory().peak() >= expected > 1_000_000
+
+
+def test_costs_of_several_boxes_add_up() -> None:
+    one = StageCost("paint", 6, 4, 10.0, 1.0, 7.0, 2.0, 0.4, 2, 8, 1.0, 30, 20)
+    other = StageCost("paint", 2, 1, 5.0, 1.0, 3.0, 1.0, 0.2, 1, 2, 0.5, 3, 2)
+    read = StageCost("read", 0, 0, 1.0, 0.0, 0.0, 1.0, None, 0, 0, None, 0, 0)
+    assert sum_costs([one, read, other]) == (
+        StageCost("paint", 8, 5, 15.0, 2.0, 10.0, 3.0, 5 / 15, 3, 10, 10 / 12, 33, 22),
+        read,
+    )
+    uses = [
+        PlanUse("unet", "paint", 2, 8, 1.0, 7.0, 1.0, 1, 900),
+        PlanUse("unet", "paint", 1, 2, 0.5, 3.0, 1.0, 1, 1000),
+    ]
+    assert sum_uses(uses) == (PlanUse("unet", "paint", 3, 10, 10 / 12, 10.0, 2.0, 2, 1000),)
+    assert sum_costs([]) == sum_uses([]) == ()
+
+
+def test_devices_that_other_boxes_hold_are_what_counts() -> None:
+    meter = Meter(lambda _: None, clock=lambda: 0.0)
+    meter.held = lambda: (3, 7200.0)
+    assert meter.device_hours(64) == 2.0
+    assert as_record(meter, 64, None, final=True)["devices"] == 3
