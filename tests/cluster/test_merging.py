@@ -62,6 +62,7 @@ def test_two_days_are_one_run_and_back(days: dict[str, Path], tmp_path: Path) ->
     assert digests(*days.values()) == before, "what was merged stays as it was"
 
 
+@pytest.mark.slow
 def test_nothing_of_a_merged_suite_is_painted_again(days: dict[str, Path], tmp_path: Path) -> None:
     merge_suites([days["second"], days["first"]], tmp_path / "one")
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "one").rglob("*.png")}
@@ -87,6 +88,7 @@ def test_any_split_merges_back(days: dict[str, Path], tmp_path_factory: Any, tak
     assert record.sessions == read_run(days["both"]).sessions  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_equal_parts_are_equal(days: dict[str, Path], tmp_path: Path) -> None:
     parts = [tmp_path / str(at) for at in range(3)]
     split_suite(days["both"], parts)

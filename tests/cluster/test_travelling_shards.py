@@ -128,6 +128,7 @@ def test_costs_are_those_of_the_workers(photos: Path, one_box: FinishedSuite, tm
     assert alone.device_s is None
 
 
+@pytest.mark.slow
 def test_what_other_boxes_do_is_no_rate_of_this_one(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,7 +205,7 @@ class Stopping(StandInRay):
         return answer
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_stopped_run_drains_and_goes_on(photos: Path, one_box: FinishedSuite, tmp_path: Path, seed: int) -> None:
     warnings, out = Warnings(), tmp_path / "suite"
     with pytest.raises(KeyboardInterrupt):
