@@ -6,6 +6,7 @@ Nothing here knows a terminal: progress and warnings go to the caller's callback
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from os import fspath
@@ -72,6 +73,14 @@ def generate(
     caller, suite_path = Caller.of(on_progress, warn), Path(out)
     refuse_suite_among_sources(Path(sources), suite_path)
     least = share_or_none("require_coverage", options.get("require_coverage"))
+    if options.get("ray") is not None:  # whose workers stand in other folders
+        sources = _from_anywhere(sources)
+        if (masks := options.get("masks")) is not None:
+            options["masks"] = _from_anywhere(masks)
+        if (depth := options.get("depth")) is not None:
+            options["depth"] = _from_anywhere(depth)
+        if (parts := options.get("parts")) is not None:
+            options["parts"] = _from_anywhere(parts)
     asked = read_request(sources, options, caller, lambda profile: _with_options(profile, options))
     if least is not None and asked.request.interventions is None:
         raise CounterfactoryError("--require-coverage counts the values that you name: give --interventions as well")
@@ -107,6 +116,11 @@ def import_pairs(
     asked = read_pairs(pairs, given, caller, lambda profile: _with_options(profile, given))
     metrics = path_or_none(options.get("metrics"))
     return _make(asked, Journey(asked.profile, asked.request), suite_path, metrics, caller)
+
+
+def _from_anywhere(path: AnyPath) -> AnyPath:
+    """A path as it is from any folder; addresses, and sets of the hub, as they are."""
+    return path if re.match("hf:|[a-z0-9+]+://", fspath(path)) else Path(path).absolute()
 
 
 def _boxes(options: GenerateOptions, caller: Caller) -> Elsewhere | None:

@@ -70,6 +70,8 @@ class RayBoxes:
     _held_s: float = 0.0  # by workers that are gone
     _most: int = 0
     _lost: int = 0
+    # The session's own thread asks for costs at any moment.
+    _one_at_a_time: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     def travel(self, trip: Trip) -> Mapping[int, tuple[Outcome, Sequence[Problem]]]:
         """See `Elsewhere`. Raises CounterfactoryError where no worker works, KeyboardInterrupt once it has drained."""
@@ -98,7 +100,8 @@ class RayBoxes:
 
     def spent(self, own: Costs) -> Costs:
         """The costs of this box with those of the workers, whose devices are what counts."""
-        receipts = [*self._receipts, *(hand.receipt for hand in self._hands if hand.receipt is not None)]
+        with self._one_at_a_time:
+            receipts = [*self._receipts, *(hand.receipt for hand in self._hands if hand.receipt is not None)]
         theirs = sum_costs(cost for receipt in receipts for cost in receipt.stages)
         items = {cost.stage: cost.items for cost in own.stages}
         stages = tuple(replace(cost, items=items.get(cost.stage, cost.items)) for cost in theirs)
@@ -116,8 +119,10 @@ class RayBoxes:
 
     def held(self) -> tuple[int, float]:
         """Devices that workers hold now, and seconds of devices that they held so far."""
-        now, there = time.monotonic(), [(hand.who.devices, hand.since) for hand in self._hands if hand.who is not None]
-        return sum(of for of, _ in there), self._held_s + sum(of * (now - since) for of, since in there)
+        with self._one_at_a_time:
+            now = time.monotonic()
+            there = [(hand.who.devices, hand.since) for hand in self._hands if hand.who is not None]
+            return sum(of for of, _ in there), self._held_s + sum(of * (now - since) for of, since in there)
 
     def _work(self, gathering: Gathering, waiting: deque[int], place: str) -> None:
         """Have the waiting shards worked on until none is left."""
@@ -151,15 +156,18 @@ class RayBoxes:
         share = {"num_gpus": 1, "num_cpus": 1} if on_gpu else {"num_cpus": order.cores}
         kind = ray.remote(ShardWorker).options(max_restarts=-1, **share)
         message = packed(order)
-        self._hands += [_Hand(kind.remote(release(), message)) for _ in range(min(self.workers or room, shards))]
+        hands = [_Hand(kind.remote(release(), message)) for _ in range(min(self.workers or room, shards))]
+        with self._one_at_a_time:
+            self._hands += hands
 
     def gone(self, hand: _Hand) -> None:
         """The process of a worker is gone; what it cost stays."""
-        if hand.who is not None:
-            self._held_s += (time.monotonic() - hand.since) * hand.who.devices
-        if hand.receipt is not None:
-            self._receipts.append(hand.receipt)
-        hand.who = hand.receipt = None
+        with self._one_at_a_time:
+            if hand.who is not None:
+                self._held_s += (time.monotonic() - hand.since) * hand.who.devices
+            if hand.receipt is not None:
+                self._receipts.append(hand.receipt)
+            hand.who = hand.receipt = None
 
     def lose(self) -> int:
         """One more worker was lost or given up; returns how many."""
@@ -168,18 +176,19 @@ class RayBoxes:
 
     def begin(self, hand: _Hand, who: Introduction) -> None:
         """A worker is there."""
-        hand.who, hand.since = who, time.monotonic()
+        with self._one_at_a_time:
+            hand.since, hand.who = time.monotonic(), who
         self._most = max(self._most, self.held()[0])
 
     def dismiss(self, hand: _Hand) -> None:
         """A worker is given up."""
-        self.gone(hand)
-        self._hands.remove(hand)
+        with self._one_at_a_time:
+            self.gone(hand)
+            self._hands.remove(hand)
 
     def _end(self) -> None:
-        for hand in self._hands:
-            self.gone(hand)
-        self._hands.clear()
+        for hand in list(self._hands):
+            self.dismiss(hand)
 
     @property
     def hands(self) -> list[_Hand]:

@@ -355,6 +355,25 @@ def order(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Work
     return order
 
 
+def test_workers_are_told_paths_that_hold_from_any_folder(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = list[WorkOrder]()
+
+    class Keeping(ShardWorker):
+        def __init__(self, wanted: str, order: bytes) -> None:
+            super().__init__(wanted, order)
+            orders.append(pickle.loads(order))
+
+    monkeypatch.setattr(ray_boxes, "ShardWorker", Keeping)
+    monkeypatch.chdir(photos.parent)
+    suite = on_boxes(StandInRay(random.Random(0), cores=1), Path(photos.name), tmp_path / "suite", parts="parts")
+    assert suite.summary is not None
+    assert {(order.source.path, order.place) for order in orders} == {
+        (photos / "a" / "0000.png", str(photos.parent / "parts"))
+    }
+
+
 def problem(order: WorkOrder, wanted: str | None = None) -> str | None:
     return ShardWorker(wanted or release(), packed(order)).introduce().problem
 
