@@ -13,7 +13,7 @@ from typing import Any
 
 from ray import exceptions
 
-# Told of a call's method and its number among all: "dies", "raises", "loses" (what was written is gone) or "works".
+# Told of a call's method and its number among all: "dies", "loses its box" or "works".
 Fate = Callable[[str, int], str]
 
 
@@ -59,6 +59,9 @@ class StandInRay:
     answered: int = 0
     killed: list[StandInActor] = field(default_factory=list)
     options_asked: dict[str, Any] = field(default_factory=dict)
+    # Actors whose box is gone: Ray looks for another place, and there is none.
+    homeless: list[StandInActor] = field(default_factory=list)
+    looks: int = 0
 
     def cluster_resources(self) -> dict[str, float]:
         return {"CPU": float(self.cores)}
@@ -77,13 +80,18 @@ class StandInRay:
         return Kind()
 
     def wait(self, calls: Sequence[Call], num_returns: int, timeout: float) -> tuple[list[Call], list[Call]]:
-        taken = self.luck.choice(list(calls))
+        self.looks += 1
+        assert self.looks < 1000, "the driver waits for ever"
+        if not (there := [call for call in calls if call.actor not in self.homeless]):
+            return [], list(calls)
+        taken = self.luck.choice(there)
         return [taken], [call for call in calls if call is not taken]
 
     def get(self, call: Call) -> Any:
         self.answered += 1
         fate = self.fate(call.method, self.answered)
-        if fate == "dies":
+        if fate in ("dies", "loses its box"):
+            self.homeless += [call.actor] if fate == "loses its box" else []
             call.actor.instance = call.actor.make()
             raise exceptions.RayActorError
         try:

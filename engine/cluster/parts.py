@@ -85,10 +85,12 @@ def open_place(place: str) -> PartPlace:
 
 
 class FolderPlace:
-    """A folder of a file system that all workers see under the same path."""
+    """A folder of a file system that all workers see under the same path; with `own` nobody else has files there, and
+    what killed workers and drivers left half goes at the end.
+    """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, *, own: bool = False) -> None:
+        self._folder, self._own = folder, own
         make_folder(folder)
 
     def names(self) -> set[str]:
@@ -107,6 +109,9 @@ class FolderPlace:
         remove_file(self._folder / name, self._folder)
 
     def close(self) -> None:
+        for path in self._folder.iterdir() if self._own else ():
+            if not _NAME.fullmatch(path.name):
+                self.remove(path.name)
         remove_empty([self._folder], self._folder.parent)
 
 

@@ -35,7 +35,7 @@ from ..sources.blobs import Cell
 from ..sources.source import Problem, Source
 from ..suite.outcome import Outcome
 from ..suite.session_record import Costs
-from .parts import Part, PartError, PartPlace, open_place, part_name
+from .parts import FolderPlace, Part, PartError, PartPlace, open_place, part_name
 from .worker import Introduction, Receipt, ShardWorker, WorkOrder, packed
 
 # A shard in whose hands so many workers died is what kills them.
@@ -86,8 +86,8 @@ class RayBoxes:
                 "a shared folder for --ray"
             )
         trip.run.meter.held = self.held
-        name = self.place or str((trip.run.suite.path / "parts").absolute())
-        place = open_place(name)
+        own = (trip.run.suite.path / "parts").absolute()
+        name, place = self.place or str(own), open_place(self.place) if self.place else FolderPlace(own, own=True)
         gathering = Gathering(trip, place)
         waiting = deque(gathering.begin())
         trip.status.note(workers=0)
@@ -251,6 +251,7 @@ class _Dispatch:
     waiting: deque[int]
     gathering: Gathering
     _calls: dict[Any, tuple[_Hand, int | None]] = field(default_factory=dict)
+    _idle: list[_Hand] = field(default_factory=list)
     _deaths: Counter[int] = field(default_factory=Counter)
     _spoilt: Counter[int] = field(default_factory=Counter)
     _problem: str = ""
@@ -262,6 +263,8 @@ class _Dispatch:
         for hand in list(self.boxes.hands):
             self._greet(hand)
         while True:
+            while self._idle and self.waiting and not drain.is_set():  # a shard came back
+                self._give(self._idle.pop(), drain)
             open_shards = [number for _, number in self._calls.values() if number is not None]
             if not open_shards and (drain.is_set() or not self.waiting):
                 break
@@ -283,6 +286,8 @@ class _Dispatch:
         if self.waiting and not drain.is_set():
             number = self.waiting.popleft()
             self._calls[hand.actor.work.remote(packed(tuple(self.gathering.trip.shards[number])))] = hand, number
+        else:
+            self._idle.append(hand)
 
     def _answer(self, call: Any, drain: threading.Event) -> None:
         hand, number = self._calls.pop(call)
@@ -315,11 +320,11 @@ class _Dispatch:
     def _lose(self, hand: _Hand, number: int | None, error: Exception) -> None:
         """A worker's process died: Ray starts it anew, and its shard goes to who is free first."""
         host = hand.who.host if hand.who is not None else "a box"
-        self.boxes.gone(hand)
-        self._note(lost=self.boxes.lose())
         if number is None:  # Ray itself gives the actor up, as where the package cannot be imported
             self._dismiss(hand, f"{host}: a worker cannot start ({_first_line(error)})")
             return
+        self.boxes.gone(hand)
+        self._note(lost=self.boxes.lose())
         self._deaths[number] += 1
         self.waiting.appendleft(number)
         if self._deaths[number] >= _DEATHS:

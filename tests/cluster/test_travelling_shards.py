@@ -186,6 +186,44 @@ def test_a_worker_that_cannot_go_on_is_given_up_and_the_others_finish(
     assert read_status(tmp_path / "all-full").state == "stopped"
 
 
+@pytest.mark.parametrize("last", [4, 8])
+def test_a_box_that_never_comes_back_leaves_its_shard_to_others(
+    photos: Path, one_box: FinishedSuite, tmp_path: Path, last: int
+) -> None:
+    """Also where the others had nothing left to do: two introductions and six shards are eight answers."""
+    ray = StandInRay(random.Random(0), lambda method, number: "loses its box" if number == last else "works")
+    suite = on_boxes(ray, photos, tmp_path / "suite")
+    assert suite.digest == one_box.digest
+    assert len(ray.homeless) == 1
+    assert read_status(suite.path).lost == 1
+
+
+def test_a_part_that_was_spoilt_on_its_way_is_made_again(
+    photos: Path, one_box: FinishedSuite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really, written = worker.write_part, list[Path]()
+
+    def spoil_the_last(path: Path, *rest: Any) -> None:
+        really(path, *rest)
+        written.append(path)
+        if len(written) == 6:
+            path.write_bytes(path.read_bytes()[:-30])
+
+    monkeypatch.setattr(worker, "write_part", spoil_the_last)
+    warnings = Warnings()
+    suite = on_boxes(StandInRay(random.Random(0)), photos, tmp_path / "suite", warnings)
+    assert suite.digest == one_box.digest
+    assert len(written) == 7
+    assert any("is no whole part" in text and "its shard is worked on again" in text for text in warnings)
+
+
+def test_a_worker_that_cannot_start_is_told_once(photos: Path, tmp_path: Path) -> None:
+    ray = StandInRay(random.Random(0), lambda method, _: "dies" if method == "introduce" else "works")
+    with pytest.raises(CounterfactoryError, match="no worker is left: a box: a worker cannot start"):
+        on_boxes(ray, photos, tmp_path / "suite")
+    assert read_status(tmp_path / "suite").lost == 2
+
+
 def test_a_shard_that_kills_its_workers_is_named(photos: Path, tmp_path: Path) -> None:
     ray = StandInRay(random.Random(0), lambda method, _: "dies" if method == "work" else "works", cores=1)
     with pytest.raises(CounterfactoryError, match="3 workers died over the shard that begins with a/0000") as refused:
@@ -232,10 +270,13 @@ def test_parts_of_a_driver_that_was_killed_are_taken(
     monkeypatch.setattr(worker.tempfile, "tempdir", str(tmp_path / "scratch"))
     (left,) = (tmp_path / "suite" / "parts").iterdir()
     assert left.suffix == ".part"
+    for half in (f"{left.name}.77.tmp", "driver-0123456789abcdef"):  # of what was killed in the midst of writing
+        (left.parent / half).write_bytes(left.read_bytes()[:99])
     suite = on_boxes(StandInRay(random.Random(0)), photos, tmp_path / "suite")
     assert suite.digest == one_box.digest
     assert suite.summary is not None
     assert suite.summary.painted == 15, "the shard of the part that was left is not painted again"
+    assert not left.parent.exists()
 
 
 def raise_interrupt() -> None:
