@@ -3,10 +3,11 @@
     python bench/cluster.py [--only kills,efficiency,memory] [--repetitions 20] [--write]
 
 `kills`: `generate --ray local` with three workers of which two are killed with SIGKILL at random times, beside one box
-that makes the same suite alone. `efficiency`: two workers on two cores, a core each, against twice one, by the times of
-the shards in the log, the first of each worker left out. `memory`: the peak of a driver over 1,000 and over 100,000
-small sources with one variant each; its workers, in the same process, hand over drawn parts, and nothing is synced. The
-profile is `light`, on drawn photographs. `--write` keeps the figures of the parts that ran in docs/cluster.json.
+that makes the same suite alone. `efficiency`: two workers on two cores, each pinned to its own, against twice one, by
+the times of the shards in the log, the first of each worker left out; it takes a machine that does nothing else.
+`memory`: the peak of a driver over 1,000 and over 100,000 small sources with one variant each; its workers, in the same
+process, hand over drawn parts, and nothing is synced. The profile is `light`, on drawn photographs. `--write` keeps the
+figures of the parts that ran in docs/cluster.json.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -133,13 +135,25 @@ def kills(folder: Path, repetitions: int, seed: int) -> dict[str, Any]:
     }
 
 
+def pin(pid: int, core: int) -> None:
+    """Has a process and its threads run on one core; new threads stay on their parents'."""
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        with suppress(OSError):
+            os.sched_setaffinity(int(task.name), {core})
+
+
 def efficiency(folder: Path) -> dict[str, Any]:
     """How much of twice one worker's rate two have."""
     photos, rates = photographs(folder / "photos", 96), list[float]()
     for workers in (1, 2):
         out, log = folder / f"suite{workers}", folder / f"log{workers}"
         more = ("--ray", "local", "--workers", str(workers), "--shard-log", str(log))
-        subprocess.run(command(photos, out, *more), check=True, stdout=subprocess.DEVNULL)
+        driver = subprocess.Popen(command(photos, out, *more), stdout=subprocess.DEVNULL)
+        while driver.poll() is None:
+            for core, pid in enumerate(sorted(workers_of(driver.pid))):
+                pin(pid, core)
+            time.sleep(0.2)
+        assert driver.returncode == 0
         times = [json.loads(line)["time"] for line in log.read_text().splitlines()]
         rates.append((len(times) - workers) / (times[-1] - times[workers - 1]))
         print(f"{workers} workers: {rates[-1]:.3f} shards a second", flush=True)
