@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..errors import CounterfactoryError
 from ..packages import missing_package, release
 from .parser import Parser
+from .review_arguments import add_review_arguments
 from .statuses import EXIT_ERROR, EXIT_STOPPED
 from .values import count, drop, gigabytes, names, percent, points, positive, seed, setting, share, span, words
 
@@ -99,6 +100,7 @@ def build_parser() -> Parser:
     _add_evaluate(commands)
     _add_report(commands)
     _add_labelling(commands)
+    _add_review(commands)
     for command in commands.choices.values():
         command.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     return parser
@@ -627,3 +629,11 @@ def _add_labelling(commands: _Commands[Parser]) -> None:
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="which ones are drawn (%(default)s)")
     parser.add_argument("--profile", help="name or .toml file whose text filters to judge (as they were when written)")
     parser.set_defaults(run=_late("edits", "edits"))
+
+
+def _add_review(commands: _Commands[Parser]) -> None:
+    text = "let people say which pictures are valid, and what that makes of error rates"
+    parser = _add(commands, "review", text, "SUITE [options]", "suite --raters anna,ben --sample 100")
+    _add_suite(parser)
+    add_review_arguments(parser)
+    parser.set_defaults(run=_late("review", "review"))

@@ -39,7 +39,7 @@ def write_answers(path: Path, study: Study, ratings: Sequence[Rating], rows: Ite
     lines: list[dict[str, object]] = []
     for item in sorted(study.items, key=lambda item: item.number):
         about = _about(item, hosts.get(item.image))
-        lines += [about | _answered(rater, answers) for rater, answers in given[item.number].items()] or [about]
+        lines += [about | _answered(study, rater, answers) for rater, answers in given[item.number].items()] or [about]
     file = io.StringIO(newline="")
     columns = [*ITEM_COLUMNS, "rater", *asks, *(asked + _NOTE for asked in notes), *RATING_COLUMNS[1:]]
     writer = csv.DictWriter(file, columns, lineterminator="\n")
@@ -60,10 +60,11 @@ def _about(item: StudyItem, host: PictureRow | None) -> dict[str, object]:
     return about | {"variant_picture": item.shown}
 
 
-def _answered(rater: str, answers: Sequence[Rating]) -> dict[str, object]:
+def _answered(study: Study, rater: str, answers: Sequence[Rating]) -> dict[str, object]:
+    words = {one.asked: study.questions.word(one.asked, one.value) for one in answers}
     notes = {one.asked + _NOTE: one.note for one in answers if one.note}
     seconds, date = round(sum(one.seconds for one in answers), 1), max(one.date for one in answers)
-    return {"rater": rater, **{one.asked: one.value for one in answers}, **notes, "seconds": seconds, "date": date}
+    return {"rater": rater, **words, **notes, "seconds": seconds, "date": date}
 
 
 def read_answers(path: Path, study: Study, known: Sequence[Rating]) -> tuple[list[Rating], int]:
@@ -136,8 +137,8 @@ def _item(
     item = by_image.get((image, None)) if item is None and not number else item
     if item is None or item.image != image:
         raise CounterfactoryError(
-            f"{where}: this study does not ask about {image!r}{f' as item {number}' if number else ''}: the table is of "
-            "another study or suite, or the picture is gone; nothing was taken"
+            f"{where}: this study does not ask about {image!r}{f' as item {number}' if number else ''}: the table is "
+            "of another study or suite; nothing was taken"
         )
     return item
 

@@ -92,6 +92,12 @@ class QuestionSet:
         name = asked.partition(_BETWEEN)[0]
         return next((one for one in self.questions if one.name == name), None)
 
+    def word(self, asked: str, value: int) -> str:
+        """An answer as people read it: yes, no, or the number on the scale."""
+        question = self.question(asked)
+        scale = question is None or question.kind == "scale"
+        return str(value) if scale else next(word for word, number in NUMBERS.items() if number == value)
+
     def text(self, asked: str, label: str | None) -> str:
         """An id's question in words."""
         question = self.question(asked)

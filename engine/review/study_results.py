@@ -292,7 +292,7 @@ def _notes(study: Study, records: Sequence[RaterRecord], left_out: set[str], gon
         yield "one rater answers each picture, so that nobody's judgement is confirmed by another's"
 
 
-def follow_people(results: StudyResults, gate: Mapping[str, bool]) -> list[tuple[str, Ruling, str]]:
+def follow_people(study: Study, results: StudyResults, gate: Mapping[str, bool]) -> list[tuple[str, Ruling, str]]:
     """Verdicts by hand that follow from what people agree on, with the answers and who gave them: variants that are not
     valid are excluded, and valid ones that the gate rejects are accepted.
     """

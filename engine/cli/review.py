@@ -1,0 +1,125 @@
+"""`counterfactory review`: people answer questions about a suite's pictures, and what their answers say."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+from urllib.parse import urlsplit
+
+from ..api import finished
+from ..api.reviews import (
+    StudyOptions,
+    follow_study,
+    give_answers,
+    open_study,
+    study_results,
+    take_answers,
+    wrong_answers,
+)
+from ..errors import CounterfactoryError
+from ..review.answer_book import FILE, AnswerBook
+from .check_text import recheck_lines
+from .review_text import results_tables
+from .terminal import Terminal
+
+
+def review(args: Namespace, terminal: Terminal) -> int:
+    """`counterfactory review`."""
+    suite = finished.open(args.suite)
+    wrong = _wrong(args, suite, terminal)
+    if args.results or args.follow:
+        book = AnswerBook(args.study or suite.path / FILE, read_only=True)
+        try:
+            return _results(args, suite, book, wrong, terminal)
+        finally:
+            book.close()
+    names = [name for name in vars(StudyOptions()) if name != "raters"]
+    crowd = args.taken is not None or args.export is not None
+    options = StudyOptions(raters=args.raters, **{name: getattr(args, name) for name in names})
+    book = open_study(suite, args.study, options, wrong)
+    try:
+        if crowd:
+            return _exchange(args, suite, book, terminal)
+        if not book.raters:
+            book.add_raters(["reviewer"])
+        return _serve(args, suite, book, terminal)
+    finally:
+        book.close()
+
+
+def _wrong(args: Namespace, suite: finished.FinishedSuite, terminal: Terminal) -> dict[str, bool] | None:
+    if not args.models:
+        return None
+    if len(args.models) > 1:
+        raise CounterfactoryError("review takes one model: name it once")
+    with terminal.progress() as on_progress:
+        words: dict[str, Any] = {"preprocess": args.preprocess, "classes": args.classes}
+        return wrong_answers(suite, args.models[0], on_progress=on_progress, warn=terminal.warn, **words)
+
+
+def _exchange(args: Namespace, suite: finished.FinishedSuite, book: AnswerBook, terminal: Terminal) -> int:
+    data: dict[str, Any] = {"study": str(book.path), "items": len(book.study.items)}
+    if args.taken is not None:
+        data["taken"], data["unanswered"] = take_answers(suite, book, args.taken)
+        terminal.say(f"{data['taken']:,} answers taken from {args.taken}, {data['unanswered']:,} are empty there")
+    if args.export is not None:
+        data["rows"] = give_answers(suite, book, args.export)
+        terminal.say(f"{data['rows']:,} rows written to {args.export}")
+    terminal.finish(data)
+    return 0
+
+
+def _serve(args: Namespace, suite: finished.FinishedSuite, book: AnswerBook, terminal: Terminal) -> int:
+    from ..review.serving import HOST, ReviewApp, open_server
+
+    address = urlsplit(args.address or "")
+    if args.address is not None and not (address.scheme in ("http", "https") and address.netloc):
+        raise CounterfactoryError(
+            f"--address is where raters reach the page, such as https://x.org, got {args.address!r}"
+        )
+    app = ReviewApp(book, suite.path, suite.rows, [address.netloc] if address.netloc else [])
+    server = open_server(app, args.port)
+    base = (args.address or f"http://{HOST}:{server.port}").rstrip("/")
+    links = {name: f"{base}/r/{token}/" for name, token in book.raters.items()}
+    variants = sum(item.kind == "variant" for item in book.study.items)
+    checks = len(book.study.items) - variants
+    need = book.study.plan.per_picture
+    terminal.say(f"{variants:,} to review, {checks:,} checks among them; {need} raters answer each")
+    for name, link in links.items():
+        terminal.say(f"{name:<10} {link}")
+    terminal.say("Each link is a rater's own. Ctrl-C ends; answers are kept as they are given.")
+    terminal.finish({"study": str(book.path), "variants": variants, "checks": checks, "links": links})
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.server_close()
+    terminal.say(
+        f"{len(book.ratings()):,} answers in {book.path}; see them by: counterfactory review {args.suite} --results"
+    )
+    return 0
+
+
+def _results(
+    args: Namespace,
+    suite: finished.FinishedSuite,
+    book: AnswerBook,
+    wrong: Mapping[str, bool] | None,
+    terminal: Terminal,
+) -> int:
+    results = study_results(suite, book, wrong=wrong, agree=args.agree, without=args.without)
+    for table in results_tables(results):
+        terminal.show(table)
+    for note in results.notes:
+        terminal.note(note)
+    data = {"study": str(book.path), **asdict(results)}
+    if args.follow:
+        recheck = follow_study(suite, book, results)
+        for line in recheck_lines(recheck, suite.settings()):
+            terminal.say(line)
+        data["followed"] = {"accepted": recheck.accepted, "accepted_before": recheck.accepted_before}
+    terminal.finish(data)
+    return 0
