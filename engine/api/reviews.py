@@ -1,4 +1,4 @@
-"""A study of a suite by people, begun or gone on with, and what it says beside a model and the gate."""
+"""A study of a suite by people, begun or gone on with, and what it says facts a model and the gate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..review.answer_book import FILE, AnswerBook, create_book
 from ..review.answer_tables import read_answers, write_answers
 from ..review.question_set import load_questions
 from ..review.study import StudyPlan, draw_study
-from ..review.study_results import Beside, StudyResults, find_results, follow_people
+from ..review.study_results import StudyResults, SuiteFacts, find_results, follow_people
 from ..suite.recorded import recorded_check
 from ..suite.verdicts import read_verdicts
 from .finished import FinishedSuite
@@ -116,8 +116,8 @@ def study_results(
     """What a study says, where a share `agree` of a picture's raters agree, without those of some raters."""
     if unknown := sorted({*without} - {"careless", *(one.rater for one in book.ratings())}):
         raise CounterfactoryError(f"nobody called {', '.join(unknown)} answered in {book.path}")
-    beside = Beside(suite.rows, gate_accepts(suite), wrong)
-    return find_results(book.study, book.ratings(), beside, agree, without)
+    facts = SuiteFacts(suite.rows, gate_accepts(suite), wrong)
+    return find_results(book.study, book.ratings(), facts, agree, without)
 
 
 def follow_study(suite: FinishedSuite, book: AnswerBook, results: StudyResults) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -97,9 +98,8 @@ def _serve(args: Namespace, suite: finished.FinishedSuite, book: AnswerBook, ter
         pass
     finally:
         server.server_close()
-    terminal.say(
-        f"{len(book.ratings()):,} answers in {book.path}; see them by: counterfactory review {args.suite} --results"
-    )
+    look = shlex.join(["counterfactory", "review", str(args.suite), "--results"])
+    terminal.say(f"{len(book.ratings()):,} answers in {book.path}; see them by: {look}")
     return 0
 
 

@@ -68,10 +68,13 @@ def _validity(validity: Iterable[Validity]) -> Table:
         shown[one.of] = shown.get(one.of, 0) + 1
         if one.of in ("value", "class") and shown[one.of] > _VALUES:
             continue
-        name = one.name if one.of == "all" else f"{one.of}: {one.name}"
+        name = one.name if one.of in ("all", "value") else f"{one.of}: {one.name}"
         share, interval, agreed = _share(one.valid)
-        rows.append((name, agreed, percent(one.discarded_share), share, interval, percent(one.by_majority.value)))
-    columns = ("pictures", "agreed", "discarded", "valid", "95 % interval", "by majority")
+        rows.append((name, agreed, percent(one.discarded_share), share, interval))
+        if one.of == "all":
+            share, interval, finished = _share(one.by_majority)
+            rows.append(("all, by majority", finished, "-", share, interval))
+    columns = ("pictures", "agreed", "discarded", "valid", "95 % interval")
     return Table("Valid, as people agree", columns, tuple(rows))
 
 

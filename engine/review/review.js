@@ -102,7 +102,7 @@ function drawPanes() {
 }
 
 function drawQuestions() {
-  document.documentElement.style.setProperty("--rest", `${230 + 62 * item.questions.length}px`);
+  document.documentElement.style.setProperty("--rest", `${240 + 62 * item.questions.length}px`);
   $("questions").replaceChildren(...item.questions.map((one, place) => {
     const text = make("p", { id: `q${place}` }, one.text);
     const scale = one.values.length > 2;

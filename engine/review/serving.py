@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from zlib import crc32
 
 from werkzeug.exceptions import HTTPException, NotFound
 from werkzeug.routing import Map, Rule
@@ -150,8 +151,8 @@ class ReviewApp:
             for number, item in self._items.items()
             if number not in own and (item.kind != "variant" or len(others[number]) < need)
         ]
-        turn = sum(rater.encode()) % max(len(open_), 1) if not own else 0
-        numbers = [number for number in own if number in self._items] + open_[turn:] + open_[:turn]
+        open_.sort(key=lambda number: crc32(f"{rater} {number}".encode()))
+        numbers = [number for number in own if number in self._items] + open_
         return [(self._items[number], own[number]) for number in numbers]
 
     def _progress(self, sequence: Sequence[tuple[StudyItem, dict[str, Rating]]]) -> dict[str, int]:
@@ -183,7 +184,10 @@ class ReviewApp:
         captions = []
         if item.edit is not None:
             edit = edits[0]
-            captions = [("caption", host.caption, edit.keyword), ("edited", host.edited_caption, edit.alternative)]
+            captions = [
+                ("caption", host.caption, edit.keyword),
+                ("edited caption", host.edited_caption, edit.alternative),
+            ]
         panes = () if item.edit is not None else ("source", "control", "variant")
         return {
             "number": item.number,

@@ -110,7 +110,7 @@ class StudyResults:
 
 
 @dataclass(frozen=True)
-class Beside:
+class SuiteFacts:
     """What results are held against: the suite's `rows`; whether the gate accepts a variant, by its scores alone; and
     whether a model answers it wrongly.
     """
@@ -121,7 +121,7 @@ class Beside:
 
 
 def find_results(
-    study: Study, ratings: Sequence[Rating], beside: Beside, agree: float = AGREE, without: Iterable[str] = ()
+    study: Study, ratings: Sequence[Rating], facts: SuiteFacts, agree: float = AGREE, without: Iterable[str] = ()
 ) -> StudyResults:
     """What the answers come to, without those of some raters ("careless": of all that are)."""
     records = judge_raters(study, ratings)
@@ -131,7 +131,7 @@ def find_results(
     for one in ratings:
         if one.rater not in left_out:
             by_item[one.item].append(one)
-    rows = {row.file_name: row for row in beside.rows if row.kind == "variant"}
+    rows = {row.file_name: row for row in facts.rows if row.kind == "variant"}
     reviewed = [
         _review(study, item, by_item[item.number], agree)
         for item in sorted(study.items, key=lambda item: item.number)
@@ -140,12 +140,12 @@ def find_results(
     pictures = [one for one in reviewed if one.image in rows]
     return StudyResults(
         tuple(pictures),
-        tuple(_validities(pictures, rows, beside)),
+        tuple(_validities(pictures, rows, facts)),
         tuple(_question_results(study, pictures, by_item, rows, agree)),
         tuple(records),
         tuple(sorted(left_out)),
-        _gate(pictures, rows, beside.gate),
-        _correct(pictures, rows, beside.wrong),
+        _gate(pictures, rows, facts.gate),
+        _correct(pictures, rows, facts.wrong),
         len(reviewed) - len(pictures),
         tuple(_notes(study, records, left_out, len(reviewed) - len(pictures))),
         Counter(one.outcome for one in pictures),
@@ -177,14 +177,14 @@ def _review(study: Study, item: StudyItem, answers: Sequence[Rating], agree: flo
 
 
 def _validities(
-    pictures: Sequence[ReviewedPicture], rows: Mapping[str, PictureRow], beside: Beside
+    pictures: Sequence[ReviewedPicture], rows: Mapping[str, PictureRow], facts: SuiteFacts
 ) -> Iterable[Validity]:
     """Of all, by verdict of the gate, by the model's answer, and by each slice, those of the least validity first."""
-    wrong = beside.wrong or {}
+    wrong = facts.wrong or {}
     answer = {True: ["misclassified"], False: ["rightly classified"]}
     groups: dict[str, Callable[[ReviewedPicture], Sequence[str]]] = {
         "all": lambda _: ["all"],
-        "gate": lambda one: ["accepted" if beside.gate.get(one.image) else "rejected"],
+        "gate": lambda one: ["accepted" if facts.gate.get(one.image) else "rejected"],
         "model": lambda one: answer[wrong[one.image]] if one.image in wrong else [],
         "type": lambda one: _slices(one, rows[one.image], "type"),
         "value": lambda one: _slices(one, rows[one.image], "value"),
