@@ -72,7 +72,7 @@ def answer(
                 value = int(truth)
                 if question.kind == "scale":
                     value = int(np.clip(np.rint((4 if truth else 2.5) + rng.normal(0, 0.7)), 1, 5))
-                elif question.name != "label":
+                elif question.name == "ethics":
                     value = 0
                 if rng.random() < slips[rater]:
                     value = int(rng.choice([other for other in question.values if other != value]))
@@ -109,10 +109,11 @@ def coverage(rows: Sequence[PictureRow], share: float, trials: int, two_minds: f
     return agreed / trials, majority / trials, float(np.mean(discarded))
 
 
-def area(rows: Sequence[PictureRow], questions: str, trials: int) -> tuple[float, float, float]:
+def area(rows: Sequence[PictureRow], questions: str, words: tuple[str, ...], trials: int) -> tuple[float, float, float]:
     """The area under the curve of suspicion of raters with 30 pictures each, and the shares of careless and of careful
     ones that are called careless.
     """
+    rows = [replace(row, protected=words) for row in rows]
     careless, careful, names = [], [], [row.file_name for row in rows if row.kind == "variant"]
     for trial in range(trials):
         rng = np.random.default_rng([trial, 7])
@@ -134,7 +135,11 @@ def main() -> None:
     rows = suite()
     clear = {share: coverage(rows, share, asked.trials, 0.0) for share in _VALID}
     minds = coverage(rows, _VALID[0], asked.trials, _TWO_MINDS)
-    areas = {name: area(rows, name, asked.trials) for name in ("dillema", "lance")}
+    areas = {
+        "one question": area(rows, "dillema", (), asked.trials),
+        "dillema": area(rows, "dillema", ("road", "person"), asked.trials),
+        "lance": area(rows, "lance", (), asked.trials),
+    }
     cells = [(f"{share:.1%}", *(f"{value:.3f}" for value in of)) for share, of in clear.items()]
     cells.append((f"{_VALID[0]:.1%}, of two minds", *(f"{value:.3f}" for value in minds)))
     show("Intervals that hold the truth", ("valid", "agreed", "by majority", "discarded"), cells)
@@ -144,8 +149,8 @@ def main() -> None:
         "coverage": min(of[0] for of in clear.values()),
         "coverage_by_validity": {str(share): of[0] for share, of in clear.items()},
         "coverage_two_minds": {"agreed": minds[0], "majority": minds[1], "discarded": minds[2]},
-        "careless_auc": areas["dillema"][0],
-        "careless_auc_lance": areas["lance"][0],
+        "careless_auc": areas["one question"][0],
+        "careless_auc_by_questions": {name: of[0] for name, of in areas.items()},
         "called_careless": {name: {"careless": of[1], "careful": of[2]} for name, of in areas.items()},
         "trials": asked.trials,
     }

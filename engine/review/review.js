@@ -3,7 +3,7 @@
 // has it on the disk; what it has not is sent again until it has.
 const $ = id => document.getElementById(id);
 const base = location.pathname.replace(/\/?$/, "/");
-let item = null, now = 0, waiting = [], sending = false, since = performance.now(), shown = "variant";
+let item = null, now = 0, waiting = [], sending = false, loading = 0, since = performance.now(), shown = "variant";
 
 function make(tag, attributes, ...inside) {
   const node = document.createElement(tag);
@@ -26,6 +26,7 @@ async function ask(path, body) {
 }
 
 async function load(query = "") {
+  loading += 1;
   try {
     const next = await ask(`item${query}`);
     complain("");
@@ -33,6 +34,7 @@ async function load(query = "") {
   } catch (error) {
     complain(error.refused ? error.message : "The server does not answer. What you answered is safe; see that it runs, and reload.");
   }
+  loading -= 1;
 }
 
 function show(next) {
@@ -126,12 +128,16 @@ function drawQuestions() {
 function noteField(place) {
   const one = item.questions[place], field = make("textarea", { maxlength: 2000 });
   field.value = one.text_note;
-  field.addEventListener("change", () => send(place, one.value, field.value));
+  const keep = () => {
+    if (field.value === one.text_note || !item.questions.includes(one)) return;  // saved, or of another picture by now
+    one.text_note = field.value;
+    send(place, one.value, field.value);
+  };
+  field.addEventListener("change", keep);
   field.addEventListener("keydown", event => {
     if (event.key === "Enter" && !event.shiftKey) {
       event.preventDefault();
-      one.text_note = field.value;
-      send(place, one.value, field.value);
+      keep();
       onward();
     } else if (event.key === "Escape") field.blur();
     event.stopPropagation();
@@ -205,7 +211,8 @@ async function flush() {
 }
 
 async function undo() {
-  if (waiting.length || !item || !item.undo) return;
+  if (waiting.length || loading || !item || !item.undo) return;
+  loading += 1;
   try {
     const { number } = await ask("undo", {});
     await load(number === null ? "" : `?number=${number}`);
@@ -213,6 +220,7 @@ async function undo() {
   } catch (error) {
     complain(error.message);
   }
+  loading -= 1;
 }
 
 function compare(on) {
@@ -247,7 +255,7 @@ document.addEventListener("keydown", event => {
     if (step) zoom(item.panes[(item.panes.indexOf(shown) + step + item.panes.length) % item.panes.length]);
     return;
   }
-  if ($("keys").open) return;
+  if ($("keys").open || loading) return;
   const doing = pressed(key, event);
   if (!doing) return;
   event.preventDefault();

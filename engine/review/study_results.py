@@ -298,11 +298,11 @@ def follow_people(study: Study, results: StudyResults, gate: Mapping[str, bool])
     """
     rulings = list[tuple[str, Ruling, str]]()
     for one in results.pictures:
-        counts = "; ".join(
-            f"{asked} {'/'.join(f'{count} x {value}' for value, count in of.items())}"
+        parts = [
+            f"{asked} {', '.join(f'{study.questions.word(asked, value)} x {count}' for value, count in of.items())}"
             for asked, of in one.counts.items()
-        )
-        reason = f"reviewed by {', '.join(one.raters)}: {counts}"
+        ]
+        reason = f"reviewed by {', '.join(one.raters)}: {'; '.join(parts)}"
         if one.outcome == "invalid":
             rulings.append((one.image, "exclude", reason))
         elif one.outcome == "valid" and one.edit is None and not gate.get(one.image, True):
