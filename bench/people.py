@@ -4,14 +4,19 @@ A crowd with a known truth answers studies that are drawn from a suite of 5,000 
 are valid, by source more or less. Raters err in 1 to 5 % of their answers; one in eight of them answers a fifth of the
 pictures by chance. Counted is how often validity's interval, of what at least four of five raters agree on, holds the
 whole suite's share; and the same by majority where people are of two minds about one picture in twenty, whichever way
-is true. Raters of 30 pictures each are ranked by suspicion: the area under the curve is the chance that a careless one
-comes before a careful one. `--write` keeps the figures in docs/people.json. The last line is JSON.
+is true.
+
+Raters of 30 pictures each are ranked by suspicion: the area under the curve is the chance that a careless one comes
+before a careful one, of DILLEMA's questions about the label and two more classes, of LANCE's five, and of one question
+alone, beside what counting errors would come to if the truth were known. `--write` keeps the figures in
+docs/people.json. The last line is JSON.
 """
 
 from __future__ import annotations
 
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +26,7 @@ from measure import bench_parser, finish, keep_figures, machine, show
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.review.answer_book import Rating
-from counterfactory.engine.review.careless import judge_raters
+from counterfactory.engine.review.careless import RaterRecord, judge_raters
 from counterfactory.engine.review.question_set import load_questions
 from counterfactory.engine.review.study import Study, StudyPlan, draw_study
 from counterfactory.engine.review.study_results import SuiteFacts, find_results
@@ -31,6 +36,7 @@ from counterfactory.engine.suite.picture_row import Painting
 _FIGURES = Path(__file__).parents[1] / "docs" / "people.json"
 _SOURCES, _VARIANTS, _RATERS, _EACH = 1_000, 5, 8, 5
 _VALID = (0.827, 0.95, 0.99)
+_CARELESS = "rater 0"
 _TWO_MINDS, _BY_CHANCE = 0.05, 0.2
 _CAREFUL = (0.01, 0.05)
 _ORIGIN, _CROP = Origin("", "", 1, 1), Crop(0, 0, 1, 1)
@@ -63,7 +69,7 @@ def answer(
     slips, ratings = rng.uniform(*_CAREFUL, _RATERS), []
     for item in study.items:
         raters = rng.permutation(_RATERS)[: each if item.kind == "variant" else _RATERS]
-        truth = {"variant": valid[item.image], "control": True, "other": False}[item.kind]
+        truth = _truth(study, valid, Rating("", item.number, "", 0))
         for rater in raters.tolist():
             chance = rater == 0 and rng.random() < _BY_CHANCE
             for asked in item.asks:
@@ -109,22 +115,39 @@ def coverage(rows: Sequence[PictureRow], share: float, trials: int, two_minds: f
     return agreed / trials, majority / trials, float(np.mean(discarded))
 
 
-def area(rows: Sequence[PictureRow], questions: str, words: tuple[str, ...], trials: int) -> tuple[float, float, float]:
-    """The area under the curve of suspicion of raters with 30 pictures each, and the shares of careless and of careful
-    ones that are called careless.
+def area(
+    rows: Sequence[PictureRow], questions: str, words: tuple[str, ...], trials: int
+) -> tuple[float, float, float, float]:
+    """The area under the curve of suspicion of raters with 30 pictures each; what it would be by their errors about the
+    label, if the truth were known; and the shares of careless and of careful ones that are called careless.
     """
     rows = [replace(row, protected=words) for row in rows]
-    careless, careful, names = [], [], [row.file_name for row in rows if row.kind == "variant"]
+    careless, careful = list[RaterRecord](), list[RaterRecord]()
+    names = [row.file_name for row in rows if row.kind == "variant"]
+    errors: dict[bool, list[float]] = {True: [], False: []}
     for trial in range(trials):
         rng = np.random.default_rng([trial, 7])
         valid = {name: bool(rng.random() < 0.9) for name in names}
         study = draw_study(rows, load_questions(questions), StudyPlan(sample=27, checks=0.1, seed=trial))
-        for one in judge_raters(study, answer(study, valid, set(), rng, _RATERS)):
-            (careless if one.rater == "rater 0" else careful).append(one)
-    left, right = ([one.suspicion for one in group] for group in (careless, careful))
-    won = [(a > b) + 0.5 * (a == b) for a in left for b in right]
+        ratings = answer(study, valid, set(), rng, _RATERS)
+        for one in judge_raters(study, ratings):
+            (careless if one.rater == _CARELESS else careful).append(one)
+        wrong = Counter(one.rater for one in ratings if one.asked == "label" and one.value != _truth(study, valid, one))
+        for rater in {one.rater for one in ratings}:
+            errors[rater == _CARELESS].append(wrong[rater])
+    suspicions = [[one.suspicion for one in group] for group in (careless, careful)]
     called = [sum(one.careless for one in group) / len(group) for group in (careless, careful)]
-    return float(np.mean(won)), called[0], called[1]
+    return _area(*suspicions), _area(errors[True], errors[False]), called[0], called[1]
+
+
+def _truth(study: Study, valid: Mapping[str, bool], one: Rating) -> int:
+    item = study.by_number[one.item]
+    return int({"variant": valid[item.image], "control": True, "other": False}[item.kind])
+
+
+def _area(above: Sequence[float], below: Sequence[float]) -> float:
+    left, right = np.array(above)[:, None], np.array(below)[None]
+    return float(((left > right) + 0.5 * (left == right)).mean())
 
 
 def main() -> None:
@@ -144,14 +167,18 @@ def main() -> None:
     cells.append((f"{_VALID[0]:.1%}, of two minds", *(f"{value:.3f}" for value in minds)))
     show("Intervals that hold the truth", ("valid", "agreed", "by majority", "discarded"), cells)
     lines = [(name, *(f"{value:.3f}" for value in of)) for name, of in areas.items()]
-    show("Raters of 30 pictures", ("questions", "area", "careless called so", "careful called so"), lines)
+    show(
+        "Raters of 30 pictures", ("questions", "area", "truth known", "careless called so", "careful called so"), lines
+    )
     figures = {
         "coverage": min(of[0] for of in clear.values()),
         "coverage_by_validity": {str(share): of[0] for share, of in clear.items()},
         "coverage_two_minds": {"agreed": minds[0], "majority": minds[1], "discarded": minds[2]},
-        "careless_auc": areas["one question"][0],
-        "careless_auc_by_questions": {name: of[0] for name, of in areas.items()},
-        "called_careless": {name: {"careless": of[1], "careful": of[2]} for name, of in areas.items()},
+        "careless_auc": areas["dillema"][0],
+        "careless_auc_lance": areas["lance"][0],
+        "careless_auc_one_question": areas["one question"][0],
+        "careless_auc_one_question_truth_known": areas["one question"][1],
+        "called_careless": {name: {"careless": of[2], "careful": of[3]} for name, of in areas.items()},
         "trials": asked.trials,
     }
     command = shlex.join(["python", "bench/people.py", *sys.argv[1:]])

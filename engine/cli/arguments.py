@@ -453,9 +453,10 @@ def _add_check(commands: _Commands[Parser]) -> None:
         ("undo", "pictures whose verdict is to follow from their scores again"),
     ):
         hand.add_argument(f"--{ruling}", action="extend", nargs="+", default=[], metavar="PICTURE", help=text)
+    hand.add_argument("--by", metavar="NAME", help="who says so, for the record")
     hand.add_argument("--reason", metavar="TEXT", help="why, for the record")
     hand.add_argument(
-        "--verdicts", type=Path, metavar="FILE", help="many at once: CSV or JSONL with image, verdict and reason"
+        "--verdicts", type=Path, metavar="FILE", help="many at once: CSV or JSONL with image, verdict, by and reason"
     )
     looking = parser.add_argument_group("thresholds, looked at (the suite stays as it is)")
     looking.add_argument(

@@ -19,7 +19,7 @@ def results_tables(results: StudyResults) -> list[Table]:
         rows = (
             ("error rate of the model", percent(one.error), "-", f"{one.pictures:,}"),
             ("valid of what is misclassified", *_share(one.wrong)),
-            ("valid of what is not", *_share(one.right)),
+            ("valid of what is rightly classified", *_share(one.right)),
             ("error rate, corrected", *_share(one.corrected)),
         )
         tables.append(

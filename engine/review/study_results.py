@@ -148,7 +148,7 @@ def find_results(
         _correct(pictures, rows, facts.wrong),
         len(reviewed) - len(pictures),
         tuple(_notes(study, records, left_out, len(reviewed) - len(pictures))),
-        Counter(one.outcome for one in pictures),
+        dict(Counter(one.outcome for one in pictures)),
     )
 
 

@@ -49,6 +49,8 @@ from counterfactory.engine.pocket import worlds
 from counterfactory.engine.profile.profile import PROFILES, Profile, load_profile
 from counterfactory.engine.profile.rewrite import LlmSettings
 from counterfactory.engine.profile.server import ServerSettings
+from counterfactory.engine.review import answer_tables, question_set
+from counterfactory.engine.review.answer_book import AnswerBook, Rating
 from counterfactory.engine.runtime import onnx_header, plans
 from counterfactory.engine.server import comfyui, exchange
 from counterfactory.engine.sources import (
@@ -216,6 +218,33 @@ def read_ledger(path: Path) -> None:
             list(ledger.walk(stage))
     finally:
         ledger.close()
+
+
+def review_file() -> list[bytes]:
+    import tempfile
+
+    from reviewing import book_of
+
+    with tempfile.TemporaryDirectory() as folder:
+        book = book_of(Path(folder), _study(), "anna")
+        book.record([Rating("anna", 1, "label", 1), Rating("anna", 1, "label", 0)])
+        book.close()
+        with contextlib.closing(sqlite3.connect(book.path)) as database:
+            database.execute("PRAGMA journal_mode = DELETE")
+        return [book.path.read_bytes()]
+
+
+def _study() -> Any:
+    from reviewing import study_of
+
+    return study_of(ROWS, sample=2)
+
+
+def read_review(path: Path) -> None:
+    with contextlib.closing(AnswerBook(path)) as book:
+        book.ratings()
+        book.raters  # noqa: B018
+        book.undo("anna")
 
 
 class _Rows:
@@ -396,6 +425,17 @@ _JSONL = "".join(
 )
 
 READERS: dict[str, FuzzedReader] = {
+    "review": FuzzedReader(read_review, review_file, "review.sqlite"),
+    "questions of a review": FuzzedReader(
+        lambda path: question_set.load_questions(str(path)),
+        lambda: [Path(question_set.__file__).with_name(f"{name}.toml").read_bytes() for name in question_set.SETS],
+        "x.toml",
+    ),
+    "answers of a review": FuzzedReader(
+        lambda path: answer_tables.read_answers(path, _study(), []),
+        _texts(f"item,image,rater,label,seconds\n,{ROWS[2].file_name},a,yes,1\n,{ROWS[2].file_name},b,0,x\n"),
+        "x.csv",
+    ),
     "picture": FuzzedReader(_of(pixels.read_picture), pictures, refuses=_BAD),
     "picture size": FuzzedReader(pixels.picture_size, pictures, refuses=_BAD),
     "mask": FuzzedReader(_of(partial(pixels.read_mask, colours=True)), pictures, refuses=_BAD),
