@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from ..errors import CounterfactoryError
 from ..judging.threshold_curve import rejection
 from ..review.agreement import AGREE
 from ..review.answer_book import FILE, AnswerBook, create_book
-from ..review.answer_tables import read_answers, write_answers
+from ..review.answer_tables import read_answers
 from ..review.question_set import load_questions
 from ..review.study import StudyPlan, draw_study
 from ..review.study_results import StudyResults, SuiteFacts, find_results, follow_people
@@ -22,57 +21,44 @@ from .finished import FinishedSuite
 _RATERS = 5
 
 
-@dataclass(frozen=True)
-class StudyOptions:
-    """What is asked for of a study: fields as in `StudyPlan`, None for its default, or what a study that is there has.
-    `wrong` are a model's wrong answers, by variant.
-    """
-
-    questions: str | None = None
-    raters: Sequence[str] = ()
-    draw: Any = None
-    by: Any = None
-    sample: int | None = None
-    checks: float | None = None
-    seed: int | None = None
-    per_picture: int | None = None
-
-
 def open_study(
-    suite: FinishedSuite, file: Path | None, options: StudyOptions, wrong: Mapping[str, bool] | None = None
+    suite: FinishedSuite,
+    file: Path | None = None,
+    *,
+    questions: str | None = None,
+    raters: Sequence[str] = (),
+    wrong: Mapping[str, bool] | None = None,
+    **plan: Any,
 ) -> AnswerBook:
-    """The study in `file` (review.sqlite in the suite), begun where there is none, with these raters.
+    """The study in `file` (review.sqlite in the suite), begun where there is none, with these raters. `plan` are fields
+    of `StudyPlan`, None for what a study has that is there, or the default; `wrong` are a model's wrong answers.
 
     Raises CounterfactoryError for options of another study than the one that is there.
     """
     path = suite.path / FILE if file is None else file
-    names = [field.name for field in fields(StudyPlan)]
-    asked = {name: value for name in names if (value := getattr(options, name)) is not None}
+    asked = {name: value for name, value in plan.items() if value is not None}
     if not path.exists():
-        asked.setdefault("per_picture", min(len(options.raters), _RATERS) or _RATERS)
-        questions, settings = load_questions(options.questions or "dillema"), None
-        if options.draw == "uncertain":
-            settings = recorded_check(suite.path)
-        create_book(path, draw_study(suite.rows, questions, StudyPlan(**asked), settings, wrong))
+        fresh = StudyPlan(**{"per_picture": min(len(raters), _RATERS) or _RATERS} | asked)
+        settings = recorded_check(suite.path) if fresh.draw == "uncertain" else None
+        create_book(path, draw_study(suite.rows, load_questions(questions or "dillema"), fresh, settings, wrong))
     book = AnswerBook(path)
     try:
-        plan = book.study.plan
-        other = [name for name, value in asked.items() if getattr(plan, name) != value]
-        if options.questions is not None and load_questions(options.questions) != book.study.questions:
+        other = [name for name, value in asked.items() if getattr(book.study.plan, name) != value]
+        if questions is not None and load_questions(questions) != book.study.questions:
             other.append("questions")
         if other:
             raise CounterfactoryError(
                 f"{path} is of another study ({', '.join(other)}): leave these options out to go on with it, or begin "
                 "another one by --study FILE"
             )
-        book.add_raters(options.raters)
+        book.add_raters(raters)
     except BaseException:
         book.close()
         raise
     return book
 
 
-def take_answers(suite: FinishedSuite, book: AnswerBook, path: Path) -> tuple[int, int]:
+def take_answers(book: AnswerBook, path: Path) -> tuple[int, int]:
     """Takes a table's answers into the study: how many are new, and how many it lacks. Raises CounterfactoryError, and
     takes none, for a table of another study.
     """
@@ -80,11 +66,6 @@ def take_answers(suite: FinishedSuite, book: AnswerBook, path: Path) -> tuple[in
     book.add_raters(list(dict.fromkeys(one.rater for one in ratings)), links=False)
     book.record(ratings)
     return len(ratings), empty
-
-
-def give_answers(suite: FinishedSuite, book: AnswerBook, path: Path) -> int:
-    """Writes a study's answers, or what to ask, as a table; says how many rows it has."""
-    return write_answers(path, book.study, book.ratings(), suite.rows, suite.path)
 
 
 def wrong_answers(suite: FinishedSuite, model: Any, **options: Any) -> dict[str, bool]:

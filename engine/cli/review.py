@@ -11,9 +11,7 @@ from urllib.parse import urlsplit
 
 from ..api import finished
 from ..api.reviews import (
-    StudyOptions,
     follow_study,
-    give_answers,
     open_study,
     study_results,
     take_answers,
@@ -21,6 +19,7 @@ from ..api.reviews import (
 )
 from ..errors import CounterfactoryError
 from ..review.answer_book import FILE, AnswerBook
+from ..review.answer_tables import write_answers
 from .check_text import recheck_lines
 from .review_text import results_tables
 from .terminal import Terminal
@@ -36,12 +35,10 @@ def review(args: Namespace, terminal: Terminal) -> int:
             return _results(args, suite, book, wrong, terminal)
         finally:
             book.close()
-    names = [name for name in vars(StudyOptions()) if name != "raters"]
-    crowd = args.taken is not None or args.export is not None
-    options = StudyOptions(raters=args.raters, **{name: getattr(args, name) for name in names})
-    book = open_study(suite, args.study, options, wrong)
+    plan = {name: getattr(args, name) for name in ("draw", "by", "sample", "checks", "seed", "per_picture")}
+    book = open_study(suite, args.study, questions=args.questions, raters=args.raters, wrong=wrong, **plan)
     try:
-        if crowd:
+        if args.taken is not None or args.export is not None:
             return _exchange(args, suite, book, terminal)
         if not book.raters:
             book.add_raters(["reviewer"])
@@ -63,10 +60,10 @@ def _wrong(args: Namespace, suite: finished.FinishedSuite, terminal: Terminal) -
 def _exchange(args: Namespace, suite: finished.FinishedSuite, book: AnswerBook, terminal: Terminal) -> int:
     data: dict[str, Any] = {"study": str(book.path), "items": len(book.study.items)}
     if args.taken is not None:
-        data["taken"], data["unanswered"] = take_answers(suite, book, args.taken)
+        data["taken"], data["unanswered"] = take_answers(book, args.taken)
         terminal.say(f"{data['taken']:,} answers taken from {args.taken}, {data['unanswered']:,} are empty there")
     if args.export is not None:
-        data["rows"] = give_answers(suite, book, args.export)
+        data["rows"] = write_answers(args.export, book.study, book.ratings(), suite.rows, suite.path)
         terminal.say(f"{data['rows']:,} rows written to {args.export}")
     terminal.finish(data)
     return 0

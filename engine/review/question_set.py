@@ -92,6 +92,11 @@ class QuestionSet:
         name = asked.partition(_BETWEEN)[0]
         return next((one for one in self.questions if one.name == name), None)
 
+    def needs_label(self, asked: str) -> bool:
+        """Whether an id's question is about the label."""
+        question = self.question(asked)
+        return question is not None and "{label}" in question.text
+
     def word(self, asked: str, value: int) -> str:
         """An answer as people read it: yes, no, or the number on the scale."""
         question = self.question(asked)

@@ -179,7 +179,7 @@ class ReviewApp:
         return state | self._shown(*sequence[place]) | {"prefetch": following}
 
     def _shown(self, item: StudyItem, answers: Mapping[str, Rating]) -> dict[str, Any]:
-        host, questions = self._rows[item.image], self._book.study.questions
+        host = self._rows[item.image]
         edits = host.edits if item.edit is None else (host.edits[item.edit],)
         captions = []
         if item.edit is not None:
@@ -196,7 +196,6 @@ class ReviewApp:
             "captions": captions,
             "panes": [pane for pane in panes if pane != "control" or host.control is not None],
             "questions": [self._question(asked, host.label, answers.get(asked)) for asked in item.asks],
-            "of": questions.of,
         }
 
     def _question(self, asked: str, label: str | None, answer: Rating | None) -> dict[str, Any]:

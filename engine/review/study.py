@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Literal, cast
+from typing import Literal
 
 from ..errors import CounterfactoryError
 from ..profile.check import CheckSettings
@@ -181,8 +181,10 @@ def _take_turns(variants: Sequence[PictureRow], names: Callable[[PictureRow], Se
 def _item(
     kind: ItemKind, host: PictureRow, shown: PictureRow, questions: QuestionSet, edit: int | None = None
 ) -> StudyItem:
-    protected = [word for word in (*host.protected, *(box.label for box in host.boxes)) if word != host.label]
-    asks = questions.ids(cast("list[str]", [word for word in protected if word]))
+    words = (*host.protected, *(box.label for box in host.boxes if box.label is not None))
+    asks = questions.ids(word for word in words if word != host.label)
+    if host.label is None:  # masks and boxes alone: what asks for a label has none to ask for
+        asks = tuple(asked for asked in asks if not questions.needs_label(asked)) or asks
     return StudyItem(0, kind, host.file_name, shown.file_name, shown.sha256, asks, edit)
 
 
@@ -197,7 +199,7 @@ def _checks(
     kinds: list[ItemKind] = [
         kind for kind in ("other", "control") if any(known_answer(one, kind) is not None for one in questions.questions)
     ]
-    baselines = {row.file_name: row for row in rows if row.kind in ("control", "original")}
+    baselines = {row.file_name: row for row in rows if row.kind in ("control", "original") and row.accepted}
     items, hosts = list[StudyItem](), list(drawn)
     drawing.shuffle(hosts)
     for place in range(min(count, len(hosts) * len(kinds))):
@@ -205,7 +207,7 @@ def _checks(
         others = [row for row in drawn if None not in (row.label, host.label) and row.label != host.label]
         shown = drawing.choice(others) if others else None
         if kind == "control":
-            shown = baselines.get(host.control or host.original)
+            shown = baselines.get(host.control or "", baselines.get(host.original))
         if shown is not None:
             items.append(_item(kind, host, shown, questions))
     return items

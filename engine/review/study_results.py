@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from ..suite import PictureRow
@@ -106,7 +106,6 @@ class StudyResults:
     corrected: CorrectedError | None
     gone: int
     notes: tuple[str, ...] = ()
-    outcomes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,6 @@ def find_results(
         _correct(pictures, rows, facts.wrong),
         len(reviewed) - len(pictures),
         tuple(_notes(study, records, left_out, len(reviewed) - len(pictures))),
-        dict(Counter(one.outcome for one in pictures)),
     )
 
 
