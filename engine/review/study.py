@@ -8,6 +8,7 @@ so that nothing but the picture tells them from one.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -181,7 +182,9 @@ def _take_turns(variants: Sequence[PictureRow], names: Callable[[PictureRow], Se
 def _item(
     kind: ItemKind, host: PictureRow, shown: PictureRow, questions: QuestionSet, edit: int | None = None
 ) -> StudyItem:
-    words = (*host.protected, *(box.label for box in host.boxes if box.label is not None))
+    # A task protects all words for a class, of which the caption has one.
+    named = [word for word in host.protected if re.search(rf"\b{re.escape(word)}\b", host.caption, re.IGNORECASE)]
+    words = (*(named or host.protected), *(box.label for box in host.boxes))
     asks = questions.ids(word for word in words if word != host.label)
     if host.label is None:  # masks and boxes alone: what asks for a label has none to ask for
         asks = tuple(asked for asked in asks if not questions.needs_label(asked)) or asks

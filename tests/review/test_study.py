@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from picture_rows import picture_row
@@ -14,6 +15,7 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.review.question_set import load_questions
 from counterfactory.engine.review.study import StudyPlan, draw_study
+from counterfactory.engine.sources.shapes import Box
 
 ROWS = rows_of(20)
 BY_NAME = {row.file_name: row for row in ROWS}
@@ -94,6 +96,20 @@ def test_misclassified_ones_are_those_of_the_model() -> None:
 def test_a_suite_without_variants_has_nothing_to_review() -> None:
     with pytest.raises(CounterfactoryError, match=r"no variants to review.*none is accepted"):
         study_of([row for row in ROWS if row.kind != "variant"])
+
+
+def test_what_is_asked_goes_by_label_caption_and_boxes() -> None:
+    words = {"protected": ("bus", "people", "person"), "caption": "A person and a bus."}
+    boxes = (Box(0, 0, 9, 9, "car"), Box(1, 1, 2, 2, "car"))
+
+    def asks(**changes: Any) -> tuple[str, ...]:
+        (item,) = study_of([picture_row(0, **words | changes)], checks=0).items
+        return item.asks
+
+    assert asks() == ("label", "protected: person"), "people is another word for the same"
+    assert asks(boxes=boxes) == ("label", "protected: person", "protected: car")
+    assert asks(label=None) == ("protected: bus", "protected: person")
+    assert asks(label=None, protected=()) == ("label",)
 
 
 def test_text_edits_are_asked_about_one_by_one() -> None:
