@@ -74,12 +74,12 @@ class AnswerBook:
             self._check(read_only)
             facts = {name: parse_json(value) for name, value in self._db.execute("SELECT name, value FROM study")}
             stored = fill_value(_Stored, facts, str(path), _ADVICE)
+            self.study = Study(stored.questions, stored.plan, stored.items)
         except (sqlite3.DatabaseError, ValueError, CounterfactoryError) as error:
             self._db.close()
             if isinstance(error, CounterfactoryError):
                 raise
             raise CounterfactoryError(f"{path} is no study of ours, or damaged ({error}): {_ADVICE}") from error
-        self.study = Study(stored.questions, stored.plan, stored.items)
 
     def _check(self, read_only: bool) -> None:
         (application,) = self._db.execute("PRAGMA application_id").fetchone()

@@ -23,14 +23,15 @@ from .answer_book import MOST_NOTE, Rating
 from .question_set import ITEM_COLUMNS, RATING_COLUMNS
 from .study import Study, StudyItem
 
-_NOTE = " note"
+_NOTE, _MOST_S = " note", 1e6
 _YES = ("true", "1", "yes", "on")
 _IMAGES, _RATERS = ("image", "Input.image"), ("rater", "WorkerId")
 
 
 def write_answers(path: Path, study: Study, ratings: Sequence[Rating], rows: Iterable[PictureRow], suite: Path) -> int:
     """Writes the table, and says how many rows it has. Raises CounterfactoryError."""
-    hosts = {row.file_name: row for row in rows}
+    by_name = {row.file_name: row for row in rows}
+    hosts = {item.number: by_name[item.image] for item in study.present(by_name)}
     asks = list(dict.fromkeys(asked for item in study.items for asked in item.asks))
     notes = [asked for asked in asks if (question := study.questions.question(asked)) and question.note]
     given = defaultdict[int, dict[str, list[Rating]]](lambda: defaultdict(list))
@@ -38,7 +39,7 @@ def write_answers(path: Path, study: Study, ratings: Sequence[Rating], rows: Ite
         given[one.item][one.rater].append(one)
     lines: list[dict[str, object]] = []
     for item in sorted(study.items, key=lambda item: item.number):
-        about = _about(item, hosts.get(item.image))
+        about = _about(item, hosts.get(item.number))
         lines += [about | _answered(study, rater, answers) for rater, answers in given[item.number].items()] or [about]
     file = io.StringIO(newline="")
     columns = [*ITEM_COLUMNS, "rater", *asks, *(asked + _NOTE for asked in notes), *RATING_COLUMNS[1:]]
@@ -119,7 +120,7 @@ def _cell(row: Mapping[str, Any], *names: str) -> str:
 
 def _number(text: str) -> float:
     try:
-        return min(max(float(text), 0.0), 1e6)
+        return seconds if 0 <= (seconds := float(text)) < _MOST_S else 0.0
     except ValueError:
         return 0.0
 

@@ -75,8 +75,7 @@ class ReviewApp:
     def __init__(self, book: AnswerBook, folder: Path, rows: Sequence[PictureRow], hosts: Iterable[str]) -> None:
         self._book, self._files = book, Folder(folder)
         self._rows = {row.file_name: row for row in rows}
-        there = [item for item in book.study.items if item.image in self._rows and item.shown in self._rows]
-        self._items: Mapping[int, StudyItem] = {item.number: item for item in there}
+        self._items = {item.number: item for item in book.study.present(self._rows)}
         self.hosts = frozenset(hosts)
 
     def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]:
@@ -90,7 +89,8 @@ class ReviewApp:
             response = _json({"error": str(error)}, 500)
         except HTTPException as error:
             response = _json({"error": "there is no such page: use the link that you were given"}, error.code or 500)
-        response.headers.update(_HEADERS)
+        for name, value in _HEADERS.items():
+            response.headers.setdefault(name, value)
         return response(environ, start_response)
 
     def _answer(self, request: Request) -> Response:
@@ -123,9 +123,10 @@ class ReviewApp:
         try:
             body = parse_json(request.get_data())
             number, asked, value, note = body["item"], body["asked"], body["value"], body["note"]
-            seconds = float(body["seconds"])
+            seconds = body["seconds"]
+            timed = type(seconds) in (int, float) and 0 <= seconds < _DAY_S
             sound = type(number) is int and type(value) is int and isinstance(asked, str) and isinstance(note, str)
-        except (ValueError, TypeError, KeyError, OverflowError) as error:
+        except (ValueError, TypeError, KeyError) as error:
             raise _RefusalError(400, "this is no answer") from error
         if sound and number in self._book.study.by_number and number not in self._items:
             raise _RefusalError(
@@ -133,7 +134,7 @@ class ReviewApp:
             )
         if not sound or not self._book.study.takes((number, asked, value)):
             raise _RefusalError(400, "this is no answer to what the study asks")
-        return Rating(rater, number, asked, value, note.strip()[:MOST_NOTE], min(max(seconds, 0.0), _DAY_S))
+        return Rating(rater, number, asked, value, note.strip()[:MOST_NOTE], seconds if timed else 0.0)
 
     def _sequence(self, rater: str) -> list[tuple[StudyItem, dict[str, Rating]]]:
         """A rater's items with their answers: those begun, as they came, then the others that lack raters, in an order
@@ -224,7 +225,7 @@ class ReviewApp:
         name = {"source": host.original, "control": control, "variant": item.shown}[pane]
         try:
             with open_file(self._files.path(name)) as file:
-                return Response(file.read(), mimetype="image/png")
+                return Response(file.read(), mimetype="image/png", headers={"Cache-Control": "private, max-age=86400"})
         except OSError as error:
             raise _RefusalError(404, f"{name} cannot be read ({error.strerror or error})") from error
 

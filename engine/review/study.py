@@ -70,6 +70,14 @@ class Study:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_number", {item.number: item for item in self.items})
+        asked = {asked for item in self.items for asked in item.asks}
+        if len(self.by_number) < len(self.items) or any(self.questions.question(one) is None for one in asked):
+            raise ValueError("its items are numbered twice, or ask what is none of its questions")
+
+    def present(self, rows: Mapping[str, PictureRow]) -> list[StudyItem]:
+        """The items whose pictures, and whose edit, are among a suite's rows by file name."""
+        there = [item for item in self.items if item.image in rows and item.shown in rows]
+        return [item for item in there if item.edit is None or 0 <= item.edit < len(rows[item.image].edits)]
 
     def takes(self, answer: tuple[int, str, int]) -> bool:
         """Whether an item has this question, and it this answer."""

@@ -131,12 +131,10 @@ def find_results(
         if one.rater not in left_out:
             by_item[one.item].append(one)
     rows = {row.file_name: row for row in facts.rows if row.kind == "variant"}
-    reviewed = [
-        _review(study, item, by_item[item.number], agree)
-        for item in sorted(study.items, key=lambda item: item.number)
-        if item.kind == "variant" and by_item[item.number]
-    ]
-    pictures = [one for one in reviewed if one.image in rows]
+    there = {item.number for item in study.present(rows)}
+    items = [item for item in study.items if item.kind == "variant" and by_item[item.number]]
+    pictures = [_review(study, item, by_item[item.number], agree) for item in items if item.number in there]
+    gone = len(items) - len(pictures)
     return StudyResults(
         tuple(pictures),
         tuple(_validities(pictures, rows, facts)),
@@ -145,8 +143,8 @@ def find_results(
         tuple(sorted(left_out)),
         _gate(pictures, rows, facts.gate),
         _correct(pictures, rows, facts.wrong),
-        len(reviewed) - len(pictures),
-        tuple(_notes(study, records, left_out, len(reviewed) - len(pictures))),
+        gone,
+        tuple(_notes(study, records, left_out, gone)),
     )
 
 

@@ -82,6 +82,9 @@ def test_what_the_study_did_not_ask_counts_as_missing(tmp_path: Path) -> None:
     assert values(book) == {("a", 1, "label"): 0}
 
 
+_REPLACE = "UPDATE study SET value = replace(value, '{}', '{}') WHERE name = 'items'"
+
+
 def spoil(path: Path, script: str) -> None:
     with closing(sqlite3.connect(path)) as database:
         database.executescript(script)
@@ -100,6 +103,8 @@ def spoil(path: Path, script: str) -> None:
         (lambda path: spoil(path, "UPDATE study SET value = '[]'"), "should be|no study"),
         (lambda path: spoil(path, "DELETE FROM study WHERE name = 'plan'"), "'plan' is missing"),
         (lambda path: spoil(path, "PRAGMA application_id = 7"), "no study of ours"),
+        (lambda path: spoil(path, _REPLACE.format("label", "sky")), "none of its questions"),
+        (lambda path: spoil(path, _REPLACE.format('number": 2', 'number": 1')), "numbered twice"),
         (lambda path: path.rename(path.with_name("x")) and path.symlink_to("x"), "no regular file"),
         (lambda path: path.unlink(), "there is no study"),
         (lambda path: path.with_name("review.sqlite-journal").write_text("x"), "is a journal"),

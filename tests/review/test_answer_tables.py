@@ -79,6 +79,13 @@ def test_batch_results_of_mechanical_turk_read(tmp_path: Path) -> None:
     assert ([one[:4] for one in ratings], empty) == ([("A1", VARIANT.number, "label", 1)], 1)
 
 
+@pytest.mark.parametrize("seconds", ["nan", "-3", "1e400", "x", ""])
+def test_an_odd_time_is_none(tmp_path: Path, seconds: str) -> None:
+    text = f"image,rater,label,seconds\n{VARIANT.image},a,no,{seconds}\n"
+    ratings, _ = read_answers(table(tmp_path, text), STUDY, [])
+    assert [(one.value, one.seconds) for one in ratings] == [(0, 0.0)]
+
+
 def test_a_row_per_answer_reads(tmp_path: Path) -> None:
     text = f"image,rater,question,answer\n{VARIANT.image},a,label,no\n{VARIANT.image},a,protected: person,1\n"
     ratings, _ = read_answers(table(tmp_path, text), STUDY, [])

@@ -165,6 +165,7 @@ def test_a_server_that_comes_back_gets_the_answer(chromium: Browser, tmp_path: P
         assert served.values() == {(first, "label"): 1, (first, "protected: person"): 0}
 
 
+@pytest.mark.slow
 def test_hostile_words_stay_words(chromium: Browser, tmp_path: Path) -> None:
     from counterfactory.engine.edit import Edit
 
@@ -180,6 +181,7 @@ def test_hostile_words_stay_words(chromium: Browser, tmp_path: Path) -> None:
             assert tab.locator("img[src=x]").count() == 0
 
 
+@pytest.mark.slow
 def test_a_phone_shows_all_pictures_at_one_size_and_takes_taps(chromium: Browser, tmp_path: Path) -> None:
     phone: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
     with review_of(tmp_path, rows_of(4), "lance") as served, tab_of(chromium, served.link, **phone) as tab:
