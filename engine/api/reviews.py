@@ -95,10 +95,13 @@ def study_results(
     without: Sequence[str] = (),
 ) -> StudyResults:
     """What a study says, where a share `agree` of a picture's raters agree, without those of some raters."""
-    if unknown := sorted({*without} - {"careless", *(one.rater for one in book.ratings())}):
+    ratings = book.ratings()
+    if not ratings:
+        raise CounterfactoryError(f"nobody has answered in {book.path} yet: `counterfactory review` prints the links")
+    if unknown := sorted({*without} - {"careless", *(one.rater for one in ratings)}):
         raise CounterfactoryError(f"nobody called {', '.join(unknown)} answered in {book.path}")
     facts = SuiteFacts(suite.rows, gate_accepts(suite), wrong)
-    return find_results(book.study, book.ratings(), facts, agree, without)
+    return find_results(book.study, ratings, facts, agree, without)
 
 
 def follow_study(suite: FinishedSuite, book: AnswerBook, results: StudyResults) -> Any:

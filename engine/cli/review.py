@@ -84,7 +84,7 @@ def _serve(args: Namespace, suite: finished.FinishedSuite, book: AnswerBook, ter
     variants = sum(item.kind == "variant" for item in book.study.items)
     checks = len(book.study.items) - variants
     need = book.study.plan.per_picture
-    terminal.say(f"{variants:,} to review, {checks:,} checks among them; {need} raters answer each")
+    terminal.say(f"{variants:,} to review, and {checks:,} checks; raters of each: {need}")
     for name, link in links.items():
         terminal.say(f"{name:<10} {link}")
     terminal.say("Each link is a rater's own. Ctrl-C ends; answers are kept as they are given.")

@@ -12,7 +12,7 @@ _VALUES = 8  # values and classes that are shown, those of the least validity
 
 
 def results_tables(results: StudyResults) -> list[Table]:
-    """All tables of results."""
+    """All tables of results that have rows."""
     tables = [_validity(results.validity)]
     if results.corrected is not None:
         one = results.corrected
@@ -59,7 +59,7 @@ def results_tables(results: StudyResults) -> list[Table]:
             tuple(raters),
         )
     )
-    return tables
+    return [table for table in tables if table.rows]
 
 
 def _validity(validity: Iterable[Validity]) -> Table:

@@ -123,6 +123,8 @@ def _(house: House, command: str) -> None:
     for need, unfinished in ((1, False), (5, True)):
         suite = house.suite()
         asked(house, suite, "--per-picture", need)
+        none = house.run(command, suite, "--results", "--agree", "79%")
+        assert (none.status, "nobody has answered" in none.err) == (2, True)
         ran = house.run(command, suite, "--import", reviewed(house, suite, "a"))
         assert ran.data["taken"] > 0
         one = whole(results(house, suite))
