@@ -24,6 +24,8 @@ from .check_text import recheck_lines
 from .review_text import results_tables
 from .terminal import Terminal
 
+_REMARKS = 5  # that are shown
+
 
 def review(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory review`."""
@@ -112,6 +114,10 @@ def _results(
         terminal.show(table)
     for note in results.notes:
         terminal.note(note)
+    for rater, image, asked, words in results.remarks[:_REMARKS]:
+        terminal.say(f"{rater} on {image}, {asked}: {' '.join(words.split())}")
+    if len(results.remarks) > _REMARKS:
+        terminal.say(f"{len(results.remarks) - _REMARKS:,} remarks more: --export FILE has all")
     data = {"study": str(book.path), **asdict(results)}
     if args.follow:
         recheck = follow_study(suite, book, results)

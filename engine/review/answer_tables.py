@@ -1,16 +1,18 @@
 """Answers as a table, to and from crowds: a row per item and rater, a column per question.
 
 `write_answers` writes those of a study, and a row without a rater for each item that nobody answered: what to ask.
-`read_answers` takes these, tables of (image, rater, question, answer), and the batch results of Mechanical Turk, where
-columns are Input.image, WorkerId, and Answer.QUESTION or Answer.QUESTION.VALUE. Empty answers are unfinished work.
+`read_answers` takes these, tables of (image, rater, question, answer) or of (image, rater 1, rater 2, ...), and the
+batch results of Mechanical Turk, where columns are Input.image, WorkerId, and Answer.QUESTION or Answer.QUESTION.VALUE.
+Empty answers are unfinished work.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from .study import Study, StudyItem
 
 _NOTE, _MOST_S = " note", 1e6
 _YES = ("true", "1", "yes", "on")
+_NUMBERED = re.compile(r"(?:rater|worker|annotator)[ _]?\d+", re.IGNORECASE)
 _IMAGES, _RATERS = ("image", "Input.image"), ("rater", "WorkerId")
 
 
@@ -79,10 +82,8 @@ def read_answers(path: Path, study: Study, known: Sequence[Rating]) -> tuple[lis
     given = {(one.rater, one.item, one.asked): one.value for one in known}
     names = {rater.casefold(): rater for rater, _, _ in given}
     fresh, empty, matched = dict[tuple[str, int, str], Rating](), 0, False
-    for line, row in read_table(path, required=(_IMAGES, _RATERS)):
+    for line, row in _unfolded(path, study):
         where = f"{path}:{line}"
-        if isinstance(row, str):
-            raise CounterfactoryError(f"{where} {row}")
         rater = _cell(row, *_RATERS)
         if not rater:
             matched = matched or _asks(row, study)
@@ -110,6 +111,21 @@ def read_answers(path: Path, study: Study, known: Sequence[Rating]) -> tuple[lis
         asks = list_some([one.name for one in study.questions.questions], 5)
         raise CounterfactoryError(f"{path} answers none of this study's questions ({asks}): it is of another study")
     return list(fresh.values()), empty
+
+
+def _unfolded(path: Path, study: Study) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The rows of a table; one with a column per rater answers its question, or the study's first, as often."""
+    for line, row in read_table(path, required=(_IMAGES,)):
+        if isinstance(row, str):
+            raise CounterfactoryError(f"{path}:{line} {row}")
+        raters = [name for name in row if _NUMBERED.fullmatch(name)]
+        if any(name in row for name in _RATERS):
+            yield line, row
+        elif raters:
+            asked = row.get("question") or study.questions.questions[0].name
+            yield from ((line, {**row, "rater": name, "question": asked, "answer": row[name]}) for name in raters)
+        else:
+            raise CounterfactoryError(f"{path} has no column {' or '.join(_RATERS)}, and none per rater: rater 1, ...")
 
 
 def _cell(row: Mapping[str, Any], *names: str) -> str:

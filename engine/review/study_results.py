@@ -95,7 +95,9 @@ class GateResult:
 
 @dataclass(frozen=True)
 class StudyResults:
-    """All of it; `gone` pictures are answered and no longer in the suite."""
+    """All of it; `gone` pictures are answered and no longer in the suite, `remarks` are raters' own words: who, on what
+    picture, to which question, and what.
+    """
 
     pictures: tuple[ReviewedPicture, ...]
     validity: tuple[Validity, ...]
@@ -106,6 +108,7 @@ class StudyResults:
     corrected: CorrectedError | None
     gone: int
     notes: tuple[str, ...] = ()
+    remarks: tuple[tuple[str, str, str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,12 @@ def find_results(
         _correct(pictures, rows, facts.wrong),
         gone,
         tuple(_notes(study, records, left_out, gone)),
+        tuple(
+            (one.rater, item.image, one.asked, one.note)
+            for item in items
+            for one in by_item[item.number]
+            if one.note and item.number in there
+        ),
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 from wiring import CASES, House, answers, options_by_command, shows
 from wiring_cases import shown
 
+from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.suite import read_metadata
 
 
@@ -185,6 +186,19 @@ def _(house: House, command: str) -> None:
     assert (corrected["error"], corrected["corrected"]["value"]) == (1.0, 1.0)
     ran = house.run(command, suite, "--results", "--predictions", table, "--classes", house.root / "none.txt")
     assert (ran.status, "none.txt" in ran.err) == (2, True)
+
+
+def test_remarks_are_shown(house: House, capsys: pytest.CaptureFixture[str]) -> None:
+    suite = house.suite()
+    row = next(row for row in asked(house, suite, "--questions", "lance") if row["kind"] == "variant")
+    lines = [f"{row['item']},{row['image']},{name},yes,\x1b[31mface {name}" for name in "abcdefg"]
+    table = house.file("crowd.csv", "\n".join(["item,image,rater,ethics,ethics note", *lines]))
+    house.run("review", suite, "--import", table)
+    assert ["a", row["image"], "ethics", "\x1b[31mface a"] in results(house, suite)["remarks"]
+    assert main(["review", str(suite), "--results"]) == 0
+    out = capsys.readouterr().out
+    assert f"a on {row['image']}, ethics: \\x1b[31mface a" in out, "and obeyed by no terminal"
+    assert "2 remarks more" in out
 
 
 @shows("--port", "review")

@@ -76,7 +76,7 @@ READ_BY = {
     "YOLO labels": ["sources/yolo._entry"],
     "review": ["review/answer_book.AnswerBook"],
     "questions of a review": ["review/question_set.load_questions"],
-    "answers of a review": ["review/answer_tables.read_answers"],
+    "answers of a review": ["review/answer_tables._unfolded"],
     "posted to a review": ["review/serving.ReviewApp"],
     "by hand": ["suite/by_hand.read_by_hand"],
     "rulings": ["suite/by_hand.read_rulings"],

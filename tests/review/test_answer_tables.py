@@ -13,6 +13,7 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.review.answer_book import Rating
 from counterfactory.engine.review.answer_tables import read_answers, write_answers
 from counterfactory.engine.review.study import StudyItem
+from counterfactory.engine.review.study_results import SuiteFacts, find_results
 
 ROWS = rows_of(6)
 STUDY = study_of(ROWS, sample=6, checks=0.4)
@@ -79,6 +80,18 @@ def test_batch_results_of_mechanical_turk_read(tmp_path: Path) -> None:
     assert ([one[:4] for one in ratings], empty) == ([("A1", VARIANT.number, "label", 1)], 1)
 
 
+def test_a_column_per_rater_reads(tmp_path: Path) -> None:
+    """Four of five agree, three of five do not, and two have answered yet."""
+    images = [item.image for item in STUDY.items if item.kind == "variant"][:3]
+    lines = zip(images, ("yes,yes,no,yes,yes", "yes,yes,no,no,yes", "1,1,,,"), strict=True)
+    text = "image,Rater 1,Rater 2,Rater 3,Rater 4,Rater 5\n" + "".join(f"{image},{given}\n" for image, given in lines)
+    ratings, empty = read_answers(table(tmp_path, text), STUDY, [])
+    assert ({one.rater for one in ratings}, empty) == ({f"Rater {n}" for n in range(1, 6)}, 3)
+    (label,) = find_results(STUDY, ratings, SuiteFacts(ROWS, {})).questions
+    assert (label.asked, label.answers, label.discarded) == ("label", 12, 1)
+    assert (label.share.value, label.share.count) == (1.0, 1)
+
+
 @pytest.mark.parametrize("seconds", ["nan", "-3", "1e400", "x", ""])
 def test_an_odd_time_is_none(tmp_path: Path, seconds: str) -> None:
     text = f"image,rater,label,seconds\n{VARIANT.image},a,no,{seconds}\n"
@@ -104,7 +117,7 @@ def test_a_row_per_answer_reads(tmp_path: Path) -> None:
         ("image,rater,label\n{image},a,yes\n{image},a,no\n", "two raters are called 'a'"),
         ("image,rater,label\n{image},Ann,yes\n{image},ann,yes\n", "two raters are called 'ann' and 'Ann'"),
         ("image,rater,label\n{image},known,no\n", "two raters are called 'known'"),
-        ("image,label\n{image},yes\n", "no column 'rater' or 'WorkerId'"),
+        ("image,label\n{image},yes\n", "no column rater or WorkerId"),
         ("image,rater,label\n{image},a,yes,1\n", "has 4 fields"),
         ("image,rater,label\n", "answers none"),
     ],
