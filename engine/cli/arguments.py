@@ -17,6 +17,7 @@ from ..errors import CounterfactoryError
 from ..packages import missing_package, release
 from .cluster_arguments import add_boxes, add_cluster
 from .parser import Parser
+from .review_arguments import add_review_arguments
 from .statuses import EXIT_ERROR, EXIT_STOPPED
 from .values import count, drop, gigabytes, names, percent, place, points, positive, seed, setting, share, span, words
 
@@ -100,6 +101,7 @@ def build_parser() -> Parser:
     _add_evaluate(commands)
     _add_report(commands)
     _add_labelling(commands)
+    _add_review(commands)
     add_cluster(commands, _add, _late)
     for command in commands.choices.values():
         command.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
@@ -454,9 +456,10 @@ def _add_check(commands: _Commands[Parser]) -> None:
         ("undo", "pictures whose verdict is to follow from their scores again"),
     ):
         hand.add_argument(f"--{ruling}", action="extend", nargs="+", default=[], metavar="PICTURE", help=text)
+    hand.add_argument("--by", metavar="NAME", help="who says so, for the record")
     hand.add_argument("--reason", metavar="TEXT", help="why, for the record")
     hand.add_argument(
-        "--verdicts", type=Path, metavar="FILE", help="many at once: CSV or JSONL with image, verdict and reason"
+        "--verdicts", type=Path, metavar="FILE", help="many at once: CSV or JSONL with image, verdict, by and reason"
     )
     looking = parser.add_argument_group("thresholds, looked at (the suite stays as it is)")
     looking.add_argument(
@@ -630,3 +633,11 @@ def _add_labelling(commands: _Commands[Parser]) -> None:
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="which ones are drawn (%(default)s)")
     parser.add_argument("--profile", help="name or .toml file whose text filters to judge (as they were when written)")
     parser.set_defaults(run=_late("edits", "edits"))
+
+
+def _add_review(commands: _Commands[Parser]) -> None:
+    text = "let people say which pictures are valid, and what that makes of error rates"
+    parser = _add(commands, "review", text, "SUITE [options]", "suite --raters anna,ben --sample 100")
+    _add_suite(parser)
+    add_review_arguments(parser)
+    parser.set_defaults(run=_late("review", "review"))
