@@ -99,6 +99,7 @@ def build_parser() -> Parser:
     _add_evaluate(commands)
     _add_report(commands)
     _add_labelling(commands)
+    _add_retrain(commands)
     for command in commands.choices.values():
         command.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     return parser
@@ -627,3 +628,12 @@ def _add_labelling(commands: _Commands[Parser]) -> None:
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="which ones are drawn (%(default)s)")
     parser.add_argument("--profile", help="name or .toml file whose text filters to judge (as they were when written)")
     parser.set_defaults(run=_late("edits", "edits"))
+
+
+def _add_retrain(commands: _Commands[Parser]) -> None:
+    from .retrain import add_arguments
+
+    text = "train your model on a suite's variants, and say what that brings"
+    parser = _add(commands, "retrain", text, "SUITE --model M --out DIR [options]", "suite --model timm:resnet18 --out r")
+    add_arguments(parser)
+    parser.set_defaults(run=_late("retrain", "retrain"))
