@@ -42,6 +42,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "models": {"errors", "files", "keys", "content_keys", "schedule", "profile", "runtime", "language", "meter"},
         "suite": {"errors", "edit", "content_keys", "files", "profile", "meter", "sources", "variant"},
         "asking": {"errors", "keys", "packages", "files", "runtime", "meter", "suite"},
+        "training": {"errors", "keys", "files", "profile", "suite"},
         "tasks": {"errors", "edit", "keys", "files", "profile", "language", "english"},
         "request": {"errors", "language", "tasks"},
         "pocket": {"errors", "files", "runtime", "tasks"},
@@ -81,13 +82,13 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "api": {
             *("errors", "packages", "files", "profile", "runtime", "meter", "sources", "variant", "models", "suite"),
             *("tasks", "request", "stages", "asking", "pocket", "light", "inputs", "estimate", "judging", "report"),
-            "journey",
+            *("training", "journey"),
         },
         "face": {"errors", "packages", "estimate", "api"},
         "cli": {
             *("errors", "packages", "files", "schedule", "profile", "runtime", "meter", "sources"),
             *("variant", "models", "suite"),
-            *("tasks", "request", "pocket", "inputs", "estimate", "judging", "report", "journey", "api"),
+            *("tasks", "request", "pocket", "inputs", "estimate", "judging", "report", "journey", "api", "training"),
         },
         "__main__": {"cli"},
     },
@@ -99,7 +100,8 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "pocket": {"graphs", "language"},
         "production": {"graphs", "precision", "plans"},
         "cpu": {"graphs", "language", "production"},
-        "__main__": {"language", "pocket", "production", "cpu"},
+        "retraining": set(),
+        "__main__": {"language", "pocket", "production", "cpu", "retraining"},
     },
 }
 

@@ -25,7 +25,7 @@ from ..suite.paths import Folder
 from ..suite.recorded import recorded_numbers
 from ..training.lesson import ArmName, Lesson, TrainingPicture, answers_of
 from ..training.recipe import TrainingRecipe
-from ..training.source_split import SourceSplit, require_classes, split_sources, split_suites
+from ..training.source_split import require_classes, split_sources, split_suites
 from .answers import Given, judge
 from .options import Caller
 
@@ -120,7 +120,10 @@ def plan_drill(
             for row in some
         )
 
-    train = [row for row in split.train if row.kind == "original"], [row for row in split.train if row.kind == "variant"]
+    train = (
+        [row for row in split.train if row.kind == "original"],
+        [row for row in split.train if row.kind == "variant"],
+    )
     if not train[1] or not any(row.kind == "variant" for row in split.held):
         raise CounterfactoryError(
             f"{suite} has accepted variants of too few sources to train with some and to judge by others: make more"
@@ -174,31 +177,30 @@ def _shown(root: Path, row: PictureRow, names: dict[int, str] | None) -> frozens
 def judge_drill(drill: Drill, folder: Path, caller: Caller) -> Retraining:
     """What the trained models' answers say."""
     lesson, before = drill.lesson, drill.lesson.arms[0]
-    evaluations = {
-        (arm, seed): _judged(drill, answers_of(folder, arm, seed), caller) for arm in lesson.arms for seed in lesson.seeds
-    }
-    names = (CALLED[before], CALLED["after"])
+    firsts, seconds = (
+        [_judged(drill, answers_of(folder, arm, seed), caller) for seed in lesson.seeds] for arm in (before, "after")
+    )
+    measure, names = firsts[0].effects.measure, (CALLED[before], CALLED["after"])
 
-    def compared(seeds: Sequence[int]) -> Comparison:
-        means = [
-            {name: fmean(evaluations[arm, seed].outcomes[name] for seed in seeds) for name in first}
-            for arm in (before, "after")
-            for first in (evaluations[arm, seeds[0]].outcomes,)  # type: ignore[index]
-        ]
-        return compare(drill.held, *means, names, one.effects.measure, None)
+    def compared(first: Sequence[Evaluation], second: Sequence[Evaluation]) -> Comparison:
+        return compare(drill.held, _mean_outcomes(first), _mean_outcomes(second), names, measure, None)
 
-    one = evaluations[before, lesson.seeds[0]]
-    whole, single = compared(lesson.seeds), [compared([seed]) for seed in lesson.seeds]
+    whole = compared(firsts, seconds)
+    single = [compared([first], [second]) for first, second in zip(firsts, seconds, strict=True)]
+    sides, by_type = (
+        tuple(Gain(gap, tuple(of[at].effect.value or 0.0 for of in by_seed)) for at, gap in enumerate(gaps))
+        for gaps, by_seed in (
+            (whole.sides, [one.sides for one in single]),
+            (whole.by_type, [one.by_type for one in single]),
+        )
+    )
+    held, trained = len({row.source for row in drill.held}), (len(lesson.originals), len(lesson.variants))
+    return Retraining(measure, before, sides, by_type, trained, held, lesson.seeds)
 
-    def gains(of: str) -> tuple[Gain, ...]:
-        by_seed = [[gap.effect.value or 0.0 for gap in getattr(comparison, of)] for comparison in single]
-        return tuple(Gain(gap, values) for gap, *values_ in zip(getattr(whole, of), *by_seed, strict=True) for values in (tuple(values_),))
 
-    trained = len(lesson.originals), len(lesson.variants)
-    return Retraining(
-        one.effects.measure, before, gains("sides"), gains("by_type"), trained,
-        len({row.source for row in drill.held}), lesson.seeds,
-    )  # fmt: skip
+def _mean_outcomes(evaluations: Sequence[Evaluation]) -> dict[str, float]:
+    """Of seeds, by file name."""
+    return {name: fmean(one.outcomes[name] for one in evaluations) for name in evaluations[0].outcomes}
 
 
 def _judged(drill: Drill, answers: Path, caller: Caller) -> Evaluation:

@@ -118,7 +118,7 @@ def gain_line(gain: Gain, measure: str) -> str:
 
     effect, name = gain.gap.effect, gain.gap.name
     if gain.certain or gain.harmful:
-        return f"{name}: training with variants {'gains' if gain.certain else 'loses'} {points(effect.value)} points of {measure}"
+        verb = "gains" if gain.certain else "loses"
+        return f"{name}: training with variants {verb} {points(abs(effect.value or 0))} points of {measure}"
     why = f"{points(effect.value)} ({interval(effect)})" if effect.low is not None else "too few sources"
     return f"{name}: no gain is claimed: {why}"
-

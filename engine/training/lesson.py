@@ -1,4 +1,4 @@
-"""What a training program is told: which pictures, which classes, how often; and where it leaves what its models answer.
+"""What a training program is told: which pictures, which classes, how often; and where its models' answers lie.
 
 `lesson.json` lies in the folder of the training, so that the same command goes on with the same lesson, and another one
 is refused.

@@ -75,7 +75,8 @@ class AugmentSettings:
 @dataclass(frozen=True)
 class TrainingRecipe:
     """`preprocess` declares how a picture becomes the model's input (asking/preparation.py). A model starts from
-    weights that it was "given", or from "scratch". `smoothing` is of labels.
+    weights that it was "given", or from "scratch". `smoothing` is of labels; a network computes in `precision`, its
+    weights are f32.
     """
 
     name: str
@@ -84,6 +85,7 @@ class TrainingRecipe:
     preprocess: str
     batch: int
     smoothing: float
+    precision: Literal["f32", "bf16"]
     optimiser: OptimiserSettings
     rate: RateSettings
     augment: AugmentSettings

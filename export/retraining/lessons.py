@@ -55,7 +55,9 @@ def run_lesson(folder: Path, device_name: str, say: Say) -> None:
                 network = train(lesson, network, pictures, seed, place, device, say)
             _ask(lesson, network, place, device)
             # Cloned, since tensors that share memory would be refused.
-            write_whole(place / WEIGHTS, save({key: value.cpu().clone() for key, value in network.state_dict().items()}))
+            write_whole(
+                place / WEIGHTS, save({key: value.cpu().clone() for key, value in network.state_dict().items()})
+            )
             write_whole(place / DONE, "")
             for checkpoint in place.glob("checkpoint-*"):
                 shutil.rmtree(checkpoint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from typing import Any
 
@@ -31,7 +32,7 @@ def build_network(lesson: Lesson) -> nn.Module:
         elif kind == "torchvision":
             made = _of_torchvision(place, count, given, lesson.model)
         else:
-            made = import_callable(lesson.model)[0]
+            made = copy.deepcopy(import_callable(lesson.model)[0])  # the next training starts from it as well
             if not isinstance(made, nn.Module):
                 made = made(num_classes=count) if "num_classes" in inspect.signature(made).parameters else made()
     except CounterfactoryError:

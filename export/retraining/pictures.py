@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset, Sampler
 
 from counterfactory.engine.asking.preparation import read_preparation
+from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.suite.images import open_png
 from counterfactory.engine.suite.paths import Folder
 from counterfactory.engine.training.lesson import Lesson, TrainingPicture
@@ -47,10 +48,17 @@ class TrainingPictures(Dataset[tuple[torch.Tensor, torch.Tensor]]):
     def __getitem__(self, place: Place) -> tuple[torch.Tensor, torch.Tensor]:
         step, slot, number = place
         picture, mask = self._read(number)
+        prepare, augment = self._prepare, self._recipe.augment
         if step >= 0:
             rng = np.random.default_rng((self._seed, step, slot))
-            picture, mask = self._augmented(picture, mask, rng)
-        pixels = torch.from_numpy(np.ascontiguousarray(self._prepare.apply(picture).transpose(2, 0, 1))).float()
+            if augment.least < 1:
+                size = picture.shape[0], picture.shape[1]
+                whole = prepare.resize if isinstance(prepare.resize, tuple) else size
+                picture = picture[_crop(size, augment.least, rng)]
+                prepare = replace(prepare, resize=prepare.crop or whole, crop=None)
+            if augment.mirror and rng.random() < 0.5:
+                picture, mask = picture[:, ::-1], None if mask is None else mask[:, ::-1]
+        pixels = torch.from_numpy(np.ascontiguousarray(prepare.apply(picture).transpose(2, 0, 1))).float()
         if mask is None:
             return pixels, torch.tensor(self._pictures[number].target)
         flat = self._nearest.apply(np.repeat(mask[:, :, None], 3, 2))[:, :, 0].astype(np.int64)
@@ -75,15 +83,6 @@ class TrainingPictures(Dataset[tuple[torch.Tensor, torch.Tensor]]):
             self._bytes += size
         return picture, mask
 
-    def _augmented(
-        self, picture: NDArray[np.uint8], mask: NDArray[np.uint8] | None, rng: np.random.Generator
-    ) -> tuple[NDArray[np.uint8], NDArray[np.uint8] | None]:
-        if self._recipe.augment.least < 1:
-            picture = picture[_crop((picture.shape[0], picture.shape[1]), self._recipe.augment.least, rng)]
-        if self._recipe.augment.mirror and rng.random() < 0.5:
-            picture, mask = picture[:, ::-1], None if mask is None else mask[:, ::-1]
-        return picture, mask
-
 
 def _numbers(image: Any) -> NDArray[np.intp]:
     return np.asarray(image).astype(np.intp)
@@ -94,9 +93,24 @@ def _crop(size: Size, least: float, rng: np.random.Generator) -> tuple[slice, sl
     height, width = size
     area = rng.uniform(least, 1) * height * width
     ratio = float(np.exp(rng.uniform(-np.log(_RATIO), np.log(_RATIO))))
-    tall, wide = (max(1, min(side, round(part))) for side, part in ((height, (area / ratio) ** 0.5), (width, (area * ratio) ** 0.5)))
+    tall, wide = (
+        max(1, min(side, round(part)))
+        for side, part in ((height, (area / ratio) ** 0.5), (width, (area * ratio) ** 0.5))
+    )
     top, left = int(rng.integers(height - tall + 1)), int(rng.integers(width - wide + 1))
     return slice(top, top + tall), slice(left, left + wide)
+
+
+def stack(batch: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """A batch's inputs and targets. Raises CounterfactoryError for inputs of several sizes."""
+    sizes = sorted({tuple(inputs.shape[1:]) for inputs, _ in batch})
+    if len(sizes) > 1:
+        raise CounterfactoryError(
+            f"pictures become inputs of several sizes, such as {sizes[0]} and {sizes[-1]}: say resize=HxW, or crop=N, "
+            "in the recipe's preprocess"
+        )
+    inputs, targets = zip(*batch, strict=True)
+    return torch.stack(inputs), torch.stack(targets)
 
 
 class TrainingOrder(Sampler[list[Place]]):

@@ -23,7 +23,7 @@ from counterfactory.engine.training.lesson import Lesson, TrainingPicture
 from counterfactory.engine.training.recipe import OptimiserSettings, TrainingRecipe
 
 from .networks import logits_of, scaled
-from .pictures import IGNORED, TrainingOrder, TrainingPictures
+from .pictures import IGNORED, TrainingOrder, TrainingPictures, stack
 
 Say = Callable[[str], None]
 _CHECKPOINT = "checkpoint-"
@@ -36,7 +36,10 @@ def open_device(name: str) -> torch.device:
     """The device that is asked for, "auto" for a GPU where there is one. Raises CounterfactoryError where it is not."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    device = torch.device(name)
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise CounterfactoryError(f"--device {name} is no device: say auto, cpu, cuda or cuda:N") from error
     count = torch.cuda.device_count() if device.type == "cuda" else 1
     if (device.index or 0) >= count:
         raise CounterfactoryError(
@@ -62,8 +65,8 @@ def make_optimiser(settings: OptimiserSettings, network: nn.Module) -> torch.opt
     if settings.kind == "sgd":
         return torch.optim.SGD(of, settings.rate, momentum=settings.momentum or 0, weight_decay=settings.weight_decay)
     kind = torch.optim.Adam if settings.kind == "adam" else torch.optim.AdamW
-    assert settings.betas is not None and settings.eps is not None, "checked with the recipe"
-    return kind(of, settings.rate, betas=settings.betas, eps=settings.eps, weight_decay=settings.weight_decay)
+    betas, eps = settings.betas or (0.9, 0.999), settings.eps or 0.0  # which a recipe has
+    return kind(of, settings.rate, betas=betas, eps=eps, weight_decay=settings.weight_decay)
 
 
 def train(
@@ -80,12 +83,14 @@ def train(
     """
     recipe, per_epoch = lesson.recipe, lesson.steps_per_epoch
     total = recipe.rate.epochs * per_epoch
-    accelerator = Accelerator(cpu=device.type == "cpu")
+    accelerator = Accelerator(cpu=device.type == "cpu", mixed_precision="bf16" if recipe.precision == "bf16" else "no")
     network, optimiser = accelerator.prepare(network, make_optimiser(recipe.optimiser, network))
     start = _restore(accelerator, folder)
     order = TrainingOrder(len(pictures), recipe.batch, seed, start, total)
     data = TrainingPictures(lesson, pictures, seed)
-    loader: DataLoader[Any] = DataLoader(data, batch_sampler=order, num_workers=0 if device.type == "cpu" else 4)
+    loader: DataLoader[Any] = DataLoader(
+        data, batch_sampler=order, collate_fn=stack, num_workers=0 if device.type == "cpu" else 4
+    )
     network.train()
     losses: list[float] = []
     for step, (inputs, targets) in enumerate(loader, start):
