@@ -119,6 +119,6 @@ def gain_line(gain: Gain, measure: str) -> str:
     effect, name = gain.gap.effect, gain.gap.name
     if gain.certain or gain.harmful:
         verb = "gains" if gain.certain else "loses"
-        return f"{name}: training with variants {verb} {points(abs(effect.value or 0))} points of {measure}"
+        return f"{name}: training with variants {verb} {100 * abs(effect.value or 0):.1f} points of {measure}"
     why = f"{points(effect.value)} ({interval(effect)})" if effect.low is not None else "too few sources"
     return f"{name}: no gain is claimed: {why}"

@@ -55,8 +55,8 @@ class Transfer:
 
 
 def find_transfers(painted: Sequence[ByName], real: Sequence[ByName]) -> tuple[Transfer, ...]:
-    """Of each name that all models have on both sides, sorted; the effects of model i are painted[i] and real[i], by
-    name. The first is of all names together, called "all", where there are several: models are drawn with all of theirs.
+    """Of each name that all models have on both sides, sorted; painted[i] and real[i] are effects of model i by name.
+    The first is of all names together, called "all", where there are several: models are drawn with all of theirs.
 
     Raises CounterfactoryError for fewer than four models, and where no name is on both sides.
     """
@@ -117,4 +117,5 @@ def _ranks(values: Floats) -> Floats:
 
 
 def _shares(parts: Floats, wholes: Floats) -> Floats:
-    return np.divide(parts, wholes, out=np.full(len(parts), np.nan), where=wholes > 0)
+    shares: Floats = np.divide(parts, wholes, out=np.full(len(parts), np.nan), where=wholes > 0)
+    return shares

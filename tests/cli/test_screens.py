@@ -37,7 +37,7 @@ from counterfactory.engine.suite.verify import Fault, Verification
 SCREENS = Path(__file__).with_name("screens")
 COMMANDS = (
     *("demo", "generate", "import", "plan", "estimate", "doctor", "setup", "rehearse", "check", "verify", "evaluate"),
-    *("report", "edits"),
+    *("report", "edits", "retrain", "predicts"),
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -59,7 +58,7 @@ def test_a_mask_takes_the_place_of_a_label(root: Path) -> None:
 )
 def test_a_row_that_cannot_be_used_is_refused_with_its_line(root: Path, old: str, new: str, message: str) -> None:
     save(root.parent / "outside.png")
-    os.symlink(root.parent / "outside.png", root / "link.png")
+    (root / "link.png").symlink_to(root.parent / "outside.png")
     assert old in GOOD
     with pytest.raises(CounterfactoryError, match=message):
         read_real(write(root / "real.csv", GOOD.replace(old, new, 1)))

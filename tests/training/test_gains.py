@@ -108,7 +108,9 @@ def test_suites_that_cannot_train_are_refused(tmp_path: Path) -> None:
         with pytest.raises(CounterfactoryError, match=message):
             plan_drill(suite, "m:net", asked, None, 0.25, (0,))
 
-    refuse("no accepted variants to train with: see why by `counterfactory check", colour_suite(tmp_path / "a", 8, False))
+    refuse(
+        "no accepted variants to train with: see why by `counterfactory check", colour_suite(tmp_path / "a", 8, False)
+    )
     refuse("class 'car' has a single source", colour_suite(tmp_path / "b", 3))
     refuse("has no names of its masks' classes", colour_suite(tmp_path / "c", 4), task="segmentation")
     refuse("finished", tmp_path)
