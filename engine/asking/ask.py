@@ -87,7 +87,7 @@ def ask_model(
     """
     wanted = [row for row in rows if row.accepted]
     with open_kept(suite, model.digest, {"name": model.name, "input": model.input}, warn) as kept:
-        asking = _Asking(model, read or _Reader(suite), kept, len(wanted), on_progress)
+        asking = _Asking(model, read or _SuiteReader(suite), kept, len(wanted), on_progress)
         known = kept.of([row.sha256 for row in wanted])
         if known and model.probe:
             known = asking.probe(wanted, known, warn)
@@ -98,7 +98,7 @@ def ask_model(
     return asked
 
 
-class _Reader:
+class _SuiteReader:
     """Reads the pictures of a suite."""
 
     def __init__(self, suite: Path) -> None:

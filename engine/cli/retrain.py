@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # What the training program imports.
 NEEDS = ("torch", "accelerate", "safetensors")
+# Libraries whose models are asked and not trained.
+UNTRAINED = ("hf", "clip", "ultralytics")
 
 
 def add_arguments(parser: Parser) -> None:
@@ -64,6 +66,11 @@ def retrain(args: Namespace, terminal: Terminal) -> int:
     from ..training.recipe import load_recipe
     from .exporting import COMMAND, missing_modules, run_program
 
+    kind, colon, place = args.model.partition(":")
+    if not (colon and place) or kind in UNTRAINED:
+        raise CounterfactoryError(
+            f"--model {args.model}: what trains is a name after timm: or torchvision:, or module:callable"
+        )
     recipe = load_recipe(args.recipe)
     if args.epochs is not None:
         recipe = replace(recipe, rate=replace(recipe.rate, epochs=args.epochs))

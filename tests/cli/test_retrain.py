@@ -95,6 +95,8 @@ def test_another_suite_judges(tmp_path: Path, trained: Trained, capsys: Any) -> 
     ("words", "message"),
     [
         (("--recipe", "resnet"), "there is no recipe 'resnet'"),
+        (("--model", "model.onnx"), "--model model.onnx: what trains is a name after timm: or torchvision:, or module"),
+        (("--model", "hf:google/vit-base"), "what trains is"),
         (("--held", "0"), "--held is a share above 0 and below 1, got 0"),
     ],
 )

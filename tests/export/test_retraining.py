@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -209,6 +210,43 @@ def test_a_mask_is_mirrored_with_its_picture_and_numbers_without_a_name_teach_no
 def test_a_model_that_cannot_learn_the_set_is_refused(module: str, tmp_path: Path, name: str, message: str) -> None:
     with pytest.raises(CounterfactoryError, match=message):
         run(drill_of(tmp_path, f"{module}:{name}").lesson, tmp_path / "out")
+
+
+def test_libraries_are_asked_for_a_head_of_the_sets_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their own weights are asked for where the recipe starts from what is given, and taken as far as they fit."""
+    asked: list[object] = []
+
+    def network(classes: int) -> nn.Module:
+        return nn.Sequential(nn.Conv2d(3, 4, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, classes))
+
+    def build(name: str, **words: object) -> nn.Module:
+        asked.append((name, words))
+        return network(int(str(words["num_classes"])))
+
+    published = network(1000).state_dict()
+    chosen = SimpleNamespace(get_state_dict=lambda progress: published)
+    models = SimpleNamespace(
+        get_model=build,
+        get_model_builder=lambda name: SimpleNamespace(__module__=f"models.{'segmentation' * ('deep' in name)}"),
+        get_model_weights=lambda name: {"DEFAULT": chosen},
+    )
+    monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=build))
+    monkeypatch.setitem(sys.modules, "torchvision", SimpleNamespace(models=models))
+    monkeypatch.setitem(sys.modules, "torchvision.models", models)
+    build_network(drill_of(tmp_path, "timm:resnet18.a1_in1k", start="given").lesson)
+    scratch = build_network(drill_of(tmp_path, "torchvision:resnet18").lesson)
+    build_network(drill_of(tmp_path, "torchvision:deeplabv3_resnet50").lesson)
+    given = build_network(drill_of(tmp_path, "torchvision:resnet18", start="given").lesson)
+    assert asked == [
+        ("resnet18.a1_in1k", {"pretrained": True, "num_classes": 2}),
+        ("resnet18", {"weights": None, "num_classes": 2}),
+        ("deeplabv3_resnet50", {"weights": None, "num_classes": 2, "weights_backbone": None}),
+        ("resnet18", {"weights": None, "num_classes": 2}),
+    ]
+    first, head = "0.weight", "3.weight"
+    assert torch.equal(given.state_dict()[first], published[first])
+    assert not torch.equal(scratch.state_dict()[first], published[first])
+    assert given.state_dict()[head].shape == (2, 4)
 
 
 def test_a_gpu_that_is_not_there_is_refused_before_anything(module: str, tmp_path: Path) -> None:
