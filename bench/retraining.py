@@ -52,7 +52,7 @@ WEAKNESSES: Mapping[str, tuple[str, Sequence[str]]] = {
     **{f"with {value}": ("rendered", (value,)) for value in _EVERY},
     **{f"without {value}": ("rendered", [one for one in _EVERY if one != value]) for value in _EVERY},
     **{name: ("rendered", values) for name, values in _VALUES.items()},
-    **{arm: (arm, _EVERY) for arm in ("jitter", "augmix", "light")},
+    "light": ("light", _EVERY),
 }
 # Scenes of the suite that models are asked about, and of the truth's own.
 _ASKED, REAL = 250, 932

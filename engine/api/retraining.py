@@ -72,15 +72,22 @@ class Gain:
 
 @dataclass(frozen=True)
 class Retraining:
-    """The gains on held-out originals and variants, and under each type of edit; `against` is the model before."""
+    """The gains on held-out originals and variants, and under each type of edit, of models that were `trained` on so
+    many originals and variants; `given` is what the model scored there as it came, None where it starts anew.
+    """
 
     measure: str
-    before: ArmName
     sides: tuple[Gain, ...]
     by_type: tuple[Gain, ...]
     trained: tuple[int, int]
     held: int
     seeds: tuple[int, ...]
+    given: tuple[float, ...] | None = None
+
+    @property
+    def gains(self) -> tuple[Gain, ...]:
+        """Of sides, then of types."""
+        return (*self.sides, *self.by_type)
 
     def to_json(self) -> dict[str, Any]:
         """In JSON's own types."""
@@ -105,10 +112,15 @@ def plan_drill(
         split, left_out = split_suites(rows, _rows(test, recipe))
     by_mask = recipe.task == "segmentation"
     names = dict(_mask_names(suite) if by_mask else enumerate(sorted({str(row.label) for row in rows})))
-    sides = ((suite, split.train), (judging, split.held))
-    originals = [(root, row) for root, side in sides for row in side if row.kind == "original"]
-    shown = {row.file_name: _shown(root, row, names if by_mask else None) for root, row in originals}
-    require_classes(split, shown)
+    if by_mask and dict(_mask_names(judging)) != names:
+        raise CounterfactoryError(f"the masks of {judging} have other numbers or classes than those of {suite}")
+    shown = (
+        frozenset[str]().union(
+            *(_shown(root, row, names if by_mask else None) for row in side if row.kind == "original")
+        )
+        for root, side in ((suite, split.train), (judging, split.held))
+    )
+    require_classes(*shown)
     number = {name: at for at, name in enumerate(names.values())}
 
     def taught(root: Path, some: Sequence[PictureRow]) -> tuple[TrainingPicture, ...]:
@@ -176,11 +188,12 @@ def _shown(root: Path, row: PictureRow, names: dict[int, str] | None) -> frozens
 
 def judge_drill(drill: Drill, folder: Path, caller: Caller) -> Retraining:
     """What the trained models' answers say."""
-    lesson, before = drill.lesson, drill.lesson.arms[0]
-    firsts, seconds = (
-        [_judged(drill, answers_of(folder, arm, seed), caller) for seed in lesson.seeds] for arm in (before, "after")
-    )
-    measure, names = firsts[0].effects.measure, (CALLED[before], CALLED["after"])
+    lesson = drill.lesson
+    of_arm = {
+        arm: [_judged(drill, answers_of(folder, arm, seed), caller) for seed in lesson.seeds] for arm in lesson.arms
+    }
+    firsts, seconds = of_arm["before"], of_arm["after"]
+    measure, names = firsts[0].effects.measure, (CALLED["before"], CALLED["after"])
 
     def compared(first: Sequence[Evaluation], second: Sequence[Evaluation]) -> Comparison:
         return compare(drill.held, _mean_outcomes(first), _mean_outcomes(second), names, measure, None)
@@ -195,7 +208,11 @@ def judge_drill(drill: Drill, folder: Path, caller: Caller) -> Retraining:
         )
     )
     held, trained = len({row.source for row in drill.held}), (len(lesson.originals), len(lesson.variants))
-    return Retraining(measure, before, sides, by_type, trained, held, lesson.seeds)
+    given = None
+    if "given" in of_arm:
+        scores = compared(of_arm["given"], seconds)
+        given = tuple(gap.first for gap in (*scores.sides, *scores.by_type))
+    return Retraining(measure, sides, by_type, trained, held, lesson.seeds, given)
 
 
 def _mean_outcomes(evaluations: Sequence[Evaluation]) -> dict[str, float]:

@@ -62,6 +62,7 @@ def retrain(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory retrain`."""
     from ..api.options import Caller
     from ..api.retraining import HELD, judge_drill, plan_drill
+    from ..files.writing import place_below
     from ..training.lesson import write_lesson
     from ..training.recipe import load_recipe
     from .exporting import COMMAND, missing_modules, run_program
@@ -83,6 +84,8 @@ def retrain(args: Namespace, terminal: Terminal) -> int:
         raise CounterfactoryError(
             f"retraining needs the package {missing[0]}, which is not installed: pip install 'counterfactory[retrain]'"
         )
+    if place_below(args.out, args.suite)[1] is not None:
+        raise CounterfactoryError(f"--out {args.out} lies in the suite, which stays as it is: name another folder")
     seeds = range(args.seed, args.seed + args.seeds)
     drill = plan_drill(args.suite, args.model, recipe, args.test, held, seeds)
     write_lesson(drill.lesson, args.out)
@@ -92,7 +95,7 @@ def retrain(args: Namespace, terminal: Terminal) -> int:
     if drill.left_out:
         terminal.note(f"{drill.left_out} sources of {drill.suite} were trained on, and do not judge")
     terminal.show(gains_table(outcome))
-    for gain in (*outcome.sides, *outcome.by_type):
+    for gain in outcome.gains:
         terminal.say(gain_line(gain, outcome.measure))
     terminal.say(f"models     {args.out}")
     terminal.finish({"out": str(args.out), "left_out": drill.left_out, **outcome.to_json()})
@@ -107,14 +110,19 @@ def gains_table(outcome: Retraining) -> Table:
 
     originals, variants = outcome.trained
     seeds = "" if len(outcome.seeds) == 1 else f", mean of {len(outcome.seeds)} seeds"
+    gaps, given = [gain.gap for gain in outcome.gains], outcome.given
+    scores = [
+        (gap.first, gap.second) if given is None else (given[at], gap.first, gap.second) for at, gap in enumerate(gaps)
+    ]
     rows = tuple(
-        (gap.name, percent(gap.first), percent(gap.second), points(gap.effect.value), interval(gap.effect))
-        for gap in (gain.gap for gain in (*outcome.sides, *outcome.by_type))
+        (gap.name, *map(percent, its), points(gap.effect.value), interval(gap.effect))
+        for gap, its in zip(gaps, scores, strict=True)
     )
+    arms = [name for arm, name in CALLED.items() if arm != "given" or given is not None]
     return Table(
         f"DILLEMA, retraining: {outcome.measure} on {outcome.held} held-out sources{seeds}; trained on {originals} "
         f"originals, with {variants} variants",
-        ("pictures", CALLED[outcome.before], CALLED["after"], "points", "95 % interval"),
+        ("pictures", *arms, "points", "95 % interval"),
         rows,
     )
 

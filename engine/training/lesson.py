@@ -68,17 +68,17 @@ def answers_of(folder: Path, arm: ArmName, seed: int) -> Path:
 
 
 def write_lesson(lesson: Lesson, folder: Path) -> None:
-    """Keeps the lesson in the folder of the training. Raises CounterfactoryError where another one is kept there, and
+    """Keeps the lesson in the folder of the training. Raises CounterfactoryError where another one has begun there, and
     for a folder that holds something else.
     """
     path = folder / LESSON
-    if path.exists():
+    if path.exists() and any(other != path for other in folder.iterdir()):
         if read_lesson(folder) != lesson:
             raise CounterfactoryError(
                 f"{folder} holds a training with another model, recipe, suite or seed, which stays as it is: {_AGAIN}"
             )
         return
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or any(other != path for other in folder.iterdir())):
         raise CounterfactoryError(f"{folder} holds something else than a training: {_AGAIN}")
     make_folder(folder)
     write_whole(path, json.dumps(plain(lesson)))

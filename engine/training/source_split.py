@@ -6,7 +6,7 @@ depends on the seed and on the digests of its label's files alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import CounterfactoryError
@@ -54,16 +54,10 @@ def split_suites(rows: Sequence[PictureRow], test: Sequence[PictureRow]) -> tupl
     return SourceSplit(tuple(rows), held), len({row.source for row in test}) - len({row.source for row in held})
 
 
-def require_classes(split: SourceSplit, shown: Mapping[str, frozenset[str]]) -> None:
-    """Raises CounterfactoryError for a class that only one side's originals show; `shown` are the classes that each
-    original shows, by its file.
-    """
-    sides = [
-        frozenset[str]().union(*(shown[row.file_name] for row in side if row.kind == "original"))
-        for side in (split.train, split.held)
-    ]
-    for has, lacks, what in ((0, 1, "judges"), (1, 0, "trains")):
-        if missing := sorted(sides[has] - sides[lacks]):
+def require_classes(train: frozenset[str], held: frozenset[str]) -> None:
+    """Raises CounterfactoryError for a class that the originals of only one side show."""
+    for has, lacks, what in ((train, held, "judges"), (held, train, "trains")):
+        if missing := sorted(has - lacks):
             raise CounterfactoryError(
                 f"no source that {what} shows the class {missing[0]!r}: take another --seed or --held, or add sources"
             )

@@ -42,11 +42,11 @@ def run_lesson(folder: Path, device_name: str, say: Say) -> None:
             place = answers_of(folder, arm, seed)
             if (place / DONE).exists():
                 continue
-            make_folder(place)
             torch.manual_seed(seed)
             network = build_network(lesson)
             first, _ = TrainingPictures(lesson, lesson.held, seed)[-1, 0, 0]
             require_head(network, lesson, first[None])
+            make_folder(place)
             if arm == "given":
                 network = network.eval().to(device)
             else:

@@ -72,8 +72,20 @@ def test_a_lesson_is_written_and_its_answers_are_judged(tmp_path: Path, trained:
     assert (lesson.model, lesson.seeds, lesson.recipe.name) == ("m:net", (5, 6), "small")
     assert [one["gap"]["name"] for one in data["sides"]] == ["originals", "variants"]
     assert [one["gap"]["second"] for one in data["sides"]] == [1, 1]
-    assert (data["trained"], data["held"], data["before"], data["left_out"]) == ([6, 6], 2, "before", 0)
+    assert (data["trained"], data["held"], data["given"], data["left_out"]) == ([6, 6], 2, None, 0)
     assert not any(one["certain"] for one in data["sides"]), "two sources tell nothing"
+
+
+def test_a_module_of_ones_own_is_shown_as_it_came(tmp_path: Path, trained: Trained, capsys: Any) -> None:
+    data = asked(tmp_path, "--recipe", recipe_file(tmp_path, start="given"), capsys=capsys)
+    assert data["given"] == [0.5, 0.5, 0.5]
+
+
+def test_what_is_trained_does_not_go_into_the_suite(tmp_path: Path, trained: Trained, capsys: Any) -> None:
+    status, err = asked(tmp_path, "--out", tmp_path / "suite" / "models", capsys=capsys)
+    assert status == 2
+    assert "lies in the suite" in err
+    assert not (tmp_path / "suite" / "models").exists()
 
 
 def test_epochs_and_shares_arrive(tmp_path: Path, trained: Trained, capsys: Any) -> None:

@@ -300,7 +300,9 @@ def test_rates_are_those_of_pytorchs_schedules(name: str) -> None:
 
 def test_another_training_in_the_same_folder_is_refused(module: str, tmp_path: Path) -> None:
     lesson = drill_of(tmp_path, f"{module}:classifier").lesson
-    write_lesson(lesson, tmp_path / "out")
+    write_lesson(replace(lesson, model="m:other"), tmp_path / "out")
+    write_lesson(lesson, tmp_path / "out")  # nothing was trained yet
+    (tmp_path / "out" / "before-3").mkdir()
     with pytest.raises(CounterfactoryError, match="another model, recipe, suite or seed"):
         write_lesson(replace(lesson, seeds=(4,)), tmp_path / "out")
     assert read_lesson(tmp_path / "out") == lesson

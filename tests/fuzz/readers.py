@@ -62,6 +62,7 @@ from counterfactory.engine.sources import (
     listing,
     palette,
     pixels,
+    real_pictures,
     sampling,
     shapes,
     shards,
@@ -85,6 +86,7 @@ from counterfactory.engine.suite.picture_store import PictureStore
 from counterfactory.engine.suite.run_record import RunRecord
 from counterfactory.engine.suite.session_record import SessionRecord
 from counterfactory.engine.tasks import user_task
+from counterfactory.engine.training import lesson, recipe
 
 Mutate = Callable[..., bytes]
 WEIGHTS = Path(worlds.__file__).parent / "weights"
@@ -395,6 +397,11 @@ _JSONL = "".join(
     json.dumps({"image": row.file_name, "prediction": "bus", "top5": ["bus", "car"]}) + "\n" for row in ROWS
 )
 
+LESSON = lesson.Lesson(
+    *("timm:resnet18", recipe.load_recipe("dillema-resnet18"), ("bus", "car"), (0, 1), (0,), ("0" * 64,)),
+    *((lesson.TrainingPicture("/suite", f"originals/{at}.png", at),) for at in range(3)),
+)
+
 READERS: dict[str, FuzzedReader] = {
     "picture": FuzzedReader(_of(pixels.read_picture), pictures, refuses=_BAD),
     "picture size": FuzzedReader(pixels.picture_size, pictures, refuses=_BAD),
@@ -502,6 +509,23 @@ READERS: dict[str, FuzzedReader] = {
         "pairs.jsonl",
         _TREE,
         place=put_pictures("a.jpg", "b.jpg"),
+    ),
+    "real pictures": FuzzedReader(
+        real_pictures.read_real,
+        _texts("image,label,condition,place\na.jpg,bus,,oslo\nb.jpg,bus,weather: rainy,oslo\n"),
+        "real.csv",
+        place=put_pictures("a.jpg", "b.jpg"),
+    ),
+    "recipe": FuzzedReader(
+        lambda path: recipe.load_recipe(str(path)),
+        lambda: [path.read_bytes() for path in sorted(recipe.RECIPES.glob("*.toml"))],
+        "x.toml",
+    ),
+    "lesson": FuzzedReader(
+        lambda path: lesson.read_lesson(path.parent),
+        lambda: [json.dumps(plain(LESSON)).encode()],
+        lesson.LESSON,
+        _TREE,
     ),
     "classes": FuzzedReader(lambda path: sampling.parse_classes(str(path)), _texts("bus\ncar\n")),
     "run lengths": FuzzedReader(_text(shapes.decode_runs), _texts("PPYo0", "05n02"), refuses=(ValueError,)),

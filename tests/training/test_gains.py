@@ -100,6 +100,12 @@ def test_another_suite_judges_what_was_trained_on_all_of_this_one(tmp_path: Path
     assert {one.root for one in drill.lesson.held} == {str(test)}
 
 
+def test_a_class_that_the_judging_suite_lacks_is_refused_though_files_have_the_same_names(tmp_path: Path) -> None:
+    suite, test = colour_suite(tmp_path / "suite", 6), colour_suite(tmp_path / "test", 1, first=8)
+    with pytest.raises(CounterfactoryError, match="no source that judges shows the class 'car'"):
+        plan_drill(suite, "m:net", small_recipe(tmp_path), test, 0.25, (0,))
+
+
 def test_suites_that_cannot_train_are_refused(tmp_path: Path) -> None:
     recipe = small_recipe(tmp_path)
 
