@@ -1,4 +1,5 @@
-"""Claim: painting with deep features that serve two steps keeps the quality of computing them at every step.
+"""Claim: painting with deep features that serve two steps keeps the quality of computing them at every step; so do, all
+but, few steps of distilled weights (--also pocket).
 
 The embedded models in full sampling (or by another profile of theirs) on scenes that no training saw: the same captions
 and noise for every way of painting, by turns. Of each way what the referee sees (edits, layout, all else unchanged),
@@ -85,11 +86,12 @@ class _Uncontrolled(PaintPlans):
         return super().evaluate([replace(r, control_scale=0.0) if r.timestep < self.below else r for r in rows])
 
 
-def ways(profile: Profile, every: Sequence[int], uncontrolled: bool) -> dict[str, Painter]:
-    """What is compared, the first with each of the others."""
+def ways(profile: Profile, every: Sequence[int], uncontrolled: bool, also: Sequence[str]) -> dict[str, Painter]:
+    """What is compared, the first with each of the others: `also` other profiles of the same networks."""
     reused = {f"of {steps} steps": Painter(_reusing(profile, steps)) for steps in every}
     without = {"no ControlNet below 400": Painter(profile, uncontrolled=0.6)} if uncontrolled else {}
-    return {"of each step": Painter(_reusing(profile, None)), **reused, **without}
+    others = {f"profile {name}": Painter(with_masters(load_profile(name))) for name in also}
+    return {"of each step": Painter(_reusing(profile, None)), **reused, **without, **others}
 
 
 def _reusing(profile: Profile, every: int | None) -> Profile:
@@ -136,16 +138,17 @@ def main() -> None:
     parser.add_argument("--variants", type=int, default=2)
     parser.add_argument("--profile", default="pocket-full", help="of the embedded models (%(default)s)")
     parser.add_argument("--steps", type=int, help="of the sampler, instead of the profile's")
-    parser.add_argument("--every", type=int, nargs="+", default=[2, 3], help="steps that features serve (2 3)")
+    parser.add_argument("--every", type=int, nargs="*", default=[2, 3], help="steps that features serve (2 3)")
     parser.add_argument(
         "--uncontrolled", action="store_true", help="also without ControlNet in the last 40 %% of the steps"
     )
+    parser.add_argument("--also", nargs="*", default=[], metavar="PROFILE", help="other profiles of these networks")
     asked = parser.parse_args()
     profile = with_masters(load_profile(asked.profile))
     if asked.steps:
         sampler = replace(profile.paint.sampler, steps=asked.steps)
         profile = replace(profile, paint=replace(profile.paint, sampler=sampler))
-    instruments, painters = Instruments(profile), ways(profile, asked.every, asked.uncontrolled)
+    instruments, painters = Instruments(profile), ways(profile, asked.every, asked.uncontrolled, asked.also)
     pairs = draw_pairs(JUDGED, asked.scenes, asked.variants, FIRST)
     pictures: dict[str, list[Pixels]] = {name: [] for name in painters}
     step = TOGETHER * asked.variants
@@ -173,7 +176,8 @@ def main() -> None:
         print(f"{name}: {', '.join(parts)}")
     kept = {"scenes": asked.scenes, "variants": len(pairs), "ways": table}
     if asked.write:
-        keep_figures(FILE, {f"{asked.profile}, {profile.paint.sampler.steps} steps": {**kept, "machine": machine()}})
+        name = ", ".join((asked.profile, f"{profile.paint.sampler.steps} steps", *asked.also))
+        keep_figures(FILE, {name: {**kept, "machine": machine()}})
     finish("reuse", **kept)
 
 

@@ -1,12 +1,14 @@
 """Writes the reference of docs/api.md from the docstrings of `import counterfactory`: `python docs/make_api.py`.
 
 The part between the page's markers is replaced; what stands around it is written by hand. Keywords, the classes that
-are named `...Options`, are left to engine/api/options.py: the page of the options says what they mean.
+are named `...Options`, are left to engine/api/options.py: the page of the options says what they mean. So is what a
+class's own functions raise, which the page says of all of them.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +46,7 @@ def _members(of: type) -> Iterator[str]:
     if own:
         yield ""
     for name, member in own:
-        yield f"- `{_called(name, member)}`: {' '.join(_documented(member).split())}"
+        yield f"- `{_called(name, member)}`: {re.sub(r' Raises [^.]+[.]', '', ' '.join(_documented(member).split()))}"
 
 
 def _called(name: str, member: Any) -> str:

@@ -118,6 +118,7 @@ def test_queries_are_the_modules_on_every_run(packed_models: Path) -> None:
         assert_parity(session.run({"pixel_values": pixels[turn]})["query_embeds"], wanted[turn], "f32")
 
 
+@pytest.mark.slow
 def test_int8_weights_stay_int8() -> None:
     """Only constants meet them too: their scales."""
     nodes = compiled(opened(WEIGHTS / "denoiser_few_int8.xml", "f32", None)).get_ops()

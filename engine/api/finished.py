@@ -61,8 +61,8 @@ _EFFECTS = ("edit", "points", "low", "high", "q", "sources")
 class FinishedSuite:
     """The suite in the folder `path`.
 
-    `summary` is what the run that made it just now took and came to, None of a suite that was opened; `problems` are
-    the sources that the run left out, and why, `notes` sentences on its data set.
+    `summary` is what the run that made it took and came to, None of a suite that was opened; `problems` are the sources
+    that it left out, and why, `notes` sentences on its data set.
     """
 
     path: Path
@@ -126,7 +126,7 @@ class FinishedSuite:
         warn: Warn | None = None,
         **options: Unpack[EvaluateOptions],
     ) -> Result:
-        """What each edit does to a model; see `evaluate`."""
+        """As `evaluate`."""
         require_known("evaluate", options, EvaluateOptions)
         caller, share, rows = Caller.of(on_progress, warn), options.get("fail_under"), self.rows
         drops = options.get("max_drop", ())
@@ -175,7 +175,7 @@ class FinishedSuite:
         warn: Warn | None = None,
         **options: Unpack[ReportOptions],
     ) -> ReportFiles:
-        """Write the page and the contact sheet; see `report`."""
+        """As `report`."""
         require_known("report", options, ReportOptions)
         caller, classes, out = Caller.of(on_progress, warn), options.get("classes"), options.get("out")
         if (predictions := options.get("predictions")) is None:
@@ -195,8 +195,8 @@ class FinishedSuite:
         warn: Warn | None = None,
     ) -> Fid:
         """The Fréchet distance of controls and variants from the originals, of the features that the `extractor` gives:
-        "clip" is that of the suite's profile, else a model as `evaluate` takes it, such as inception.onnx, that returns
-        features [N, D]. Raises CounterfactoryError where there is none.
+        "clip" is that of the suite's profile, else a model as `evaluate` takes it that returns features [N, D]. Raises
+        CounterfactoryError where there is none.
         """
         return suite_fid(self.path, self.rows, extractor, preprocess, Caller.of(on_progress, warn))
 
@@ -229,9 +229,8 @@ class FinishedSuite:
 class Result:
     """What the answers of a model to the pictures of the suite in `suite` say.
 
-    `judged` are the answers with their evaluation, `findings` what became of the limits that were asked for, `classes`
-    the file of masks' names, None without one. `comparisons` are with the models that it was to be compared with,
-    `others` their answers.
+    `judged` are the answers with their evaluation, `findings` what became of the limits, `classes` the file of masks'
+    names, None without one. `comparisons` are with the models of `against`, `others` their answers.
     """
 
     suite: Path
@@ -275,9 +274,9 @@ class Result:
         return frame.sort_values("points", kind="stable", ignore_index=True)
 
     def insights(self) -> DataFrame:
-        """A row per class and kind of edit: the points that the class loses with it, `drop`, between `low` and `high`
-        95 times in 100, and the `sentence` that says so; clear ones first, then the costliest. `evaluation.insights`
-        are the same. Raises CounterfactoryError where pandas is not installed.
+        """A row of `evaluation.insights` per class and kind of edit: the points that the class loses with it, `drop`,
+        from `low` to `high`, and the `sentence` that says so; clear ones first, then the costliest. Raises
+        CounterfactoryError where pandas is not installed.
         """
         insights = self.evaluation.insights
         rows = [{"clear": one.clear, **vars(one), "sentence": one.sentence} for one in insights]
@@ -295,9 +294,8 @@ class Result:
         return order_text(order_variants(self.judged.rows, models), models[-1])
 
     def order(self) -> DataFrame:
-        """A row per accepted variant, in the order to look at them: those first that most likely show failures (class,
-        edit and wrong answer) which no earlier one shows, by this model's answers and those of the models that it was
-        compared with. Raises CounterfactoryError where pandas is not installed.
+        """A row per accepted variant, in the order to look at them (docs/reading-a-result.md), by the answers of this
+        model and of those that it was compared with. Raises CounterfactoryError where pandas is not installed.
         """
         return pandas().read_csv(io.StringIO(self._order_text()), keep_default_na=False)
 
@@ -334,11 +332,10 @@ def evaluate(
 ) -> Result:
     """Say what each edit does to your model, with certainty.
 
-    `model` is its name: an .onnx or .xml file, `module:callable`, or a name after `timm:`, `torchvision:`, `hf:`,
-    `clip:` or `ultralytics:`; or a callable that takes pictures of one size, uint8 RGB [N, H, W, 3], and returns
-    labels, scores, class maps or boxes. Or its answers (docs/own-model.md): the path of a table, an array or a folder
-    of masks; a mapping of pictures' `file_name` to labels; a data frame. `options` are those of `EvaluateOptions`.
-    Raises CounterfactoryError for answers that cannot be read or do not fit the suite.
+    `model` is what `--model` takes (docs/own-model.md), or a callable that takes pictures of one size, uint8 RGB [N, H,
+    W, 3], and returns labels, scores, class maps or boxes. Or its answers: the path of a table, an array or a folder of
+    masks; a mapping of pictures' `file_name` to labels; a data frame. `options` are those of `EvaluateOptions`. Raises
+    CounterfactoryError for answers that cannot be read or do not fit the suite.
     """
     return _opened(suite).evaluate(model, on_progress=on_progress, warn=warn, **options)
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class EditPlan:
     """What would become of the first sources: `plan` has captions and variants, `problems` are the sources that cannot
-    be used, and why, `notes` sentences on the data set, such as what its masks hold, `baselines` how many of the
-    variants would be drawn by rule as well.
+    be used, and why, `notes` sentences on the data set, `baselines` how many variants would be drawn by rule as well.
     """
 
     plan: Plan
@@ -42,7 +41,7 @@ class EditPlan:
 
     @property
     def variants(self) -> list[Variant]:
-        """Every variant of the sources in their order, by number, those that would be dropped among them."""
+        """The variants in the order of their sources, by number, those that would be dropped among them."""
         places = {source.name: place for place, source in enumerate(self.plan.captions)}
         both = (*self.plan.rewritten.variants, *self.plan.rewritten.dropped)
         variants = [variant for variant in both if variant.kind == "variant"]
@@ -50,7 +49,7 @@ class EditPlan:
 
     def pandas(self) -> DataFrame:
         """A row per variant: source, label, caption, number, edits as "type: old -> new", the edited caption, and why
-        it is dropped where it is. Raises CounterfactoryError where pandas is not installed.
+        it would be dropped. Raises CounterfactoryError where pandas is not installed.
         """
         columns = ("source", "label", "caption", "variant", "edits", "edited_caption", "dropped")
         rows = [

@@ -91,8 +91,7 @@ def import_pairs(
     warn: Warn | None = None,
     **options: Unpack[ImportOptions],
 ) -> FinishedSuite:
-    """Make a suite of pictures that are edited already, by whatever painter, in the folder `out`; called again, it goes
-    on where it was, and takes anew what has changed.
+    """Make a suite of pictures that are edited already in the folder `out`; called again, it takes anew what changed.
 
     `pairs` is a table with the columns `original` and `edited`, or a folder with originals/ and edited/; `options` are
     those of `ImportOptions`. The callbacks and errors are as for `generate`.

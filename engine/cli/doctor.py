@@ -155,7 +155,7 @@ def examine(
     plans = tuple(PlanCheck(one.plan, *library.state(one)) for one in library.networks)
     if remark := other_decoder(profile):
         plans = tuple(
-            replace(one, reason=remark) if (one.name, one.state) == ("vae_decoder", "found") else one for one in plans
+            replace(one, reason=remark) if (one.name, one.state) == (profile.decoder, "found") else one for one in plans
         )
     makers = plan_makers(folder, library.networks.plans) or (BOX_LIBRARY,)
     memory, swap = free_memory(place.root / "proc" / "meminfo")

@@ -102,12 +102,11 @@ class Holding:
 class Estimate:
     """What a run of so many sources and variants is expected to cost; see `estimate`.
 
-    `baselines` are as many as there are where light can show all edits, `disk_bytes` those of all pictures.
-    `holdings` are of this machine's memory (or the one asked about) first. `accepted_share` is accepted variants
-    over those asked for when that was last measured, else as the profile assumes for a GPU. `share` is how much of
-    a GPU's data sheet the stages on the roofline are taken to reach, None on a CPU. `size` is the pictures'
-    (height, width) that operations are counted at, `peak_flops` the measured peak; both None where neither was
-    needed.
+    `baselines` are as many as there are where light can show all edits, `disk_bytes` those of all pictures. `holdings`
+    are of this machine's memory (or the one asked about) first. `accepted_share` is of the variants asked for: as last
+    measured, else as the profile assumes for a GPU. `share` is how much of a GPU's data sheet is taken to be reached,
+    None on a CPU. `size` is the pictures' (height, width) that operations are counted at, `peak_flops` the measured
+    peak; both None where neither was needed.
     """
 
     sources: int
@@ -133,9 +132,7 @@ class Estimate:
         return self.sources + self.variants + self.controls + self.baselines
 
     def at(self, share: float) -> Estimate:
-        """The same run if this share of the GPU's data sheet were reached: products, and reading of weights, are as
-        much faster; copies, loading, and what was measured, stay.
-        """
+        """The same run if this share of the GPU's data sheet were reached; copies, loading and measured times stay."""
         assert self.share is not None, "a CPU has no data sheet"
         faster = {"measured": 1.0, "roofline": share / self.share, "assumed": 1.0}
         stages = tuple(replace(stage, compute_s=stage.compute_s / faster[stage.basis]) for stage in self.stages)

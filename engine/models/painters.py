@@ -68,5 +68,5 @@ def painters_of(profile: Profile, kept_bytes: int) -> Iterator[Network]:
         yield Network("vae_encoder", "vae_encoder", paint.decode_batch, {"paint": source}, {"pixel_values": "picture"})
     decoded: dict[str, Follows] = {"latents": "latents"}
     yield Network(
-        "vae_decoder", "vae_decoder", paint.decode_batch, {"paint": pictures}, decoded, files=("latent.json",)
+        "vae_decoder", profile.decoder, paint.decode_batch, {"paint": pictures}, decoded, files=("latent.json",)
     )

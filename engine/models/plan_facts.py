@@ -24,7 +24,6 @@ def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
     """
     exported = profile.models.path / "facts.json"
     facts = load_facts(exported if exported.is_file() else PROFILES / "a10g.json")
-    tiny = facts.pop("vae_decoder_tiny", None)
     for name, other in (("blip2_vision", "florence2_vision"), ("opt_decoder", "florence2_decoder")):
         fact = facts.pop(other, None)
         if fact is not None and profile.weights is not None and profile.weights.florence2:
@@ -32,9 +31,14 @@ def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
     if profile.llm.on_cpu and (device := profile.device) is not None:
         # Nothing of it is on the GPU: its operations count as those that the GPU does in its time.
         facts["llm"] = PlanFacts(_LLM_FLOPS * 1e12 * device.tflops * device.share / _BESIDE_FLOPS, 0, 0)
-    if not exported.is_file():
-        named, classes = _decoders(profile)
-        if tiny is not None and (named if classes is None else "AutoencoderTiny" in classes):
+    tiny = load_facts(PROFILES / "a10g.json")["vae_decoder_tiny"]
+    named, classes = _decoders(profile)
+    if exported.is_file():
+        if named:  # the folder may have another profile's decoder alone
+            facts.setdefault(profile.decoder, tiny)
+    else:
+        del facts["vae_decoder_tiny"]
+        if named if classes is None else "AutoencoderTiny" in classes:
             facts["vae_decoder"] = tiny
         if profile.follows_maps:
             facts.pop("editor", None)  # what is known of it is without a ControlNet
@@ -42,6 +46,7 @@ def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
     forms = {f"{name}{profile.caption.form}": name for name in ("blip2_vision", "opt_decoder")}
     forms[profile.paint.denoiser] = "denoiser" if profile.follows_maps or "editor" not in facts else "editor"
     forms[profile.paint.denoiser.removesuffix("_int8") + SHALLOW] = "denoiser_shallow"
+    forms[profile.decoder] = "vae_decoder"
     forms |= dict.fromkeys((hint.plan for hint in profile.hints or ()), "hint")
     return {form: facts[name] for form, name in forms.items() if name in facts} | facts
 
@@ -49,7 +54,7 @@ def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
 def _decoders(profile: Profile) -> tuple[bool, tuple[str, ...] | None]:
     """Whether the profile names TAESD to decode latents, and the classes of the decoder that was exported, if any."""
     named = profile.weights is not None and profile.weights.tiny_vae is not None
-    return named, read_exported(profile.models.path, "vae_decoder").classes
+    return named, read_exported(profile.models.path, profile.decoder).classes
 
 
 def other_decoder(profile: Profile) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 _RAIL = "CreativeML OpenRAIL-M (forbids some uses)"
 # By how a repository's name on the hub begins, as its page states it.
 _KNOWN = {
+    "ByteDance/Hyper-SD": "OpenRAIL++ (forbids some uses)",
     "HuggingFaceTB/SmolLM2-": "Apache-2.0",
     "Qwen/Qwen-Image": "Apache-2.0",
     "Salesforce/blip2-": "MIT",

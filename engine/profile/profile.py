@@ -185,6 +185,11 @@ class Profile:
         """Whether captions name labels and edits come from the painter's own menu: no network reads a picture."""
         return self.models is NO_MODELS
 
+    @property
+    def decoder(self) -> str:
+        """The plan that decodes latents; TAESD's has a name of its own, so that profiles share a folder."""
+        return "vae_decoder_tiny" if self.weights is not None and self.weights.tiny_vae else "vae_decoder"
+
     def _unscored(self) -> tuple[str, str] | None:
         """A setting of [check] for a score that the profile does not measure, and what would."""
         check, kinds = self.check, {referee.kind for referee in self.referees or ()}

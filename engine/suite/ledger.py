@@ -235,6 +235,8 @@ class Ledger:
             if error_kind(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                 raise self._damaged(str(error)) from error
             raise
+        except UnicodeDecodeError as error:  # in the place of SQLite's error, whose words quote the file
+            raise self._damaged("its schema is no text") from error
 
 
 def _json(value: Any) -> bytes:

@@ -339,7 +339,8 @@ def request_of(profile: Profile, sources: Sources | None) -> Request:
         batches=batches_of(profile),
         names=names_of(profile),
         prompt_tokens=profile.caption.prompt_tokens,
-        caption_tokens=profile.caption.decoding.max_tokens,
+        # At least as many as usual: profiles of shorter captions share the plan of a folder.
+        caption_tokens=max(Request.caption_tokens, profile.caption.decoding.max_tokens),
         beams=profile.caption.decoding.beams,
         paint=profile.paint,
         editor=editor_form(profile),

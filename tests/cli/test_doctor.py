@@ -521,16 +521,16 @@ def test_eight_bits_on_tensorrt_rtx_are_said_to_be_unproven(
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("exported", ["AutoencoderKL", "AutoencoderTiny"])
 def test_another_decoder_than_the_profile_names_is_said(profile: Profile, tmp_path: Path, exported: str) -> None:
-    export(tmp_path, "vae_decoder")
-    manifest = tmp_path / "onnx" / "vae_decoder" / "manifest.json"
-    manifest.parent.mkdir(parents=True)
-    manifest.write_text(json.dumps({"onnx_sha256": "0" * 64, "classes": [exported]}))
     assert profile.weights is not None
     tiny = replace(profile, weights=replace(profile.weights, tiny_vae="somewhere/taesd"))
     for one, suits in ((profile, exported == "AutoencoderKL"), (tiny, exported == "AutoencoderTiny")):
+        export(tmp_path, one.decoder)
+        manifest = tmp_path / "onnx" / one.decoder / "manifest.json"
+        manifest.parent.mkdir(parents=True)
+        manifest.write_text(json.dumps({"onnx_sha256": "0" * 64, "classes": [exported]}))
         states = {plan.name: plan for plan in doctor.examine(one, none).plans}
-        assert states["vae_decoder"].state == "found"
-        assert (f"it is {exported}'s, and [weights] names" in states["vae_decoder"].reason) != suits
+        assert states[one.decoder].state == "found"
+        assert (f"it is {exported}'s, and [weights] names" in states[one.decoder].reason) != suits
 
 
 def test_a_cpu_s_sentence_encoder_is_exported_by_its_own_command() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -145,9 +145,10 @@ def test_copies_take_the_bus_s_time_whatever_the_gpu_reaches(profile: Profile) -
     # Painting stays on the device: noise, edges and some 2,048 bytes for 16 rows go up, pictures in bytes come down.
     each = texts + latents + 30 * 2048 / 4 / 16 + 3 * pixels / 4 + pixels / 5
     assert paint.moved_s == pytest.approx(125_000 * 4 * each / (1e9 * profile.device.bus_gb_per_s), rel=1e-4)
-    fast = load_profile("a10g-fast")
-    noise = 4 * latents * fast.paint.sampler.steps / fast.paint.rows_per_variant
-    assert networks_of(fast)["denoiser"].moved_bytes == pytest.approx(noise + 2048 / fast.paint.batch, abs=1)
+    fast = load_profile("a10g-fast")  # in two steps of one row each; LCM draws noise at every step, 4 in 4 rows
+    lcm = replace(fast, paint=replace(fast.paint, sampler=load_profile("cpu").paint.sampler))
+    for few, noise in ((fast, 4 * latents / 2), (lcm, 4 * latents)):
+        assert networks_of(few)["denoiser"].moved_bytes == pytest.approx(noise + 2048 / few.paint.batch, abs=1)
     queued, onnx = (
         replace(profile, runtime=replace(profile.runtime, backend="onnxruntime", provider=provider))
         for provider in ("cuda", "tensorrt")
@@ -430,10 +431,10 @@ def test_plans_are_exported_for_the_batches_of_their_profile() -> None:
 
 def test_the_decoder_that_is_named_or_exported_is_counted(tmp_path: Path) -> None:
     """TAESD's instead of the pipeline's: by the profile before an export, by the export's own word after it."""
-    profile = replace(load_profile("a10g-fast"), models=ModelPaths(str(tmp_path)))
+    profile = replace(load_profile("a10g"), models=ModelPaths(str(tmp_path)))
     assert profile.weights is not None
     small = replace(profile, weights=replace(profile.weights, tiny_vae="somewhere/taesd"))
-    full, tiny = (plan_facts(one)["vae_decoder"] for one in (profile, small))
+    full, tiny = plan_facts(profile)["vae_decoder"], plan_facts(small)["vae_decoder_tiny"]
     assert full.flops == pytest.approx(2.51e12, rel=0.01)
     assert tiny.flops == pytest.approx(0.141e12, rel=0.01)
     assert "vae_decoder_tiny" not in plan_facts(profile)
@@ -443,11 +444,14 @@ def test_the_decoder_that_is_named_or_exported_is_counted(tmp_path: Path) -> Non
         for one in (profile, small)
     ]
     assert paint[0] - paint[1] == pytest.approx((full.flops - tiny.flops) / 70e12)
-    manifest = tmp_path / "onnx" / "vae_decoder" / "manifest.json"
-    manifest.parent.mkdir(parents=True)
-    for classes, found in (("AutoencoderTiny", tiny), ("AutoencoderKL", full)):
-        manifest.write_text(json.dumps({"onnx_sha256": "0" * 64, "classes": [classes]}))
-        assert plan_facts(profile)["vae_decoder"] == plan_facts(small)["vae_decoder"] == found
+    for one in (profile, small):
+        manifest = tmp_path / "onnx" / one.decoder / "manifest.json"
+        manifest.parent.mkdir(parents=True)
+        for classes, found in (("AutoencoderTiny", tiny), ("AutoencoderKL", full)):
+            manifest.write_text(json.dumps({"onnx_sha256": "0" * 64, "classes": [classes]}))
+            assert plan_facts(one)[one.decoder] == found
+    (tmp_path / "facts.json").write_text(json.dumps([{"name": "vae_decoder", **asdict(full)}]))
+    assert plan_facts(small)["vae_decoder_tiny"] == tiny, "another profile's decoder alone was exported"
 
 
 def test_controls_are_painted_and_checked_and_never_written(profile: Profile) -> None:

@@ -82,7 +82,7 @@ def test_profiles_of_the_box_share_a_folder_and_what_is_equal() -> None:
             else:
                 assert made[0] != made[1], f"{network.plan} and {twin.plan} are the same"
     names = [set(networks_of(profile).plans) for profile in profiles]
-    assert names[1] - names[0] == {"denoiser_lcm"}
+    assert names[1] - names[0] == {"denoiser_hyper", "vae_decoder_tiny"}
     assert names[2] - names[0] == {"opt_decoder_beams", "blip2_vision_beams", "editor", "vae_encoder"}
     assert names[0] - names[2] == {"opt_decoder", "blip2_vision", "denoiser", "denoiser_shallow", "hint"}
     for profile in profiles:
@@ -104,11 +104,11 @@ def test_only_what_differs_is_exported_again(untraced: None, tmp_path: Path) -> 
     assert second[0] == "hint: exported before; say --again to make it anew"
     assert [line for line in second if line.endswith("...")] == ["denoiser ..."]
     graphs = {path.parent.name for path in tmp_path.rglob("model.onnx")}
-    assert graphs == {"hint", "denoiser", "denoiser_lcm"}
+    assert graphs == {"hint", "denoiser", "denoiser_hyper"}
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert {row["name"] for row in json.loads((tmp_path / "export.json").read_text())} == graphs
-    manifest = json.loads((tmp_path / "onnx" / "denoiser_lcm" / "manifest.json").read_text())
-    assert manifest["name"] == "denoiser_lcm"
+    manifest = json.loads((tmp_path / "onnx" / "denoiser_hyper" / "manifest.json").read_text())
+    assert manifest["name"] == "denoiser_hyper"
 
 
 def test_a_graph_is_made_anew_when_it_is_of_something_else(untraced: None, tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_facts_are_those_of_the_modules() -> None:
     full, empty = replace(request(inverting()), small=False), {"normal": lambda _, *shape: torch.zeros(shape)}
     with mock.patch.multiple(denoiser, **empty), mock.patch.multiple(vae, **empty), torch.device("meta"):
         made = {"editor": denoiser.denoiser_graph(full), "vae_encoder": vae.encoder_graph(full)}
-        made["vae_decoder"] = vae.decoder_graph(replace(full, tiny_vae=True))
+        made["vae_decoder_tiny"] = vae.decoder_graph(replace(full, tiny_vae=True))
         for name, graph in made.items():
             shapes = {port: (1, *shape.max[1:]) for port, shape in graph.plan[0].items()}
             inputs = [torch.zeros(shape, dtype=graph.inputs[port].dtype) for port, shape in shapes.items()]

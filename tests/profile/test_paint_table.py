@@ -16,8 +16,13 @@ def test_half_of_the_production_steps_are_guided() -> None:
 
 
 def test_few_step_weights_are_sampled_where_they_were_distilled() -> None:
-    """LCM-LoRA knows the timesteps of diffusers' LCMScheduler, and has guidance in its weights."""
+    """Hyper-SD asks for diffusers' "trailing" spacing, LCM-LoRA knows the timesteps of its LCMScheduler; both have
+    guidance in their weights.
+    """
     paint = load_profile("a10g-fast").paint
+    assert Sampler(*settle(paint.sampler, SCHEDULER, "denoiser")).timesteps.tolist() == [999, 499]
+    assert paint.rows_per_variant == 2
+    paint = load_profile("cpu").paint
     assert paint.sampler.kind == "lcm"
     assert Sampler(*settle(paint.sampler, SCHEDULER, "denoiser")).timesteps.tolist() == [999, 759, 499, 259]
     assert paint.rows_per_variant == 4

@@ -176,6 +176,7 @@ def test_hostile_words_stay_words(picture: Path, tmp_path: Path) -> None:
         assert tab.locator("img[src=x]").count() == 0
 
 
+@pytest.mark.slow
 def test_a_large_album_is_read_from_files_beside_the_page(
     picture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def test_the_two_forms_are_the_whole_network_with_its_deep_features_shown_or_ove
     assert relative_error(reused, found["prediction"]) > 1e-2
 
 
+@pytest.mark.slow
 def test_integers_are_rounded_alike_in_both_forms(packed_models: Path) -> None:
     file, given = packed_models / "denoiser_few_int8.xml", feeds(0)
     whole, shallow = (opened(file, form) for form in ("whole", "shallow"))

@@ -256,6 +256,7 @@ def test_the_profile_runs_no_network_and_reads_no_table_of_one(tmp_path: Path) -
         load_profile(str(file))
 
 
+@pytest.mark.slow
 def test_a_baseline_keeps_what_its_variant_keeps(street: Street, tmp_path: Path) -> None:
     options = {"interventions": {"time": ["at night"]}, "edits": 1, "variants": 1, "task": "segmentation"}
     suite = cf.generate(

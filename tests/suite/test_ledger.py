@@ -148,6 +148,15 @@ def test_a_damaged_file_is_a_sentence_and_stays(path: Path, damage: Callable[[by
     ledger.close()
 
 
+def test_a_schema_that_is_no_text_is_a_sentence(path: Path) -> None:
+    """SQLite's errors quote the schema, and Python fails to read the quotation."""
+    whole = filled(path).read_bytes()
+    for at in range(whole.index(b"tableresults"), 4096):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 128]) + whole[at + 1 :])
+        with pytest.raises(CounterfactoryError, match=r"images are safe.*move ledger\.sqlite .*run the same command"):
+            Ledger(path, read_only=True)
+
+
 def test_a_row_that_its_digest_denies_is_not_there_and_is_mended_alone(path: Path) -> None:
     whole = rows_of(path)
     names = [f"{number:064x}" for number in range(8)]
