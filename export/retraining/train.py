@@ -1,7 +1,7 @@
 """Trains a network by a recipe, with checkpoints: killed anywhere, the same call goes on, to the same weights on a CPU.
 
-Accelerate places the network on its device, computes in the precision that `accelerate` is told, and keeps and restores
-its state. All that is random in a step is drawn anew from (seed, step).
+Accelerate has the network compute in the recipe's precision, and keeps and restores its state. All that is random in a
+step is drawn anew from (seed, step).
 """
 
 from __future__ import annotations
@@ -83,7 +83,10 @@ def train(
     """
     recipe, per_epoch = lesson.recipe, lesson.steps_per_epoch
     total = recipe.rate.epochs * per_epoch
-    accelerator = Accelerator(cpu=device.type == "cpu", mixed_precision="bf16" if recipe.precision == "bf16" else "no")
+    # Accelerate would take the first GPU, whichever was asked for: networks are placed here.
+    precision = "bf16" if recipe.precision == "bf16" else "no"
+    accelerator = Accelerator(cpu=device.type == "cpu", device_placement=False, mixed_precision=precision)
+    network = network.to(device)
     network, optimiser = accelerator.prepare(network, make_optimiser(recipe.optimiser, network))
     start = _restore(accelerator, folder)
     order = TrainingOrder(len(pictures), recipe.batch, seed, start, total)
