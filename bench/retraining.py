@@ -77,8 +77,9 @@ def main() -> None:
         trial = open_trial(folder, asked.sources, asked.variants, asked.held)
         figures = {} if asked.skip == "gains" else measure_gains(trial, asked)
         figures |= {} if asked.skip == "prediction" else measure_prediction(trial)
-    command = shlex.join(["python", "bench/retraining.py", *(word for word in sys.argv[1:] if word != "--write")])
-    figures |= {"machine": machine(), "command": f"{command} --write"}
+    asked_for = [word for word in sys.argv[1:] if word not in ("--write", "--folder", str(asked.folder))]
+    command = shlex.join(["python", "bench/retraining.py", *asked_for, "--write"])
+    figures |= {"machine": machine(), "command": command}
     if asked.write:
         keep_figures(_FIGURES, figures)
     finish("painted variants mend careless models, and predict the truth", **figures)

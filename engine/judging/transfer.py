@@ -56,7 +56,8 @@ class Transfer:
 
 def find_transfers(painted: Sequence[ByName], real: Sequence[ByName]) -> tuple[Transfer, ...]:
     """Of each name that all models have on both sides, sorted; painted[i] and real[i] are effects of model i by name.
-    The first is of all names together, called "all", where there are several: models are drawn with all of theirs.
+    The first is of all values together, called "all", where there are several names: models are drawn with all of
+    theirs. A value's name is its type's, a colon and the value.
 
     Raises CounterfactoryError for fewer than four models, and where no name is on both sides.
     """
@@ -72,7 +73,9 @@ def find_transfers(painted: Sequence[ByName], real: Sequence[ByName]) -> tuple[T
         )
     x, y = (np.array([[of[name] for name in names] for of in side]) for side in (painted, real))
     single = tuple(_transfer(name, x[:, [k]], y[:, [k]]) for k, name in enumerate(names))
-    return single if len(names) == 1 else (_transfer(ALL, x, y), *single)
+    # A type's effect is that of its values again.
+    values = [k for k, name in enumerate(names) if ":" in name] or list(range(len(names)))
+    return single if len(names) == 1 else (_transfer(ALL, x[:, values], y[:, values]), *single)
 
 
 def _transfer(name: str, x: Floats, y: Floats) -> Transfer:

@@ -67,6 +67,15 @@ def test_all_names_together_keep_a_models_own_together() -> None:
     assert single[1].real == tuple(true[:, 1])
 
 
+def test_a_type_counts_once_beside_its_values() -> None:
+    painted, real = (
+        [{"time": -9.0, "time: night": row["time"], "weather: foggy": row["weather"]} for row in side]
+        for side in drawn(8, 1.0, 0.05, 3)
+    )
+    values = find_transfers(*drawn(8, 1.0, 0.05, 3))[0]
+    assert find_transfers(painted, real)[0] == values
+
+
 def test_only_what_both_sides_have_is_compared() -> None:
     painted, real = drawn(6, 1.0, 0.05, 3)
     for row in real:
