@@ -24,6 +24,8 @@ EXTRAS: Mapping[str, str] = MappingProxyType(
         "prometheus_client": "metrics",
         "datasets": "datasets",
         "pycocotools": "detection",
+        "werkzeug": "review",
+        "krippendorff": "review",
     }
 )
 

@@ -60,6 +60,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
             *("errors", "edit", "keys", "packages", "files", "profile", "sources", "variant", "english", "suite"),
             "stages",
         },
+        "review": {"errors", "files", "profile", "judging", "suite"},
         "report": {
             *("errors", "edit", "light", "files", "schedule", "profile", "meter", "models", "suite", "tasks", "stages"),
             "judging",
@@ -82,13 +83,14 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "api": {
             *("errors", "packages", "files", "profile", "runtime", "meter", "sources", "variant", "models", "suite"),
             *("tasks", "request", "stages", "asking", "pocket", "light", "inputs", "estimate", "judging", "report"),
-            *("training", "journey"),
+            *("review", "training", "journey"),
         },
         "face": {"errors", "packages", "estimate", "api"},
         "cli": {
             *("errors", "packages", "files", "schedule", "profile", "runtime", "meter", "sources"),
             *("variant", "models", "suite"),
             *("tasks", "request", "pocket", "inputs", "estimate", "judging", "report", "journey", "api", "training"),
+            "review",
         },
         "__main__": {"cli"},
     },
@@ -179,10 +181,15 @@ def test_nothing_imports_the_training_libraries(package: str) -> None:
         assert not heavy, f"{path.relative_to(ROOT)} imports {heavy}"
 
 
-def test_nothing_but_the_client_of_a_server_speaks_to_the_network() -> None:
-    speaking = {"socket", "ssl", "http", "http.client", "urllib.request", "urllib3", "requests", "httpx", "asyncio"}
+def test_nothing_but_a_server_s_client_and_the_review_page_speaks_to_the_network() -> None:
+    speaking = {"socket", "ssl", "http", "http.client", "urllib.request", "urllib3", "requests", "httpx", "asyncio"} | {
+        "werkzeug.serving"
+    }
     paths = [path for package in ("kernels", "engine") for path in modules(package) if imported(path) & speaking]
-    assert [path.relative_to(ROOT).as_posix() for path in paths] == ["engine/server/exchange.py"]
+    assert [path.relative_to(ROOT).as_posix() for path in paths] == [
+        "engine/review/serving.py",
+        "engine/server/exchange.py",
+    ]
 
 
 # Calls that read, write, move or remove files, or open what does; those that only look are not among them.

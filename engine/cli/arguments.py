@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..errors import CounterfactoryError
 from ..packages import missing_package, release
 from .parser import Parser
+from .review_arguments import add_review_arguments
 from .statuses import EXIT_ERROR, EXIT_STOPPED
 from .values import count, drop, gigabytes, names, percent, points, positive, seed, setting, share, span, words
 
@@ -99,6 +100,7 @@ def build_parser() -> Parser:
     _add_evaluate(commands)
     _add_report(commands)
     _add_labelling(commands)
+    _add_review(commands)
     _add_retrain(commands)
     _add_predicts(commands)
     for command in commands.choices.values():
@@ -453,9 +455,10 @@ def _add_check(commands: _Commands[Parser]) -> None:
         ("undo", "pictures whose verdict is to follow from their scores again"),
     ):
         hand.add_argument(f"--{ruling}", action="extend", nargs="+", default=[], metavar="PICTURE", help=text)
+    hand.add_argument("--by", metavar="NAME", help="who says so, for the record")
     hand.add_argument("--reason", metavar="TEXT", help="why, for the record")
     hand.add_argument(
-        "--verdicts", type=Path, metavar="FILE", help="many at once: CSV or JSONL with image, verdict and reason"
+        "--verdicts", type=Path, metavar="FILE", help="many at once: CSV or JSONL with image, verdict, by and reason"
     )
     looking = parser.add_argument_group("thresholds, looked at (the suite stays as it is)")
     looking.add_argument(
@@ -629,6 +632,14 @@ def _add_labelling(commands: _Commands[Parser]) -> None:
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="which ones are drawn (%(default)s)")
     parser.add_argument("--profile", help="name or .toml file whose text filters to judge (as they were when written)")
     parser.set_defaults(run=_late("edits", "edits"))
+
+
+def _add_review(commands: _Commands[Parser]) -> None:
+    text = "let people say which pictures are valid, and what that makes of error rates"
+    parser = _add(commands, "review", text, "SUITE [options]", "suite --raters anna,ben --sample 100")
+    _add_suite(parser)
+    add_review_arguments(parser)
+    parser.set_defaults(run=_late("review", "review"))
 
 
 def _add_retrain(commands: _Commands[Parser]) -> None:

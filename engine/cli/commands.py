@@ -33,7 +33,7 @@ from ..report.paper_tables import ModelResult, paper_tables
 from ..report.suite_text import coverage_data, coverage_table, hand_note, spread_data, uncovered
 from ..report.table import Table
 from ..suite import count_outside
-from ..suite.by_hand import RULINGS, Ruling, read_rulings
+from ..suite.by_hand import RULINGS, Ruling, read_rulings, word_ruling
 from ..suite.verdicts import read_verdicts
 from ..suite.verify import Verification
 from .check_text import (
@@ -279,10 +279,11 @@ def _set_quality(args: Namespace, suite: finished.FinishedSuite, terminal: Termi
 
 def _rulings(args: Namespace) -> list[tuple[str, Ruling, str]]:
     """What is to become of single pictures by hand."""
-    rulings = [(picture, one, args.reason or "") for one in RULINGS for picture in getattr(args, one)]
-    if args.reason is not None and not rulings:
+    why = word_ruling(args.by, args.reason)
+    rulings = [(picture, one, why) for one in RULINGS for picture in getattr(args, one)]
+    if why and not rulings:
         raise CounterfactoryError(
-            "--reason says why pictures are excluded or accepted: name them by --exclude or --accept"
+            "--by and --reason say who excludes or accepts pictures, and why: name them by --exclude or --accept"
         )
     if args.verdicts is not None:
         rulings += read_rulings(args.verdicts)

@@ -148,6 +148,7 @@ class Terminal:
         """The result for machines: one JSON object on standard output, if that was asked for."""
         if self.as_json:
             self._out.file.write(json.dumps(data, allow_nan=False) + "\n")
+            self._out.file.flush()  # a command may serve from here on
 
     @contextmanager
     def progress(self) -> Iterator[OnProgress]:

@@ -1,4 +1,4 @@
-"""The two distributions that effects are judged by, and the correction for many of them, exact to nine digits.
+"""The distributions that effects and shares are judged by, and the correction for many effects, exact to nine digits.
 
 In place of SciPy, which takes 143 MB; the tests compare with it.
 """
@@ -53,6 +53,24 @@ def false_discovery(chances: Sequence[float]) -> list[float]:
         least = min(least, chances[i] * count / rank)
         corrected[i] = least
     return corrected
+
+
+def proportion_interval(share: float, count: float, confidence: float) -> tuple[float, float]:
+    """The interval of a share of `count` independent ones, which need not be whole (Clopper and Pearson, 1934)."""
+    hits, outside = share * count, (1 - confidence) / 2
+    low = 0.0 if hits <= 0 else _beta_quantile(outside, hits, count - hits + 1)
+    high = 1.0 if hits >= count else _beta_quantile(1 - outside, hits + 1, count - hits)
+    return low, high
+
+
+def _beta_quantile(chance: float, a: float, b: float) -> float:
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if _incomplete_beta(a, b, middle, 1 - middle) < chance else (low, middle)
+    return low
 
 
 def _incomplete_beta(a: float, b: float, x: float, rest: float) -> float:

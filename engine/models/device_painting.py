@@ -91,10 +91,13 @@ class _OnDevice(Denoising):
 
 @dataclass
 class _Pending:
-    """Requests that go with the next parcel: noise and its place on the device, and steps."""
+    """Requests that go with the next parcel: noise and its place on the device, and steps; and by the address of a
+    variant's latents what its rows were given, by the network that it is of and its address.
+    """
 
     noise: list[tuple[DeviceArray, Floats]] = field(default_factory=list)
     steps: list[_Step] = field(default_factory=list)
+    given: dict[int, dict[tuple[str, int], DeviceArray]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,10 @@ class DevicePaintPlans(PaintPlans):
 
         def embed(encoder: Batched, of_hint: NDArray[Any]) -> Sequence[Floats]:
             rows = self._queue_hints(encoder, hints_of(of_hint, encoder.signature.inputs[0].shape[1]))
-            return [fetched() for fetched in [self.pipeline.fetch(row) for row in rows]]
+            embeddings = [fetched() for fetched in [self.pipeline.fetch(row) for row in rows]]
+            for embedding in embeddings:
+                require_finite(encoder.name, {"hint_embedding": embedding})
+            return embeddings
 
         embeddings = embed_several((self.hint, *self.other_hints), self.denoiser.signature, maps, weights, embed)
         with self.pipeline.parcel([np.stack(embeddings)]) as (sent,):
@@ -156,6 +162,9 @@ class DevicePaintPlans(PaintPlans):
                 "control_scale": scale,
             }
             outputs = plan.queue(feeds, len(rows), self.pipeline)
+            for row in rows:
+                given = self.pending.given.setdefault(row.latents.pointer, {})
+                given |= {(name, of.pointer): of for name, of in (("clip_text", row.text), (self.hint.name, row.hint))}
             predicted, deep = outputs["prediction"], outputs.get("deep")
             return [
                 Evaluated(*(None if of is None else self.pipeline.keep(of.row(at)) for of in (predicted, deep)))
@@ -165,6 +174,7 @@ class DevicePaintPlans(PaintPlans):
     def decode(self, latents: Sequence[Any]) -> Callable[[], list[NDArray[np.uint8]]]:
         """Begin to make pictures of scaled latents [C, h, w]; call the result for them, uint8 RGB [H, W, 3]."""
         self.settle()
+        given = [self.pending.given.pop(array.pointer, {}) for array in latents]
         values = self.decoder.queue({"latents": latents}, len(latents), self.pipeline)["pixel_values"]
         _, channels, height, width = values.shape
         count, size = len(latents), height * width
@@ -180,6 +190,9 @@ class DevicePaintPlans(PaintPlans):
         def pictures() -> list[NDArray[np.uint8]]:
             come = finish()
             for row in np.flatnonzero(come[room:].view(np.int32)).tolist():
+                # What nobody looked at on its way to the denoiser is looked at now, lest that be blamed for it.
+                for (network, _), array in given[row].items():
+                    require_finite(network, {"its output": self.pipeline.fetch(array)()})
                 require_finite(self.denoiser.name, {"prediction": self.pipeline.fetch(latents[row])()})
                 raise not_finite(self.decoder.name, "pixel_values")
             return list(come[: count * size * channels].reshape(count, height, width, channels))

@@ -83,7 +83,8 @@ def read_by_hand(suite: Path) -> ByHand:
 
 
 def read_rulings(path: Path) -> list[tuple[str, Ruling, str]]:
-    """Pictures with rulings and reasons from a table with the columns `image`, `verdict` and, where wanted, `reason`.
+    """Pictures with rulings and reasons from a table with the columns `image`, `verdict` and, where wanted, `by` and
+    `reason`.
 
     Raises CounterfactoryError for what cannot be read as such a table.
     """
@@ -95,10 +96,15 @@ def read_rulings(path: Path) -> list[tuple[str, Ruling, str]]:
         ruling = next((one for one in RULINGS if one == word), None)
         if ruling is None:
             raise CounterfactoryError(f"{path}:{line}: verdict is {', '.join(RULINGS)}, found {row.get('verdict')!r}")
-        rulings.append((str(row.get("image") or ""), ruling, str(row.get("reason") or "")))
+        rulings.append((str(row.get("image") or ""), ruling, word_ruling(row.get("by"), row.get("reason"))))
     if not rulings:
         raise CounterfactoryError(f"{path} names no picture; write the columns image, verdict and reason")
     return rulings
+
+
+def word_ruling(by: object, reason: object) -> str:
+    """The reason that is recorded: who says so, and why."""
+    return ": ".join(str(one) for one in (by, reason) if one)
 
 
 def settle_rulings(

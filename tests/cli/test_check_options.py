@@ -33,6 +33,12 @@ def _(house: House, command: str) -> None:
     assert found["row"][0] == "excluded by hand: a face"
 
 
+@shows("--by", "check")
+def _(house: House, command: str) -> None:
+    assert ruled(house, "--exclude", "FIRST", "--by", "anna", "--reason", "a face")["exclude"][0] == "anna: a face"
+    assert ruled(house, "--exclude", "FIRST", "--by", "anna")["row"][0] == "excluded by hand: anna"
+
+
 @shows("--accept", "check")
 def _(house: House, command: str) -> None:
     found = ruled(house, "--accept", "FIRST", *STRICT)

@@ -21,6 +21,7 @@ from test_summary import report, stage
 from counterfactory.engine.cli import check_text, doctor, edits, estimate_text, run_text, values
 from counterfactory.engine.cli.arguments import build_parser, main
 from counterfactory.engine.cli.gpus import Gpu
+from counterfactory.engine.cli.review_text import results_tables
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.estimate.estimate import Estimate, Holding, PlanEstimate, StageEstimate
 from counterfactory.engine.judging.edit_labels import Success
@@ -29,6 +30,15 @@ from counterfactory.engine.judging.recheck import CheckCounts, Recheck
 from counterfactory.engine.judging.threshold_curve import Point, ThresholdCurve
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.report.table import Table
+from counterfactory.engine.review.agreement import Share
+from counterfactory.engine.review.careless import RaterRecord
+from counterfactory.engine.review.study_results import (
+    CorrectedError,
+    GateResult,
+    QuestionResult,
+    StudyResults,
+    Validity,
+)
 from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
 from counterfactory.engine.sources.listing import Problem
 from counterfactory.engine.suite.run_record import SuiteCosts
@@ -37,7 +47,7 @@ from counterfactory.engine.suite.verify import Fault, Verification
 SCREENS = Path(__file__).with_name("screens")
 COMMANDS = (
     *("demo", "generate", "import", "plan", "estimate", "doctor", "setup", "rehearse", "check", "verify", "evaluate"),
-    *("report", "edits", "retrain", "predicts"),
+    *("report", "edits", "review", "retrain", "predicts"),
 )
 
 
@@ -152,6 +162,28 @@ def edits_screen() -> str:
     )
 
 
+def review_screen() -> str:
+    some, none = Share(0.827, 0.739, 0.896, 300), Share(None, None, None, 0)
+    validity = (
+        Validity("all", "all", 320, 12, 8, some, replace(some, value=0.81, count=312)),
+        Validity("model", "misclassified", 2, 0, 2, none, none),
+        *(Validity("value", f"weather: {n}", 1, 0, 0, replace(none, value=1.0, count=1), some) for n in "abcdefghi"),
+        Validity("class", "bus", 9, 3, 0, some, some),
+    )  # fmt: skip
+    asked = (
+        QuestionResult("label", 1500, 12, some, 0.743, False),
+        QuestionResult("realism", 1500, 0, Share(3.4, 3.26, 3.55, 300), None, True),
+    )
+    raters = (
+        RaterRecord("zoe", 300, 20, 30, False, 12.34, 1.26),
+        RaterRecord("anna", 30, 0, 0, False, -0.5, 0.0),
+    )
+    corrected = CorrectedError(0.4703, 1000, some, replace(some, value=1.0), some.times(0.4703))
+    results = StudyResults((), validity, asked, raters, (), GateResult(some, some), corrected, 0)
+    short = replace(results, gate=GateResult(none, None), corrected=None, validity=validity[:1])
+    return screen(*results_tables(results), *results_tables(short)[:2])
+
+
 def doctor_screen() -> str:
     gpu = Gpu("NVIDIA A10G", "8.6", 24 * 10**9, 23 * 10**9, "580.65.06")
     plans = (doctor.PlanCheck("unet", "found"), doctor.PlanCheck("clip_text", "missing", "no such file"))
@@ -209,6 +241,7 @@ DRAWN: dict[str, Callable[[], str]] = {
     "check": check_screen,
     "verify": verify_screen,
     "edits": edits_screen,
+    "review": review_screen,
     "doctor": doctor_screen,
     "values": values_screen,
     "options": options_screen,

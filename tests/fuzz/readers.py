@@ -17,7 +17,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,10 @@ from counterfactory.engine.pocket import worlds
 from counterfactory.engine.profile.profile import PROFILES, Profile, load_profile
 from counterfactory.engine.profile.rewrite import LlmSettings
 from counterfactory.engine.profile.server import ServerSettings
+from counterfactory.engine.review import answer_tables, question_set
+from counterfactory.engine.review.answer_book import AnswerBook, Rating
+from counterfactory.engine.review.serving import ReviewApp
+from counterfactory.engine.review.study_results import SuiteFacts, find_results
 from counterfactory.engine.runtime import onnx_header, plans
 from counterfactory.engine.server import comfyui, exchange
 from counterfactory.engine.sources import (
@@ -218,6 +222,54 @@ def read_ledger(path: Path) -> None:
             list(ledger.walk(stage))
     finally:
         ledger.close()
+
+
+def review_file() -> list[bytes]:
+    import tempfile
+
+    from reviewing import book_of
+
+    with tempfile.TemporaryDirectory() as folder:
+        book = book_of(Path(folder), _study(), "anna")
+        book.record([Rating("anna", 1, "label", 1), Rating("anna", 1, "label", 0)])
+        book.close()
+        with contextlib.closing(sqlite3.connect(book.path)) as database:
+            database.execute("PRAGMA journal_mode = DELETE")
+        return [book.path.read_bytes()]
+
+
+def _study() -> Any:
+    from reviewing import study_of
+
+    return study_of(ROWS, sample=2)
+
+
+def read_review(path: Path) -> None:
+    with contextlib.closing(AnswerBook(path)) as book:
+        app = ReviewApp(book, path.parent, ROWS, [])
+        for query in ({}, {"at": "1"}):
+            app._state("anna", query)
+        find_results(book.study, book.ratings(), SuiteFacts(ROWS, {}))
+        book.raters  # noqa: B018
+        book.undo("anna")
+
+
+@cache
+def _review_client() -> tuple[Any, str]:
+    import tempfile
+
+    from reviewing import book_of
+    from werkzeug.test import Client
+
+    book = book_of(Path(tempfile.mkdtemp()), _study(), "anna")
+    return Client(ReviewApp(book, book.path.parent, ROWS, ["h"])), f"/r/{book.raters['anna']}/answer"
+
+
+def post_review(path: Path) -> None:
+    client, address = _review_client()
+    headers = {"Host": "h", "Origin": "http://h", "Content-Type": "application/json"}
+    answer = client.post(address, data=path.read_bytes(), headers=headers)
+    assert answer.status_code in (200, 400, 413), answer.text
 
 
 class _Rows:
@@ -403,6 +455,20 @@ LESSON = lesson.Lesson(
 )
 
 READERS: dict[str, FuzzedReader] = {
+    "review": FuzzedReader(read_review, review_file, "review.sqlite"),
+    "posted to a review": FuzzedReader(
+        post_review, _json({"item": 1, "asked": "label", "value": 1, "note": "a", "seconds": 1.5}), mutate=_TREE
+    ),
+    "questions of a review": FuzzedReader(
+        lambda path: question_set.load_questions(str(path)),
+        lambda: [Path(question_set.__file__).with_name(f"{name}.toml").read_bytes() for name in question_set.SETS],
+        "x.toml",
+    ),
+    "answers of a review": FuzzedReader(
+        lambda path: answer_tables.read_answers(path, _study(), []),
+        _texts(f"item,image,rater,label,seconds\n,{ROWS[2].file_name},a,yes,1\n,{ROWS[2].file_name},b,0,x\n"),
+        "x.csv",
+    ),
     "picture": FuzzedReader(_of(pixels.read_picture), pictures, refuses=_BAD),
     "picture size": FuzzedReader(pixels.picture_size, pictures, refuses=_BAD),
     "mask": FuzzedReader(_of(partial(pixels.read_mask, colours=True)), pictures, refuses=_BAD),

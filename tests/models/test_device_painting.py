@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -359,10 +360,22 @@ def test_nothing_of_a_row_crosses_the_bus(graphs: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize(
-    ("network", "weight", "output"), [("denoiser", "wl", "prediction"), ("vae_decoder", "w", "pixel_values")]
+    ("network", "weight", "output"),
+    [
+        ("denoiser", "wl", "prediction"),
+        ("vae_decoder", "w", "pixel_values"),
+        ("hint", "w", "its output"),
+        ("clip_text", None, "its output"),
+    ],
 )
 def test_what_is_not_finite_on_the_device_ends_the_painting(
-    graphs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: float, network: str, weight: str, output: str
+    graphs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    value: float,
+    network: str,
+    weight: str | None,
+    output: str,
 ) -> None:
     """One flag comes down with the pictures; only then is looked whose numbers they are."""
     for file in graphs.glob("*.onnx"):
@@ -377,18 +390,16 @@ def test_what_is_not_finite_on_the_device_ends_the_painting(
             node.op_type = "Identity"
         onnx.save(model, tmp_path / file.name)
     device = opened(tmp_path, monkeypatch)
-    plans = {
-        size: replace(one, denoiser=_named(one.denoiser, "denoiser"), decoder=_named(one.decoder, "vae_decoder"))
-        for size, one in device.plans.items()
-    }
+    for plans in device.plans.values():
+        for plan, name in ((plans.denoiser, "denoiser"), (plans.decoder, "vae_decoder"), (plans.hint, "hint")):
+            plan.name = name
+    if weight is None:  # the text encoder itself is not here
+        wrong = text_states(1)
+        wrong.flat[-1] = value
+        monkeypatch.setattr(sys.modules[__name__], "text_states", lambda seed: wrong)
     with pytest.raises(CounterfactoryError, match=rf"network {network} gives numbers that are not finite \({output}\)"):
-        painted(plans, orders(4), settings_of(UNIPC, 4.0, 0.5))
+        painted(device.plans, orders(4), settings_of(UNIPC, 4.0, 0.5))
     device.line.rest()
-
-
-def _named(plan: Batched, name: str) -> Batched:
-    plan.name = name
-    return plan
 
 
 def test_several_hints_are_joined_as_on_the_host(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,226 @@
+"""Every option of `review` is seen to arrive; see wiring.py. What serves the page is seen in tests/review."""
+
+from __future__ import annotations
+
+import csv
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from wiring import CASES, House, answers, options_by_command, shows
+from wiring_cases import shown
+
+from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.suite import read_metadata
+
+
+def asked(house: House, suite: Path, *options: str | int | Path) -> list[dict[str, str]]:
+    """The table of a study that begins with these options."""
+    file = house.new("answers.csv")
+    ran = house.run("review", suite, "--export", file, *options)
+    assert ran.status == 0, ran.err
+    with file.open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def reviewed(house: House, suite: Path, *raters: str, word: str = "yes", **more: str) -> Path:
+    """A table in which these raters answer so about all of a study's variants, `more` of them otherwise."""
+    rows = [row for row in asked(house, suite) if row["kind"] == "variant"]
+    columns = [name for name in rows[0] if name == "label" or name.startswith("protected")]
+    lines = [",".join(["item", "image", "rater", *columns])]
+    for rater in (*raters, *more):
+        said = more.get(rater, word)
+        lines += [",".join([row["item"], row["image"], rater, *[said] * len(columns)]) for row in rows]
+    return house.file("crowd.csv", "\n".join(lines))
+
+
+def results(house: House, suite: Path, *options: str | Path) -> dict[str, Any]:
+    ran = house.run("review", suite, "--results", *options)
+    assert ran.status == 0, ran.err
+    return ran.data
+
+
+def whole(data: dict[str, Any]) -> dict[str, Any]:
+    (one,) = [one for one in data["validity"] if one["of"] == "all"]
+    return dict(one)
+
+
+@shows("SUITE", "review")
+@shows("--export", "review")
+@shows("--json", "review")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    variants = {row.file_name for row in read_metadata(suite) if row.kind == "variant" and row.accepted}
+    assert {row["image"] for row in asked(house, suite)} == variants
+    ran = house.run(command, house.root / "none", "--export", house.new("x.csv"))
+    assert (ran.status, "no finished suite" in ran.err) == (2, True)
+
+
+@shows("--study", "review")
+def _(house: House, command: str) -> None:
+    suite, study = house.suite(), house.new("study.sqlite")
+    asked(house, suite, "--study", study)
+    assert study.is_file()
+    assert not (suite / "review.sqlite").exists()
+
+
+@shows("--raters", "review")
+def _(house: House, command: str) -> None:
+    ran = house.run(command, house.suite(), "--raters", "anna,Anna", "--export", house.new("x.csv"))
+    assert (ran.status, "two raters are called 'Anna'" in ran.err) == (2, True)
+
+
+@shows("--questions", "review")
+def _(house: House, command: str) -> None:
+    assert "realism" in asked(house, house.suite(), "--questions", "lance")[0]
+    suite, own = house.suite(), house.root / "own.toml"
+    own.write_text('[[questions]]\nname = "sky"\ntext = "A sky?"\nkind = "yes-no"\n')
+    assert "sky" in asked(house, suite, "--questions", own)[0]
+    ran = house.run(command, suite, "--questions", "lance", "--export", house.new("x.csv"))
+    assert (ran.status, "another study (questions)" in ran.err) == (2, True)
+
+
+@shows("--draw", "review")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    name = next(row.file_name for row in read_metadata(suite) if row.kind == "variant" and row.accepted)
+    house.run("check", suite, "--exclude", name)
+    assert name in {row["image"] for row in asked(house, suite, "--draw", "gate")}
+    study = house.new("study.sqlite")
+    assert name not in {row["image"] for row in asked(house, suite, "--study", study, "--draw", "random")}
+    ran = house.run(command, suite, "--study", study, "--draw", "gate", "--export", house.new("x.csv"))
+    assert (ran.status, "another study (draw)" in ran.err) == (2, True)
+
+
+@shows("--by", "review")
+def _(house: House, command: str) -> None:
+    rows = asked(house, house.suite(), "--by", "class", "--sample", 2, "--checks", 0)
+    assert sorted(row["class"] for row in rows) == ["bus", "car"]
+
+
+@shows("--sample", "review")
+def _(house: House, command: str) -> None:
+    assert len(asked(house, house.suite(), "--sample", 1, "--checks", 0)) == 1
+
+
+@shows("--checks", "review")
+def _(house: House, command: str) -> None:
+    kinds = [row["kind"] for row in asked(house, house.suite(), "--checks", "100%")]
+    assert {"control", "other", "variant"} == {*kinds}
+
+
+@shows("--seed", "review")
+def _(house: House, command: str) -> None:
+    orders = [[row["image"] for row in asked(house, house.suite(), "--seed", seed)] for seed in range(4)]
+    assert orders[0] == [row["image"] for row in asked(house, house.suite())]
+    assert any(order != orders[0] for order in orders)
+
+
+@shows("--per-picture", "review")
+@shows("--results", "review")
+@shows("--import", "review")
+def _(house: House, command: str) -> None:
+    for need, unfinished in ((1, False), (5, True)):
+        suite = house.suite()
+        asked(house, suite, "--per-picture", need)
+        none = house.run(command, suite, "--results", "--agree", "79%")
+        assert (none.status, "nobody has answered" in none.err) == (2, True)
+        ran = house.run(command, suite, "--import", reviewed(house, suite, "a"))
+        assert ran.data["taken"] > 0
+        one = whole(results(house, suite))
+        assert (one["unfinished"] > 0) == unfinished
+        assert (one["valid"]["value"] == 1.0) != unfinished
+
+
+@shows("--agree", "review")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    house.run(command, suite, "--import", reviewed(house, suite, "a", "b", "c", d="no", e="no"))
+    assert whole(results(house, suite))["valid"]["count"] == 0
+    assert whole(results(house, suite, "--agree", "60%"))["valid"]["value"] == 1.0
+
+
+@shows("--without", "review")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    house.run(command, suite, "--import", reviewed(house, suite, "a", "b", "c", "d", x="no", y="no"))
+    assert whole(results(house, suite))["valid"]["count"] == 0
+    assert whole(results(house, suite, "--without", "x"))["valid"]["value"] == 1.0
+    ran = house.run(command, suite, "--results", "--without", "zoe")
+    assert (ran.status, "nobody called zoe" in ran.err) == (2, True)
+
+
+@shows("--follow", "review")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    house.run(command, suite, "--import", reviewed(house, suite, *"abcde", word="no"))
+    before = {row.file_name for row in read_metadata(suite) if row.kind == "variant" and row.accepted}
+    assert before
+    results(house, suite, "--follow")
+    now = {row.file_name: row.reason for row in read_metadata(suite) if row.kind == "variant"}
+    assert all(reason is not None for reason in now.values())
+    assert all(
+        str(now[name]).startswith("excluded by hand: reviewed by a, b, c, d, e: label no x 5") for name in before
+    )
+
+
+@shows("--model", "review")
+@shows("--preprocess", "review")
+def _(house: House, command: str) -> None:
+    ran = house.run(command, house.suite(), "--model", "none.onnx", "--export", house.new("x.csv"))
+    assert (ran.status, "none.onnx" in ran.err) == (2, True)
+    words = ("--model", "counterfactory.engine.pocket.judges:classify_streets", "--preprocess", "sharpen=2")
+    ran = house.run(command, house.suite(), *words, "--export", house.new("x.csv"))
+    assert (ran.status, "'sharpen'" in ran.err) == (2, True)
+
+
+@shows("--predictions", "review")
+@shows("--classes", "review")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    table = answers(house, suite)
+    assert asked(house, suite, "--draw", "misclassified", "--predictions", table)
+    house.run(command, suite, "--import", reviewed(house, suite, *"abcde"))
+    corrected = results(house, suite, "--predictions", table)["corrected"]
+    assert (corrected["error"], corrected["corrected"]["value"]) == (1.0, 1.0)
+    ran = house.run(command, suite, "--results", "--predictions", table, "--classes", house.root / "none.txt")
+    assert (ran.status, "none.txt" in ran.err) == (2, True)
+
+
+def test_remarks_are_shown(house: House, capsys: pytest.CaptureFixture[str]) -> None:
+    suite = house.suite()
+    row = next(row for row in asked(house, suite, "--questions", "lance") if row["kind"] == "variant")
+    lines = [f"{row['item']},{row['image']},{name},yes,\x1b[31mface {name}" for name in "abcdefg"]
+    table = house.file("crowd.csv", "\n".join(["item,image,rater,ethics,ethics note", *lines]))
+    house.run("review", suite, "--import", table)
+    assert ["a", row["image"], "ethics", "\x1b[31mface a"] in results(house, suite)["remarks"]
+    assert main(["review", str(suite), "--results"]) == 0
+    out = capsys.readouterr().out
+    assert f"a on {row['image']}, ethics: \\x1b[31mface a" in out, "and obeyed by no terminal"
+    assert "2 remarks more" in out
+
+
+@shows("--port", "review")
+def _(house: House, command: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ran = house.run(command, house.suite(), "--port", port)
+        assert (ran.status, f"port {port} is not free" in ran.err) == (2, True)
+
+
+@shows("--address", "review")
+def _(house: House, command: str) -> None:
+    ran = house.run(command, house.suite(), "--address", "review.example.org")
+    assert (ran.status, "--address is where raters reach" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize("option", shown("review"))
+def test_an_option_of_review_arrives(house: House, option: str) -> None:
+    CASES["review", option](house, "review")
+
+
+def test_no_option_of_review_is_without_a_case() -> None:
+    assert options_by_command()["review"] == set(shown("review"))
