@@ -658,6 +658,6 @@ def _add_predicts(commands: _Commands[Parser]) -> None:
 
     text = "say whether what painted edits do to models predicts what real conditions do"
     usage = "SUITE --real FILE --model M --model M ..."
-    parser = _add(commands, "predicts", text, usage, "suite --real real.csv --model a.onnx ...")
+    parser = _add(commands, "predicts", text, usage, "suite --real real.csv --model a.onnx --model b.onnx")
     add_arguments(parser)
     parser.set_defaults(run=_late("predicts", "predicts"))
