@@ -27,7 +27,7 @@ from .pictures import IGNORED, TrainingOrder, TrainingPictures, stack
 
 Say = Callable[[str], None]
 _CHECKPOINT = "checkpoint-"
-# Checkpoints of a training, and lines that tell of it.
+# The least checkpoints of a training, which has one an epoch, and lines that tell of it.
 _KEPT, _LINES = 10, 10
 _STEPS = 1_000_003
 
@@ -113,7 +113,7 @@ def train(
         if done % max(1, total // _LINES) == 0:
             say(f"step {done} of {total}, loss {sum(losses) / len(losses):.3f}")
             losses.clear()
-        if done % max(1, total // _KEPT) == 0 or done == total:
+        if done % max(1, min(per_epoch, total // _KEPT)) == 0 or done == total:
             _keep(accelerator, folder, done)
     return accelerator.unwrap_model(network).eval()  # type: ignore[no-any-return]
 
