@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..asking.ask import AskedPicture, ask_model
 from ..asking.outputs import BoxAnswer, MapAnswer, ModelAnswer
@@ -27,7 +28,7 @@ from ..sources.real_pictures import RealPicture, read_real
 from ..suite import PictureRow, read_metadata, require_finished
 from ..suite.recorded import recorded_numbers
 from .answers import Given, judge, open_given_model
-from .model_answers import label_predictions
+from .model_answers import label_predictions, renumbering
 from .options import Caller
 
 _VOID = 255
@@ -122,12 +123,13 @@ def _outcomes(
             f"{'masks' if masks else 'labels'}: give the other in their table"
         )
     if masks:
-        count = max(recorded_numbers(suite) or {0: ""}) + 1
-        return {
-            name: overlap
-            for name, answer in answers.items()
-            if isinstance(answer, MapAnswer) and (overlap := _overlap(masks[name], answer, count)) is not None
+        numbers = recorded_numbers(suite)
+        place = renumbering(None if classes is not None else model.classes, numbers)
+        maps = {name: answer.numbers for name, answer in answers.items() if isinstance(answer, MapAnswer)}
+        overlaps = {
+            name: _overlap(masks[name], one if place is None else place[one], numbers) for name, one in maps.items()
         }
+        return {name: overlap for name, overlap in overlaps.items() if overlap is not None}
     vocabulary = read_vocabulary(suite, rows, classes, model.classes, model.named_by)
     truths = {one.file_name: one.label for one in real}
     predictions = label_predictions(answers, vocabulary, truths)
@@ -136,13 +138,14 @@ def _outcomes(
     }
 
 
-def _overlap(mask: Path, answer: MapAnswer, count: int) -> float | None:
-    """A picture's mIoU over the suite's class numbers."""
-    truth, numbers = _load(mask, read_mask), answer.numbers
+def _overlap(mask: Path, numbers: NDArray[Any], names: Mapping[int, str] | None) -> float | None:
+    """A picture's mIoU over the suite's class numbers, or the mask's own where the suite names none."""
+    truth = _load(mask, read_mask)
     if truth.shape != numbers.shape:
         raise CounterfactoryError(
             f"{mask} is {list(truth.shape)}, its picture {list(numbers.shape)}: masks fit pictures"
         )
+    count = (max(names) if names else int(truth[truth != _VOID].max(initial=0))) + 1
     counted = (truth != _VOID) & (truth < count)
     return mean_iou(confusion_matrix(truth[counted], np.minimum(numbers[counted], count), count + 1)[:count])
 

@@ -124,6 +124,19 @@ def test_labels_and_masks_are_not_mixed(folder: Path, capsys: Any) -> None:
     assert "answers labels, and the real pictures have masks" in asked(capsys, folder, table=masked)[1]
 
 
+def test_masks_are_compared_by_each_pictures_miou(folder: Path, capsys: Any) -> None:
+    """Half of a real mask is class 1 by night: a model that says 0 everywhere loses half of 1 and all of the other."""
+    table = real_table(folder, "mask", "mask.png")
+    half = np.zeros((16, 16), np.uint8)
+    half[8:] = 1
+    Image.fromarray(half).save(table.parent / "half.png")
+    rows = table.read_text().splitlines()
+    table.write_text("\n".join(row.replace("mask.png", "half.png") if "night" in row else row for row in rows))
+    data = asked(capsys, folder, models=("darkness_of_tests:masks",) * 4, table=table)
+    assert data["measure"] == "picture mIoU"
+    assert [one["real"] for one in data["transfers"]] == [[-0.75] * 4] * 3
+
+
 def test_every_option_is_tried_here() -> None:
     text = Path(__file__).read_text()
     options = options_by_command()["predicts"] - {"SUITE", "--json"}
