@@ -25,7 +25,7 @@ import torch
 from measure import Pixels, available_cores, bench_parser, finish, keep_figures, machine, show
 from numpy.typing import NDArray
 from PIL import Image
-from training_pictures import CONDITIONS, JUDGED, TRAINED, added, fair_scene
+from training_pictures import CONDITIONS, EXAMINED, TRAINED, added, fair_scene
 
 from counterfactory.engine.api import verbs
 from counterfactory.engine.api.options import Caller
@@ -120,7 +120,7 @@ def open_trial(folder: Path, sources: int, variants: int, held: int) -> Trial:
         "ClassifierNet", load_recipe(str(_RECIPE)), EMBEDDED.kinds, (0, 1, 2), (), (), originals,
         tuple(map(taught, painted)), (),
     )  # fmt: skip
-    scenes: list[Any] = [fair_scene(JUDGED, index) for index in range(held)]
+    scenes: list[Any] = [fair_scene(EXAMINED, index) for index in range(held)]
     file = folder / f"judged-{held}.npy"
     if not file.exists():
         shown = [scenes]
@@ -267,7 +267,7 @@ def measure_prediction(trial: Trial) -> dict[str, Any]:
     suite, table = trial.folder / "asked" / "suite", real_set(trial.folder / "asked" / "real")
     if not (suite / "metadata.parquet").exists():
         for index in range(_ASKED):
-            scene: Any = fair_scene(JUDGED, index)
+            scene: Any = fair_scene(EXAMINED, index)
             name = f"sources/{scene.label}/{index:04d}.png"
             save(trial.folder / "asked" / name, lambda scene=scene: EMBEDDED.draw(scene).picture)
         verbs.generate(

@@ -21,7 +21,7 @@ from counterfactory.engine.suite import PictureRow
 from counterfactory.export.pocket.counterfacts import apply_changes, read_edit
 
 # The scenes that train and give the suite; those that judge.
-TRAINED, JUDGED = 930, 931
+TRAINED, EXAMINED = 930, 931
 # What is rendered to judge: bad weather by day, the night and the sunset, bad weather at night.
 CONDITIONS: Mapping[str, tuple[str | None, str]] = MappingProxyType(
     {
