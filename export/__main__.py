@@ -1,6 +1,7 @@
 """`python -m counterfactory.export`: `pocket` and `world` make the embedded models, `language` measures one of them and
 `validity` the checks, `a10g` and `llm` make a GPU box's, `cpu` a CPU's of published weights, `sentence` the encoder of
-`[grounding]`, `masked` the masked language model of `[random_words]`, `perturber` a language model tuned to edit.
+`[grounding]`, `masked` the masked language model of `[random_words]`, `perturber` a language model tuned to edit;
+`retrain` trains a user's model on a suite.
 
 A command's modules are imported when it is asked for: `llm` runs on the box, which has none of the exporter's packages.
 """
@@ -30,6 +31,7 @@ _COMMANDS = (
     "sentence",
     "masked",
     "perturber",
+    "retrain",
 )
 
 
@@ -72,6 +74,8 @@ def _add(name: str, commands: Any) -> None:
         from .language.bert import add_sentence as add_command
     elif name == "masked":
         from .language.bert import add_masked as add_command
+    elif name == "retrain":
+        from .retraining.command import add_command
     else:
         from .language.perturber import add_command
     add_command(commands)

@@ -42,6 +42,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "models": {"errors", "files", "keys", "content_keys", "schedule", "profile", "runtime", "language", "meter"},
         "suite": {"errors", "edit", "content_keys", "files", "profile", "meter", "sources", "variant"},
         "asking": {"errors", "keys", "packages", "files", "runtime", "meter", "suite"},
+        "training": {"errors", "keys", "files", "profile", "suite"},
         "tasks": {"errors", "edit", "keys", "files", "profile", "language", "english"},
         "request": {"errors", "language", "tasks"},
         "pocket": {"errors", "files", "runtime", "tasks"},
@@ -86,14 +87,14 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "api": {
             *("errors", "packages", "files", "profile", "runtime", "meter", "sources", "variant", "models", "suite"),
             *("tasks", "request", "stages", "asking", "pocket", "light", "inputs", "estimate", "judging", "report"),
-            *("review", "journey", "cluster"),
+            *("review", "training", "journey", "cluster"),
         },
         "face": {"errors", "packages", "estimate", "api"},
         "cli": {
             *("errors", "packages", "files", "schedule", "profile", "runtime", "meter", "sources"),
             *("variant", "models", "suite"),
             *("tasks", "request", "pocket", "inputs", "estimate", "judging", "report", "journey", "cluster"),
-            *("api", "review"),
+            *("api", "review", "training"),
         },
         "__main__": {"cli"},
     },
@@ -105,7 +106,8 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "pocket": {"graphs", "language"},
         "production": {"graphs", "precision", "plans"},
         "cpu": {"graphs", "language", "production"},
-        "__main__": {"language", "pocket", "production", "cpu"},
+        "retraining": set(),
+        "__main__": {"language", "pocket", "production", "cpu", "retraining"},
     },
 }
 

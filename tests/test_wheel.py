@@ -46,6 +46,7 @@ def test_the_wheel_carries_what_suites_are_made_with(wheel: Path) -> None:
     assert not {path.name for path in MASTERS.iterdir()} & {Path(name).name for name in names}
     assert {"counterfactory/engine/profile/profiles/pocket.toml", "counterfactory/kernels/edges.py"} <= names
     assert {"counterfactory/__init__.py", "counterfactory/py.typed"} <= names
+    assert "counterfactory/engine/training/recipes/fine-tune.toml" in names
     assert {f"counterfactory/engine/review/{name}" for name in ("review.html", "review.js", "lance.toml")} <= names
 
 

@@ -134,7 +134,7 @@ def judge(given: Given, suite: Path, rows: Sequence[PictureRow], caller: Caller)
 
 def _judge(given: Given, on: _Judging) -> Judged:
     model = given.model
-    named = _as_model(given, on)
+    named = _as_model(given, on.rows, on.suite)
     if named is not None:
         return _ask(named, on)
     path = Path(model) if isinstance(model, (str, PathLike)) else None
@@ -155,15 +155,22 @@ def _judge(given: Given, on: _Judging) -> Judged:
     return replace(_judge_labels(table.answers, vocabulary, on), name=name)
 
 
-def _as_model(given: Given, on: _Judging) -> ModelUnderTest | None:
+def open_given_model(given: Given, suite: Path, rows: Sequence[PictureRow]) -> ModelUnderTest:
+    """The model under test. Raises CounterfactoryError where answers are given in its place."""
+    if (model := _as_model(given, rows, suite)) is None:
+        raise CounterfactoryError(f"{given.model} is no model that can be asked: give one as evaluate --model takes it")
+    return model
+
+
+def _as_model(given: Given, rows: Sequence[PictureRow], suite: Path) -> ModelUnderTest | None:
     """The model under test; None where answers are given."""
     model = given.model
     if isinstance(model, ModelUnderTest):
         return model
     if isinstance(model, (str, PathLike)) and names_model(str(model)):
-        labels = sorted({row.label for row in on.rows if row.label is not None})
+        labels = sorted({row.label for row in rows if row.label is not None})
         if given.classes is not None and str(given.classes) != IMAGE_FOLDER:
-            labels = class_names(given.classes, on.suite) or []
+            labels = class_names(given.classes, suite) or []
         return open_model(str(model), given.preprocess, labels)
     if isinstance(model, (Mapping, str, PathLike)) or hasattr(model, "columns") or not callable(model):
         if given.preprocess is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..asking.outputs import (
     BoxAnswer,
@@ -193,18 +194,24 @@ def _as_result(picture: str, one: Any) -> Any:
         return one
 
 
+def renumbering(own: Mapping[int, str] | None, numbers: Mapping[int, str] | None) -> NDArray[np.uint16] | None:
+    """The suite's number for each of a model's, where both name theirs."""
+    if own is None or numbers is None:
+        return None
+    by_name = {fold_label(name): number for number, name in numbers.items()}
+    place = np.full(_NO_CLASS + 1, _NO_CLASS, np.uint16)
+    for number, name in own.items():
+        place[number] = by_name.get(fold_label(name), _NO_CLASS)
+    return place
+
+
 def write_maps(
     folder: Path, answers: Mapping[str, ModelAnswer], own: Mapping[int, str] | None, numbers: Mapping[int, str] | None
 ) -> None:
     """Write class maps as the masks of a folder, by `file_name`; where both a model and the suite name their numbers,
     in the suite's.
     """
-    place = None
-    if own is not None and numbers is not None:
-        by_name = {fold_label(name): number for number, name in numbers.items()}
-        place = np.full(_NO_CLASS + 1, _NO_CLASS, np.uint16)
-        for number, name in own.items():
-            place[number] = by_name.get(fold_label(name), _NO_CLASS)
+    place = renumbering(own, numbers)
     for name, answer in answers.items():
         if isinstance(answer, MapAnswer):
             file = folder / name

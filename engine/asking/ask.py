@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError, list_some
 from ..meter.meter import Progress
-from ..suite import PictureRow
 from ..suite.images import open_png
 from ..suite.paths import Folder
 from .kept_answers import KeptAnswers, open_kept
@@ -31,11 +30,22 @@ _SHOWN = 3
 _TOLERANCE = 1e-3
 
 
+class AskedPicture(Protocol):
+    """What is asked about: a row of a suite's table, or a picture that lies elsewhere."""
+
+    @property
+    def file_name(self) -> str: ...
+    @property
+    def sha256(self) -> str: ...
+    @property
+    def accepted(self) -> bool: ...
+
+
 @dataclass(frozen=True)
 class _Input:
     """A picture as the model takes it, and its (height, width) before."""
 
-    row: PictureRow
+    row: AskedPicture
     pixels: NDArray[Any]
     size: Size
 
@@ -62,11 +72,13 @@ class ModelAnswers:
 def ask_model(
     model: ModelUnderTest,
     suite: Path,
-    rows: Sequence[PictureRow],
+    rows: Sequence[AskedPicture],
     on_progress: Callable[[Progress], None],
     warn: Callable[[str], None],
+    read: Callable[[AskedPicture], Picture] | None = None,
 ) -> ModelAnswers:
-    """The model's answers to the accepted pictures of a suite.
+    """The model's answers to the accepted pictures of a suite, or to others, which `read` gives as uint8 RGB [H, W, 3];
+    the suite keeps them.
 
     Pictures of one shape, after the model's own preparation, make a batch; equal pictures are asked once. A picture
     that the model raises on, or answers with NaN, is named, and the others go on. Raises CounterfactoryError for a
@@ -75,7 +87,7 @@ def ask_model(
     """
     wanted = [row for row in rows if row.accepted]
     with open_kept(suite, model.digest, {"name": model.name, "input": model.input}, warn) as kept:
-        asking = _Asking(model, suite, kept, len(wanted), on_progress)
+        asking = _Asking(model, read or _SuiteReader(suite), kept, len(wanted), on_progress)
         known = kept.of([row.sha256 for row in wanted])
         if known and model.probe:
             known = asking.probe(wanted, known, warn)
@@ -86,24 +98,38 @@ def ask_model(
     return asked
 
 
+class _SuiteReader:
+    """Reads the pictures of a suite."""
+
+    def __init__(self, suite: Path) -> None:
+        self._folder = Folder(suite)
+
+    def __call__(self, row: AskedPicture) -> Picture:
+        path = self._folder.path(row.file_name)
+        try:
+            return open_png(path, lambda image: np.asarray(image.convert("RGB")))
+        except ValueError as error:
+            raise CounterfactoryError(f"{path} cannot be read as a picture of a suite: {error}") from error
+
+
 class _Asking:
     """One model's way through a suite."""
 
     def __init__(
         self,
         model: ModelUnderTest,
-        suite: Path,
+        read: Callable[[AskedPicture], Picture],
         kept: KeptAnswers,
         total: int,
         on_progress: Callable[[Progress], None],
     ) -> None:
-        self._model, self._folder, self._kept = model, Folder(suite), kept
+        self._model, self._read, self._kept = model, read, kept
         self._total, self._on_progress = total, on_progress
         self.asked = ModelAnswers()
 
-    def run(self, rows: Sequence[PictureRow], known: dict[str, ModelAnswer]) -> None:
+    def run(self, rows: Sequence[AskedPicture], known: dict[str, ModelAnswer]) -> None:
         """Ask about all rows whose picture has no answer in `known`."""
-        alike: dict[str, list[PictureRow]] = {}
+        alike: dict[str, list[AskedPicture]] = {}
         for row in rows:
             if row.sha256 in known:
                 self.asked.answers[row.file_name] = known[row.sha256]
@@ -122,7 +148,7 @@ class _Asking:
             self._answer(batch, alike)
 
     def probe(
-        self, rows: Sequence[PictureRow], known: dict[str, ModelAnswer], warn: Callable[[str], None]
+        self, rows: Sequence[AskedPicture], known: dict[str, ModelAnswer], warn: Callable[[str], None]
     ) -> dict[str, ModelAnswer]:
         """`known`, if the model still answers the first of its pictures so; else nothing."""
         first = next(row for row in rows if row.sha256 in known)
@@ -139,7 +165,7 @@ class _Asking:
                 return {}
         return known
 
-    def _loaded(self, rows: Sequence[PictureRow]) -> Iterator[_Input]:
+    def _loaded(self, rows: Sequence[AskedPicture]) -> Iterator[_Input]:
         """The rows' pictures as inputs, in order, some of them ahead in other threads."""
         begun: deque[Future[_Input]] = deque()
         line = iter(rows)
@@ -154,15 +180,11 @@ class _Asking:
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
 
-    def _load(self, row: PictureRow) -> _Input:
-        path = self._folder.path(row.file_name)
-        try:
-            picture: Picture = open_png(path, lambda image: np.asarray(image.convert("RGB")))
-        except ValueError as error:
-            raise CounterfactoryError(f"{path} cannot be read as a picture of a suite: {error}") from error
+    def _load(self, row: AskedPicture) -> _Input:
+        picture = self._read(row)
         return _Input(row, self._model.prepare(picture), (picture.shape[0], picture.shape[1]))
 
-    def _answer(self, batch: Sequence[_Input], alike: dict[str, list[PictureRow]]) -> None:
+    def _answer(self, batch: Sequence[_Input], alike: dict[str, list[AskedPicture]]) -> None:
         new = {}
         for one, answer in zip(batch, self._run(batch), strict=True):
             for row in alike[one.row.sha256]:

@@ -22,8 +22,14 @@ from .under_test import ModelUnderTest, class_names_of
 
 
 def load_callable(name: str, preprocess: str | None) -> ModelUnderTest:
-    """The model `module:callable`; modules of the working folder count. Raises CounterfactoryError for a name that
-    cannot be imported, and for what cannot be called.
+    """The model `module:callable`. Raises CounterfactoryError as `import_callable`, and for what cannot be called."""
+    model, code = import_callable(name)
+    return wrap_callable(model, preprocess, name, code)
+
+
+def import_callable(name: str) -> tuple[Any, str]:
+    """What `module:callable` names, and the digest of the module's file, "" where it has none; modules of the working
+    folder count. Raises CounterfactoryError for a name that cannot be imported.
     """
     module_name, _, attributes = name.partition(":")
     here = str(Path.cwd())
@@ -42,7 +48,7 @@ def load_callable(name: str, preprocess: str | None) -> ModelUnderTest:
         model = getattr(model, attribute)
     file = getattr(module, "__file__", None)
     code = file_digest(Path(file)) if file is not None and Path(file).is_file() else ""
-    return wrap_callable(model, preprocess, name, code)
+    return model, code
 
 
 def wrap_callable(

@@ -102,6 +102,8 @@ def build_parser() -> Parser:
     _add_report(commands)
     _add_labelling(commands)
     _add_review(commands)
+    _add_retrain(commands)
+    _add_predicts(commands)
     add_cluster(commands, _add, _late)
     for command in commands.choices.values():
         command.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
@@ -641,3 +643,24 @@ def _add_review(commands: _Commands[Parser]) -> None:
     _add_suite(parser)
     add_review_arguments(parser)
     parser.set_defaults(run=_late("review", "review"))
+
+
+def _add_retrain(commands: _Commands[Parser]) -> None:
+    from .retrain import add_arguments
+
+    text = "train your model on a suite's variants, and say what that brings"
+    parser = _add(
+        commands, "retrain", text, "SUITE --model M --out DIR [options]", "suite --model timm:resnet18 --out r"
+    )
+    add_arguments(parser)
+    parser.set_defaults(run=_late("retrain", "retrain"))
+
+
+def _add_predicts(commands: _Commands[Parser]) -> None:
+    from .predicts import add_arguments
+
+    text = "say whether what painted edits do to models predicts what real conditions do"
+    usage = "SUITE --real FILE --model M --model M ..."
+    parser = _add(commands, "predicts", text, usage, "suite --real real.csv --model a.onnx --model b.onnx")
+    add_arguments(parser)
+    parser.set_defaults(run=_late("predicts", "predicts"))

@@ -362,7 +362,7 @@ def _asked(
     args: Namespace, suite: finished.FinishedSuite, calls: Mapping[str, Any]
 ) -> tuple[str | Path, str | None, list[finished.Result]]:
     """The last model that is named, with the words that declare its input, and the results of those before it."""
-    *others, (model, words) = _with_preprocess(args.models, args.preprocess)
+    *others, (model, words) = with_preprocess(args.models, args.preprocess)
     before = [suite.evaluate(one, preprocess=its, classes=args.classes, **calls) for one, its in others]
     return model, words, before
 
@@ -381,7 +381,7 @@ def _paper(name: str, suite: finished.FinishedSuite, results: Sequence[finished.
     return 0 if results[-1].passed else EXIT_BROKEN
 
 
-def _with_preprocess(models: Sequence[str | Path], words: Sequence[str]) -> list[tuple[str | Path, str | None]]:
+def with_preprocess(models: Sequence[str | Path], words: Sequence[str]) -> list[tuple[str | Path, str | None]]:
     """Each model with the words that declare its input: those of all models, or one's each."""
     run = [model for model in models if isinstance(model, str)]
     if len(words) > 1 and len(words) != len(run):

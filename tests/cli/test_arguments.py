@@ -18,7 +18,7 @@ from counterfactory.engine.tasks.task import TASKS
 
 COMMANDS = (
     *("demo", "generate", "import", "plan", "estimate", "doctor", "setup", "rehearse", "check", "verify", "evaluate"),
-    *("report", "edits", "review", "merge", "split", "pack", "status"),
+    *("report", "edits", "review", "retrain", "predicts", "merge", "split", "pack", "status"),
 )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from wiring import options_by_command
 
 # Commands whose options are tried elsewhere, with what they do.
-ELSEWHERE = {"demo", "doctor", "rehearse", "setup"}
+ELSEWHERE = {"demo", "doctor", "predicts", "rehearse", "retrain", "setup"}
 
 
 def test_no_command_is_without_a_file() -> None:

@@ -47,7 +47,7 @@ from counterfactory.engine.suite.verify import Fault, Verification
 SCREENS = Path(__file__).with_name("screens")
 COMMANDS = (
     *("demo", "generate", "import", "plan", "estimate", "doctor", "setup", "rehearse", "check", "verify", "evaluate"),
-    *("report", "edits", "review", "merge", "split", "pack", "status"),
+    *("report", "edits", "review", "retrain", "predicts", "merge", "split", "pack", "status"),
 )
 
 

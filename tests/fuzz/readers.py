@@ -70,6 +70,7 @@ from counterfactory.engine.sources import (
     listing,
     palette,
     pixels,
+    real_pictures,
     sampling,
     shapes,
     shards,
@@ -96,6 +97,7 @@ from counterfactory.engine.suite.session_record import SessionRecord
 from counterfactory.engine.suite.status import FILE as STATUS
 from counterfactory.engine.suite.status import RunStatus, read_status
 from counterfactory.engine.tasks import user_task
+from counterfactory.engine.training import lesson, recipe
 
 Mutate = Callable[..., bytes]
 WEIGHTS = Path(worlds.__file__).parent / "weights"
@@ -485,6 +487,11 @@ _JSONL = "".join(
     json.dumps({"image": row.file_name, "prediction": "bus", "top5": ["bus", "car"]}) + "\n" for row in ROWS
 )
 
+LESSON = lesson.Lesson(
+    *("timm:resnet18", recipe.load_recipe("dillema-resnet18"), ("bus", "car"), (0, 1), (0,), ("0" * 64,)),
+    *((lesson.TrainingPicture("/suite", f"originals/{at}.png", at),) for at in range(3)),
+)
+
 READERS: dict[str, FuzzedReader] = {
     "review": FuzzedReader(read_review, review_file, "review.sqlite"),
     "posted to a review": FuzzedReader(
@@ -606,6 +613,23 @@ READERS: dict[str, FuzzedReader] = {
         "pairs.jsonl",
         _TREE,
         place=put_pictures("a.jpg", "b.jpg"),
+    ),
+    "real pictures": FuzzedReader(
+        real_pictures.read_real,
+        _texts("image,label,condition,place\na.jpg,bus,,oslo\nb.jpg,bus,weather: rainy,oslo\n"),
+        "real.csv",
+        place=put_pictures("a.jpg", "b.jpg"),
+    ),
+    "recipe": FuzzedReader(
+        lambda path: recipe.load_recipe(str(path)),
+        lambda: [path.read_bytes() for path in sorted(recipe.RECIPES.glob("*.toml"))],
+        "x.toml",
+    ),
+    "lesson": FuzzedReader(
+        lambda path: lesson.read_lesson(path.parent),
+        lambda: [json.dumps(plain(LESSON)).encode()],
+        lesson.LESSON,
+        _TREE,
     ),
     "classes": FuzzedReader(lambda path: sampling.parse_classes(str(path)), _texts("bus\ncar\n")),
     "run lengths": FuzzedReader(_text(shapes.decode_runs), _texts("PPYo0", "05n02"), refuses=(ValueError,)),

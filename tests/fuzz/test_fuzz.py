@@ -60,6 +60,9 @@ READ_BY = {
     "world": ["sources/domain.world_of"],
     "edited pairs": ["sources/edited_pairs._Table"],
     "ImageNet's labels": ["sources/imagenet._read_truths"],
+    "real pictures": ["sources/real_pictures.read_real"],
+    "recipe": ["training/recipe.load_recipe"],
+    "lesson": ["training/lesson.read_lesson"],
     "table of sources": ["sources/listing._Rows"],
     "palette": ["sources/palette.load_palette"],
     "picture size": ["sources/pixels.picture_size"],
@@ -92,6 +95,7 @@ READ_BY = {
 }
 # Who reads what is our own, the machine's or this process's, or hands pictures on to what is in the table.
 OTHERS = {
+    "api/predicting._load",
     "cli/gpus.has_nvidia_card",
     "cli/rehearse.Rehearsal",
     "cli/cluster_commands.split",

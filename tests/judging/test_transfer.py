@@ -1,0 +1,96 @@
+"""Painted effects against real ones over models: held against SciPy, and against models whose truth is drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.judging.transfer import ALL, find_transfers, rank_correlations, slopes
+
+VALUES = st.lists(st.tuples(st.integers(-5, 5), st.integers(-5, 5)), min_size=3, max_size=20)
+
+
+@given(VALUES)
+def test_correlation_and_slope_are_scipys(pairs: list[tuple[int, int]]) -> None:
+    """Ties included."""
+    x, y = np.array(pairs, np.float64).T
+    (slope,), (correlation,) = slopes(x[None], y[None]), rank_correlations(x[None], y[None])
+    varies = [len(set(side.tolist())) > 1 for side in (x, y)]
+    assert np.isnan(slope) != varies[0]
+    assert np.isnan(correlation) != all(varies)
+    if varies[0]:
+        assert slope == pytest.approx(stats.linregress(x, y).slope, abs=1e-9)
+    if all(varies):
+        assert correlation == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-9)
+
+
+def drawn(count: int, gain: float, noise: float, seed: int) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
+    """Effects of models whose real drops are `gain` times the painted ones, and noise."""
+    rng = np.random.default_rng(seed)
+    painted = rng.uniform(-0.6, 0, (count, 2))
+    real = gain * painted + noise * rng.standard_normal((count, 2))
+    names = ("time", "weather")
+    return [dict(zip(names, row, strict=True)) for row in painted.tolist()], [
+        dict(zip(names, row, strict=True)) for row in real.tolist()
+    ]
+
+
+def test_the_slope_that_was_drawn_lies_in_the_interval_about_as_often_as_said() -> None:
+    held, count = 0, 25
+    for seed in range(count):
+        (_, time, _) = find_transfers(*drawn(14, 0.8, 0.05, seed))
+        assert time.name == "time"
+        assert time.slope.low is not None
+        assert time.slope.high is not None
+        held += time.slope.low <= 0.8 <= time.slope.high
+    assert 0.8 * count <= held < count  # a bootstrap over few models is a little too short
+
+
+def test_models_that_are_alike_by_chance_are_not_said_to_predict() -> None:
+    said = [one.predicts for seed in range(25) for one in find_transfers(*drawn(14, 0.0, 0.1, seed))[1:]]
+    assert sum(said) <= 0.1 * len(said)
+    assert all(one.predicts for one in find_transfers(*drawn(14, 1.0, 0.02, 1)))
+
+
+def test_all_names_together_keep_a_models_own_together() -> None:
+    painted, real = drawn(8, 1.0, 0.05, 3)
+    first, *single = find_transfers(painted, real)
+    flat = np.array([[row[name] for name in ("time", "weather")] for row in painted])
+    true = np.array([[row[name] for name in ("time", "weather")] for row in real])
+    assert (first.name, [one.name for one in single]) == (ALL, ["time", "weather"])
+    assert first.rank_correlation.value == pytest.approx(stats.spearmanr(flat.ravel(), true.ravel()).statistic)
+    assert single[0].painted == tuple(flat[:, 0])
+    assert single[1].real == tuple(true[:, 1])
+
+
+def test_a_type_counts_once_beside_its_values() -> None:
+    painted, real = (
+        [{"time": -9.0, "time: night": row["time"], "weather: foggy": row["weather"]} for row in side]
+        for side in drawn(8, 1.0, 0.05, 3)
+    )
+    values = find_transfers(*drawn(8, 1.0, 0.05, 3))[0]
+    assert find_transfers(painted, real)[0] == values
+
+
+def test_only_what_both_sides_have_is_compared() -> None:
+    painted, real = drawn(6, 1.0, 0.05, 3)
+    for row in real:
+        del row["time"]
+    (only,) = find_transfers(painted, real)
+    assert only.name == "weather"
+    with pytest.raises(
+        CounterfactoryError, match=r"no edit of the suite is a condition.*such as time; the table has w"
+    ):
+        find_transfers([{"time": row["time"]} for row in painted], real)
+
+
+def test_three_models_are_too_few_and_equal_ones_say_nothing() -> None:
+    painted, real = drawn(3, 1.0, 0.05, 3)
+    with pytest.raises(CounterfactoryError, match="needs 4 models or more, got 3"):
+        find_transfers(painted, real)
+    (alike,) = find_transfers([{"time": -0.5}] * 5, [{"time": -0.1 * k} for k in range(5)])
+    assert (alike.rank_correlation.value, alike.slope.low, alike.predicts) == (None, None, False)
