@@ -61,7 +61,10 @@ def read_vocabulary(tokenizer: Path, end: int) -> TokenVocabulary:
     text = read_text(tokenizer)
     try:
         tokens = llguidance.LLTokenizer(_without_prefix_space(text), eos_token=end)
-    except ValueError as error:
+    except BaseException as error:
+        # A panic of Rust's, as of a token of 2,000 letters, is no Exception.
+        if not isinstance(error, ValueError) and type(error).__name__ != "PanicException":
+            raise
         reason = str(error).strip().splitlines()[0]
         raise CounterfactoryError(f"{tokenizer} is no tokenizer of the tokenizers library: {reason}") from error
     return TokenVocabulary(int(tokens.vocab_size), end, tokens)

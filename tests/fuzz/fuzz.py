@@ -68,7 +68,9 @@ def fuzz(name: str, *, count: int | None = None, seconds: float | None = None, s
                 reader.read(file)
             except reader.refuses:
                 pass
-            except Exception as error:
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:  # a panic of Rust's is no Exception
                 last = traceback.extract_tb(error.__traceback__)[-1]
                 ours = [f for f in traceback.extract_tb(error.__traceback__) if "/engine/" in f.filename] or [last]
                 where = f"{type(error).__name__} at {Path(ours[-1].filename).name}:{ours[-1].lineno}: {str(error)[:80]}"

@@ -218,3 +218,13 @@ def test_a_missing_or_broken_tokenizer_is_named(tmp_path: Path) -> None:
         (tmp_path / "tokenizer.json").write_text(text)
         with pytest.raises(CounterfactoryError, match="no tokenizer of the tokenizers library"):
             read_vocabulary(tmp_path / "tokenizer.json", 2)
+
+
+def test_a_token_that_the_library_panics_over_is_a_sentence(tmp_path: Path) -> None:
+    """Rust's panics are no Exception: of a token of 2,000 letters llguidance makes one."""
+    read = json.loads(KINDS["byte_level"]().to_str())
+    read["model"]["vocab"]["a" * 2000] = len(read["model"]["vocab"])
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(read))
+    with pytest.raises(CounterfactoryError, match=r"tokenizer\.json is no tokenizer of the tokenizers library: assertion failed"):
+        read_vocabulary(path, 1)
