@@ -226,5 +226,5 @@ def test_a_token_that_the_library_panics_over_is_a_sentence(tmp_path: Path) -> N
     read["model"]["vocab"]["a" * 2000] = len(read["model"]["vocab"])
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(read))
-    with pytest.raises(CounterfactoryError, match=r"tokenizer\.json is no tokenizer of the tokenizers library: assertion failed"):
+    with pytest.raises(CounterfactoryError, match=r"tokenizer\.json is no tokenizer of .*: assertion failed"):
         read_vocabulary(path, 1)
