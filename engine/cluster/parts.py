@@ -234,6 +234,7 @@ class Part:
             zipfile.BadZipFile,
             EOFError,
             NotImplementedError,
+            RuntimeError,  # a member is said to be encrypted
             OSError,
         ) as error:
             raise PartError(f"the part {self._name} is no whole part ({error})") from error

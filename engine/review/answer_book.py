@@ -70,6 +70,7 @@ class AnswerBook:
             )
         self.path, self._lock = path, RLock()
         self._db = connect(path, read_only=read_only)
+        self._db.text_factory = lambda data: data.decode(errors="replace")  # of a file that a bit was turned in
         try:
             self._check(read_only)
             facts = {name: parse_json(value) for name, value in self._db.execute("SELECT name, value FROM study")}

@@ -134,9 +134,14 @@ def read_record(suite: Path) -> Any:
 
 
 def write_record(suite: Path, value: Mapping[str, Any]) -> None:
-    """Writes run.json with its digest, whole or not at all. Raises CounterfactoryError, and ValueError for NaN."""
+    """Writes run.json with its digest, whole or not at all. Raises CounterfactoryError, also for what is not finite, as
+    the sum of a stranger's costs may be.
+    """
     value = {"format": FORMAT, **value}
-    text = json.dumps(value | {"sha256": _seal(value)}, indent=2, ensure_ascii=False, allow_nan=False)
+    try:
+        text = json.dumps(value | {"sha256": _seal(value)}, indent=2, ensure_ascii=False, allow_nan=False)
+    except ValueError as error:
+        raise CounterfactoryError(f"{suite / RUN_FILE} would hold a number that is not finite: {ADVICE}") from error
     write_whole(suite / RUN_FILE, f"{text}\n")
 
 

@@ -20,13 +20,19 @@ _PART = (
     r"(?!\.\.?(?:/|\Z))[^/\\:\x00]+"  # the colon is of Windows' drives; our own names have none (see `folder_names`)
 )
 _NAME = re.compile(rf"(?:{'|'.join(TOPS)})(?:/{_PART})+")
+_LONGEST, _LONGEST_PART = 3000, 255  # bytes
 # Names come folder by folder: memory need not hold all folders of a suite.
 _MOST_FOLDERS = 4096
 
 
 def is_name(name: str) -> bool:
     """Whether `name` can be a file of a suite."""
-    return _NAME.fullmatch(name) is not None
+    if _NAME.fullmatch(name) is None:
+        return False
+    data = name.encode(errors="surrogatepass")
+    return len(data) <= _LONGEST_PART or (
+        len(data) <= _LONGEST and max(map(len, data.split(b"/"))) <= _LONGEST_PART  # what a file system takes
+    )
 
 
 def checked_name(name: object, where: str) -> str:

@@ -369,9 +369,14 @@ def test_a_part_names_no_file_outside_of_the_suite(part: Path, name: str) -> Non
         Part(part, part.name)
 
 
-def test_a_compressed_part_is_refused(part: Path) -> None:
+def test_a_compressed_or_encrypted_part_is_refused(part: Path) -> None:
+    whole = part.read_bytes()
     remade(part, {}, compress=True)
     with pytest.raises(PartError, match="are compressed"):
+        Part(part, part.name)
+    flags = whole.index(b"PK\1\2") + 8
+    part.write_bytes(whole[:flags] + b"\1" + whole[flags + 1 :])
+    with pytest.raises(PartError, match="encrypted"):
         Part(part, part.name)
 
 

@@ -122,6 +122,14 @@ def test_a_file_that_is_not_ours_is_refused_and_left_alone(
     assert (path.read_bytes() if path.exists() else None) == before
 
 
+def test_a_bit_that_turned_in_a_name_is_seen_in_the_name(tmp_path: Path) -> None:
+    book_of(tmp_path, STUDY, "anna").close()
+    path = next(tmp_path.glob("**/review.sqlite"))
+    spoil(path, "UPDATE raters SET name = CAST(x'616efa61' AS TEXT)")
+    with closing(AnswerBook(path)) as book:
+        assert list(book.raters) == ["an\ufffda"]
+
+
 def test_a_study_is_never_written_over(tmp_path: Path) -> None:
     book_of(tmp_path, STUDY).close()
     with pytest.raises(CounterfactoryError, match="is there already"):

@@ -36,6 +36,7 @@ from counterfactory.engine.judging.recheck import recheck
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.suite import NewPicture, Suite, read_metadata
+from counterfactory.engine.suite.contents import write_record
 from counterfactory.engine.suite.images import encode_picture
 from counterfactory.engine.suite.ledger import Ledger
 from counterfactory.engine.suite.metadata import open_table
@@ -465,3 +466,16 @@ def test_the_table_of_cases_finds_no_harm_and_would_see_it(tmp_path: Path) -> No
     harmful = HostileCase("x", lambda _: None, (("check", "suite", "--set", "check.min_changed=0.3"),), (2,))
     (done,) = run_case(replace(harmful, megabytes=1, holds=lambda _: False), tmp_path)
     assert [fault.partition(" ")[0] for fault in done.faults] == ["ended", "took", "what"]
+
+
+def test_a_name_that_no_file_system_takes_is_no_name() -> None:
+    assert checked_name(f"images/{'a' * 251}.png", "x")
+    for name in (f"images/{'a' * 252}.png", f"images/{'é' * 126}.png", "images" + "/aa" * 1000):
+        with pytest.raises(CounterfactoryError, match="names no file below"):
+            checked_name(name, "x")
+
+
+def test_costs_that_add_up_to_no_number_are_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(CounterfactoryError, match=r"run\.json would hold a number that is not finite"):
+        write_record(tmp_path, {"totals": 1e308 * 10})
+    assert not (tmp_path / "run.json").exists()
