@@ -161,7 +161,7 @@ def test_a_plan_is_what_a_run_then_paints(
     assert not list((tmp_path / "plan").rglob("*.png"))
 
 
-@pytest.mark.parametrize(("shard", "backward"), [(1, False), (100, True)])
+@pytest.mark.parametrize(("shard", "backward"), [(1, False), pytest.param(100, True, marks=pytest.mark.slow)])
 def test_shards_and_order_leave_the_bytes_alone(
     finished: tuple[Path, RunSummary], streets: Path, quick: Profile, tmp_path: Path, shard: int, backward: bool
 ) -> None:

@@ -347,6 +347,7 @@ def test_a_choice_from_menus_is_one_question_a_source() -> None:
     )
 
 
+@pytest.mark.slow
 def test_plans_are_counted_at_the_picture_s_size() -> None:
     profile = load_profile("pocket")
     square, wide, unsized = (known_facts(profile, library_of(profile), size) for size in ((128, 128), (128, 256), None))

@@ -38,6 +38,7 @@ def test_large_pictures_are_shown_small_and_opened_whole(tmp_path: Path) -> None
             assert shown == opened
 
 
+@pytest.mark.slow
 def test_embedded_pictures_are_small_whole_and_fit_a_mail(tmp_path: Path) -> None:
     album = []
     for g in range(30):

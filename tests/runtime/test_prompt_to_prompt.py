@@ -51,7 +51,7 @@ def feeds(form: EditorForm) -> dict[str, Any]:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("form", ["with controls", "without controls"])
+@pytest.mark.parametrize("form", ["with controls", pytest.param("without controls", marks=pytest.mark.slow)])
 def test_a_denoiser_becomes_the_editor_that_is_exported(form: EditorForm, packed_models: Path) -> None:
     given = feeds(form)
     session = open_session(
