@@ -95,8 +95,9 @@ class AnswerBook:
             self._db.execute("PRAGMA synchronous = FULL")
 
     def close(self) -> None:
-        """Closes the file; what was recorded is in it."""
-        self._db.close()
+        """Closes the file, when no other thread is at it; what was recorded is in it."""
+        with self._lock:
+            self._db.close()
 
     @property
     def raters(self) -> dict[str, str]:
@@ -106,7 +107,8 @@ class AnswerBook:
 
     def add_raters(self, names: Sequence[str], *, links: bool = True) -> None:
         """Adds those that are not there yet. Raises CounterfactoryError for two of one name."""
-        known = dict(self._db.execute("SELECT name, token FROM raters"))
+        with self._lock:
+            known = dict(self._db.execute("SELECT name, token FROM raters"))
         folded = {name.casefold(): name for name in known}
         for place, name in enumerate(names):
             if not _RATER.fullmatch(name) or name != name.strip():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -87,6 +88,8 @@ class ReviewApp:
             response = _json({"error": str(error)}, error.status)
         except CounterfactoryError as error:
             response = _json({"error": str(error)}, 500)
+        except sqlite3.ProgrammingError:  # the book was closed while the request was on its way
+            response = _json({"error": "the review has ended"}, 503)
         except HTTPException as error:
             response = _json({"error": "there is no such page: use the link that you were given"}, error.code or 500)
         for name, value in _HEADERS.items():

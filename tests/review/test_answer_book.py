@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -128,6 +129,19 @@ def test_a_bit_that_turned_in_a_name_is_seen_in_the_name(tmp_path: Path) -> None
     spoil(path, "UPDATE raters SET name = CAST(x'616efa61' AS TEXT)")
     with closing(AnswerBook(path)) as book:
         assert list(book.raters) == ["an\ufffda"]
+
+
+def test_closing_waits_for_who_reads(tmp_path: Path) -> None:
+    """SQLite does not: a request that was on its way when a review ended took the process with it."""
+    book = book_of(tmp_path, STUDY, "anna")
+    closing_thread = threading.Thread(target=book.close)
+    with book._lock:
+        closing_thread.start()
+        closing_thread.join(0.2)
+        assert list(book.raters) == ["anna"]
+    closing_thread.join()
+    with pytest.raises(sqlite3.ProgrammingError):
+        _ = book.raters
 
 
 def test_a_study_is_never_written_over(tmp_path: Path) -> None:

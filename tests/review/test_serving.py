@@ -57,6 +57,13 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
         yield Browser(book, suite)
 
 
+def test_a_request_that_comes_as_the_review_ends_is_told(browser: Browser) -> None:
+    link = f"/r/{browser.book.raters['anna']}/item"
+    browser.book.close()
+    response = browser.client.get(link, headers={"Host": HOST})
+    assert (response.status_code, response.get_json()) == (503, {"error": "the review has ended"})
+
+
 def test_a_rater_answers_all_and_goes_back(browser: Browser) -> None:
     seen = []
     while (item := browser.item())["number"] is not None:
