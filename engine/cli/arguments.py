@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..errors import CounterfactoryError
 from ..packages import missing_package, release
 from .cluster_arguments import add_boxes, add_cluster
-from .parser import Parser
+from .parser import Parser, add_preprocess
 from .review_arguments import add_review_arguments
 from .statuses import EXIT_ERROR, EXIT_STOPPED
 from .values import count, drop, gigabytes, names, percent, place, points, positive, seed, setting, share, span, words
@@ -599,13 +599,7 @@ def _add_report(commands: _Commands[Parser]) -> None:
         metavar="FILE",
         help="show what your model answered: a file or folder for evaluate",
     )
-    parser.add_argument(
-        "--preprocess",
-        action="append",
-        default=[],
-        metavar="WORDS",
-        help="how pictures become its input: as in evaluate",
-    )
+    add_preprocess(parser)
     _add_classes(parser)
     parser.add_argument("--profile", help="name or .toml file: whose edges to show (the suite's own)")
     parser.add_argument(

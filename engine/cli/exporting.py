@@ -54,7 +54,8 @@ def run_program(command: Sequence[str], terminal: Terminal, env: Mapping[str, st
         assert running.stdout is not None, "a pipe"
         for line in running.stdout:
             if (told := line.strip()) and not _is_noise(told):
-                terminal.say(told)
+                if not told.startswith("error: "):  # which is raised
+                    terminal.say(told)
                 last = told
     if running.returncode:
         raise CounterfactoryError(

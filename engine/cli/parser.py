@@ -54,6 +54,17 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"invalid choice: {value!r}{hint} (choose from {', '.join(choices)})")
 
 
+def add_preprocess(parser: Parser) -> None:
+    """`--preprocess`, of a command that asks several models."""
+    parser.add_argument(
+        "--preprocess",
+        action="append",
+        default=[],
+        metavar="WORDS",
+        help="how pictures become its input: as in evaluate",
+    )
+
+
 def _nearest(word: str, known: Iterable[str]) -> str:
     close = get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
     return f"; did you mean {close[0]}?" if close else ""

@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .parser import Parser
+from .parser import Parser, add_preprocess
 
 if TYPE_CHECKING:
     from ..api.predicting import FieldPrediction
@@ -34,13 +34,7 @@ def add_arguments(parser: Parser) -> None:
         metavar="MODEL",
         help="ask it about both, as in evaluate; four models or more",
     )
-    parser.add_argument(
-        "--preprocess",
-        action="append",
-        default=[],
-        metavar="WORDS",
-        help="how pictures become its input: as in evaluate",
-    )
+    add_preprocess(parser)
     parser.add_argument("--classes", type=Path, metavar="FILE", help="what the models' numbers mean: as in evaluate")
 
 

@@ -58,7 +58,7 @@ def _about(item: StudyItem, host: PictureRow | None) -> dict[str, object]:
     about: dict[str, object] = {"item": item.number, "image": item.image, "kind": item.kind}
     if host is not None:
         edits = host.edits if item.edit is None else (host.edits[item.edit],)
-        words = "; ".join(f"{edit.type}: {edit.keyword} -> {edit.alternative}" for edit in edits)
+        words = "; ".join(f"{one.type}: {f'{one.keyword} -> ' * bool(one.keyword)}{one.alternative}" for one in edits)
         about |= {"source_picture": host.original, "control_picture": host.control or "", "class": host.label or ""}
         about |= {"edits": words}
     return about | {"variant_picture": item.shown}

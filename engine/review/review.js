@@ -93,7 +93,7 @@ function drawPanes() {
   const facts = make("dl", { class: "facts" });
   const fact = (name, ...words) => facts.append(make("div", {}, make("dt", {}, name), make("dd", {}, ...words)));
   if (item.label) fact("label", make("b", {}, item.label));
-  for (const [type, before, after] of item.edits) fact(type, `${before || "(nothing)"} → `, make("b", {}, after || "(nothing)"));
+  for (const [type, before, after] of item.edits) fact(type, before ? `${before} → ` : "", make("b", {}, after || "(nothing)"));
   $("panes").style.setProperty("--n", Math.max(figures.length, 1));
   $("panes").replaceChildren(...figures, facts);
   $("texts").replaceChildren(...item.captions.map(([name, text, words]) => {

@@ -279,7 +279,7 @@ def test_what_the_exporter_says_last_is_the_error(monkeypatch: pytest.MonkeyPatc
     terminal: Any = SimpleNamespace(say=print)
     with pytest.raises(CounterfactoryError, match=r"^the hub is down$"):
         exporting.run_program([sys.executable, "-c", told], terminal)
-    assert capsys.readouterr().out.startswith("made one")
+    assert capsys.readouterr().out == "made one\n", "the error is told once, by whoever catches it"
 
 
 # --- downloads ---

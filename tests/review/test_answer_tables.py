@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,13 @@ def test_it_says_what_to_ask_and_is_safe_in_a_spreadsheet(tmp_path: Path) -> Non
     assert row["rater"] == "'=anna"
     back, _ = read_answers(tmp_path / "a.csv", STUDY, [])
     assert plain(back) == plain(ratings)
+
+
+def test_what_no_caption_had_before_is_what_came(tmp_path: Path) -> None:
+    rows = [replace(row, edits=tuple(replace(edit, keyword="") for edit in row.edits)) for row in ROWS]
+    write_answers(tmp_path / "a.csv", STUDY, [], rows, tmp_path)
+    with (tmp_path / "a.csv").open(newline="") as file:
+        assert {row["edits"] for row in csv.DictReader(file) if row["kind"] == "variant"} == {"weather: snowy"}
 
 
 def test_batch_results_of_mechanical_turk_read(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from conftest import MadeSuite, made_profile
+from hostile_cases import rewrite_table
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.recheck import recheck
@@ -106,6 +107,14 @@ def test_a_picture_that_is_not_as_written_is_named_alone(
         assert found == (kept | stored.keys() if kind == "masks" else kept)
     if kind == "masks":
         assert path.read_bytes() == before[name][0]
+
+
+def test_a_table_that_names_another_picture_than_the_ledger_is_named(made_suite: MadeSuite) -> None:
+    """Table and record go together, as where somebody wrote both."""
+    assert made_suite.path.name == "suite"
+    rewrite_table(made_suite.path.parent, lambda row: {"sha256": "0" * 64} if row["kind"] == "variant" else {})
+    faults = [one for one in verify_suite(made_suite.path).faults if "it has another digest of " in one.fault]
+    assert [one.file for one in faults] == ["metadata.parquet"] * sum(row.kind == "variant" for row in made_suite.rows)
 
 
 def test_a_superseded_picture_is_verified_too(made_suite: MadeSuite) -> None:
