@@ -100,9 +100,9 @@ def _command(work: Path, suite: Path, variants: int) -> list[str]:
 
 
 def contents(suite: Path) -> dict[str, str]:
-    """The digests of all files that say what a suite is, by name; the ledger and run.json also hold times."""
+    """The digests of all files that say what a suite is, by name; ledger, run.json and status.json also hold times."""
     files = {path.relative_to(suite).as_posix(): path for path in suite.rglob("*") if path.is_file()}
-    left_out = ("ledger.sqlite", "run.json", "suite.lock")
+    left_out = ("ledger.sqlite", "run.json", "status.json", "suite.lock")
     return {
         name: hashlib.sha256(path.read_bytes()).hexdigest()
         for name, path in files.items()
