@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from PIL import Image
+from remembered import RememberedLlm, RememberedSession
 from session_records import costs, session_facts
 from stand_in_cuda import OPENED
 
@@ -190,6 +191,29 @@ def shared_plans(opened_plans: dict[object, Any]) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def remembered_plans() -> dict[int, Any]:
+    """What remembers the answers of networks in `opened_plans`, by their identities."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def shared_answers(shared_plans: None, remembered_plans: dict[int, Any]) -> Iterator[None]:
+    """Networks are also asked the same question once. Not for tests of their answers, or of how often they run."""
+
+    def remembered(opener: Callable[..., Any], kind: Callable[[Any], Any]) -> Callable[..., Any]:
+        def opened(*args: Any) -> Any:
+            network = opener(*args)
+            return remembered_plans.setdefault(id(network), kind(network))
+
+        return opened
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model_pool, "open_plan", remembered(model_pool.open_plan, RememberedSession))
+        patch.setattr(model_pool, "open_llm", remembered(model_pool.open_llm, RememberedLlm))
+        yield
+
+
 @pytest.fixture(scope="module")
 def counted_once() -> Iterator[None]:
     """Estimates count a network once, and this machine's peak is a given number: each takes a second and more."""
@@ -216,7 +240,7 @@ def furnished_house(tmp_path_factory: pytest.TempPathFactory) -> House:
 
 
 @pytest.fixture(scope="module")
-def house(furnished_house: House, shared_plans: None, counted_once: None) -> House:
+def house(furnished_house: House, shared_answers: None, counted_once: None) -> House:
     """The same, with commands that open networks once; estimates have the measurements of a run."""
     furnished_house.ask("generate")
     return furnished_house
