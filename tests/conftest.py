@@ -50,6 +50,7 @@ from counterfactory.engine.suite.session_record import SessionRecord
 from counterfactory.export.pocket.packed import gather
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
     from tiny_networks import TinyPainter
     from wiring import House
 
@@ -258,6 +259,18 @@ def street(tmp_path: Path) -> Street:
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(array).save(path)
     return Street(tmp_path / "street", tuple(sorted(names)))
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """The machine's browser; tests open contexts of their own in it."""
+    from playwright.sync_api import sync_playwright
+    from report_pages import CHROMIUM
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
 
 
 @pytest.fixture
