@@ -1,12 +1,13 @@
 """Claim: a suite made by many workers has the bytes of one box, whatever is killed, and scales with them.
 
-    python bench/cluster.py [--only kills,efficiency,memory] [--repetitions 20] [--write]
+    python bench/cluster.py [--only kills,efficiency,memory,listing] [--repetitions 20] [--write]
 
 `kills`: `generate --ray local` with three workers of which two are killed with SIGKILL at random times, beside one box
 that makes the same suite alone. `efficiency`: two workers on two cores, each pinned to its own, against twice one, by
 the times of the shards in the log, the first of each worker left out; it takes a machine that does nothing else.
 `memory`: the peak of a driver over 1,000 and over 100,000 small sources with one variant each; its workers, in the same
-process, hand over drawn parts, and nothing is synced. The profile is `light`, on drawn photographs. `--write` keeps the
+process, hand over drawn parts, and nothing is synced. `listing`: 1,000,000 names of one file in folders of 10,000,
+listed; and what that takes beyond 1,000 of them. The profile is `light`, on drawn photographs. `--write` keeps the
 figures of the parts that ran in docs/cluster.json.
 """
 
@@ -187,13 +188,44 @@ def memory(folder: Path, most: int) -> dict[str, Any]:
     return {"driver_mb_1k": peaks[0], f"driver_mb_{most // 1000}k": peaks[1]}
 
 
+_LISTING = """
+import time
+from counterfactory.engine.sources.layouts import SetOptions, list_set
+began = time.perf_counter()
+count = len(list_set({photos!r}, SetOptions()).entries)
+rate = count / (time.perf_counter() - began)
+print(rate, *(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
+def listing(folder: Path, most: int) -> dict[str, Any]:
+    """Files listed a second, and the peak in 10^6 bytes at 1,000 and at `most` files."""
+    rate, peaks = 0.0, list[int]()
+    for count in (1000, most):
+        photos = folder / str(count)
+        for number in range(count):
+            place = photos / f"{number // 10_000:04d}" / f"{number:07d}.jpg"
+            if number % 10_000 == 0:  # file systems limit the links to a file
+                first = photographs(folder / f"{count}-{number}", 1, (32, 24)) / "a" / "000000.jpg"
+                place.parent.mkdir(parents=True)
+            os.link(first, place)
+        done = subprocess.run(
+            [sys.executable, "-c", _LISTING.format(photos=str(photos))], check=True, stdout=subprocess.PIPE, text=True
+        )
+        rate, peak_kib = map(float, done.stdout.split())
+        peaks.append(round(peak_kib * 1.024e-3))
+        print(f"{count:,} files: {rate:,.0f} a second, {peaks[-1]} MB at the peak", flush=True)
+    return {"files_per_s": round(rate), "listing_mb_1k": peaks[0], f"listing_mb_{most // 1000}k": peaks[1]}
+
+
 def main() -> None:
     """Run the parts that are asked for."""
     parser = bench_parser(__doc__, write="docs/cluster.json")
-    parser.add_argument("--only", default="kills,efficiency,memory", help="parts, with commas (%(default)s)")
+    parser.add_argument("--only", default="kills,efficiency,memory,listing", help="parts, with commas (%(default)s)")
     parser.add_argument("--repetitions", type=int, default=20, metavar="N", help="of kills (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the kills' times (%(default)s)")
     parser.add_argument("--sources", type=int, default=100_000, metavar="N", help="of `memory` (%(default)s)")
+    parser.add_argument("--files", type=int, default=1_000_000, metavar="N", help="of `listing` (%(default)s)")
     asked = parser.parse_args()
     figures: dict[str, Any] = {}
     for part in asked.only.split(","):
@@ -209,6 +241,7 @@ PARTS: dict[str, Callable[[Path, Any], dict[str, Any]]] = {
     "kills": lambda folder, asked: kills(folder, asked.repetitions, asked.seed),
     "efficiency": lambda folder, _: efficiency(folder),
     "memory": lambda folder, asked: memory(folder, asked.sources),
+    "listing": lambda folder, asked: listing(folder, asked.files),
 }
 
 if __name__ == "__main__":

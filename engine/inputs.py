@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from .errors import CounterfactoryError
+from .files.disk_list import DiskList
 from .profile.image import ImageSettings, lost_share
 from .profile.profile import Profile
 from .sources.domain import drop_out_of_domain
@@ -63,16 +65,17 @@ def usable_inputs(
     notes = [] if judged_by is None else _require_truths(judged_by, sources)
     known, strange = drop_out_of_domain(profile, sources, allow=allow_out_of_domain)
     reasons = without_maps(profile, known)
-    reasons |= without_masks(profile.protect, [source for source in known if source not in reasons])
+    shown = DiskList(source for source in known if source not in reasons) if reasons else known
+    reasons |= without_masks(profile.protect, shown)
     left_out = [*strange, *(Problem(source.name, reason) for source, reason in reasons.items())]
-    used = [source for source in known if source not in reasons]
+    used = DiskList(source for source in known if source not in reasons) if reasons else known
     return Inputs(used, tuple(left_out), notes=(*notes, *lost_lines(used, profile.image)))
 
 
 def _require_truths(task: str, sources: Sequence[Source]) -> list[str]:
     """Refuse a set without what a built-in task's model is judged by; a note where some sources lack it."""
     missing, lacks = _TRUTHS[task]
-    without = [source for source in sources if lacks(source)]
+    without = [source.name for source in sources if lacks(source)]
     if without and len(without) == len(sources):
         raise CounterfactoryError(
             f"{task} needs {missing}, and no source has one: no model could be judged by the suite; give them, or a "
@@ -80,7 +83,7 @@ def _require_truths(task: str, sources: Sequence[Source]) -> list[str]:
         )
     if not without:
         return []
-    lacking = f"{len(without)} of {len(sources)} sources lack {missing}, the first is {without[0].name}"
+    lacking = f"{len(without)} of {len(sources)} sources lack {missing}, the first is {without[0]}"
     if task == "detection":
         return [f"{lacking}: their variants tell of false alarms and nothing else"]
     return [f"{lacking}: no model can be judged by their variants"]
@@ -90,29 +93,34 @@ def lost_lines(sources: Sequence[Source], image: ImageSettings) -> list[str]:
     """What cropping to the sizes to paint at takes from sources, boxes and more than a little of a picture, and which
     are enlarged to much more than they show.
     """
-    lines = []
-    sizes = [(source, source.size, image.size_for(*source.size)) for source in sources]
-    dropped = [(source, box) for source, size, target in sizes for box in fit_boxes(source.boxes, *size, target)[1]]
-    if dropped:
-        (source, box), every = dropped[0], sum(len(source.boxes) for source in sources)
+    lines, first, counts = list[str](), "", Counter[str]()
+    most, largest = (0.0, ""), (0.0, "", (0, 0))
+    for source in sources:
+        size, target = source.size, image.size_for(*source.size)
+        dropped = fit_boxes(source.boxes, *size, target)[1]
+        if dropped and not first:
+            first = f"{dropped[0].label} in {source.name}"
+        counts["boxes"] += len(source.boxes)
+        counts["dropped"] += len(dropped)
+        share, scale = lost_share(*size, target), max(target[0] / size[0], target[1] / size[1])
+        counts["much"] += share > _MUCH
+        counts["tiny"] += scale > _ENLARGED
+        most = max(most, (share, source.name))
+        largest = max(largest, (scale, source.name, size), key=lambda of: of[0])
+    if counts["dropped"]:
         lines.append(
-            f"{len(dropped)} of {every} boxes keep less than {100 * MIN_VISIBLE:.0f} % of their area in the crop and "
-            f"are left out, the first is {box.label} in {source.name}"
+            f"{counts['dropped']} of {counts['boxes']} boxes keep less than {100 * MIN_VISIBLE:.0f} % of their area in "
+            f"the crop and are left out, the first is {first}"
         )
-    shares = [(lost_share(*size, target), source.name) for source, size, target in sizes]
-    much = [share for share in shares if share[0] > _MUCH]
-    if much:
-        most, name = max(much)
+    if counts["much"]:
         lines.append(
-            f"{len(much)} of {len(sources)} sources lose more than {100 * _MUCH:.0f} % of their area to the crop, "
-            f"{name} most ({100 * most:.0f} %): [image] of the profile says which sizes there are"
+            f"{counts['much']} of {len(sources)} sources lose more than {100 * _MUCH:.0f} % of their area to the crop, "
+            f"{most[1]} most ({100 * most[0]:.0f} %): [image] of the profile says which sizes there are"
         )
-    scales = [(max(target[0] / size[0], target[1] / size[1]), source) for source, size, target in sizes]
-    tiny = [pair for pair in scales if pair[0] > _ENLARGED]
-    if tiny:
-        scale, source = max(tiny, key=lambda pair: pair[0])
+    if counts["tiny"]:
+        scale, name, (height, width) = largest
         lines.append(
-            f"{len(tiny)} of {len(sources)} sources are enlarged more than {_ENLARGED} times, {source.name} most "
-            f"({source.size[1]} x {source.size[0]}, {scale:.0f} times): such pictures show little of a photograph"
+            f"{counts['tiny']} of {len(sources)} sources are enlarged more than {_ENLARGED} times, {name} most "
+            f"({width} x {height}, {scale:.0f} times): such pictures show little of a photograph"
         )
     return lines

@@ -121,7 +121,8 @@ class Tally:
     @property
     def _lost(self) -> set[str]:
         """The sources of which nothing came; a problem may be one picture's."""
-        return {source.name for source in self.inputs.sources} & {problem.name for problem in self.problems}
+        names = {problem.name for problem in self.problems}
+        return {source.name for source in self.inputs.sources if source.name in names} if names else set()
 
     def standing(self, profile: Profile, contents: Contents) -> Standing:
         """What the suite has come to, by the profile's thresholds, and its bytes."""
@@ -338,6 +339,7 @@ def in_shards(sources: Sequence[Source], size: int) -> Iterator[Sequence[Source]
 
 def look(run: Run, outcomes: Outcomes, sources: Sequence[Source]) -> Shard:
     """A shard that is finished, or else the pictures that its captions need; runs while the shard before it travels."""
+    sources = tuple(sources)  # which may lie on the disk
     pictures, outcome = Pictures(run.profile.image), outcomes.find(sources)
     if outcome is None:
         pictures.of(missing_captions(run, sources))

@@ -52,7 +52,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
             *("meter", "sources", "variant", "english", "light", "server", "models", "suite", "tasks"),
             *("request",),
         },
-        "inputs": {"errors", "profile", "sources", "stages"},
+        "inputs": {"errors", "files", "profile", "sources", "stages"},
         "estimate": {
             *("errors", "keys", "content_keys", "files", "schedule", "profile", "runtime", "meter"),
             *("sources", "models", "suite"),
@@ -222,6 +222,7 @@ BESIDE_THE_DOORS = {
         "cli/process.py",
         "cluster/worker.py",
         "cli/rehearse.py",
+        "files/disk_list.py",
         "cli/setup.py",
         "estimate/measured.py",
         "meter/energy.py",

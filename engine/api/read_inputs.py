@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import CounterfactoryError
+from ..files.disk_list import DiskList
 from ..files.fill import nearest
 from ..inputs import Inputs, usable_inputs
 from ..meter.meter import Progress
@@ -81,9 +82,10 @@ def read_data(
     if not options.get("profile") and not options.get("allow_out_of_domain") and data.sources:
         profile = _suiting(profile, data, caller)
     if profile.models.world == PHOTOGRAPHS:  # whatever another profile's models know
-        data = replace(data, sources=[replace(source, known_world=None) for source in data.sources])
+        data = replace(data, sources=DiskList(replace(source, known_world=None) for source in data.sources))
     elif whole is not None:
-        data = replace(data, sources=[replace(s, known_world=s.known_world is not False) for s in data.sources])
+        known = (replace(source, known_world=source.known_world is not False) for source in data.sources)
+        data = replace(data, sources=DiskList(known))
     _warn_of_set(data, fspath(sources), caller)
     return profile, data
 
@@ -124,8 +126,8 @@ def read_pairs(pairs: AnyPath, options: EditOptions, caller: Caller, adapt: Adap
 
 def _suiting(streets: Profile, data: DataSet, caller: Caller) -> Profile:
     """The profile that most sources suit: the streets' where its models know them and are installed."""
-    examined = [source.known_world for source in data.sources if source.known_world is not None]
-    strange, count = examined.count(False), len(examined)
+    examined = Counter(source.known_world for source in data.sources if source.known_world is not None)
+    strange, count = examined[False], examined.total()
     others = "other photographs take --profile light, which changes weather and light alone"
     if 2 * strange < count and installed("openvino"):
         caller.warn(f"painter    {streets.name} paints rendered streets anew, which the sources look like; {others}")
@@ -203,7 +205,7 @@ def _asked(profile: Profile, data: DataSet, options: EditOptions, caller: Caller
     warn_of(inputs, caller)
     if options.get("depth") is not None and not profile.reads_depth:
         caller.warn(f"--depth: profile {profile.name} has no hint of kind depth from files, so nothing follows them")
-    labels, by_rule = [source.label for source in data.sources], profile.by_rule or profile.given
+    labels, by_rule = list(dict.fromkeys(source.label for source in data.sources)), profile.by_rule or profile.given
     for warning in label_warnings(request.task, labels, by_rule=by_rule):
         caller.warn(warning)
     if profile.by_rule and request.interventions is not None:

@@ -7,12 +7,13 @@ fewer than its partner; a thumbnail is much smaller.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..files.disk_list import DiskList
 from .blobs import printable, read_blob
 from .pixels import UnreadableError, fit, read_picture
 
@@ -30,12 +31,12 @@ _SMALLER, _SIDE, _ALIKE = 0.6, 16, 0.7
 _Picture = NDArray[np.uint8]
 
 
-def leave_aside(root: Path, files: Sequence[str]) -> tuple[list[str], list[str]]:
+def leave_aside(root: Path, files: DiskList[str]) -> tuple[DiskList[str], list[str]]:
     """The photographs among the image files below `root`, by their paths with "/", and a sentence on each kind of the
     others.
     """
     notes: list[str] = []
-    left = list(files)
+    left = files
     for words, is_one, what in ((_MASK, _is_mask, "masks"), (_THUMBNAIL, _is_thumbnail, "thumbnails")):
         partners = dict(_partners(left, words))
         # Files of one kind of name, such as *_mask.png, are one kind of thing.
@@ -49,7 +50,7 @@ def leave_aside(root: Path, files: Sequence[str]) -> tuple[list[str], list[str]]
             others.update(of_kind if 2 * sum(seen) > len(seen) else ())
         if others:
             first = min(others)
-            left = [path for path in left if path not in others]
+            left = DiskList(path for path in left if path not in others)
             advice = _advice(root, first, partners[first][0]) if what == "masks" else ""
             notes.append(
                 f"{what} of other pictures are left out: {len(others)}, the first is {printable(first)} "
@@ -58,9 +59,8 @@ def leave_aside(root: Path, files: Sequence[str]) -> tuple[list[str], list[str]]
     return left, notes
 
 
-def _partners(files: Iterable[str], words: str) -> Iterator[tuple[str, tuple[str, str]]]:
+def _partners(files: Sequence[str], words: str) -> Iterator[tuple[str, tuple[str, str]]]:
     """Each file that is named as one beside another, with the other and what tells their names apart."""
-    files = list(files)
     drawn = sum(path.lower().endswith(_DRAWN) for path in files)
     named = re.compile(rf"(?:\b|_)(?:{words})", re.IGNORECASE)
     if drawn in (0, len(files)) and not any(map(named.search, files)):

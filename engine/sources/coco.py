@@ -6,6 +6,8 @@ nearly everything is marked as one.
 from __future__ import annotations
 
 import math
+import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,14 +19,13 @@ from ..files.reading import read_json
 from .blobs import printable, read_blob, unprintable
 from .boxes import BoxCensus, BoxForm, crowd_note, crowds_are_things
 from .class_map import BACKGROUND, VOID, named_classes
-from .listing import Entry, Listing, finish, is_file
+from .listing import Entry, Listing, finish, folders_in, is_file
 from .pixels import UnreadableError, read_picture
 from .shapes import Box, DrawnMask, Keypoint, Shape, decode_runs, outline, pack_runs
 
-_PATTERNS = (
-    *("annotations/instances_*.json", "annotations/person_keypoints_*.json", "instances_*.json"),
-    *("_annotations.coco.json", "*/_annotations.coco.json"),
-)
+_NAMED = re.compile(r"(instances_.*|_annotations\.coco)\.json", re.DOTALL)
+_IN_ANNOTATIONS = re.compile(r"(instances|person_keypoints)_.*\.json", re.DOTALL)
+_OF_SPLIT = "_annotations.coco.json"
 _LOOKED_AT = 20
 # Pictures that are opened where two folders hold the names of an annotation file.
 _OPENED = 5
@@ -37,7 +38,14 @@ def is_coco(root: Path) -> bool:
 
 
 def _candidates(root: Path) -> list[Path]:
-    return sorted({path for pattern in _PATTERNS for path in root.glob(pattern)})
+    files = [*_matching(root, _NAMED), *_matching(root / "annotations", _IN_ANNOTATIONS)]
+    return sorted({*files, *(folder / _OF_SPLIT for folder in folders_in(root) if is_file(folder / _OF_SPLIT))})
+
+
+def _matching(folder: Path, names: re.Pattern[str]) -> list[Path]:
+    with suppress(OSError), os.scandir(folder) as children:
+        return [Path(entry) for entry in children if names.fullmatch(entry.name)]
+    return []
 
 
 def list_coco(root: Path, form: BoxForm | None = None) -> Listing:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CounterfactoryError, list_some
+from ..files.disk_list import DiskList, repeated
 from .class_map import BACKGROUND, SYNSET, label_names, load_class_map
 from .depth import with_depth
 from .labels import whole_number
@@ -32,7 +33,7 @@ class DataSet:
     """
 
     layout: str
-    sources: list[Source]
+    sources: Sequence[Source]
     problems: list[Problem]
     notes: list[str]
     class_names: Mapping[int, str]
@@ -62,7 +63,7 @@ class DataSet:
 def find_sources(root: Path, labels: Path | None = None) -> tuple[list[Source], list[Problem]]:
     """The sources and the problems of a data set; see `read_set`."""
     data_set = read_set(str(root), SetOptions(labels=labels))
-    return data_set.sources, data_set.problems
+    return list(data_set.sources), data_set.problems
 
 
 def read_set(
@@ -125,12 +126,11 @@ def read_listing(
                     tally.add(result.name, result.digest, file, facts)
                 yield result
 
-    sources = draw(of_group, check)
+    sources = DiskList.ordered(draw(of_group, check), lambda source: source.name)
     tally.refuse()
     if tally.black_and_white and (by_white := white_as_object(listing.class_map)) is not None:
         tally.class_map, names = by_white, dict(by_white.names)
-        sources = reader.read_as(sources, by_white)
-    sources = sorted(sources, key=lambda source: source.name)
+        sources = DiskList(reader.read_as(sources, by_white))
     problems += reader.lost
     problems = sorted(problems, key=lambda p: (p.name, p.reason))
     if listing.boxes is not None:
@@ -158,16 +158,17 @@ def _name_labels(listing: Listing, named: str) -> dict[int, str]:
     numbers, name_of = dict[str, list[str]](), dict[str | None, str]()
     for number, name in names.items():
         numbers.setdefault(name, []).append(str(number))
-    for i, entry in enumerate(listing.entries):
+    entries = DiskList[Entry]()
+    for entry in listing.entries:
         text = "" if entry.label is None else whole_number(entry.label.strip())
         number = int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else -1
         if entry.label is not None and number not in names:
             raise CounterfactoryError(
                 f"{where} does not name the label {entry.label!r} of {entry.file}; add it, or leave --class-map out"
             )
-        listing.entries[i] = replace(entry, label=names.get(number))
+        entries.append(replace(entry, label=names.get(number)))
         name_of[entry.label] = names.get(number, "")
-    listing.labels = tuple(name_of.get(label) or label for label in listing.labels)
+    listing.entries, listing.labels = entries, tuple(name_of.get(label) or label for label in listing.labels)
     if shared := [f"{name} ({', '.join(several)})" for name, several in numbers.items() if len(several) > 1]:
         listing.notes.append(
             f"names that stand for several numbers, whose images have one label: {list_some(shared, 3)}"
@@ -181,8 +182,7 @@ def _notes(listing: Listing, sources: Sequence[Source], selection: Selection) ->
     odd = sorted(label for label in labels if not SYNSET.fullmatch(label))
     if odd and len(odd) * 10 <= len(labels):
         yield f"labels that are no synsets, as the {len(labels) - len(odd)} others are: {', '.join(odd[:5])}"
-    parts = [next(filter(SPLIT.fullmatch, entry.file.split("/")[:-1]), None) for entry in listing.entries]
-    splits = Counter(parts)
+    splits = Counter(next(filter(SPLIT.fullmatch, entry.file.split("/")[:-1]), None) for entry in listing.entries)
     if None not in splits and len(splits) > 1:
         shares = ", ".join(f"{splits[part]} in {part}" for part in sorted(splits, key=str))
         yield f"pictures of several splits are taken, {shares}: training pictures tell little of a model"
@@ -194,14 +194,17 @@ def _notes(listing: Listing, sources: Sequence[Source], selection: Selection) ->
         short = [f"{label} ({counts[label]})" for label in drawn if counts[label] < selection.per_class]
         if short:
             yield f"classes with fewer than {selection.per_class} usable images: {list_some(short, 5)}"
-    first: dict[str, Source] = {}
-    pairs = [(first.setdefault(source.digest, source), source) for source in sources]
-    if twice := [(earlier, later) for earlier, later in pairs if earlier.label != later.label]:
-        earlier, later = twice[0]
-        yield (
-            f"{len(twice)} image{'s are' if len(twice) > 1 else ' is'} there under two labels, the first as "
-            f"{earlier.name} ({earlier.label}) and {later.name} ({later.label}): remove the wrong ones"
-        )
+    first, twice, example = dict[str, Source](), 0, ""
+    hashes = repeated(source.digest for source in sources)
+    for later in sources if hashes else ():
+        if hash(later.digest) in hashes:
+            earlier = first.setdefault(later.digest, later)
+            if earlier.label != later.label:
+                twice += 1
+                example = example or f"{earlier.name} ({earlier.label}) and {later.name} ({later.label})"
+    if twice:
+        are = "s are" if twice > 1 else " is"
+        yield f"{twice} image{are} there under two labels, the first as {example}: remove the wrong ones"
 
 
 def refuse_suite_among_sources(root: Path, suite: Path) -> None:

@@ -8,7 +8,7 @@ the inverse, so that near things have most of the range, and 0 where nothing is 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..files.arrays import MAGIC, parse_array
+from ..files.disk_list import DiskList
 from ..keys import content_key
 from .blobs import Blob, read_blob
 from .listing import Entry, files_by_stem, match_stem
@@ -38,7 +39,7 @@ class Depth:
     digest: str
 
 
-def with_depth(entries: Sequence[Entry], folder: Path) -> list[Entry]:
+def with_depth(entries: Iterable[Entry], folder: Path) -> DiskList[Entry]:
     """The entries with their depth maps below `folder`, by `match_stem`. Raises CounterfactoryError where there is no
     such folder, or two files are called as one picture.
     """
@@ -51,7 +52,7 @@ def with_depth(entries: Sequence[Entry], folder: Path) -> list[Entry]:
             raise CounterfactoryError(
                 f"{folder} holds {first} and {others[0]}, two depth maps of one picture; keep one"
             )
-    return [replace(entry, depth=f"{folder}/{match_stem(entry, by_stem, '.npy')}") for entry in entries]
+    return DiskList(replace(entry, depth=f"{folder}/{match_stem(entry, by_stem, '.npy')}") for entry in entries)
 
 
 def open_depth(blob: Blob, values: DepthValues) -> tuple[NDArray[Any], Depth]:

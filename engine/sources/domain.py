@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
+from ..files.disk_list import DiskList
 from ..files.fill import fill, nearest
 from ..files.reading import read_json
 from ..profile.profile import Profile, load_profile, profile_names
@@ -175,14 +176,14 @@ def examiner(profile: Profile) -> Examine | None:
 
 def drop_out_of_domain(
     profile: Profile, sources: Sequence[Source], *, allow: bool
-) -> tuple[list[Source], list[Problem]]:
+) -> tuple[Sequence[Source], list[Problem]]:
     """The sources to make a suite of, each examined, and a problem for each one that is left out because the models do
     not know such pictures; with `allow` none is. Raises CounterfactoryError where at least half would be left out.
     """
     world = world_of(profile)
     if world is None:
-        return list(sources), []
-    examined: list[Source] = []
+        return sources, []
+    examined = DiskList[Source]()
     for source in sources:
         # One that was read without an examiner is read again, if its file still allows.
         with suppress(CounterfactoryError):  # the run reads it again, and says so
@@ -203,4 +204,4 @@ def drop_out_of_domain(
             "--allow-out-of-domain to go on and have every result marked as meaningless"
         )
     reason = f"it does not look like {world.about}, which is all that the models know; --allow-out-of-domain takes it"
-    return [s for s in examined if s.known_world is not False], [Problem(s.name, reason) for s in strange]
+    return DiskList(s for s in examined if s.known_world is not False), [Problem(s.name, reason) for s in strange]

@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 from ..edit import Edit
 from ..errors import CounterfactoryError
+from ..files.disk_list import DiskList
 from ..files.tables import PARQUET, SUFFIXES, read_table
 from .blobs import printable, unprintable
 from .given import GivenPicture, GivenPictures, parse_edits
@@ -220,7 +221,7 @@ def _list_folders(root: Path, masks: Path | None) -> Listing:
             pictures.setdefault(name, []).append(_named_picture(file, f"{edited}/{path}", edit))
         except ValueError as error:
             listing.skip(file, str(error))
-    kept = []
+    kept = DiskList[Entry]()
     for entry in listing.entries:
         stem = file_stem(entry.file)
         if stems[stem] > 1:

@@ -1,5 +1,5 @@
 """Lists the images of a data set, a folder or a table, opening none but a few that may be masks; whether the files are
-images at all is checked by `source`. A set may have millions of images, so an entry is small: paths are plain text.
+images at all is checked by `source`. A set may have millions of images, so what is listed lies on the disk.
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from reprlib import repr as shortened
 
 from ..errors import CounterfactoryError, list_some
+from ..files.disk_list import DiskList, repeated
 from ..files.tables import Row, read_table
 from .aside import leave_aside
 from .blobs import Blob, printable, unprintable
@@ -81,7 +82,7 @@ class Listing:
     problems: list[Problem] = field(default_factory=list)
     class_map: ClassMap | None = None
     class_names: tuple[str, ...] = ()
-    entries: list[Entry] = field(default_factory=list)
+    entries: DiskList[Entry] = field(default_factory=DiskList)
     notes: list[str] = field(default_factory=list)
     labels: tuple[str, ...] = ()
     boxes: BoxCensus | None = None
@@ -171,14 +172,14 @@ def _image_root(root: Path, masks: Path | None, depth: Path | None) -> tuple[Pat
     return (root if any(path.is_dir() or path.suffix.lower() in SUFFIXES for path in others) else images), masks
 
 
-def image_files(root: Path, skip: Collection[Path] = ()) -> tuple[list[str], list[Problem]]:
+def image_files(root: Path, skip: Collection[Path] = ()) -> tuple[DiskList[str], list[Problem]]:
     """The paths below `root`, with "/", of all image files but hidden ones (macOS writes a ._photo.jpg beside each
     photo.jpg), and the problems of photographs in formats that are not read.
 
     Links to folders are followed, each folder once, real folders first, so that a loop of links ends and a picture
     that can be reached twice is one source.
     """
-    files: list[str] = []
+    files = DiskList[str]()
     problems: list[Problem] = []
     skipped = {folder.resolve() for folder in skip}
     seen = set(skipped)
@@ -192,24 +193,37 @@ def image_files(root: Path, skip: Collection[Path] = ()) -> tuple[list[str], lis
                 problems.append(Problem(printable(folder), f"a link to {real}, a folder that has been read already"))
             continue
         seen.add(real)
+        inner, others = list[tuple[str, bool]](), list[Problem]()
         try:
-            children = sorted(os.scandir(path), key=lambda entry: entry.name)
+            with os.scandir(path) as children:
+                for name in DiskList.ordered(_pictures(children, folder, inner, others), key=str):
+                    files.append(name)
         except OSError as error:
             problems.append(Problem(printable(folder or "."), f"cannot be read: {error.strerror}"))
             continue
-        for entry in children:
-            stem, _, ending = entry.name.rpartition(".")
-            if entry.name.startswith("."):
-                continue
-            relative = f"{folder}/{entry.name}" if folder else entry.name
-            if _is_folder(entry):
-                (links if entry.is_symlink() else folders).append(relative)
-            elif stem and f".{ending.lower()}" in SUFFIXES:
-                files.append(relative)
-            elif stem and f".{ending.lower()}" in UNREAD_SUFFIXES:
-                reason = f".{ending} files are not read; convert them to JPEG or PNG"
-                problems.append(Problem(printable(relative), reason))
+        problems += others
+        for name, linked in sorted(inner):
+            (links if linked else folders).append(name)
     return files, problems
+
+
+def _pictures(
+    children: Iterable[os.DirEntry[str]], folder: str, inner: list[tuple[str, bool]], others: list[Problem]
+) -> Iterator[str]:
+    """The image files among what lies in a folder, by their paths; notes folders in it, and whether they are links, and
+    photographs in other formats.
+    """
+    for entry in children:
+        stem, _, ending = entry.name.rpartition(".")
+        if entry.name.startswith("."):
+            continue
+        relative = f"{folder}/{entry.name}" if folder else entry.name
+        if _is_folder(entry):
+            inner.append((relative, entry.is_symlink()))
+        elif stem and f".{ending.lower()}" in SUFFIXES:
+            yield relative
+        elif stem and f".{ending.lower()}" in UNREAD_SUFFIXES:
+            others.append(Problem(printable(relative), f".{ending} files are not read; convert them to JPEG or PNG"))
 
 
 def is_folder(path: Path) -> bool:
@@ -220,6 +234,12 @@ def is_folder(path: Path) -> bool:
 def is_file(path: Path) -> bool:
     """As `is_folder`, of a file."""
     return os.path.isfile(path)  # noqa: PTH113
+
+
+def folders_in(folder: Path) -> list[Path]:
+    """The folders in a folder, also through links, sorted. Of its files no list is held."""
+    with os.scandir(folder) as children:
+        return sorted(Path(entry) for entry in children if _is_folder(entry))
 
 
 def contents(folder: Path) -> list[Path]:
@@ -238,7 +258,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _apply_labels(listing: Listing, root: Path, table: Path) -> list[Entry]:
+def _apply_labels(listing: Listing, root: Path, table: Path) -> DiskList[Entry]:
     """The entries with the table's labels and masks; an image that is not in the table becomes a problem. The table's
     paths may be relative to the images' folder or to the table itself.
     """
@@ -260,10 +280,10 @@ def _apply_labels(listing: Listing, root: Path, table: Path) -> list[Entry]:
     return number_labels([entry for path, entry in labelled.items() if path not in rows.contradicted])
 
 
-def number_labels(entries: Sequence[Entry]) -> list[Entry]:
+def number_labels(entries: Sequence[Entry]) -> DiskList[Entry]:
     """The entries with their labels, "3" for "3.0" where all are whole numbers."""
     labels = whole_numbers([entry.label for entry in entries])
-    return [replace(entry, label=label) for entry, label in zip(entries, labels, strict=True)]
+    return DiskList(replace(entry, label=label) for entry, label in zip(entries, labels, strict=True))
 
 
 class _Rows:
@@ -329,9 +349,6 @@ def check_values(
     return values
 
 
-_GONE = Entry("", "", "")
-
-
 def finish(listing: Listing, masks: Path | None = None) -> Listing:
     """The listing with its entries' labels, masks and final names; a suffix is dropped where the name stays unique."""
     _settle_labels(listing)
@@ -341,30 +358,45 @@ def finish(listing: Listing, masks: Path | None = None) -> Listing:
             raise CounterfactoryError(f"no folder of masks at {masks}; --masks takes a folder with one mask per image")
         by_stem = files_by_stem(image_files(masks)[0])
         # Of several with one stem the PNG counts.
-        entries = [e if e.mask else replace(e, mask=f"{masks}/{match_stem(e, by_stem, '.png')}") for e in entries]
-    stems = [file_stem(entry.name) for entry in entries]
-    short = Counter(stems)
-    finished: dict[str, int] = {}
-    final: list[Entry] = []
-    for i, stem in enumerate(stems):
-        # A million entries are not held twice.
-        entry, entries[i] = entries[i], _GONE
-        name = stem if short[stem] == 1 else entry.name
+        entries = DiskList(
+            e if e.mask else replace(e, mask=f"{masks}/{match_stem(e, by_stem, '.png')}") for e in entries
+        )
+    # A million names are not held: only those that may be there twice.
+    listing.entries = DiskList(_named(listing, entries, _several(lambda: (file_stem(entry.name) for entry in entries))))
+    foreign = _several(
+        lambda: (unicodedata.normalize("NFC", of.name) for of in listing.entries if not of.name.isascii())
+    )
+    listing.note_first(list(foreign), "names are there in two Unicode forms, which macOS takes for one")
+    return listing
+
+
+def _named(listing: Listing, entries: Iterable[Entry], stems: Collection[str]) -> Iterator[Entry]:
+    """The entries with their final names, of which `stems` are those that several would have without a suffix; those
+    whose names cannot be used become problems.
+    """
+
+    def name_of(entry: Entry) -> str:
+        stem = file_stem(entry.name)
+        return entry.name if stem in stems else stem
+
+    twice, first = _several(lambda: map(name_of, entries)), dict[str, Entry]()
+    for entry in entries:
+        name = name_of(entry)
         if unprintable(name):
             listing.skip(entry.file, "its name holds control characters or is not UTF-8; rename it")
-        elif name in finished:
-            places = f"{entry.blob} and {final[finished[name]].blob}"
-            listing.skip(entry.file, f"{places} would have the same name")
+        elif name in first:
+            listing.skip(entry.file, f"{entry.blob} and {first[name].blob} would have the same name")
         else:
-            finished[name] = len(final)
-            final.append(replace(entry, name=name))
-    listing.entries = final
-    forms = Counter(unicodedata.normalize("NFC", name) for name in finished if not name.isascii())
-    listing.note_first(
-        [name for name, count in forms.items() if count > 1],
-        "names are there in two Unicode forms, which macOS takes for one",
-    )
-    return listing
+            if name in twice:
+                first[name] = entry
+            yield replace(entry, name=name)
+
+
+def _several(texts: Callable[[], Iterable[str]]) -> dict[str, int]:
+    """How often texts are there that are there more than once, in their order."""
+    hashes = repeated(texts())
+    counts = Counter(text for text in texts() if hash(text) in hashes) if hashes else {}
+    return {text: count for text, count in counts.items() if count > 1}
 
 
 def _settle_labels(listing: Listing) -> None:
@@ -373,9 +405,9 @@ def _settle_labels(listing: Listing) -> None:
     text_of = {label: label_text(label) for label in sorted(counts)}
     changed = {label for label, text in text_of.items() if text != label}
     if changed:
-        listing.entries = [
+        listing.entries = DiskList(
             replace(entry, label=text_of[entry.label]) if entry.label in changed else entry for entry in listing.entries
-        ]
+        )
     # A folder that is no class of its own has its place all the same where folders are numbered.
     listing.labels = tuple(text or label for label, text in text_of.items() if not unprintable(label))
     texts = [text for text in text_of.values() if text is not None and not unprintable(text)]

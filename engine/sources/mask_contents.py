@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError, list_some
+from ..files.disk_list import DiskList, repeated
 from .class_map import BACKGROUND, VOID, ClassMap, load_class_map
 from .pixels import count_numbers
 from .smoothed import is_smoothed
@@ -98,8 +99,7 @@ class MaskTally:
     _palette: dict[int, tuple[int, str]] = field(default_factory=dict)
     _number_of: dict[int, int] = field(default_factory=dict)
     _clash: str | None = None
-    _first: dict[str, tuple[str, str]] = field(default_factory=dict)
-    _shared: list[tuple[str, str]] = field(default_factory=list)
+    _pictures: DiskList[tuple[str, str, str]] = field(default_factory=DiskList)
 
     def add(self, name: str, picture: str, file: str | None, facts: MaskFacts) -> None:
         """Adds the mask in a `file`, None for another place, of the picture `name` whose content has the digest
@@ -116,9 +116,16 @@ class MaskTally:
             self._smoothed.append(name)
         self._add_palette(name, facts.palette)
         if same := facts.digest[:16] or file:
-            earlier, its_picture = self._first.setdefault(same, (name, picture))
-            if its_picture != picture:
-                self._shared.append((earlier, name))
+            self._pictures.append((same, name, picture))
+
+    def _shared(self) -> Iterator[tuple[str, str]]:
+        """Names of two pictures that have one mask, the first of these and each other one."""
+        hashes, first = repeated(same for same, _, _ in self._pictures), dict[str, tuple[str, str]]()
+        for same, name, picture in self._pictures if hashes else ():
+            if hash(same) in hashes:
+                earlier, its_picture = first.setdefault(same, (name, picture))
+                if its_picture != picture:
+                    yield earlier, name
 
     def _add_palette(self, name: str, palette: Mapping[int, int]) -> None:
         for number, colour in palette.items():
@@ -196,9 +203,9 @@ class MaskTally:
         """Sentences on what looks wrong."""
         if self._smoothed:
             yield f"{_smoothed(self._smoothed)}: numbers at edges that are of neither side are classes to a model"
-        if self._shared:
-            first, second = self._shared[0]
-            yield f"masks that are those of another picture too: {len(self._shared)}, as of {first} and {second}"
+        if shared := list(self._shared()):
+            first, second = shared[0]
+            yield f"masks that are those of another picture too: {len(shared)}, as of {first} and {second}"
         if self.coloured or not self.masks:
             return
         if self.in_channels and self.class_map is None:

@@ -6,6 +6,7 @@ Names are listed page by page, as the store gives them; each picture is read whe
 from __future__ import annotations
 
 from ..errors import CounterfactoryError
+from ..files.disk_list import DiskList
 from .blobs import StoredObject, printable
 from .listing import SPLIT, SUFFIXES, UNREAD_SUFFIXES, Entry, Listing, finish
 
@@ -33,7 +34,7 @@ def list_remote(url: str) -> Listing:
     depth = 1 if splits and all(SPLIT.fullmatch(split) for split in splits) else 0
     if depth:
         listing.notes.append(f"{', '.join(sorted(splits))}: taken for splits of the set, not for classes")
-    listing.entries = [_labelled(entry, depth) for entry in listing.entries]
+    listing.entries = DiskList(_labelled(entry, depth) for entry in listing.entries)
     return finish(listing, None)
 
 

@@ -7,13 +7,15 @@ were found in, a larger draw holds the smaller one, and an image that is added e
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import TypeVar
 
 from ..errors import CounterfactoryError
+from ..files.disk_list import DiskList
 from ..files.fill import nearest
 from ..files.reading import read_text
 from .listing import Entry
@@ -52,7 +54,7 @@ def require_known(classes: Iterable[str], class_names: Iterable[str]) -> None:
             raise CounterfactoryError(f"the set has no class {name!r}; {advice}")
 
 
-def groups(entries: Sequence[Entry], selection: Selection) -> list[tuple[list[Entry], int]]:
+def groups(entries: Sequence[Entry], selection: Selection) -> list[tuple[Sequence[Entry], int]]:
     """The images that may be used, in the order of the draw, with how many of each group are wanted. Raises
     CounterfactoryError for a class that no label has, and for `per_class` where there are no labels.
     """
@@ -60,38 +62,43 @@ def groups(entries: Sequence[Entry], selection: Selection) -> list[tuple[list[En
     if selection.classes is not None and labelled:
         require_known(selection.classes, (entry.label for entry in entries if entry.label is not None))
         wanted = set(selection.classes)
-        entries = [entry for entry in entries if entry.label in wanted]
+        entries = DiskList(entry for entry in entries if entry.label in wanted)
     if selection.per_class is not None and not labelled:
         raise CounterfactoryError("--per-class needs labels, and the set has none; --sample draws from all of it")
     count = selection.sample if selection.per_class is None else selection.per_class
     if count is None:
-        return [(list(entries), len(entries))]
+        return [(entries, len(entries))]
 
-    def place(entry: Entry) -> bytes:
-        return hashlib.sha256(f"{selection.seed}/{entry.name}".encode("utf-8", "surrogatepass")).digest()
+    each = selection.per_class is not None
+    sizes = Counter(entry.label if each else "" for entry in entries if entry.label is not None or not each)
+    number_of = {label: number for number, label in enumerate(sizes)}
 
-    by_label: dict[str | None, list[Entry]] = {}
-    for entry in entries:
-        if selection.per_class is None or entry.label is not None:
-            by_label.setdefault(None if selection.per_class is None else entry.label, []).append(entry)
-    return [(sorted(group, key=place), count) for group in by_label.values()]
+    def place(entry: Entry) -> tuple[int, bytes]:
+        name = f"{selection.seed}/{entry.name}".encode("utf-8", "surrogatepass")
+        return number_of[entry.label if each else ""], hashlib.sha256(name).digest()
+
+    used = DiskList.ordered((entry for entry in entries if entry.label is not None or not each), place)
+    ends = accumulate(sizes.values())
+    return [(used[end - size : end], count) for end, size in zip(ends, sizes.values(), strict=True)]
 
 
 def draw(
-    of_group: Sequence[tuple[list[Entry], int]], check: Callable[[Sequence[Entry]], Iterable[T | None]]
-) -> list[T]:
+    of_group: Sequence[tuple[Sequence[Entry], int]], check: Callable[[Sequence[Entry]], Iterable[T | None]]
+) -> Iterator[T]:
     """The results of `check` for the images that are drawn. An image with the result None is unusable: the next one of
     its group takes its place, as long as there is one.
     """
-    drawn: list[T] = []
     waiting = list(of_group)
     while waiting:
-        results = iter(list(check([entry for entries, wanted in waiting for entry in entries[:wanted]])))
+        asked = [entries[:wanted] for entries, wanted in waiting]
+        results = iter(check(asked[0] if len(asked) == 1 else DiskList(chain.from_iterable(asked))))
         left = []
         for entries, wanted in waiting:
-            usable = [result for result in islice(results, len(entries[:wanted])) if result is not None]
-            drawn += usable
-            if len(usable) < wanted < len(entries):
-                left.append((entries[wanted:], wanted - len(usable)))
+            usable = 0
+            for result in islice(results, len(entries[:wanted])):
+                if result is not None:
+                    usable += 1
+                    yield result
+            if usable < wanted < len(entries):
+                left.append((entries[wanted:], wanted - usable))
         waiting = left
-    return drawn

@@ -24,7 +24,7 @@ MIN_VISIBLE = 0.3
 _CROSSINGS = 1 << 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Keypoint:
     """A point of a labelled thing in pixels, x to the right and y down; `visibility` as COCO has it: 0 not labelled, 1
     labelled and hidden, 2 visible.

@@ -6,6 +6,7 @@ or the key label, class or cls of `.json`; `.seg.png`, `.mask.png` or `.semseg.p
 
 from __future__ import annotations
 
+import os
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from ..errors import CounterfactoryError
 from ..files.reading import open_file, parse_json
 from .blobs import Stretch, printable, read_blob, unprintable
 from .labels import label_text
-from .listing import SUFFIXES, Entry, Listing, finish
+from .listing import SUFFIXES, Entry, Listing, finish, is_file, is_folder
 
 _MASKS = ("seg.png", "mask.png", "semseg.png")
 _LABEL_KEYS = ("label", "class", "cls")
@@ -27,8 +28,13 @@ def is_sharded(root: Path) -> bool:
     """Whether it is a tar file, or a folder of tar files and no images."""
     if root.is_file():
         return root.suffix.lower() == ".tar"
-    suffixes = {path.suffix.lower() for path in root.iterdir() if path.is_file()}
-    return ".tar" in suffixes and suffixes.isdisjoint(SUFFIXES) and not any(path.is_dir() for path in root.iterdir())
+    suffixes = set[str]()
+    with os.scandir(root) as children:  # a million pictures beside each other are no list
+        for path in map(Path, children):
+            if is_folder(path) or (path.suffix.lower() in SUFFIXES and is_file(path)):
+                return False
+            suffixes.add(path.suffix.lower())
+    return ".tar" in suffixes
 
 
 def list_shards(root: Path) -> Listing:

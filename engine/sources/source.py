@@ -87,7 +87,7 @@ class Mask:
         return mask, class_map.apply(mask), content_key(digest, class_map.key)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Source:
     """One usable image.
 
@@ -219,7 +219,7 @@ class Reader:
             plain = entry.mask is None and entry.depth is None and entry.given is None and isinstance(entry.blob, str)
             return (self._skim_entry(entry), None) if number % every and plain else self._verify_entry(entry)
 
-        for _, verified in prefetch(list(enumerate(entries)), read, depth=8 * _READERS, workers=_READERS):
+        for _, verified in prefetch(enumerate(entries), read, depth=8 * _READERS, workers=_READERS):
             if isinstance(verified, Exception):
                 raise verified
             result, facts = verified
@@ -230,15 +230,13 @@ class Reader:
                 self.on_progress(self.done, self.total)
             yield result
 
-    def read_as(self, sources: Sequence[Source], class_map: ClassMap) -> list[Source]:
+    def read_as(self, sources: Iterable[Source], class_map: ClassMap) -> Iterator[Source]:
         """The sources with their masks by another class map."""
         self.class_map, self.names = class_map, class_map.names
-        read = []
         for _, source in prefetch(sources, self._read_mask, depth=8 * _READERS, workers=_READERS):
             if isinstance(source, Exception):
                 raise source
-            read.append(source)
-        return read
+            yield source
 
     def _read_mask(self, source: Source) -> Source:
         if source.mask is None or self.class_map is None:

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from ..errors import CounterfactoryError, list_some
+from ..files.disk_list import DiskList
 from ..files.reading import read_bytes, read_text
 from .blobs import printable, read_blob, unprintable
 from .boxes import BoxCensus, BoxForm
@@ -43,7 +44,7 @@ def list_voc(root: Path, split: str | None = None, form: BoxForm | None = None) 
     files, problems = image_files(root / _IMAGES)
     wanted = None if split is None else _split_names(root, split)
     if wanted is not None:
-        files = [name for name in files if name.rpartition(".")[0] in wanted]
+        files = DiskList(name for name in files if name.rpartition(".")[0] in wanted)
     listing = Listing("voc", problems)
     listing.boxes, marks = BoxCensus.of(root, "corners", form), Counter[str]()
     missing = (wanted or set()) - {name.rpartition(".")[0] for name in files}

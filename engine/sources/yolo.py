@@ -22,7 +22,7 @@ from ..errors import CounterfactoryError, list_some
 from ..files.reading import read_text
 from .boxes import BoxCensus, BoxForm
 from .class_map import BACKGROUND, VOID, named_classes
-from .listing import Entry, Listing, contents, entry_of, finish, image_files, is_file, is_folder
+from .listing import Entry, Listing, contents, entry_of, finish, folders_in, image_files, is_file, is_folder
 from .shapes import Box, DrawnMask, Keypoint, Shape, outline
 
 _SUFFIXES = (".yaml", ".yml")
@@ -45,8 +45,8 @@ def is_yolo(root: Path) -> bool:
     if root.is_file():
         return root.suffix.lower() in _SUFFIXES
     labels = _labels_of(root.absolute())
-    folders = [path for path in (root, *sorted(root.iterdir())) if is_folder(path)]
-    places = [folder / "labels" for folder in folders if is_folder(folder / "images")] + [labels or root / "labels"]
+    folders = [folder for folder in (root, *folders_in(root)) if is_folder(folder / "images")]
+    places = [*(folder / "labels" for folder in folders), labels or root / "labels"]
     if not any(map(is_folder, places)):
         return False
     own = _own_folders(root)
