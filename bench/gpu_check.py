@@ -11,6 +11,8 @@
     poison     NaN in one row of a graph's inputs: the rows beside it are what they were
     language   a tiny Llama under a grammar through ExLlamaV3, against transformers token by token
     size       `--full NETWORKS`, an export of full size: rows a second of the denoiser, of the 16 that a plan takes
+    speed      the same: pictures a second of a10g's painting, with deep features used again and without
+    peer       diffusers' pipeline over networks of that size on this card, as it paints: pictures a second
 
 A check that fails says why, and the others go on; the status is 1. What a machine lacks is left out, by name.
 """
@@ -32,7 +34,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from gpu_card import Card, Figures, check_cuda, check_kernels
-from gpu_networks import check_journey, check_networks, check_painting, check_poison, check_size, small_profile
+from gpu_networks import (
+    check_journey,
+    check_networks,
+    check_painting,
+    check_poison,
+    check_size,
+    check_speed,
+    small_profile,
+)
 
 from counterfactory.engine.runtime import cuda as cuda_calls
 
@@ -104,7 +114,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             checks.append(("language", lambda: check_language(into)))
         if arguments.full:
-            checks.append(("size", lambda: check_size(card, arguments.full)))
+            checks += [
+                ("size", lambda: check_size(card, arguments.full)),
+                ("speed", lambda: check_speed(arguments.full, into)),
+            ]
+            if importlib.util.find_spec("diffusers"):
+                from gpu_peer import check_peer
+
+                checks.append(("peer", check_peer))
         _, fine = run_all(arguments, checks)
     return 0 if fine else 1
 

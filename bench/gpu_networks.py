@@ -25,7 +25,7 @@ from counterfactory.engine.models.device_painting import DevicePaintPlans
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.profile.profile import Profile, load_profile
-from counterfactory.engine.profile.small import RUNTIMES, write_small
+from counterfactory.engine.profile.small import RUNTIMES, write_profile, write_small
 from counterfactory.engine.runtime import cuda as cuda_calls
 from counterfactory.engine.runtime.buffers import DeviceArray
 from counterfactory.engine.runtime.onnx_header import read_ports
@@ -100,9 +100,11 @@ def check_poison(card: Card, profiles: Mapping[str, Profile]) -> Figures:
     return {"rows_apart": sorted(clean), "nan_comes_out": sorted(name for name, shown in clean.items() if shown)}
 
 
-def painted(profile: Profile, count: int) -> tuple[list[NDArray[np.uint8]], float, PaintPlans]:
+def painted(
+    profile: Profile, count: int, size: tuple[int, int] = SIZES[1]
+) -> tuple[list[NDArray[np.uint8]], float, PaintPlans]:
     """Pictures of `count` variants over random edges and texts, the seconds they took once all was warm, the plans."""
-    models, size = ModelPool(library_of(profile), Meter(lambda _: None)), SIZES[1]
+    models = ModelPool(library_of(profile), Meter(lambda _: None))
     plans, rng = models.paint_plans(*size), np.random.default_rng(_SEED)
     port = next(port for port in plans.denoiser.signature.inputs if port.name == "text")
     states = rng.standard_normal((4, *(length or 0 for length in port.shape[1:]))).astype(np.float32)
@@ -165,6 +167,18 @@ def check_journey(card: Card, profiles: Mapping[str, Profile], folder: Path) -> 
     apart = [float(np.abs(pictures[0][told[0][one]] - pictures[1][told[1][one]]).mean()) for one in alike]
     require(max(apart) < 1.0, f"a picture is {max(apart):.2f} grey levels from the CPU's")
     return {"pictures": len(apart), "grey_levels": max(apart)}
+
+
+def check_speed(folder: Path, into: Path, count: int = 32, size: tuple[int, int] = (512, 512)) -> Figures:
+    """a10g's painting at full size, warm: pictures a second with deep features used again, and with all steps whole."""
+    runtime, figures = {"backend": "onnxruntime", "provider": "cuda"}, Figures()
+    for name, settings in (("reuse", {}), ("whole", {"reuse": None})):
+        tables = {"models": {"folder": str(folder.absolute())}, "runtime": runtime, "paint": settings}
+        profile = load_profile(str(write_profile(into / f"{name}.toml", "a10g", tables)))
+        pictures, seconds, _ = painted(profile, count, size)
+        require(len({one.tobytes() for one in pictures}) == count, "variants are one picture")
+        figures[f"{name}_pictures_per_s"] = count / seconds
+    return {"pictures": count, **figures, "faster": figures["reuse_pictures_per_s"] / figures["whole_pictures_per_s"]}
 
 
 def check_size(card: Card, folder: Path) -> Figures:

@@ -1,7 +1,8 @@
 """ONNX Runtime's providers: chosen by name, with their options, and checked to be the ones that run.
 
 ONNX Runtime goes on without a provider that does not start, and runs operations on the CPU that a provider does not
-know. Here both are refused. The CUDA provider was run on one H100 (docs/gpu.json), the TensorRT provider was not.
+know. Here both are refused. The CUDA provider was run on one H100 (docs/gpu.json), not with the norms that it has since
+(cuda_norms.py); the TensorRT provider was not.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ def load_library(provider: Provider) -> Any:
         # Finds CUDA and cuDNN where pip put them. It prints what it misses, and what that leads to is raised later.
         with redirect_stdout(StringIO()):
             library.preload_dlls()
+        library.set_default_logger_severity(4)  # sessions' own is set where they are opened
     return library
 
 

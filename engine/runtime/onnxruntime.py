@@ -19,6 +19,7 @@ import numpy as np
 from ..errors import CounterfactoryError
 from .buffers import PortMemory
 from .cuda import Cuda, open_device
+from .cuda_norms import norms_for_cuda
 from .device_session import DeviceSession
 from .onnx_header import Ports, read_ports
 from .onnx_providers import (
@@ -252,6 +253,10 @@ def open_session(
     elif shapes is not None:
         _check_shapes(path, ports, axes, shapes)
     shared = device() if static and provider == "cuda" else None
+    rewritten = norms_for_cuda(path) if provider == "cuda" else None
+    if rewritten is not None:
+        folder = str(path.parent.absolute())
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
     # A graph that leaves arithmetic on whole numbers to the CPU, as a search for the end of a text, is not recorded.
     for whole in (True, False) if shared is not None else (static,):
         if provider != "cpu":
@@ -259,7 +264,7 @@ def open_session(
                 options.add_session_config_entry(f"session.{key}", str(int(on)))
         chosen, source = choose_providers(library, provider, path, axes, whole, shapes, cache, shared)
         try:
-            session = library.InferenceSession(source, options, providers=chosen, enable_fallback=0)
+            session = library.InferenceSession(rewritten or source, options, providers=chosen, enable_fallback=0)
             break
         except Exception as error:  # the library's errors have no common base
             if whole and shared is not None:
