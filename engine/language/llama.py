@@ -67,8 +67,8 @@ class Llama:
         blobs: BlobCache | None = None,
         digest: Callable[[Path], str] = file_digest,
     ) -> None:
-        """A small network takes one thread, whatever `threads` says. In `blobs` the compiled graph is kept; `digest` says
-        what the content of a file is.
+        """A small network takes one thread, whatever `threads` says. In `blobs` the compiled graph is kept; `digest`
+        says what the content of a file is.
 
         Raises CounterfactoryError when the folder is missing or holds no export of a Llama.
         """
