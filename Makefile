@@ -19,8 +19,9 @@ TYPED_BENCHES := MYPYPATH=$(VENV)/ns:bench $(BIN)/mypy bench
 
 # Two files at a time: networks that tests make and compile keep one core busy, rarely two. More would need the memory.
 # One thread each for PyTorch: two teams of threads on two cores wait for each other most of the time.
+# Bytecode is kept: without it both, and each program that tests start, would compile all that they import.
 # The files' order is that of tests/conftest.py: the longest first.
-TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+TEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # The README's contact sheet is the demo's, smaller; docs/pocket.webp comes from `export pocket --report`.
 SHRINK_SHEET := from PIL import Image; sheet = Image.open('build/demo/contact_sheet.png'); \

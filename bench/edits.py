@@ -75,7 +75,6 @@ def main() -> None:
     parser.add_argument("--encoder", type=Path, required=True, metavar="FOLDER", help="what `export sentence` wrote")
     parser.add_argument("--style", choices=("chatml", "llama2"), default="chatml")
     parser.add_argument("--variants", type=int, default=5, metavar="K")
-    parser.add_argument("--alternatives", type=int, default=1, help="edits asked for of each type (%(default)s)")
     parser.add_argument(
         "--own-words", action="store_true", help="the model writes edits itself: [rewrite] menus = false"
     )
@@ -89,7 +88,7 @@ def main() -> None:
     given = read_captions(asked.captions)
     labels = {row.label for row in given}
     menus, task = not asked.own_words, builtin_task("classification", sorted(labels))
-    rewriting = RewriteSettings(EDIT_TYPES, 6, asked.alternatives, 4, 320, verbatim=True, menus=menus)
+    rewriting = RewriteSettings(EDIT_TYPES, 6, 1, 4, 320, verbatim=True, menus=menus)
     request = SuiteRequest(task, asked.variants, controls=0, edits=(1, 1), seed=0)
     rows = name_label(given, task, asked.label_prefix)
     with tempfile.TemporaryDirectory() as made:

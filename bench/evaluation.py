@@ -59,10 +59,9 @@ def main() -> None:
     parser.add_argument("--points", type=float, default=3.0, help="what the second model lost (%(default)s)")
     parser.add_argument("--orders", action="store_true", help="measure orders of variants instead")
     parser.add_argument("--scenes", type=int, default=160, help="sources of the suite that is ordered (%(default)s)")
-    parser.add_argument("--folder", type=Path, help="where that suite is kept (nowhere)")
     asked = parser.parse_args()
     if asked.orders:
-        _measure_orders(asked.folder, asked.scenes, asked.write)
+        _measure_orders(asked.scenes, asked.write)
         return
     rows, _ = classes_suite(20, asked.sources)
     lost, alike = (
@@ -86,11 +85,11 @@ def main() -> None:
     finish("evaluate finds a planted regression and counts AP as pycocotools does", **figures)
 
 
-def _measure_orders(folder: Path | None, scenes: int, write: bool) -> None:
+def _measure_orders(scenes: int, write: bool) -> None:
     from orders import measure_orders  # which trains by torch
 
     with tempfile.TemporaryDirectory() as temporary:
-        figures: dict[str, Any] = measure_orders(folder or Path(temporary), scenes)
+        figures: dict[str, Any] = measure_orders(Path(temporary), scenes)
     show("How soon failures show", ("order", "APFD"), [(name, str(value)) for name, value in figures.items()])
     if write:
         keep_figures(_FIGURES, figures)

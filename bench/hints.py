@@ -72,10 +72,7 @@ class Subject:
         """The profile that follows hints of these kinds alone, by equal weights that sum to one."""
         hints = tuple(
             HintSettings(
-                kind,
-                plan,
-                1 / len(kinds) if kind in kinds else 0.0,
-                EMBEDDED.name if kind == "segmentation" else None,
+                kind, plan, 1 / len(kinds) if kind in kinds else 0.0, EMBEDDED.name if kind == "segmentation" else None
             )
             for kind, plan in zip(_KINDS, ("hint", "hint_depth", "hint_classes"), strict=True)
         )

@@ -235,11 +235,6 @@ def speed(profile: Profile, models: ModelPool, asked: argparse.Namespace) -> dic
     theirs = np.mean([psnr(peer.decode(o.reached), p) for o, (p, _, _) in zip(optimised, few, strict=True)])
     ours = np.mean([psnr(plans.decode(t.clean[None])[0], p) for t, (p, _, _) in zip(back(), few, strict=False)])
     print(f"inverted and decoded: {ours:.2f} dB, by null-text optimisation {theirs:.2f} dB")
-    if asked.reduced:  # other work on the machine may slow the sides unequally: for a look, not for the record
-        return {
-            "inversion_speedup": inversions[0]().wall_s / inversions[1]().wall_s,
-            "throughput_ratio": journeys[0]().wall_s / journeys[1]().wall_s,
-        }
     product = open_yardstick(asked.uneven)
     inverting, editing = (compare(*pair, asked.rounds, yardstick=product) for pair in (inversions, journeys))
     print(f"inversion {inverting}\nediting {editing}")
@@ -262,11 +257,8 @@ def main() -> None:
     parser.add_argument("--timed", type=int, default=32, help="scenes that the engine inverts and edits together")
     parser.add_argument("--peers", type=int, default=4, help="of them, those that diffusers inverts and edits too")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--reduced", action="store_true", help="time once, on a machine that need not be idle")
     parser.add_argument("--only", choices=_PARTS, nargs="+", default=_PARTS, help="parts to measure (all)")
     asked = parser.parse_args()
-    if asked.reduced and asked.write:
-        parser.error("--write keeps figures of a whole run: leave out --reduced")
     lance, pocket = (with_masters(load_profile(name)) for name in ("pocket-lance", "pocket-full"))
     models = ModelPool(library_of(lance), Meter(lambda _: None))
     parts: dict[str, Callable[[], Mapping[str, Any]]] = {

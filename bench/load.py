@@ -5,12 +5,11 @@ The rows are those of a small suite, drawn by rule, again and again under other 
 file of a few bytes. Sources are so many links to a few photographs. Each command is a process of its own, of which the
 greatest memory is counted. With `--write` the figures go to docs/trust.json.
 
-    python bench/load.py [--sources 125000] [--folder DIR] [--only NAME] [--write]
+    python bench/load.py [--sources 125000] [--only NAME] [--write]
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
@@ -25,6 +24,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
+from measure import bench_parser, keep_figures
 from PIL import Image
 
 from counterfactory.engine.suite import PictureRow, Suite, read_metadata
@@ -109,21 +109,17 @@ def make_suite(folder: Path, photographs: Path, sources: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__, write="docs/trust.json")
     parser.add_argument("--sources", type=int, default=125_000)
-    parser.add_argument("--folder", type=Path)
     parser.add_argument("--only", action="append")
-    parser.add_argument("--write", action="store_true", help="keep the figures in docs/trust.json")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = args.folder or Path(temporary)
+        folder = Path(temporary)
         suite, photographs = folder / "suite", folder / "photographs"
-        if not photographs.exists():
-            make_sources(photographs, args.sources)
-        if not suite.exists():
-            # In a process of its own: one that is started here counts the most that this one ever took as its own.
-            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-                pool.submit(make_suite, folder, suite, args.sources).result()
+        make_sources(photographs, args.sources)
+        # In a process of its own: one that is started here counts the most that this one ever took as its own.
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            pool.submit(make_suite, folder, suite, args.sources).result()
         reading = f"{READ} read_metadata(Path(sys.argv[1]))"
         commands = {
             "estimate": (*CLI, "estimate", str(photographs), "--json"),
@@ -144,8 +140,7 @@ def main() -> None:
         most = max(figures[f"{name}_mb"] for name in commands if name != "estimate")
         figures["rows_125k_gb"] = round(most / 1024, 2)
     if args.write:
-        keep = json.loads(TRUST.read_text()) if TRUST.exists() else {}
-        TRUST.write_text(json.dumps(keep | figures, indent=2) + "\n")
+        keep_figures(TRUST, figures)
     print(json.dumps(figures))
 
 

@@ -29,10 +29,9 @@ def main() -> None:
     """Make the suite, and count."""
     parser = bench_parser(__doc__, write="docs/truth.json")
     parser.add_argument("--sources", type=int, default=24, help="scenes (%(default)s)")
-    parser.add_argument("--folder", type=Path, help="where scenes and suite are kept (nowhere)")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = asked.folder or Path(temporary)
+        folder = Path(temporary)
         write_sources(folder / "sources", asked.sources)
         variants = sum(map(len, VALUES.values()))
         suite = generate(

@@ -6,11 +6,12 @@ A suite of five variants a source, of 128 pixels, with a control and an original
 answers. `report` runs over it as a command of its own. Then Chromium (`chromium` of the PATH, driven by Playwright)
 opens the page from the disk, scrolls through 2,000 sources, and says when the first view was drawn, with pictures, and
 which of its tasks took longer than 50 ms. `--write` puts the figures into docs/evaluation.json.
-`--screens PAGE` draws any page instead, `--readme PAGE` the demo's into docs/report.webp.
+`--readme PAGE` draws the demo's into docs/report.webp instead.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
@@ -42,13 +43,6 @@ window.tasks = [];
 const keep = list => window.tasks.push(...list.getEntries().map(one => one.duration));
 new PerformanceObserver(keep).observe({type: "longtask", buffered: true});
 """
-# Width and height, colours, and the medium.
-_SCREENS: dict[str, tuple[int, int, Any, Any]] = {
-    "desk": (1280, 1560, "light", "screen"),
-    "dark": (1280, 1560, "dark", "screen"),
-    "phone": (390, 844, "light", "screen"),
-    "paper": (794, 1123, "light", "print"),
-}
 _DRAWN = (
     "document.readyState === 'complete' && drawn > 0 && performance.getEntriesByName('first-contentful-paint').length"
 )
@@ -59,14 +53,10 @@ def main() -> None:
     parser = bench_parser(__doc__, write="docs/evaluation.json")
     parser.add_argument("--variants", type=int, default=10_000, metavar="N", help="variants in all (%(default)s)")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="a folder that is to hold the suite afterwards")
-    parser.add_argument("--screens", type=Path, metavar="PAGE", help="draw this page as PNG files beside it instead")
     parser.add_argument("--readme", type=Path, metavar="PAGE", help="draw docs/report.webp of the demo's page instead")
     asked = parser.parse_args()
-    if asked.screens or asked.readme:
-        screens = draw_screens(asked.screens or asked.readme)
-        if asked.readme:
-            _draw_readme(screens[0])
-        print("\n".join(map(str, screens)))
+    if asked.readme:
+        _draw_readme(asked.readme)
         return
     with tempfile.TemporaryDirectory() as temporary:
         suite = (asked.keep or Path(temporary)) / f"suite-{asked.variants}"
@@ -157,27 +147,17 @@ def open_page(page: Path) -> dict[str, Any]:
     }
 
 
-def draw_screens(page: Path) -> list[Path]:
-    """The page as a desk, the same in the dark, a phone and paper show it: PNG files beside it, to be looked at."""
+def _draw_readme(page: Path) -> None:
     from playwright.sync_api import sync_playwright
 
-    written = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        for name, (width, height, scheme, media) in _SCREENS.items():
-            tab = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
-            tab.goto(page.resolve().as_uri())
-            tab.emulate_media(media=media, color_scheme=scheme)
-            tab.wait_for_load_state("networkidle")
-            tab.wait_for_timeout(500)
-            written.append(page.with_name(f"{page.stem}-{name}.png"))
-            tab.screenshot(path=written[-1])
+        tab = browser.new_page(viewport={"width": 1280, "height": 1560}, color_scheme="light")
+        tab.goto(page.resolve().as_uri())
+        tab.wait_for_load_state("networkidle")
+        tab.wait_for_timeout(500)
+        picture = Image.open(io.BytesIO(tab.screenshot())).convert("RGB")
         browser.close()
-    return written
-
-
-def _draw_readme(screen: Path) -> None:
-    picture = Image.open(screen).convert("RGB")
     picture.thumbnail((900, 10_000), Image.Resampling.LANCZOS)
     picture.save(_ROOT / "docs" / "report.webp", quality=72, method=6)
 

@@ -50,11 +50,9 @@ def main() -> None:
     """Run it."""
     parser = bench_parser(__doc__)
     parser.add_argument("--sources", type=int, default=12)
-    parser.add_argument("--denoiser", help="the plan that paints, where not the profile's")
     asked = parser.parse_args()
     profile = with_masters(load_profile("pocket"))
-    paint = replace(profile.paint, denoiser=asked.denoiser or profile.paint.denoiser)
-    profile = replace(profile, paint=paint)
+    paint = profile.paint
     settings = SuiteRequest(street_task("classification"), variants=2, controls=1, edits=(1, 2), seed=0)
     with tempfile.TemporaryDirectory() as folder:
         sources = render_sources(Path(folder) / "streets", asked.sources)

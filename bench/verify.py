@@ -1,6 +1,6 @@
 """Claim: `verify` reads 125,000 pictures about as fast as `sha256sum` does.
 
-    python bench/verify.py [--files 12000] [--rounds 5] [--folder DIR] [--write]
+    python bench/verify.py [--files 12000] [--rounds 5] [--write]
 
 Pictures of 30 kB, a table that lists them and a ledger that has their digests make a suite; they are not synced. Then,
 by turns and from the page cache: `counterfactory verify` of the whole suite as a command of its own and within a
@@ -37,9 +37,8 @@ def main() -> None:
     parser = bench_parser(__doc__, write="docs/performance.json")
     parser.add_argument("--files", type=int, default=12_000, metavar="N", help="pictures (%(default)s)")
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="rounds (%(default)s)")
-    parser.add_argument("--folder", type=Path, metavar="DIR", help="where the suite goes (a temporary folder)")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         figures = measure(Path(folder) / "suite", asked.files, asked.rounds)
     finish("verify", keep="verify" if asked.write else None, **figures)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from PIL import Image
+from remembered import RememberedLlm, RememberedSession
 from session_records import costs, session_facts
 from stand_in_cuda import OPENED
 
@@ -48,6 +50,7 @@ from counterfactory.engine.suite.session_record import SessionRecord
 from counterfactory.export.pocket.packed import gather
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
     from tiny_networks import TinyPainter
     from wiring import House
 
@@ -64,20 +67,21 @@ def pytest_configure() -> None:
     os.environ[SWITCH] = "off"
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules and tests are there to stay: each look for garbage among them would take a third of a second."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 # The files that take longest, most of few tests: they go first, so that no worker is left with one at the end.
 LONGEST = (
-    *(
-        "assembled",
-        "journey",
-        "generate_options",
-        "features",
-        "plan_options",
-        "cli",
-        "check_options",
-        "face",
-        "process",
-    ),
-    *("openvino_llm", "outcome", "model_pool", "known_world", "invert", "maps", "sessions", "house"),
+    *("assembled", "journey", "generate_options", "features", "device_painting", "plan_options", "cli", "process"),
+    *("face", "openvino_llm", "outcome", "model_pool", "known_world", "invert", "maps", "sessions", "house"),
 )
 
 
@@ -178,6 +182,29 @@ def shared_plans(opened_plans: dict[object, Any]) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def remembered_plans() -> dict[int, Any]:
+    """What remembers the answers of networks in `opened_plans`, by their identities."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def shared_answers(shared_plans: None, remembered_plans: dict[int, Any]) -> Iterator[None]:
+    """Networks are also asked the same question once. Not for tests of their answers, or of how often they run."""
+
+    def remembered(opener: Callable[..., Any], kind: Callable[[Any], Any]) -> Callable[..., Any]:
+        def opened(*args: Any) -> Any:
+            network = opener(*args)
+            return remembered_plans.setdefault(id(network), kind(network))
+
+        return opened
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model_pool, "open_plan", remembered(model_pool.open_plan, RememberedSession))
+        patch.setattr(model_pool, "open_llm", remembered(model_pool.open_llm, RememberedLlm))
+        yield
+
+
 @pytest.fixture(scope="module")
 def counted_once() -> Iterator[None]:
     """Estimates count a network once, and this machine's peak is a given number: each takes a second and more."""
@@ -204,7 +231,7 @@ def furnished_house(tmp_path_factory: pytest.TempPathFactory) -> House:
 
 
 @pytest.fixture(scope="module")
-def house(furnished_house: House, shared_plans: None, counted_once: None) -> House:
+def house(furnished_house: House, shared_answers: None, counted_once: None) -> House:
     """The same, with commands that open networks once; estimates have the measurements of a run."""
     furnished_house.ask("generate")
     return furnished_house
@@ -222,6 +249,18 @@ def street(tmp_path: Path) -> Street:
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(array).save(path)
     return Street(tmp_path / "street", tuple(sorted(names)))
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """The machine's browser; tests open contexts of their own in it."""
+    from playwright.sync_api import sync_playwright
+    from report_pages import CHROMIUM
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

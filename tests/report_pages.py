@@ -19,7 +19,7 @@ from counterfactory.engine.report.album import Answer, Frame, Strip
 from counterfactory.engine.report.page import ReportText, write_page
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 CHROMIUM = shutil.which("chromium")
 needs_chromium = pytest.mark.skipif(
@@ -116,18 +116,13 @@ def until(tab: Page, condition: str) -> None:
 
 
 @contextmanager
-def opened(page: Path, **options: Any) -> Iterator[Page]:
+def opened(chromium: Browser, page: Path, **options: Any) -> Iterator[Page]:
     """The page in Chromium; an error of its script fails the test."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        tab = browser.new_page(**options)
-        errors: list[str] = []
+    with chromium.new_context(**options) as context:
+        tab, errors = context.new_page(), list[str]()
         tab.on("pageerror", lambda error: errors.append(str(error)))
         tab.on("dialog", lambda dialog: errors.append(dialog.message))
         tab.goto(page.resolve().as_uri())
         until(tab, "drawn > 0 || !start.variants")
         yield tab
-        browser.close()
     assert errors == []

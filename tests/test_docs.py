@@ -28,7 +28,7 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.usefixtures("shared_plans")
+@pytest.mark.usefixtures("shared_answers")
 def test_the_python_of_the_documents_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = EMBEDDED.sample(np.random.default_rng(1))
     photo = tmp_path / "photos" / scene.label / "0001.png"

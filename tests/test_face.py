@@ -208,7 +208,7 @@ def test_keywords_and_options_ask_for_the_same(
     assert call.profile.protect is not None
 
 
-@pytest.mark.usefixtures("shared_plans", "counted_once")
+@pytest.mark.usefixtures("shared_answers", "counted_once")
 def test_a_suite_from_python(street: Street, tmp_path: Path) -> None:
     told: list[str] = []
     progress: list[Progress] = []

@@ -8,6 +8,7 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -116,7 +117,8 @@ def modules(package: str) -> list[Path]:
     return sorted((ROOT / package).rglob("*.py"))
 
 
-def imported(path: Path) -> set[str]:
+@cache
+def imported(path: Path) -> frozenset[str]:
     """Full names of all that a module imports, relative imports resolved."""
     here = ("counterfactory", *path.relative_to(ROOT).with_suffix("").parts)
     names = set()
@@ -127,7 +129,7 @@ def imported(path: Path) -> set[str]:
             base = ".".join(here[: len(here) - node.level]) if node.level else ""
             module = ".".join(filter(None, (base, node.module)))
             names |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
-    return names
+    return frozenset(names)
 
 
 @pytest.mark.parametrize("package", MAY_IMPORT)

@@ -257,11 +257,7 @@ def test_interventions_bound_the_edits(streets: Path, quick: Profile, tmp_path: 
     travel(quick, settings, find_sources(streets)[0][:3], tmp_path / "s")
     edits = [edit for row in read_metadata(tmp_path / "s") for edit in row.edits]
     assert edits
-    assert {(e.type, e.alternative) for e in edits} <= {
-        ("weather", "rainy"),
-        ("weather", "snowy"),
-        ("time", "night"),
-    }
+    assert {(e.type, e.alternative) for e in edits} <= {("weather", "rainy"), ("weather", "snowy"), ("time", "night")}
 
 
 @pytest.mark.parametrize("variants", [2, pytest.param(3, marks=pytest.mark.slow)])

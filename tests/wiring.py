@@ -134,11 +134,7 @@ class House:
         suite = self.new("suite") if asked[0] in MAKES else None
         out, err = io.StringIO(), io.StringIO()
         made = () if suite is None else ("--out", str(suite))
-        with (
-            pytest.MonkeyPatch.context() as patch,
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-        ):
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             patch.setenv("XDG_CACHE_HOME", str(self.root / "cache"))  # what one run measured, the next need not
             try:
                 status = main([*asked, *made, "--json"])

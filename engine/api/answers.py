@@ -38,14 +38,7 @@ from ..judging.predictions import (
 from ..report.album import add_scores
 from ..suite import PictureRow
 from ..suite.recorded import recorded_classes, recorded_numbers
-from .model_answers import (
-    array_answers,
-    json_boxes,
-    json_predictions,
-    label_predictions,
-    seen_boxes,
-    write_maps,
-)
+from .model_answers import array_answers, json_boxes, json_predictions, label_predictions, seen_boxes, write_maps
 from .networks_at_hand import CaptionEmbedding
 from .options import AnyPath, Caller
 

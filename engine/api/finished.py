@@ -169,11 +169,7 @@ class FinishedSuite:
         return result
 
     def report(
-        self,
-        *,
-        on_progress: OnProgress | None = None,
-        warn: Warn | None = None,
-        **options: Unpack[ReportOptions],
+        self, *, on_progress: OnProgress | None = None, warn: Warn | None = None, **options: Unpack[ReportOptions]
     ) -> ReportFiles:
         """As `report`."""
         require_known("report", options, ReportOptions)

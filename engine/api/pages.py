@@ -103,11 +103,7 @@ def describe_suite(suite: Path, rows: Sequence[PictureRow]) -> ReportText:
 
 
 def describe_model(
-    text: ReportText,
-    evaluation: Evaluation,
-    name: str,
-    comparisons: Sequence[Comparison],
-    rows: Sequence[PictureRow],
+    text: ReportText, evaluation: Evaluation, name: str, comparisons: Sequence[Comparison], rows: Sequence[PictureRow]
 ) -> ReportText:
     """The same, with what the suite says of the model called `name`, and of it against others."""
     findings = find_sentences(evaluation, len({row.source for row in rows}))

@@ -167,11 +167,7 @@ def _with_options(profile: Profile, options: GenerateOptions) -> Profile:
 
 
 def plan(
-    sources: AnyPath,
-    *,
-    on_progress: OnProgress | None = None,
-    warn: Warn | None = None,
-    **options: Unpack[PlanOptions],
+    sources: AnyPath, *, on_progress: OnProgress | None = None, warn: Warn | None = None, **options: Unpack[PlanOptions]
 ) -> EditPlan:
     """Show what would be changed of the first sources: captions and edits; nothing is painted.
 

@@ -180,9 +180,7 @@ def _add_generate(commands: _Commands[Parser]) -> None:
         "--protect", type=names, metavar="A,B", help="classes of the masks of which every variant keeps the pixels"
     )
     painting.add_argument(
-        "--anyway",
-        action="store_true",
-        help="go on though hardly a picture is accepted, which else ends the run early",
+        "--anyway", action="store_true", help="go on though hardly a picture is accepted, which else ends the run early"
     )
     _add_shard(painting)
     output = parser.add_argument_group("output")
@@ -299,13 +297,7 @@ def _add_estimate(commands: _Commands[Parser]) -> None:
     usage = "(SOURCES | --sources N) [options]"
     parser = _add(commands, "estimate", text, usage, "--sources 1000 --profile a10g")
     data = _add_sources(parser, optional=True)
-    data.add_argument(
-        "--sources",
-        dest="count",
-        type=positive,
-        metavar="N",
-        help="this many instead of SOURCES",
-    )
+    data.add_argument("--sources", dest="count", type=positive, metavar="N", help="this many instead of SOURCES")
     painting = _add_painting(parser)
     painting.add_argument(
         "--memory", type=gigabytes, metavar="GB", help="plan for this much, in 10^9 bytes (this machine's, and 24)"

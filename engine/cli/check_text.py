@@ -101,12 +101,7 @@ def fit_table(points: Sequence[Point], examples: Sequence[Example]) -> Table:
     """What thresholds of the fitted score let pass of the examples."""
     valid = sum(example.valid for example in examples) / len(examples)
     rows = [
-        (
-            f"{point.limit:.3f}",
-            percent(point.accepted / len(examples)),
-            percent(point.precision),
-            percent(point.recall),
-        )
+        (f"{point.limit:.3f}", percent(point.accepted / len(examples)), percent(point.precision), percent(point.recall))
         for point in points
     ]
     title = f"Thresholds of min_valid, by {len(examples):,} variants of which {percent(valid)} are valid"

@@ -14,14 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..api import finished
-from ..api.options import (
-    EstimateOptions,
-    EvaluateOptions,
-    GenerateOptions,
-    ImportOptions,
-    PlanOptions,
-    ReportOptions,
-)
+from ..api.options import EstimateOptions, EvaluateOptions, GenerateOptions, ImportOptions, PlanOptions, ReportOptions
 from ..errors import CounterfactoryError
 from ..judging.recheck import threshold_named
 from ..judging.threshold_curve import load_valid, threshold_curve
@@ -64,11 +57,7 @@ def generate(args: Namespace, terminal: Terminal) -> int:
 
     with terminal.progress() as on_progress:
         suite = verbs.generate(
-            args.sources,
-            out=args.out,
-            on_progress=on_progress,
-            warn=terminal.warn,
-            **keywords(args, GenerateOptions),
+            args.sources, out=args.out, on_progress=on_progress, warn=terminal.warn, **keywords(args, GenerateOptions)
         )
     status = _show_suite(suite, terminal)
     if args.require_coverage is not None and not suite.covers(args.require_coverage):
@@ -82,11 +71,7 @@ def import_pairs(args: Namespace, terminal: Terminal) -> int:
 
     with terminal.progress() as on_progress:
         suite = verbs.import_pairs(
-            args.pairs,
-            out=args.out,
-            on_progress=on_progress,
-            warn=terminal.warn,
-            **keywords(args, ImportOptions),
+            args.pairs, out=args.out, on_progress=on_progress, warn=terminal.warn, **keywords(args, ImportOptions)
         )
     return _show_suite(suite, terminal)
 

@@ -10,13 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..api import finished
-from ..api.reviews import (
-    follow_study,
-    open_study,
-    study_results,
-    take_answers,
-    wrong_answers,
-)
+from ..api.reviews import follow_study, open_study, study_results, take_answers, wrong_answers
 from ..errors import CounterfactoryError
 from ..review.answer_book import FILE, AnswerBook
 from ..review.answer_tables import write_answers

@@ -149,12 +149,7 @@ def _make_for_gpu(
 
 def _table(checkpoints: Sequence[Checkpoint], weights: Path) -> Table:
     rows = tuple(
-        (
-            one.repository,
-            one.licence,
-            f"{one.bytes / 1e9:.2f}",
-            "to fetch" if one.missing(weights) else "here",
-        )
+        (one.repository, one.licence, f"{one.bytes / 1e9:.2f}", "to fetch" if one.missing(weights) else "here")
         for one in checkpoints
     )
     total = sum(one.bytes for one in checkpoints)

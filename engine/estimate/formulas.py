@@ -91,10 +91,7 @@ def known_facts(profile: Profile, library: Library, size: tuple[int, int] | None
     held = {plan: library.plan_bytes(plan) for plan in facts}
     return {
         plan: replace(
-            fact,
-            held_bytes=held[plan][0],
-            scratch_bytes=held[plan][1],
-            activation_bytes=library.activation_bytes(plan),
+            fact, held_bytes=held[plan][0], scratch_bytes=held[plan][1], activation_bytes=library.activation_bytes(plan)
         )
         for plan, fact in facts.items()
     }

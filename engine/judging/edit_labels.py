@@ -110,11 +110,7 @@ def planned_edits(
 
 
 def _edits(
-    of: PictureRow | Variant,
-    source: str,
-    label: str | None,
-    scores: Mapping[str, float],
-    thresholds: CheckSettings,
+    of: PictureRow | Variant, source: str, label: str | None, scores: Mapping[str, float], thresholds: CheckSettings
 ) -> list[EditRow]:
     if of.kind != "variant" or of.repeat or of.level > 1:
         return []

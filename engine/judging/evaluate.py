@@ -19,15 +19,7 @@ from ..suite import PictureRow
 from ..variant import KINDS, Kind
 from .baselines import find_baseline_effects
 from .confusion import Counts, accuracy, confusion_matrix, iou, mean_iou, recall, row_normalised
-from .effects import (
-    Effect,
-    LevelEffect,
-    PictureOutcome,
-    correct,
-    find_effects,
-    find_flips,
-    find_interactions,
-)
+from .effects import Effect, LevelEffect, PictureOutcome, correct, find_effects, find_flips, find_interactions
 from .evaluation import Effects, Evaluation, MeanScore, Measure, Rejections, Side
 from .insights import Embed, bags_of_words, find_insights
 from .predictions import find_unanswered

@@ -117,12 +117,7 @@ def _beam_search(
 
 
 def _extend(
-    text: _Text,
-    logits: NDArray[np.float32],
-    length: int,
-    settings: DecodingSettings,
-    prompt: Sequence[int],
-    end: int,
+    text: _Text, logits: NDArray[np.float32], length: int, settings: DecodingSettings, prompt: Sequence[int], end: int
 ) -> list[tuple[int, int]]:
     """Extend a text's beams by one token; returns (parent beam, token) of the new beams."""
     beams, last = settings.beams, length == settings.max_tokens

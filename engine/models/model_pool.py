@@ -89,8 +89,7 @@ class ModelPool:
         """The masked language model, which a profile with [random_words] has."""
         words = self._library.folder / "masked.json"
         return self._once(
-            ("masked",),
-            lambda: MaskedLm(self._open("masked"), self._tokenizer("masked"), MaskVocabulary.read(words)),
+            ("masked",), lambda: MaskedLm(self._open("masked"), self._tokenizer("masked"), MaskVocabulary.read(words))
         )
 
     def clip_text(self) -> ClipText:

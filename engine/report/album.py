@@ -121,10 +121,7 @@ def add_scores(rows: Sequence[PictureRow], name: str, scores: Mapping[str, float
 
 
 def group_by_source(
-    rows: Sequence[PictureRow],
-    suite: Path,
-    report: Path,
-    answers: Mapping[str, Answer] | None = None,
+    rows: Sequence[PictureRow], suite: Path, report: Path, answers: Mapping[str, Answer] | None = None
 ) -> list[Strip]:
     """A strip per source of a suite that has a variant, in the rows' order.
 

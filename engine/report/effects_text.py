@@ -350,12 +350,7 @@ def alone_table(effects: Effects) -> Table:
     turned = {flip.name: percent(flip.rate) for flip in effects.flips}
     named = {PAINTING: effects.painter} if effects.painter else {}
     rows = tuple(
-        (
-            name,
-            *_figures(e),
-            *((turned.get(e.name, "-"),) if turned else ()),
-            str(e.pictures),
-        )
+        (name, *_figures(e), *((turned.get(e.name, "-"),) if turned else ()), str(e.pictures))
         for name, e in (named | {e.name: e for e in effects.by_type_alone}).items()
     )
     columns = ("edit", "points", *_COLUMNS, *(("turned wrong",) if turned else ()), "pictures")

@@ -145,10 +145,7 @@ def slices(row: PictureRow, by: Slice) -> list[str]:
 
 
 def _population(
-    rows: Sequence[PictureRow],
-    plan: StudyPlan,
-    settings: CheckSettings | None,
-    wrong: Mapping[str, bool] | None,
+    rows: Sequence[PictureRow], plan: StudyPlan, settings: CheckSettings | None, wrong: Mapping[str, bool] | None
 ) -> list[PictureRow]:
     variants = sorted((row for row in rows if row.kind == "variant"), key=lambda row: row.file_name)
     if plan.draw == "random":
@@ -200,11 +197,7 @@ def _item(
 
 
 def _checks(
-    rows: Sequence[PictureRow],
-    drawn: Sequence[PictureRow],
-    questions: QuestionSet,
-    count: int,
-    drawing: random.Random,
+    rows: Sequence[PictureRow], drawn: Sequence[PictureRow], questions: QuestionSet, count: int, drawing: random.Random
 ) -> list[StudyItem]:
     """Controls and pictures of other classes by turns, each under another variant's label, as far as there are some."""
     kinds: list[ItemKind] = [

@@ -164,9 +164,7 @@ class Cuda:
         """What `work` queues, recorded instead of run; each call of the result queues all of it at once."""
         # Of this thread only: other threads go on allocating meanwhile.
         self._call(
-            "cudaStreamBeginCapture",
-            self.stream,
-            self.runtime.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal,
+            "cudaStreamBeginCapture", self.stream, self.runtime.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal
         )
         try:
             work()

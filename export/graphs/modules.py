@@ -200,11 +200,7 @@ class _FirstLayers(nn.Module):
         self.layer = _Layer(network.down_blocks[0], 0)
 
     def forward(
-        self,
-        latents: torch.Tensor,
-        timestep: torch.Tensor,
-        text: torch.Tensor | None,
-        hint: torch.Tensor | None = None,
+        self, latents: torch.Tensor, timestep: torch.Tensor, text: torch.Tensor | None, hint: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         time = self.embedding(self.proj(timestep).to(latents.dtype))
         states = self.conv(latents) if hint is None else self.conv(latents) + hint

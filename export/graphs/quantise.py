@@ -31,12 +31,7 @@ _RESHAPING = frozenset({"Convert", "Reshape", "Transpose", "Multiply", "FakeQuan
 
 
 def quantise(
-    model_path: Path,
-    calibration: Iterable[Feeds],
-    out_path: Path,
-    *,
-    keep: str = SENSITIVE,
-    correct_bias: bool = True,
+    model_path: Path, calibration: Iterable[Feeds], out_path: Path, *, keep: str = SENSITIVE, correct_bias: bool = True
 ) -> None:
     """Write the int8 form of the network `model_path` to `out_path` (.xml beside .bin).
 

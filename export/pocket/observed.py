@@ -136,12 +136,7 @@ def held_out(numbers: Iterable[int], stream: int = HELD_OUT) -> list[tuple[Scene
 
 
 def judge_variants(
-    profile: Profile,
-    folder: Path,
-    referee: Referee,
-    request: SuiteRequest,
-    numbers: range,
-    stream: int = HELD_OUT,
+    profile: Profile, folder: Path, referee: Referee, request: SuiteRequest, numbers: range, stream: int = HELD_OUT
 ) -> list[Judged]:
     """Make `folder`/suite of the scenes of a stream with these numbers, and let the referee look at every variant.
 

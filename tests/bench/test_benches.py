@@ -12,7 +12,7 @@ BENCH = Path(__file__).parents[2] / "bench"
 # What benches share; the others are programs.
 SHARED = {"caption_file", "ceiling", "edit_judges", "journeys", "lance_peer", "lite0", "measure", "openvino_peer"}
 SHARED |= {"peer_networks", "reference", "versus", "effect_coverage", "simulated_suites", "orders"}
-SHARED |= {"gpu_card", "gpu_language", "gpu_networks", "training_pictures"}
+SHARED |= {"gpu_card", "gpu_language", "gpu_networks", "gpu_peer", "training_pictures"}
 MODULES = sorted(path.stem for path in BENCH.glob("*.py"))
 
 

@@ -19,7 +19,6 @@ def ruled(house: House, *more: str | Path) -> dict[str, tuple[str, str]]:
     for asked in (more, ()):
         ran = house.run("check", suite, *(str(word).replace("FIRST", first) for word in asked))
         assert ran.status == 0, ran.err
-        house.ran.clear()
     return {one["verdict"]: (one["reason"], name) for name, one in ran.data["by_hand"].items()} | {
         "row": next((row.reason or "", row.file_name) for row in read_metadata(suite) if row.file_name == first)
     }

@@ -69,7 +69,7 @@ def mask_of(suite: Path, row: PictureRow) -> np.ndarray:
     return np.asarray(Image.open(suite / str(row.mask)))
 
 
-@pytest.mark.usefixtures("shared_plans")
+@pytest.mark.usefixtures("shared_answers")
 @pytest.mark.parametrize(
     ("pack", "options", "names"),
     [
@@ -137,7 +137,7 @@ SAID = (
 )
 
 
-@pytest.mark.usefixtures("shared_plans", "counted_once")
+@pytest.mark.usefixtures("shared_answers", "counted_once")
 @pytest.mark.parametrize("command", ["plan", "estimate"])
 def test_what_masks_hold_is_said_before_anything_is_painted(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -154,7 +154,7 @@ def test_what_masks_hold_is_said_before_anything_is_painted(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("shared_plans")
+@pytest.mark.usefixtures("shared_answers")
 def test_a_model_that_sees_nothing_in_black_and_white_masks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     white_car(tmp_path / "set")
     suite = tmp_path / "suite"
@@ -172,7 +172,7 @@ def test_a_model_that_sees_nothing_in_black_and_white_masks(tmp_path: Path, caps
     assert scores == {"blind": 0.375, "numbers": 1, "white": 1}
 
 
-@pytest.mark.usefixtures("shared_plans")
+@pytest.mark.usefixtures("shared_answers")
 def test_detection_of_streets_keeps_what_boxes_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The pocket's language model was trained on no sentence of detection, and is put what it knows."""
     coco(tmp_path / "set")

@@ -28,8 +28,8 @@ def _(house: House, command: str) -> None:
 
 @shows("--anyway", "generate")
 def _(house: House, command: str) -> None:
-    strict = profile_with(house.new("strict"), shard_sources=1, check={"min_image_text": 1.0})
-    pictures = ("--profile", strict, "--variants", 24, "--edits", 1)
+    strict = profile_with(house.new("strict"), shard_sources=2, check={"min_image_text": 1.0})
+    pictures = ("--profile", strict, "--variants", 12, "--edits", 1)
     house.fails("of the first", command, *pictures)
     ran = house.ask(command, *pictures, "--anyway")
     assert ran.count == 3

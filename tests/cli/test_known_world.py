@@ -13,7 +13,7 @@ from PIL import Image
 
 from counterfactory.engine.suite import Suite, caution, count_outside, read_metadata, read_run
 
-pytestmark = pytest.mark.usefixtures("shared_plans")
+pytestmark = pytest.mark.usefixtures("shared_answers")
 MARK = (
     "unlike anything that the models were trained on: pictures painted from them, and figures about them, are "
     "meaningless"

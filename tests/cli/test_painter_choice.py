@@ -13,6 +13,8 @@ from conftest import Street
 from counterfactory.engine.api import read_inputs
 from counterfactory.engine.suite import read_metadata
 
+pytestmark = pytest.mark.usefixtures("shared_answers")
+
 
 def painter_line(err: str) -> str:
     """The first line that is no progress."""

@@ -35,27 +35,14 @@ from counterfactory.export.graphs.modules import FusedDenoiser, HintEncoder, Vae
 from counterfactory.export.pocket import distil as at
 from counterfactory.export.pocket import pack, vae
 from counterfactory.export.pocket.denoiser import Denoiser, noise_schedule
-from counterfactory.export.pocket.distil import (
-    Critic,
-    Terms,
-    distil,
-    few_steps,
-    gradients,
-    kept_steps,
-    student_paint,
-)
+from counterfactory.export.pocket.distil import Critic, Terms, distil, few_steps, gradients, kept_steps, student_paint
 from counterfactory.export.pocket.lessons import STREAM, Lessons, Teacher
 from counterfactory.export.pocket.restore import restore_denoiser
 from counterfactory.export.pocket.training import Recipe
 
 POCKET = load_profile("pocket-full").paint
 FULL = replace(
-    POCKET,
-    sampler=replace(POCKET.sampler, steps=4),
-    batch=2,
-    streams=1,
-    control_scale=1.2,
-    negative_prompt="fog",
+    POCKET, sampler=replace(POCKET.sampler, steps=4), batch=2, streams=1, control_scale=1.2, negative_prompt="fog"
 )
 Floats = NDArray[np.float32]
 

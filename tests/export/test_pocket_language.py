@@ -20,19 +20,8 @@ from counterfactory.export.language.answer_loss import answer_loss, encode_answe
 from counterfactory.export.pocket import language as module
 from counterfactory.export.pocket import llama
 from counterfactory.export.pocket.data import HELD_OUT
-from counterfactory.export.pocket.exercises import (
-    KINDS_OF_QUESTION,
-    apply,
-    exercise,
-)
-from counterfactory.export.pocket.language import (
-    Outcome,
-    built_in,
-    judge,
-    request_of,
-    same_facts,
-    types_changed,
-)
+from counterfactory.export.pocket.exercises import KINDS_OF_QUESTION, apply, exercise
+from counterfactory.export.pocket.language import Outcome, built_in, judge, request_of, same_facts, types_changed
 
 DRAWN = {kind: [exercise(kind, HELD_OUT, i) for i in range(60)] for kind in KINDS_OF_QUESTION}
 

@@ -37,12 +37,7 @@ Port = tuple[str, int, list[Any]]
 
 
 def graph(
-    path: Path,
-    nodes: list[Any],
-    inputs: list[Port],
-    outputs: list[Port],
-    weights: Mapping[str, Array],
-    opset: int = 18,
+    path: Path, nodes: list[Any], inputs: list[Port], outputs: list[Port], weights: Mapping[str, Array], opset: int = 18
 ) -> Path:
     """An ONNX file of `nodes`, checked."""
     ports = [[helper.make_tensor_value_info(*port) for port in some] for some in (inputs, outputs)]

@@ -70,11 +70,7 @@ def test_hed_is_the_papers_network_under_the_names_of_the_published_weights() ->
     assert len(full) == 1 + 2 * (13 + 5)
     assert {
         name: tuple(full[name].shape) for name in ("norm", "block3.convs.2.weight", "block5.projection.weight")
-    } == {
-        "norm": (1, 3, 1, 1),
-        "block3.convs.2.weight": (256, 256, 3, 3),
-        "block5.projection.weight": (1, 512, 1, 1),
-    }
+    } == {"norm": (1, 3, 1, 1), "block3.convs.2.weight": (256, 256, 3, 3), "block5.projection.weight": (1, 512, 1, 1)}
 
 
 def test_a_cache_crosses_the_graphs_boundary_as_it_is_computed(tmp_path: Path) -> None:
@@ -270,11 +266,7 @@ KOHYA, PEFT = f"lora_unet_{LINEAR.replace('.', '_')}", f"unet.{LINEAR}"
     ],
 )
 def test_loras_that_do_not_fit_change_nothing(
-    unet: UNet2DConditionModel,
-    tmp_path: Path,
-    form: str,
-    change: dict[str, torch.Tensor | None],
-    said: str,
+    unet: UNet2DConditionModel, tmp_path: Path, form: str, change: dict[str, torch.Tensor | None], said: str
 ) -> None:
     before = {name: value.clone() for name, value in unet.state_dict().items()}
     tensors = {name: value for name, value in (lora(unet, form) | change).items() if value is not None}

@@ -34,12 +34,7 @@ from counterfactory.export.pocket import llama, pack, vae
 from counterfactory.export.pocket import packed as packed_at
 from counterfactory.export.pocket.packed import MASTERS, RUNTIME, gather, put_back
 from counterfactory.export.pocket.parameters import FILE, constants, find, narrow, record, restore_into
-from counterfactory.export.pocket.restore import (
-    restore_blip2,
-    restore_clip,
-    restore_llm,
-    restore_vae,
-)
+from counterfactory.export.pocket.restore import restore_blip2, restore_clip, restore_llm, restore_vae
 
 CAPTION = "a clear street at noon, a red car on the road. a blue truck stands in front of brick buildings."
 
@@ -339,8 +334,7 @@ def test_other_networks_of_the_map_stay(folders: tuple[Path, Path], tmp_path: Pa
 
 @settings(max_examples=60)
 @given(
-    arrays.arrays(np.float16, arrays.array_shapes(min_dims=2, max_dims=4, min_side=2, max_side=5)),
-    st.integers(0, 3),
+    arrays.arrays(np.float16, arrays.array_shapes(min_dims=2, max_dims=4, min_side=2, max_side=5)), st.integers(0, 3)
 )
 def test_every_value_is_within_half_a_scale(weight: Array, axis: int) -> None:
     weight = np.nan_to_num(weight, posinf=0, neginf=0)

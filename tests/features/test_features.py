@@ -123,7 +123,7 @@ def save_bert(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def commands(tmp_path_factory: pytest.TempPathFactory, shared_plans: None) -> Commands:
+def commands(tmp_path_factory: pytest.TempPathFactory, shared_answers: None) -> Commands:
     """The embedded networks, and beside them those that features ask for."""
     folder = tmp_path_factory.mktemp("models")
     for file in ModelPaths("pocket").path.iterdir():

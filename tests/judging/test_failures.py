@@ -58,10 +58,7 @@ def test_wrong_answers_are_listed_the_surest_first() -> None:
     unsure = read(label_failures(ROWS, [None, None, Prediction("car"), Prediction("tram"), None, None]))
     assert [
         (row["prediction"], row["confidence"], row["original_prediction"], row["control_prediction"]) for row in unsure
-    ] == [
-        ("car", "", "", ""),
-        ("tram", "", "", ""),
-    ]
+    ] == [("car", "", "", ""), ("tram", "", "", "")]
 
 
 def test_variants_whose_masks_are_worse_than_the_control_s_are_listed_by_their_fall() -> None:

@@ -62,11 +62,9 @@ def fit() -> Fit:
 
 def test_parts_are_types_with_enough_edits_and_what_the_pictures_have() -> None:
     found = part_scores(EXAMPLES)
-    assert found == {
-        "colour": ("said_colour", "edit_colour"),
-        "label": ("said_label",),
-        "layout": ("layout",),
-    }, "weather has no scores here, domain too few edits"
+    assert found == {"colour": ("said_colour", "edit_colour"), "label": ("said_label",), "layout": ("layout",)}, (
+        "weather has no scores here, domain too few edits"
+    )
     some = [
         replace(example, scores={**example.scores, "said_domain": 0.5, "edit_weather": 0.5}) for example in EXAMPLES
     ]

@@ -201,12 +201,7 @@ def test_a_suite_whose_variants_have_no_answer_is_refused() -> None:
         ("p.csv", "image,prediction,prediction_2,prediction_5\na,b,c,\n", Prediction("b", None, ("b", "c")), ()),
         ("p.csv", "image,prediction,prediction_6\na,b,c\n", Prediction("b"), ("prediction_6",)),
         ("p.csv", "image,prediction,top5\na,b,c | b|d\n", Prediction("b", None, ("c", "b", "d")), ()),
-        (
-            "p.jsonl",
-            '{"image": "a", "prediction": 3, "top5": [3,2,1,5,4]}',
-            Prediction("3", None, tuple("32154")),
-            (),
-        ),
+        ("p.jsonl", '{"image": "a", "prediction": 3, "top5": [3,2,1,5,4]}', Prediction("3", None, tuple("32154")), ()),
         ("p.jsonl", '{"image": "a", "prediction": "b", "confidence": 0}', Prediction("b", 0.0), ()),
         ("p.jsonl", '{"image": "a", "prediction": "b", "top5": [], "confidence": null}', Prediction("b"), ()),
         (

@@ -21,17 +21,8 @@ from counterfactory.engine.suite import Suite, read_metadata, read_run
 from counterfactory.engine.suite.verdicts import ScoredRow, read_verdicts
 from counterfactory.engine.variant import Kind
 
-STRICT = CheckSettings(
-    batch=8,
-    label_prompt="a {label}",
-    logit_scale=10.0,
-).having(
-    min_image_text=0.65,
-    min_directional=0.5,
-    min_image_image=-1.0,
-    min_edit=0.25,
-    min_label=-1.0,
-    min_layout=0.0,
+STRICT = CheckSettings(batch=8, label_prompt="a {label}", logit_scale=10.0).having(
+    min_image_text=0.65, min_directional=0.5, min_image_image=-1.0, min_edit=0.25, min_label=-1.0, min_layout=0.0
 )
 
 

@@ -283,8 +283,7 @@ def painted(
 
 @pytest.mark.parametrize("runtime", ["tensorrt", "onnxruntime"])
 @pytest.mark.parametrize(
-    ("sampler", "scale", "seed", "protects"),
-    [(UNIPC, 4.0, None, False), (UNIPC, 4.0, 1, True), (LCM, 2.0, 1, False)],
+    ("sampler", "scale", "seed", "protects"), [(UNIPC, 4.0, None, False), (UNIPC, 4.0, 1, True), (LCM, 2.0, 1, False)]
 )
 def test_pictures_are_the_hosts_bit_for_bit(
     graphs: Path,

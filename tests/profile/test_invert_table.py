@@ -12,11 +12,7 @@ from counterfactory.engine.estimate.estimate import estimate
 from counterfactory.engine.models.network import Rows
 from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.models.plan_facts import plan_facts
-from counterfactory.engine.profile.paint import (
-    GuidanceSettings,
-    InvertSettings,
-    rows_per_source,
-)
+from counterfactory.engine.profile.paint import GuidanceSettings, InvertSettings, rows_per_source
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.runtime import ModelPaths
 

@@ -24,7 +24,7 @@ from counterfactory.engine.report.page import ReportText, write_page
 from counterfactory.engine.report.table import Table
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 pytestmark = needs_chromium
 HOSTILE = "</script><img src=x onerror=alert(1)> \" ' & {{ 7 * 7 }}"
@@ -74,9 +74,9 @@ def text_of(**changes: Any) -> ReportText:
 
 
 @pytest.fixture
-def tab(picture: Path, tmp_path: Path) -> Iterator[Page]:
+def tab(chromium: Browser, picture: Path, tmp_path: Path) -> Iterator[Page]:
     write_page(album(picture), tmp_path / "page.html", text_of())
-    with opened(tmp_path / "page.html", viewport={"width": 1280, "height": 900}) as tab:
+    with opened(chromium, tmp_path / "page.html", viewport={"width": 1280, "height": 900}) as tab:
         yield tab
 
 
@@ -148,11 +148,11 @@ def test_the_viewer_shows_a_variant_beside_its_source_and_explains_its_scores(ta
     assert shown(tab) == "60 of 60 variants"
 
 
-def test_a_csv_is_safe_in_a_spreadsheet(picture: Path, tmp_path: Path) -> None:
+def test_a_csv_is_safe_in_a_spreadsheet(chromium: Browser, picture: Path, tmp_path: Path) -> None:
     words = {"file_name": '=HYPERLINK("x")', "edited_caption": "+1", "scores": {"edit": -0.5}}
     album = strip(frame(picture, Answer("=cmd()", False), **words), name="@x", label="-a,b")
     write_page([album], tmp_path / "page.html", text_of())
-    with opened(tmp_path / "page.html") as tab:
+    with opened(chromium, tmp_path / "page.html") as tab:
         with tab.expect_download() as download:
             tab.locator("#csv").click()
         (row,) = csv.DictReader(io.StringIO(download.value.path().read_text()))
@@ -160,14 +160,14 @@ def test_a_csv_is_safe_in_a_spreadsheet(picture: Path, tmp_path: Path) -> None:
     assert (row["caption"], row["prediction"], row["edit"]) == ("'+1", "'=cmd()", "-0.5")
 
 
-def test_hostile_words_stay_words(picture: Path, tmp_path: Path) -> None:
+def test_hostile_words_stay_words(chromium: Browser, picture: Path, tmp_path: Path) -> None:
     edits = (Edit(HOSTILE, HOSTILE, HOSTILE),)
     bad = frame(picture, Answer(HOSTILE, False), file_name=HOSTILE, edited_caption=HOSTILE, reason=HOSTILE, edits=edits)
     one = strip(bad, name=HOSTILE, label=HOSTILE, caption=HOSTILE, control=bad, answer=Answer(HOSTILE, True))
     table = Table(HOSTILE, (HOSTILE, "q"), ((HOSTILE, HOSTILE),), (HOSTILE,), of="class")
     text = text_of(findings=(ReportFinding(HOSTILE),), tables=(table,), notes=(HOSTILE,), remarks=(HOSTILE,))
     write_page([one, strip(frame(picture), label="bus")], tmp_path / "page.html", text)
-    with opened(tmp_path / "page.html") as tab:
+    with opened(chromium, tmp_path / "page.html") as tab:
         figure = tab.locator("figure[data-name]").first
         assert figure.get_attribute("title") == HOSTILE
         assert HOSTILE in figure.inner_text()
@@ -178,26 +178,26 @@ def test_hostile_words_stay_words(picture: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_large_album_is_read_from_files_beside_the_page(
-    picture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chromium: Browser, picture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(page_module, "_SHARD", 8)
     write_page(album(picture), tmp_path / "page.html", text_of())
-    with opened(tmp_path / "page.html") as tab:
+    with opened(chromium, tmp_path / "page.html") as tab:
         until(tab, "document.querySelector('output').textContent === '60 of 60 variants'")
         tab.goto(tab.url + "#sort=suite")
         until(tab, "document.querySelector('figure[data-name]').dataset.name === '0/night'")
     (tmp_path / "album" / "2.js").unlink()
-    with opened(tmp_path / "page.html") as tab:
+    with opened(chromium, tmp_path / "page.html") as tab:
         until(tab, "document.querySelector('output').textContent.includes('missing')")
 
 
-def test_a_page_of_one_file_needs_no_other(picture: Path, tmp_path: Path) -> None:
+def test_a_page_of_one_file_needs_no_other(chromium: Browser, picture: Path, tmp_path: Path) -> None:
     strips, pictures = embed_pictures(album(picture))
     (tmp_path / "alone").mkdir()
     write_page(strips, tmp_path / "alone" / "page.html", text_of(), embedded=pictures)
     picture.unlink()
     assert [path.name for path in (tmp_path / "alone").iterdir()] == ["page.html"]
-    with opened(tmp_path / "alone" / "page.html") as tab:
+    with opened(chromium, tmp_path / "alone" / "page.html") as tab:
         tab.locator("#pictures img").first.scroll_into_view_if_needed()
         until(tab, "document.querySelector('#pictures img').naturalWidth === 64")
 
@@ -205,14 +205,14 @@ def test_a_page_of_one_file_needs_no_other(picture: Path, tmp_path: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_nobody_is_shut_out(picture: Path, tmp_path: Path, scheme: str, width: int) -> None:
+def test_nobody_is_shut_out(chromium: Browser, picture: Path, tmp_path: Path, scheme: str, width: int) -> None:
     """WCAG 2.2 AA, as far as axe tells, and no sideways scrolling on a phone."""
     package = find_spec("axe_playwright_python")
     if package is None or not package.submodule_search_locations:
         pytest.skip("axe is not installed: contrast, names and roles went unchecked")
     axe = Path(package.submodule_search_locations[0]) / "axe.min.js"
     write_page(album(picture), tmp_path / "page.html", text_of())
-    with opened(tmp_path / "page.html", viewport={"width": width, "height": 844}, color_scheme=scheme) as tab:
+    with opened(chromium, tmp_path / "page.html", viewport={"width": width, "height": 844}, color_scheme=scheme) as tab:
         assert tab.evaluate("document.documentElement.scrollWidth") == width
         tab.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
         tab.add_script_tag(path=axe)
@@ -232,7 +232,7 @@ def test_printed_it_has_no_controls(tab: Page) -> None:
     assert tab.locator(".forest").is_visible()
 
 
-def test_effects_of_all_kinds_fit_the_chart(picture: Path, tmp_path: Path) -> None:
+def test_effects_of_all_kinds_fit_the_chart(chromium: Browser, picture: Path, tmp_path: Path) -> None:
     """No bar or dot leaves its row, whatever the effect."""
     from counterfactory.engine.judging.evaluation import Effects
     from counterfactory.engine.report.forest import draw_forest
@@ -242,7 +242,7 @@ def test_effects_of_all_kinds_fit_the_chart(picture: Path, tmp_path: Path) -> No
     forest = draw_forest(Effects("control", None, types, (), (), (), ()))
     assert forest is not None
     write_page(album(picture), tmp_path / "page.html", text_of(forests=(forest,)))
-    with opened(tmp_path / "page.html") as tab:
+    with opened(chromium, tmp_path / "page.html") as tab:
         inside = tab.locator(".effect .bar").evaluate_all(
             """all => all.map(bar => {
                 const row = bar.closest('.plot').getBoundingClientRect(), box = bar.getBoundingClientRect();
@@ -252,7 +252,7 @@ def test_effects_of_all_kinds_fit_the_chart(picture: Path, tmp_path: Path) -> No
         assert inside == [True] * 4
 
 
-def test_nothing_but_the_pages_own_script_runs(picture: Path, tmp_path: Path) -> None:
+def test_nothing_but_the_pages_own_script_runs(chromium: Browser, picture: Path, tmp_path: Path) -> None:
     """Whatever a suite's text might come to one day: the page's policy is asked by a browser, not read."""
     (tmp_path / "evil.js").write_text("document.title = 'ran'")
     write_page(album(picture, 2), tmp_path / "page.html", text_of())
@@ -261,7 +261,7 @@ def test_nothing_but_the_pages_own_script_runs(picture: Path, tmp_path: Path) ->
         <script src="evil.js"></script><a id="link" href="javascript:document.title = 'ran'">x</a>
         <img id="far" src="http://127.0.0.1:9/x.png"></body>"""
     (tmp_path / "page.html").write_text(page.replace("</body>", evil), encoding="utf-8")
-    with opened(tmp_path / "page.html") as tab:
+    with opened(chromium, tmp_path / "page.html") as tab:
         stopped: list[str | None] = []
         tab.on("requestfailed", lambda request: stopped.append(request.failure))
         tab.reload()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from report_pages import CHROMIUM, needs_chromium, until
+from report_pages import needs_chromium, until
 from reviewing import book_of, rows_of, study_of, suite_of
 
 from counterfactory.engine.review.answer_book import AnswerBook
@@ -61,16 +61,6 @@ def review_of(folder: Path, rows: Any, questions: str = "dillema", **plan: Any) 
         served.start()
         yield served
         served.stop()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @contextmanager

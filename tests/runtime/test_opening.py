@@ -86,10 +86,7 @@ def opener(monkeypatch: pytest.MonkeyPatch) -> Opener:
     return library
 
 
-SHAPES = {
-    "x": Shapes((2, 1, 4), (2, 1, 4), (2, 6, 4)),
-    "past": Shapes((2, 0, 4), (2, 8, 4), (2, 12, 4)),
-}
+SHAPES = {"x": Shapes((2, 1, 4), (2, 1, 4), (2, 6, 4)), "past": Shapes((2, 0, 4), (2, 8, 4), (2, 12, 4))}
 
 
 def exported(folder: Path, shapes: Mapping[str, Shapes] | None) -> Path:

@@ -104,11 +104,7 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Networks:
         },
         ["state", "cache_keys_added"],
         decoder_onnx,
-        {
-            "x": {0: "batch", 1: "tokens"},
-            "cache_keys": {0: "past", 1: "batch"},
-            "cache_rows": {0: "past", 1: "batch"},
-        },
+        {"x": {0: "batch", 1: "tokens"}, "cache_keys": {0: "past", 1: "batch"}, "cache_rows": {0: "past", 1: "batch"}},
     )
     return Networks(picture, decoder, picture_onnx, decoder_onnx)
 

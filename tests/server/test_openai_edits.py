@@ -25,13 +25,7 @@ from PIL import Image
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.server import ServerSettings
-from counterfactory.engine.server.client import (
-    SEEDS,
-    PaintClient,
-    SamePictureError,
-    open_client,
-    seed_of,
-)
+from counterfactory.engine.server.client import SEEDS, PaintClient, SamePictureError, open_client, seed_of
 from counterfactory.engine.server.exchange import PictureRefusedError, ServerBusyError, ServerGoneError
 from counterfactory.engine.server.instructions import UNCHANGED
 

@@ -10,14 +10,7 @@ from picture_rows import picture_row
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.files.fill import fill, plain
-from counterfactory.engine.suite.cells import (
-    REJECTED,
-    ValueCells,
-    add_cells,
-    count_accepted,
-    coverage,
-    value_of_edit,
-)
+from counterfactory.engine.suite.cells import REJECTED, ValueCells, add_cells, count_accepted, coverage, value_of_edit
 
 FOGGY = ValueCells("weather", "foggy", 3, 2, 0, {"said": ("a",), "full": ("b",)}, (2, 1))
 
