@@ -10,11 +10,13 @@ weighed with exact zeros, so that a row's logits do not depend on its company. W
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -41,10 +43,12 @@ Shape = tuple[int, int]
 _BLOCK = 64
 # A call reads so many rows and so many tokens of each; beyond the first ones: multiples.
 _ROWS, _MORE_ROWS = (1,), 8
-_WIDTHS, _MORE_TOKENS = (1, 2, 4, 8, 16, 32, 48), 64
+_WIDTHS, _MORE_TOKENS = (1, 2, 4, 8, 12, 16, 24, 32, 40, 48), 64
 # What a row and a call cost on top of their tokens, and the first call of a shape, for which OpenVINO 2026.4.1 prepares
 # its products anew: in tokens, measured with the pocket model. Calls of more tokens take memory that pays no more.
 _ROW_COST, _CALL_COST, _SHAPE_COST, _MOST_TOKENS = 1, 100, 150, 1024
+# Weights of fewer bytes are multiplied on one thread: a team takes a fifth more core-seconds to wait for each other.
+_SMALL = 1 << 24
 # How much of that it keeps, in operations: with the 5,000 that it keeps if not told, long runs take 45 MB more.
 _KEPT_OPERATIONS = 64
 # What stands before a text whose surprise is measured, and how many are read together.
@@ -63,7 +67,8 @@ class Llama:
         blobs: BlobCache | None = None,
         digest: Callable[[Path], str] = file_digest,
     ) -> None:
-        """In `blobs` the compiled graph is kept; `digest` says what the content of a file is.
+        """A small network takes one thread, whatever `threads` says. In `blobs` the compiled graph is kept; `digest`
+        says what the content of a file is.
 
         Raises CounterfactoryError when the folder is missing or holds no export of a Llama.
         """
@@ -85,21 +90,23 @@ class Llama:
         self._caches = [port.get_any_name().removeprefix("new_") for port in graph.outputs[1:]]
         self._heads, _, self._size = graph.input("prefix_key_0").get_partial_shape()
         self._element = ov.Type.bf16 if precision == "bf16" else ov.Type.f32
+        files = [folder / name for name in LLAMA_FILES]
+        small = sum(file.stat().st_size for file in files) < _SMALL
         config: dict[str, Any] = {
             "INFERENCE_PRECISION_HINT": precision,
             "PERFORMANCE_HINT": "LATENCY",
             "NUM_STREAMS": 1,
             "CPU_RUNTIME_CACHE_CAPACITY": _KEPT_OPERATIONS,
         }
-        if threads:
-            config["INFERENCE_NUM_THREADS"] = threads
-        files = [folder / name for name in LLAMA_FILES]
+        if threads or small:
+            config["INFERENCE_NUM_THREADS"] = 1 if small else threads
         making = CompileInputs(files, (__file__, dequantize.__file__), {}, config)
         prepare = partial(_prepared, graph, self._element)
         compiled = compile_model(core, making, prepare, blobs, digest)
         self._request = compiled.create_infer_request()
         # The shapes of calls so far, by the places of rows and of the beginning.
         self._met: dict[Shape, set[Shape]] = {}
+        self._missed: dict[Shape, Counter[Shape]] = {}
         self._nothing = self._common(0)
 
     @property
@@ -141,17 +148,17 @@ class Llama:
         The cache takes the new keys and values up. Returns logits, float32 [B, V], after each run; those of a row
         whose run is empty mean nothing.
         """
-        cache.grow(max(int(held) + len(run) for held, run in zip(read, runs, strict=True)))
+        cache.grow(max(int(held) + len(run) for held, run in zip(read, runs, strict=True)), first + len(runs))
         logits = np.zeros((len(runs), self.vocabulary.size), np.float32)
         for rows, shape in self._calls(runs, cache.arrays[0].shape[2], common):
-            low, lines = min(rows), list(rows)
+            low, lines, ours = min(rows), list(rows), set(rows)
             end = first + low + shape[0]
             if max(rows) - low < shape[0] and end <= len(cache.arrays[0]):  # what lies side by side is not copied
                 lines = list(range(low, min(low + shape[0], len(runs))))
                 held = [array[first + low : end] for array in cache.arrays]
             else:
                 held = [array[np.resize(lines, shape[0]) + first] for array in cache.arrays]
-            tokens, fresh = _padded([runs[i] if i in rows else () for i in lines], shape)
+            tokens, fresh = _padded([runs[i] if i in ours else () for i in lines], shape)
             own = np.pad(read[lines], (0, shape[0] - len(lines)))
             out = self._run(tokens, fresh, common, own, held)
             row = np.repeat(np.arange(shape[0]), fresh)
@@ -191,10 +198,13 @@ class Llama:
 
     def _calls(self, runs: Sequence[Sequence[int]], places: int, common: Common) -> Iterator[tuple[list[int], Shape]]:
         """The calls that read the runs of rows with so many places; what shapes there were is kept."""
-        met = self._met.setdefault((places, common.arrays[0].shape[1]), set())
-        for rows, shape in calls_of(list(map(len, runs)), met):
+        at = places, common.arrays[0].shape[1]
+        met, missed = self._met.setdefault(at, set()), self._missed.setdefault(at, Counter())
+        for rows, shape in calls_of(list(map(len, runs)), met, missed):
             met.add(shape)
             yield rows, shape
+            least = _least_shape(len(rows), max(len(runs[i]) for i in rows))
+            missed[least] += _cost(shape) - _cost(least)
 
     def _run(
         self, tokens: Ids, fresh: Ids, common: Common, read: Ids, held: Sequence[NDArray[Any]]
@@ -233,15 +243,18 @@ class RowCache:
 
     arrays: list[NDArray[Any]]
 
-    def grow(self, places: int) -> None:
-        """Make room for `places` tokens per row."""
-        missing = _blocks(places) - self.arrays[0].shape[2]
-        if missing > 0:
-            self.arrays = [np.pad(array, ((0, 0), (0, 0), (0, missing), (0, 0))) for array in self.arrays]
+    def grow(self, places: int, rows: int) -> None:
+        """Make room for `places` tokens per row; the first `rows` hold some."""
+        held, heads, before, size = self.arrays[0].shape
+        if before >= places:
+            return
+        for i, array in enumerate(self.arrays):
+            self.arrays[i] = np.zeros((held, heads, _blocks(places), size), array.dtype)
+            self.arrays[i][:rows, :, :before] = array[:rows]
 
     def put(self, row: int, piece: Piece) -> None:
         """A row begins with `piece`."""
-        self.grow(piece[0].shape[1])
+        self.grow(piece[0].shape[1], row)
         for array, part in zip(self.arrays, piece, strict=True):
             array[row, :, : part.shape[1]] = part
 
@@ -256,19 +269,20 @@ def _blocks(places: int) -> int:
     return max(1, -(-places // _BLOCK)) * _BLOCK
 
 
-def calls_of(lengths: Sequence[int], met: Collection[Shape] = ()) -> list[tuple[list[int], Shape]]:
+def calls_of(
+    lengths: Sequence[int], met: Collection[Shape] = (), missed: Mapping[Shape, int] = MappingProxyType({})
+) -> list[tuple[list[int], Shape]]:
     """Which of the rows with so many tokens to read are read in one call, and its shape; those with none in none.
 
     Rows of like lengths share a call as far as that costs less than calls of their own. A shape in `met` costs less
-    than one that no call had.
+    than one that no call had, until larger ones in its place have `missed` as much.
     """
 
     def shape(rows: int, width: int) -> Shape:
-        least = _least(rows, _ROWS, _MORE_ROWS), width
-        return min([least, *(s for s in met if s[0] >= rows and s[1] >= width)], key=cost)
+        return min([_least_shape(rows, width), *(s for s in met if s[0] >= rows and s[1] >= width)], key=cost)
 
     def cost(shape: Shape) -> int:
-        return _CALL_COST + shape[0] * (shape[1] + _ROW_COST) + _SHAPE_COST * (shape not in met)
+        return _cost(shape) + (0 if shape in met else max(0, _SHAPE_COST - missed.get(shape, 0)))
 
     order = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
     parts: list[tuple[list[int], Shape]] = []
@@ -286,6 +300,16 @@ def calls_of(lengths: Sequence[int], met: Collection[Shape] = ()) -> list[tuple[
                     continue
             parts.append(part)
     return parts
+
+
+def _cost(shape: Shape) -> int:
+    """What a call of a shape that was met costs, in tokens."""
+    return _CALL_COST + shape[0] * (shape[1] + _ROW_COST)
+
+
+def _least_shape(rows: int, length: int) -> Shape:
+    """The least shape of a call for so many rows of up to so many tokens."""
+    return _least(rows, _ROWS, _MORE_ROWS), _least(length, _WIDTHS, _MORE_TOKENS)
 
 
 def _padded(runs: Sequence[Sequence[int]], shape: Shape) -> tuple[Ids, Ids]:

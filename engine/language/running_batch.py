@@ -106,10 +106,14 @@ class RunningBatch:
         self._read_sources(begun)
         first = len(self._rows)
         for request, answer in zip(begun, self._answers.begin([request.grammar for request in begun]), strict=True):
-            self._cache.put(len(self._rows), self._sources[request.prompt[request.suite : request.source]])
             row = _OpenRow(request, answer, list(request.prompt[request.source :]), request.source - request.suite)
             row.follow_forced()
             self._rows.append(row)
+        # Rows of like lengths side by side, which are read in one call.
+        self._rows[first:] = sorted(self._rows[first:], key=lambda row: -len(row.waiting))
+        self._cache.grow(max(row.read + len(row.waiting) for row in self._rows[first:]), first)
+        for at, row in enumerate(self._rows[first:], first):
+            self._cache.put(at, self._sources[row.request.prompt[row.request.suite : row.request.source]])
         self._step(first)
         return True
 

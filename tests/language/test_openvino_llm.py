@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +20,7 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.english.words import spans
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.language import llama as llama_module
 from counterfactory.engine.language import openvino_llm, running_batch, token_filter
 from counterfactory.engine.language.grammar import (
     alternatives_grammar,
@@ -25,7 +29,7 @@ from counterfactory.engine.language.grammar import (
     text_grammar,
     values_grammar,
 )
-from counterfactory.engine.language.llama import Llama, calls_of
+from counterfactory.engine.language.llama import Llama, RowCache, calls_of
 from counterfactory.engine.language.llm_request import LlmRequest, Prompt
 from counterfactory.engine.language.openvino_llm import OpenVinoLlm
 from counterfactory.engine.language.questions import PlainPrompts
@@ -267,6 +271,64 @@ def test_short_runs_do_not_pay_for_long_ones() -> None:
     assert [shape for _, shape in calls_of([2, 1, 4, 1])] == [(8, 4)], "few are cheaper together"
     assert [shape for _, shape in calls_of([30] * 70)] == [(32, 32), (32, 32), (8, 32)]
     assert [shape for _, shape in calls_of([1] * 20, {(32, 1), (64, 48)})] == [(32, 1)], "met before, but not too wide"
+
+
+def test_a_shape_that_was_missed_often_is_prepared() -> None:
+    assert calls_of([1] * 20, {(24, 4)}, {(24, 1): 72})[0][1] == (24, 4)
+    assert calls_of([1] * 20, {(24, 4)}, {(24, 1): 150})[0][1] == (24, 1)
+
+
+def test_rows_that_stay_alike_end_in_a_shape_of_their_own(grouped: tuple[LlamaForCausalLM, Llama]) -> None:
+    session = grouped[1]
+    common, cache = session.beginning([1] * 130), session.rows(20, 64)  # places of its own: no shape was met with them
+    read, shapes = np.zeros(20, np.int64), list[list[tuple[int, int]]]()
+    for length in (4, *[1] * 9):
+        session.step([[5] * length] * 20, common, cache, 0, read)
+        read += length
+        shapes.append(sorted(session._met[64, 192]))
+    assert shapes[1] == [(24, 4)], "one step of a token each reads in the room of four"
+    assert shapes[-1] == [(24, 1), (24, 4)], "many have a call of their own"
+
+
+def test_small_networks_take_one_thread_and_others_what_they_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_llama(tiny_llama(tiny_tokenizer()), tiny_tokenizer(), 0, tmp_path)
+
+    def threads(told: int) -> int:
+        session = Llama(tmp_path, precision="f32", threads=told)
+        return int(session._request.get_compiled_model().get_property("INFERENCE_NUM_THREADS"))
+
+    assert threads(2) == 1
+    monkeypatch.setattr(llama_module, "_SMALL", 0)
+    assert threads(2) == min(2, os.cpu_count() or 1)
+
+
+def test_rows_of_like_lengths_lie_side_by_side(llm: OpenVinoLlm, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths: list[list[int]] = []
+    step = Llama.step
+
+    def noted(self: Llama, runs: Sequence[Sequence[int]], *others: Any) -> Any:
+        lengths.append(list(map(len, runs)))
+        return step(self, runs, *others)
+
+    monkeypatch.setattr(Llama, "step", noted)
+    asked = [PROMPTS.rewrite(TASK, (), "a red car", [("red", "blue " * (1 + i % 5))]) for i in range(12)]
+    llm.generate([LlmRequest(prompt, text_grammar(5)) for prompt in asked])
+    assert lengths[0] == sorted(lengths[0], reverse=True)
+    assert len(set(lengths[0])) > 1
+
+
+@given(rows=st.integers(0, 3), before=st.integers(1, 70), places=st.integers(1, 200))
+def test_a_cache_that_grows_holds_what_it_held(rows: int, before: int, places: int) -> None:
+    filled = np.arange(3 * 2 * before * 4, dtype=np.uint16).reshape(3, 2, before, 4)
+    filled[rows:] = 0
+    cache = RowCache([filled.copy()])
+    cache.grow(places, rows)
+    (grown,) = cache.arrays
+    assert grown.shape[2] >= max(places, before)
+    assert np.array_equal(grown[:, :, :before], filled)
+    assert not grown[:, :, before:].any()
 
 
 def test_a_rows_logits_are_its_own_to_the_bit_in_bf16(tmp_path: Path) -> None:
