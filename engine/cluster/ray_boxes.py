@@ -20,6 +20,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -41,6 +42,8 @@ from .worker import Introduction, Receipt, ShardWorker, WorkOrder, packed
 # A shard in whose hands so many workers died is what kills them.
 _DEATHS = 3
 _TICK_S = 1.0  # between two looks at the clock while all workers are busy
+_ADVICE = "start one there (ray start --head), or say --ray local for this box alone"
+_MODE = "RAY_AUTH_MODE"  # how Ray authenticates; a head that finds a token asks for it, clients show it if told
 _HEALTH_S = 20  # for a cluster to answer whether it is there
 
 
@@ -406,11 +409,10 @@ def _drained(warn: Callable[[str], None]) -> Iterator[threading.Event]:
 def connected(address: str, workers: int | None, runtime: RuntimeSettings) -> Iterator[Any]:
     """Ray, connected to a cluster. Raises CounterfactoryError where none is."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # read when Ray is imported and when it starts
+    if address != "local" and find_spec("ray") is not None:
+        _reach(address)
     import ray
 
-    advice = "start one there (ray start --head), or say --ray local for this box alone"
-    if address not in ("auto", "local") and not _answers(address):
-        raise CounterfactoryError(f"no Ray cluster answers at {address}: {advice}")
     own: dict[str, Any] = {}
     if address == "local":
         own["include_dashboard"] = False
@@ -420,7 +422,7 @@ def connected(address: str, workers: int | None, runtime: RuntimeSettings) -> It
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise CounterfactoryError(
-            f"no Ray cluster can be used at {address} ({_first_line(error)}): {advice}"
+            f"no Ray cluster can be used at {address} ({_first_line(error)}): {_ADVICE}"
         ) from error
     try:
         yield ray
@@ -428,10 +430,33 @@ def connected(address: str, workers: int | None, runtime: RuntimeSettings) -> It
         ray.shutdown()
 
 
-def _answers(address: str) -> bool:
-    """Whether a cluster is there: connecting to none takes Ray minutes, which nothing interrupts."""
-    command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address.rpartition("://")[2]]
+def _reach(address: str) -> None:
+    """Raises CounterfactoryError unless a cluster is there: connecting to none takes Ray minutes, which nothing
+    interrupts. Where it asks for a token and nobody said how Ray authenticates, the token of this box is shown to it.
+    """
+    code, answer = _health(address, {})
+    asks = "AuthToken" in answer or "AuthenticationError" in answer
+    if asks and _MODE not in os.environ:
+        code, _ = _health(address, {_MODE: "token"})
+        if code == 0:
+            os.environ[_MODE] = "token"  # read when Ray is imported
+    if code != 0 and asks:
+        raise CounterfactoryError(
+            f"the Ray cluster at {address} refuses this box's token: copy ~/.ray/auth_token from its head, and say "
+            f"{_MODE}=token before each `ray start`"
+        )
+    if code != 0:
+        raise CounterfactoryError(f"no Ray cluster answers at {address}: {_ADVICE}")
+
+
+def _health(address: str, more: Mapping[str, str]) -> tuple[int, str]:
+    """Status and words of Ray's own question whether a cluster is there; a cluster that keeps silent is none."""
+    place = [] if address == "auto" else ["--address", address.rpartition("://")[2]]
+    command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", *place]
     try:
-        return subprocess.run(command, capture_output=True, timeout=_HEALTH_S, check=False).returncode == 0
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=_HEALTH_S, check=False, env={**os.environ, **more}
+        )
     except subprocess.TimeoutExpired:
-        return False
+        return 1, ""
+    return ended.returncode, ended.stdout + ended.stderr

@@ -95,7 +95,7 @@ class Ledger:
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
         # Holds the inner pages of a ledger of millions of rows: keys are hashes, every lookup starts at the root.
-        self._db.execute("PRAGMA cache_size = -16384")  # KiB
+        self._db.execute("PRAGMA cache_size = -8192")  # KiB
 
     def get(self, stage: str, keys: Sequence[str]) -> dict[str, Any]:
         """The stage's results among `keys`, in the order of `keys`; a key without one is left out."""

@@ -25,9 +25,9 @@ from .paths import Folder
 from .picture_row import AFTER_SCORES, BEFORE_SCORES, COLUMNS, PAINTING, PictureRow
 
 _NULLABLE = ("label", "mask_file_name", "control_file_name", *PAINTING, "painter", "scores", "reason")
-# Readers take a group at a time, `datasets` one batch of it. A group is 10,000 rows.
+# Readers take a group at a time, `datasets` one batch of it. A group is 2,000 rows, so that writing one holds little.
 _ROWS_PER_PART = 1_000
-_PARTS_PER_GROUP = 10
+_PARTS_PER_GROUP = 2
 _ROW_BYTES = 32  # of a content key, which no two rows share, in a file
 
 
