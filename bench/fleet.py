@@ -4,7 +4,8 @@
 
 SimPy moves shards: a box paints one, its part goes to the store over a line that all boxes share, and one driver takes
 the parts one after the other. Measured here, now: how long the driver takes over a picture, with syncing. Projected: a
-picture's time on the box (docs/production.md). Loading 27 GB of plans a shard is assumed to take 30 s. Shards differ by
+picture's time on the box (docs/a10g.json). The table's rows are as large as those of a small suite that is made now.
+Loading 27 GB of plans a shard is assumed to take 30 s. Shards differ by
 a tenth, a box in twenty is slow by half, and each box is lost once in 50 hours, with its shard. `--write` keeps the
 figures in docs/cluster.json and draws docs/cluster.svg.
 """
@@ -12,6 +13,9 @@ figures in docs/cluster.json and draws docs/cluster.svg.
 from __future__ import annotations
 
 import hashlib
+import io
+import json
+import subprocess
 import tempfile
 import time
 from collections.abc import Generator, Iterator
@@ -20,16 +24,35 @@ from typing import Any
 
 import numpy as np
 import simpy
+from cluster import command, photographs
 from measure import bench_parser, finish, keep_figures
 
-from counterfactory.engine.suite import Suite
+from counterfactory.engine.suite import Suite, read_metadata
+from counterfactory.engine.suite.metadata import write_table
 
 SOURCES, PICTURES = 25_000, 7  # a source: five variants, a control, the original
-PAINTED_H = 0.30 * 0.9 / 1000  # GPU-hours a picture: 0.30 a thousand accepted, nine tenths of the painted
+ACCEPTED = 0.9  # of the painted
 PICTURE_MB, LINE_MB_S = 0.45, 1200.0
 LOAD_S = 30.0  # plans of 27 GB that do not fit together, read once a shard
-BOXES, SHARDS = (1, 4, 16, 64, 100, 160, 256), (2048, 256, 64)
+BOXES, SHARDS = (1, 4, 16, 64, 100, 160, 256), (3072, 256, 64)
 DOCS = Path(__file__).parents[1] / "docs"
+
+
+def painted_h() -> float:
+    """GPU-hours of a picture of `a10g`, by projection."""
+    hours: float = json.loads((DOCS / "a10g.json").read_text())["a10g_gpu_hours_per_1k"]
+    return hours * ACCEPTED / 1000
+
+
+def table_mb(folder: Path) -> float:
+    """The size of the suite's table, by what a further row of a small suite's takes."""
+    subprocess.run(command(photographs(folder / "photos", 40), folder / "small"), check=True, stdout=subprocess.DEVNULL)
+    rows, sizes = read_metadata(folder / "small"), list[int]()
+    for part in (rows[: len(rows) // 2], rows):
+        file = io.BytesIO()
+        write_table((row.to_json() for row in part), sorted({name for row in rows for name in row.scores or ()}), file)
+        sizes.append(len(file.getvalue()))
+    return SOURCES * PICTURES * (sizes[1] - sizes[0]) / (len(rows) - len(rows) // 2) / 1e6
 
 
 def driver_s(folder: Path, pictures: int = 400) -> float:
@@ -47,7 +70,7 @@ def driver_s(folder: Path, pictures: int = 400) -> float:
         return (time.perf_counter() - began) / pictures
 
 
-def simulate(boxes: int, shard: int, take_s: float, seed: int = 0) -> dict[str, float]:
+def simulate(boxes: int, shard: int, take_s: float, picture_h: float, seed: int = 0) -> dict[str, float]:
     """Hours of a suite, the share of the boxes' time that painted, and of the driver's that took parts."""
     luck, world = np.random.default_rng(seed), simpy.Environment()
     waiting, line, driver = list(range(-(-SOURCES // shard))), simpy.Resource(world, 1), simpy.Resource(world, 1)
@@ -56,7 +79,7 @@ def simulate(boxes: int, shard: int, take_s: float, seed: int = 0) -> dict[str, 
     def box(pace: float) -> Generator[simpy.Event, Any, Any]:
         while waiting:
             waiting.pop()
-            hours = (LOAD_S / 3600 + shard * (PICTURES - 1) * PAINTED_H * luck.normal(1, 0.1)) * pace
+            hours = (LOAD_S / 3600 + shard * (PICTURES - 1) * picture_h * luck.normal(1, 0.1)) * pace
             if luck.random() < hours / 50:
                 yield world.timeout(hours * luck.random())
                 waiting.append(0)
@@ -88,15 +111,16 @@ def main() -> None:
     """Simulate all fleets."""
     asked = bench_parser(__doc__, write="docs/cluster.json").parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        take_s = driver_s(Path(folder))
-    rows = {(boxes, shard): simulate(boxes, shard, take_s) for shard in SHARDS for boxes in BOXES}
+        take_s, table = driver_s(Path(folder)), table_mb(Path(folder))
+    picture_h = painted_h()
+    rows = {(boxes, shard): simulate(boxes, shard, take_s, picture_h) for shard in SHARDS for boxes in BOXES}
     for (boxes, shard), row in rows.items():
         print(
             f"{boxes:4} boxes, shards of {shard:5}: {row['hours']:7.1f} h, "
             f"painting {row['painting']:.0%}, driver {row['driver']:.0%}"
         )
     bound_h = SOURCES * PICTURES * take_s / 3600
-    alone_h = SOURCES * (PICTURES - 1) * PAINTED_H
+    alone_h = SOURCES * (PICTURES - 1) * picture_h
     figures: dict[str, Any] = {
         "driver_ms_a_picture": round(1000 * take_s, 2),
         "one_box_h": round(alone_h, 1),
@@ -105,6 +129,7 @@ def main() -> None:
         "hours": {
             str(shard): {str(boxes): round(rows[boxes, shard]["hours"], 2) for boxes in BOXES} for shard in SHARDS
         },
+        "table_mb": round(table, 1),
         "to_store_mb_s_100": round(SOURCES * PICTURES * PICTURE_MB / rows[100, 64]["hours"] / 3600, 1),
     }
     if asked.write:

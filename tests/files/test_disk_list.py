@@ -136,7 +136,7 @@ def test_a_listing_and_sources_stay_on_the_disk(tmp_path: Path) -> None:
 def main(folder: Path) -> None:
     """Prints the bytes that stay of a file that is listed, and of a source that is read."""
     disk_list._BLOCK, disk_list._RUN = 64, 256
-    few, many = 128, 1024  # whole blocks, so that the last of a list holds no more of one than of the other
+    few, many = 128, 512  # whole blocks, so that the last of a list holds no more of one than of the other
     folders = {count: links(folder / str(count), count) for count in (few, many)}
     silent = Caller.of(lambda _: None, lambda _: None)
     listed = grown(lambda count: list_set(str(folders[count]), SetOptions()), few, many)
