@@ -140,7 +140,7 @@ def main() -> None:
 
 def drawing(rows: dict[tuple[int, int], dict[str, float]], bound_h: float) -> str:
     """Hours over boxes, both on scales of powers."""
-    low, high, wide, tall = 0.3, 60.0, 640, 360
+    low, high, wide, tall = 0.2, 60.0, 640, 360
 
     def at(boxes: float, hours: float) -> tuple[float, float]:
         x = 60 + (wide - 90) * np.log(boxes) / np.log(BOXES[-1])
@@ -165,11 +165,9 @@ def drawing(rows: dict[tuple[int, int], dict[str, float]], bound_h: float) -> st
         parts.append(
             f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/>'
         )
-        place = 40 + 16 * SHARDS.index(shard)
-        parts.append(
-            f'<path d="M{wide - 210} {place}h36" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/>'
-        )
-        parts.append(f'<text x="{wide - 166}" y="{place + 4}">shards of {shard} sources</text>')
+        place = 255 + 15 * SHARDS.index(shard)
+        parts.append(f'<path d="M80 {place}h36" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/>')
+        parts.append(f'<text x="124" y="{place + 4}">shards of {shard} sources</text>')
     x, y = at(1, bound_h)
     parts.append(
         f'<path d="M{x} {y}H{wide - 30}" stroke="#888" stroke-dasharray="1 4"/>'
