@@ -165,13 +165,13 @@ def drawing(rows: dict[tuple[int, int], dict[str, float]], bound_h: float) -> st
         parts.append(
             f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/>'
         )
-        place = 255 + 15 * SHARDS.index(shard)
+        place = 250 + 15 * SHARDS.index(shard)
         parts.append(f'<path d="M80 {place}h36" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/>')
         parts.append(f'<text x="124" y="{place + 4}">shards of {shard} sources</text>')
     x, y = at(1, bound_h)
     parts.append(
         f'<path d="M{x} {y}H{wide - 30}" stroke="#888" stroke-dasharray="1 4"/>'
-        f'<text x="{x + 4}" y="{y - 5}">the driver alone</text>'
+        f'<text x="{x + 230}" y="{y - 5}">the driver alone</text>'
     )
     parts.append(f'<text x="{wide / 2}" y="{tall - 8}" text-anchor="middle">boxes with one A10G each</text></svg>\n')
     return "\n".join(parts)
