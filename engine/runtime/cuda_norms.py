@@ -32,10 +32,12 @@ def norms_for_cuda(path: Path) -> bytes:
         ) from error
     try:
         model = onnx.ModelProto.FromString(read_bytes(path))
-    except Exception as error:  # of protobuf, which the engine does not import
+        rewrite_norms(onnx, model.graph)
+        content: bytes = model.SerializeToString()
+    except CounterfactoryError:
+        raise
+    except Exception as error:  # of protobuf, which the engine does not import; of nodes that read or write nothing
         raise CounterfactoryError(f"model file {path} is no ONNX graph ({error}); export it again") from error
-    rewrite_norms(onnx, model.graph)
-    content: bytes = model.SerializeToString()
     return content
 
 

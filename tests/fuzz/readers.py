@@ -57,7 +57,7 @@ from counterfactory.engine.review import answer_tables, question_set
 from counterfactory.engine.review.answer_book import AnswerBook, Rating
 from counterfactory.engine.review.serving import ReviewApp
 from counterfactory.engine.review.study_results import SuiteFacts, find_results
-from counterfactory.engine.runtime import onnx_header, plans
+from counterfactory.engine.runtime import cuda_norms, onnx_header, plans
 from counterfactory.engine.server import comfyui, exchange
 from counterfactory.engine.sources import (
     class_map,
@@ -474,6 +474,24 @@ def onnx_file() -> list[bytes]:
     return [helper.make_model(graph).SerializeToString()]
 
 
+def norm_files() -> list[bytes]:
+    """Norms of groups and of a layer, in islands of f32."""
+    from onnx import TensorProto, helper
+
+    make, half = helper.make_node, TensorProto.FLOAT16
+    ones = [helper.make_tensor(name, TensorProto.FLOAT, [n], [1.0] * n) for name, n in (("g", 2), ("l", 8))]
+    nodes = [
+        make("Cast", ["x"], ["wide"], to=TensorProto.FLOAT),
+        make("InstanceNormalization", ["wide", "g", "g"], ["level"], "groups", epsilon=1e-3),
+        make("Cast", ["level"], ["narrow"], to=half),
+        make("Cast", ["narrow"], ["again"], to=TensorProto.FLOAT),
+        make("LayerNormalization", ["again", "l", "l"], ["layer"], axis=-1),
+        make("Cast", ["layer"], ["y"], to=half),
+    ]
+    ports = [helper.make_tensor_value_info(name, half, [1, 2, 8]) for name in "xy"]
+    return [helper.make_model(helper.make_graph(nodes, "g", ports[:1], ports[1:], ones)).SerializeToString()]
+
+
 def _suite(path: Path, *reads: Callable[[Path], Any]) -> None:
     for read in reads:
         read(path.parent)
@@ -864,6 +882,7 @@ READERS: dict[str, FuzzedReader] = {
         lambda path: open_captioner(path.parent), numpy_files, "opt_embeddings.npy", place=put_captioner
     ),
     "ONNX": FuzzedReader(onnx_header.read_ports, onnx_file, "x.onnx"),
+    "norms in ONNX": FuzzedReader(cuda_norms.norms_for_cuda, norm_files, "x.onnx"),
 }
 
 

@@ -48,6 +48,7 @@ READ_BY = {
     "words": ["models/text_networks.MaskVocabulary"],
     "profile": ["profile/profile._load"],
     "ONNX": ["runtime/onnx_header.read_ports"],
+    "norms in ONNX": ["runtime/cuda_norms.norms_for_cuda"],
     "plan key": ["runtime/plans.read_key"],
     "manifest": ["runtime/plans.read_exported"],
     "workflow": ["server/comfyui._read_workflow"],
