@@ -77,7 +77,7 @@ def require_finished(suite: Path) -> None:
 
 def accepted_edits(suite: Path) -> Iterator[Edit]:
     """The edits of a suite's accepted variants, of a table that this process wrote; a part of it is held at a time."""
-    with open_parquet(read_table(suite)) as table:
+    with open_parquet(suite / TABLE) as table:
         for part in table.iter_batches(_ROWS_PER_PART, columns=["kind", "verdict", "edits"], use_threads=False):
             for row in part.to_pylist():
                 if (row["kind"], row["verdict"]) == ("variant", "accepted"):
