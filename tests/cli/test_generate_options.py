@@ -72,7 +72,7 @@ def _(house: House, command: str) -> None:
         assert ran.data["devices"] == workers
     house.fails("give --ray ADDRESS as well", command, "--workers", 2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ray_boxes, "_answers", lambda address: address != "nobody:1")
+        patch.setattr(ray_boxes, "_health", lambda address, more: (int(address == "nobody:1"), ""))
         house.fails("no Ray cluster answers at nobody:1", command, "--profile", "light", "--ray", "nobody:1")
 
 
