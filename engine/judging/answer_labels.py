@@ -200,7 +200,7 @@ def nearest_label(answer: str, labels: Sequence[str]) -> str | None:
     same = next((spelled[form] for form in sorted(forms) if form in spelled), None)
     if same is not None:
         return same
-    close = difflib.get_close_matches(fold_label(answer), spelled, n=1, cutoff=_SIMILAR)
+    close = difflib.get_close_matches(fold_label(answer), spelled, cutoff=_SIMILAR)
     return spelled[close[0]] if close else None
 
 

@@ -93,8 +93,7 @@ def _measure(name: str, outcomes: Sequence[tuple[PictureRow, float]]) -> Measure
 
 def _label_effects(outcomes: Sequence[tuple[PictureRow, float]], measure: str, flips: bool = False) -> Effects:
     def by_class(against: Kind) -> tuple[Effect, ...]:
-        edited = [one for one in outcomes if one[0].kind != "baseline"]
-        return find_effects(_picture_outcomes(edited, lambda row: {_label(row)}), against)
+        return find_effects(_picture_outcomes(outcomes, lambda row: {_label(row)}), against)
 
     return effects_of(outcomes, by_class, measure, flips)
 
@@ -167,8 +166,7 @@ def effects_of(
     flips: bool = False,
 ) -> Effects:
     """The effects of pictures by their outcomes; `by_class` finds those of classes against a kind of pictures."""
-    every, copies = outcomes, _copies(outcomes)
-    outcomes = [one for one in outcomes if one[0].kind != "baseline"]
+    copies = _copies(outcomes)
     painted = [one for one in outcomes if one[0].file_name not in copies]
     kinds = {row.kind for row, _ in painted}
     against: Kind | None = "control" if "control" in kinds else "original" if "original" in kinds else None
@@ -186,7 +184,7 @@ def effects_of(
         turned = (*find_flips(_picture_outcomes(painted, lambda _: {"painting"}, "control"), "original"), *turned)
     return Effects(
         against=against,
-        baselines=find_baseline_effects(every, _types_and_values, against) if against else (),
+        baselines=find_baseline_effects(outcomes, _types_and_values, against) if against else (),
         exact=all(row.painter == "light" for row, _ in outcomes if row.kind == "variant"),
         painter=of_painter[0] if of_painter else None,
         by_type=effects(outcomes, edit_types),

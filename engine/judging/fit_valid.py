@@ -156,7 +156,7 @@ def _fit(examples: Sequence[Example], named: Mapping[str, Sequence[str]]) -> tup
         start,
         jac=True,
         method="L-BFGS-B",
-        bounds=optimize.Bounds(least, np.full(len(least), np.inf)),
+        bounds=optimize.Bounds(least),
     )
     return tuple(
         ValidPart(part, tuple(names), tuple(round(float(w), 3) for w in weights[:-1]), round(float(weights[-1]), 3))

@@ -117,6 +117,11 @@ def test_a_list_of_the_model_s_classes_tells_wrong_answers_from_strange_ones(tmp
         CounterfactoryError, match=r"names\.txt is a label.* labels are 'bus'.* the classes 'minibus', 'lorry'"
     ):
         vocabulary(tmp_path, listed=listed)
+    with pytest.raises(CounterfactoryError, match=r"^no class in vit\.onnx is a label of this suite"):
+        read_vocabulary(tmp_path, [picture_row()], None, {0: "lorry"}, "vit.onnx")
+    listed.write_text("bus\n\ncar\n")
+    with pytest.raises(CounterfactoryError, match="class 1 needs a name"):
+        vocabulary(tmp_path, listed=listed)
     listed.write_text("bus\nBus\ncar\n")
     assert settled(vocabulary(tmp_path, listed=listed), "Bus", "1") == ["Bus", "Bus"], "a model may tell them apart"
 

@@ -48,8 +48,14 @@ def test_the_share_is_the_ratio_of_the_mean_effects_with_the_jackknife_s_interva
     assert effect.low == pytest.approx(effect.share - 2.5706 * spread, abs=1e-3)
 
 
-def test_there_is_no_share_of_nothing() -> None:
-    (effect,) = find_baseline_effects(suite([1.0] * 5, [0.0] * 5), types_of, "control")
+@pytest.mark.parametrize(
+    ("painted", "before"),
+    [([1.0] * 5, 1.0), ([0.0, 1.0, 0.0, 1.0], 0.5), ([0.0] * 2, 1.0), ([0.0, *[0.995] * 4], 1.0)],
+    ids=["nothing", "as much gained as lost", "two sources", "one source's"],
+)
+def test_there_is_no_share_of_nothing_or_of_what_too_few_sources_show(painted: list[float], before: float) -> None:
+    outcomes = [(row, before if row.kind == "control" else one) for row, one in suite(painted, [0.0] * len(painted))]
+    (effect,) = find_baseline_effects(outcomes, types_of, "control")
     assert (effect.share, effect.low, effect.high) == (None, None, None)
     assert effect.drawn == -1
 

@@ -77,11 +77,16 @@ def test_what_an_edit_does_to_one_model_more() -> None:
             rows.append(picture_row(3 * source, file_name=f"images/{source}/{number}.png", edits=edits))
     first = outcomes(rows, [True] * len(rows))
     second = outcomes(rows, ["time" not in row.edit_types for row in rows])
-    breaks = {effect.name: effect for effect in compared(rows, first, second).breaks_by_type}
+    found = compared(rows, first, second)
+    breaks = {effect.name: effect for effect in found.breaks_by_type}
     assert breaks["time"].value == pytest.approx(-1)
     assert breaks["weather"].value == pytest.approx(0)
     assert breaks["time"].clear
     assert not breaks["weather"].clear
+    by_value = {effect.name: effect.value for effect in found.breaks_by_value}
+    assert by_value == {"time: x": pytest.approx(-1), "weather: x": pytest.approx(0)}
+    assert [(gap.name, gap.first, gap.second) for gap in found.by_class] == [("bus", 1, 0.5)]
+    assert compared([replace(row, label=None) for row in rows], first, second).by_class == ()
     equal = compared(rows, second, second)
     assert [effect.value for effect in equal.breaks_by_type] == pytest.approx([0, 0])
 

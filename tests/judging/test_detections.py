@@ -6,6 +6,7 @@ import contextlib
 import io
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from pycocotools.cocoeval import COCOeval
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.detections import SeenBox, evaluate_boxes
+from counterfactory.engine.judging.evaluation import MeanScore
 from counterfactory.engine.sources.shapes import Box
 from counterfactory.engine.suite import PictureRow
 
@@ -114,8 +116,10 @@ def test_recall_and_false_alarms_of_a_picture() -> None:
     judged = evaluate_boxes(rows, seen)
     assert judged.outcomes == {rows[0].file_name: 1, rows[1].file_name: 0.5, rows[2].file_name: 0}
     assert judged.effects.measure == "recall"
+    assert [one.name for one in judged.measures] == ["AP50", "AR", "false alarms"]
     false = judged.measures[2]
-    assert (false.name, false.controls.value, false.variants.value) == ("false alarms", 0, pytest.approx(1 / 3))
+    assert (false.originals, false.controls) == (MeanScore(0, None), MeanScore(1, 0))
+    assert false.variants == MeanScore(2, pytest.approx(1 / 3))
     (effect,) = judged.effects.by_type
     assert effect.value == pytest.approx(-0.75)
 
@@ -124,7 +128,9 @@ def test_a_blind_detector_and_a_perfect_one() -> None:
     rows, _ = scene(8, 1)
     blind = evaluate_boxes(rows, {row.file_name: [] for row in rows})
     assert blind.variants.score.value == 0
+    flat = [SeenBox(5, 5, 5, 20, 1.0, "bus"), SeenBox(5, 5, 20, 5, 1.0, "bus")]  # without an area they are none
     perfect = {row.file_name: [SeenBox(b.x0, b.y0, b.x1, b.y1, 0.9, b.label) for b in row.boxes] for row in rows}
+    perfect = {name: [*flat, *boxes] for name, boxes in perfect.items()}
     judged = evaluate_boxes(rows, perfect)
     assert judged.variants.score.value == pytest.approx(1)
     assert set(judged.outcomes.values()) == {1}
@@ -133,10 +139,12 @@ def test_a_blind_detector_and_a_perfect_one() -> None:
 
 def test_rejected_and_unanswered_pictures_do_not_count() -> None:
     rows, seen = scene(6, 2)
+    rows[1] = replace(rows[1], reason="too dark")
     rows[2] = picture_row(0, file_name=rows[2].file_name, boxes=rows[2].boxes, reason="it was not seen")
     del seen[rows[3].file_name]
     judged = evaluate_boxes(rows, seen)
-    assert judged.variants.score.count == 16
+    assert (judged.variants.score.count, judged.excluded, judged.excluded_controls, judged.sources) == (16, 1, 1, 6)
+    assert {one.name: one.rejected for one in judged.rejections if one.rejected} == {"weather": 1, "weather: snowy": 1}
     assert [(lack.kind, lack.count) for lack in judged.unanswered] == [("variant", 1)]
 
 

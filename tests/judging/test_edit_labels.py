@@ -32,11 +32,12 @@ STRICT = held_to(max_text_label=0.5)
 REASON = "an edit's words mean nearly what the label says: text_label 0.600 is above 0.500"
 
 
-def test_a_suite_s_edits_are_rows_with_what_filters_say_and_repeats_are_none() -> None:
+def test_a_suite_s_edits_are_rows_with_what_filters_say_and_repeats_and_further_levels_are_none() -> None:
     rows = [
         control_row(),
         picture_row(0, scores={"edit": 0.5, "text_label": 0.6}, protected=("bus", "coach"), edits=(DRY, BLUE)),
         picture_row(1, repeat=1),
+        picture_row(1, level=2, levels=2),
         picture_row(2, label=None, scores={}),
     ]
     one, two, three = suite_edits(rows, STRICT)
@@ -79,7 +80,8 @@ def test_a_table_is_written_labelled_and_read_back(tmp_path: Path, name: str) ->
     scored = {"text_label": 0.6, "perplexity": 12.5}
     rows = suite_edits([picture_row(0, scores=scored), picture_row(1), picture_row(2, protected=("a", "b"))], STRICT)
     write_edits(file, rows)
-    text = file.read_text(encoding="utf-8")
+    text = file.read_bytes().decode()
+    assert "\r" not in text
     table = (
         list(csv.DictReader(text.splitlines()))
         if name.endswith("csv")
@@ -98,7 +100,7 @@ def test_a_table_is_written_labelled_and_read_back(tmp_path: Path, name: str) ->
             writer.writeheader()
             writer.writerows(table)
     else:
-        table[0]["right_type"], table[1]["right_label"] = 1, False
+        table[0]["right_type"], table[1]["right_label"], table[2]["right_label"] = 1, False, None
         file.write_text("\n".join(map(json.dumps, table)), encoding="utf-8")
     first, second = (
         EditJudgement("weather", True, True, True, True),

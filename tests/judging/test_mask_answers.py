@@ -130,6 +130,8 @@ def test_the_highest_class_may_be_the_truths_alone_and_void_is_none_however_many
     ((counts,), _) = compare_masks(*pair, [f"class {i}" for i in range(300)])
     assert counts is not None
     assert counts.sum() == 0
+    white = one_pair(tmp_path / "white", Image.new("L", (8, 8), 255), Image.new("L", (8, 8), 255))
+    assert compare_masks(*white)[1] == ("0",), "white is no number of its own"
 
 
 # Eight rows of each class, as Cityscapes' labelIds have them; and a suite of two classes.
@@ -260,7 +262,9 @@ def test_masks_of_one_class_judge_nobody(truth: NDArray[Any], tmp_path: Path) ->
 
 
 def test_truths_without_a_name_are_said(tmp_path: Path) -> None:
-    _, (told,) = judged(tmp_path, STREET, STREET, {7: "road", 8: "sidewalk", 11: "building", 23: "sky"})
+    answer = STREET.copy()
+    answer[36:38] = 7  # whatever the model answers there
+    _, (told,) = judged(tmp_path, STREET, answer, {7: "road", 8: "sidewalk", 11: "building", 23: "sky"})
     assert told == "numbers in the suite's masks that have no name are not counted: 26 (20.0 %)"
 
 

@@ -39,6 +39,7 @@ ROWS = [
     ("name", "data", "told"),
     [
         ("p.csv", b"image,label\na,b\n", "found: image, label"),
+        ("p.csv", b"id,prediction\na,b\n", "found: id, prediction"),
         ("p.csv", b"image,prediction\n", "holds no predictions; write the columns image and prediction$"),
         ("p.csv", b"image,prediction\na,x\na,y\n", "second, different prediction for a"),
         ("p.jsonl", b"{", "p.jsonl:1 is not valid JSON"),
@@ -92,12 +93,18 @@ def test_what_is_no_probability_of_the_true_label_is_refused(data: str, told: st
 
 
 def test_a_parquet_without_answers_is_refused(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"image": ["a"]}), tmp_path / "p.parquet")
-    with pytest.raises(CounterfactoryError, match="needs the columns image and prediction"):
-        load_predictions(tmp_path / "p.parquet")
-    (tmp_path / "p.parquet").write_bytes(b"no table")
+    file = tmp_path / "p.parquet"
+    for column in ("image", "prediction"):
+        pq.write_table(pa.table({column: ["a"]}), file)
+        with pytest.raises(CounterfactoryError, match=rf"needs the columns image and prediction .found: {column}.$"):
+            load_predictions(file)
+    no_text = pa.array([b"\xff"]).cast(pa.string(), safe=False)
+    pq.write_table(pa.table({"image": ["a"], "prediction": no_text}), file)
+    with pytest.raises(CounterfactoryError, match=r"cannot be read: .*UTF"):
+        load_predictions(file)
+    file.write_bytes(b"no table")
     with pytest.raises(CounterfactoryError, match="cannot be read"):
-        load_predictions(tmp_path / "p.parquet")
+        load_predictions(file)
 
 
 def match(answers: dict[str, str], rows: list[PictureRow]) -> tuple[tuple[str | None, ...], tuple[str, ...]]:

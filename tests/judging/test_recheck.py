@@ -40,6 +40,9 @@ def test_verdicts_follow_from_the_scores(made_suite: MadeSuite) -> None:
     assert record.standing is not None
     assert (record.standing.accepted, record.standing.rejected) == (3, 3)
     assert record.standing.check == plain(STRICT)
+    written = (made_suite.path / "metadata.parquet").stat()
+    recheck(made_suite.path, STRICT)
+    assert (made_suite.path / "metadata.parquet").stat() == written, "what changes nothing writes nothing"
     # And back: what was rejected is accepted again.
     lenient = STRICT.having(min_image_text=-1.0)
     found = recheck(made_suite.path, lenient)

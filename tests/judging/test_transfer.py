@@ -86,6 +86,8 @@ def test_only_what_both_sides_have_is_compared() -> None:
         CounterfactoryError, match=r"no edit of the suite is a condition.*such as time; the table has w"
     ):
         find_transfers([{"time": row["time"]} for row in painted], real)
+    with pytest.raises(CounterfactoryError, match=r"such as weather: rainy; the table has none$"):
+        find_transfers([{}] * 6, [{}] * 6)
 
 
 def test_three_models_are_too_few_and_equal_ones_say_nothing() -> None:
@@ -94,3 +96,6 @@ def test_three_models_are_too_few_and_equal_ones_say_nothing() -> None:
         find_transfers(painted, real)
     (alike,) = find_transfers([{"time": -0.5}] * 5, [{"time": -0.1 * k} for k in range(5)])
     assert (alike.rank_correlation.value, alike.slope.low, alike.predicts) == (None, None, False)
+    # Of four drawn models fewer than half differ on both sides.
+    (few,) = find_transfers([{"time": x} for x in (-0.5, 0, 0, 0)], [{"time": y} for y in (0, -0.5, 0, 0)])
+    assert (few.rank_correlation.value, few.rank_correlation.low) == (pytest.approx(-1 / 3), None)
