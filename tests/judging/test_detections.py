@@ -18,7 +18,7 @@ from pycocotools.cocoeval import COCOeval
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.detections import SeenBox, evaluate_boxes
-from counterfactory.engine.judging.evaluation import MeanScore
+from counterfactory.engine.judging.evaluation import MeanScore, Side
 from counterfactory.engine.sources.shapes import Box
 from counterfactory.engine.suite import PictureRow
 
@@ -92,6 +92,9 @@ def test_ap_is_pycocotools_s_on_every_part_of_a_suite(seed: int) -> None:
         some = [row for row in rows if row.kind == kind]
         assert [side.score.value, *(one.value for one in more)] == pytest.approx(oracle(some, seen), abs=1e-9)
         assert side.score.count == len(some)
+        for name, value in side.by_class.items():
+            alone = [replace(row, boxes=tuple(box for box in row.boxes if box.label == name)) for row in some]
+            assert value == pytest.approx(oracle(alone, seen)[0], abs=1e-9)
     assert [score.name for score in judged.boxes] == ["time", "weather", "time: x", "weather: x"]
     for score in judged.boxes:
         some = [row for row in rows if row.kind == "variant" and score.name.partition(":")[0] in row.edit_types]
@@ -101,7 +104,7 @@ def test_ap_is_pycocotools_s_on_every_part_of_a_suite(seed: int) -> None:
 def test_recall_and_false_alarms_of_a_picture() -> None:
     things = (Box(0, 0, 10, 10, "bus"), Box(20, 20, 40, 40, "car"))
     rows = [control_row(boxes=things), picture_row(0, boxes=things), picture_row(1, boxes=things, number=1)]
-    sure = [SeenBox(0, 0, 10, 10, 0.9, "bus"), SeenBox(20, 20, 40, 39, 0.6, "car")]
+    sure = [SeenBox(0, 0, 10, 10, 0.9, "bus"), SeenBox(20, 20, 40, 39, 0.5, "car")]
     seen = {
         rows[0].file_name: sure,
         # Too unsure, of another class, of no class of the suite: one of two found, two of three false.
@@ -122,6 +125,7 @@ def test_recall_and_false_alarms_of_a_picture() -> None:
     assert false.variants == MeanScore(2, pytest.approx(1 / 3))
     (effect,) = judged.effects.by_type
     assert effect.value == pytest.approx(-0.75)
+    assert judged.originals == Side(MeanScore(0, None), {"bus": None, "car": None}, ())
 
 
 def test_a_blind_detector_and_a_perfect_one() -> None:

@@ -246,7 +246,7 @@ def test_boxes_have_insights_by_class() -> None:
 
     def seen(row: PictureRow) -> list[SeenBox]:
         missed = things[:1] if needs_daylight("bus", row.edits) else ()
-        return [SeenBox(b.x0, b.y0, b.x1, b.y1, 0.9, b.label) for b in things if b not in missed]
+        return [SeenBox(b.x0, b.y0, b.x1, b.y1, 0.5, b.label) for b in things if b not in missed]
 
     some = evaluate_boxes(rows, {row.file_name: seen(row) for row in rows}).insights
     assert {(one.label, one.type, one.measure) for one in some if one.clear} == {("bus", "time", "recall")}

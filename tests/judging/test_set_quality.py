@@ -84,6 +84,9 @@ def test_perplexity_on_record_is_not_read_again() -> None:
     def read(texts: Sequence[str]) -> list[float]:
         raise AssertionError(texts)
 
-    assert measure_perplexity([picture_row(0, scores=scores)], read, "llm") == CaptionPerplexity("llm", 8.0, 12.0, 2)
-    with pytest.raises(CounterfactoryError, match="no accepted variant has a caption"):
+    rows = [picture_row(0, scores=scores), picture_row(3, caption="c", edited_caption="e", scores=scores)]
+    assert measure_perplexity(rows, read, "llm") == CaptionPerplexity("llm", 8.0, 12.0, 4)
+    half = [picture_row(0, scores={name: value}) for name, value in scores.items()]
+    assert measure_perplexity(half, lambda texts: [3.0] * len(texts), "llm") == CaptionPerplexity("llm", 3.0, 3.0, 2)
+    with pytest.raises(CounterfactoryError, match=r"^no accepted variant has a caption"):
         measure_perplexity([picture_row(0, caption="")], read, "llm")
