@@ -104,6 +104,7 @@ def test_ap_is_pycocotools_s_on_every_part_of_a_suite(seed: int) -> None:
 def test_recall_and_false_alarms_of_a_picture() -> None:
     things = (Box(0, 0, 10, 10, "bus"), Box(20, 20, 40, 40, "car"))
     rows = [control_row(boxes=things), picture_row(0, boxes=things), picture_row(1, boxes=things, number=1)]
+    rows.append(picture_row(2, boxes=(Box(0, 0, 10, 10, "person"),), reason="too dark"))
     sure = [SeenBox(0, 0, 10, 10, 0.9, "bus"), SeenBox(20, 20, 40, 39, 0.5, "car")]
     seen = {
         rows[0].file_name: sure,
@@ -125,7 +126,15 @@ def test_recall_and_false_alarms_of_a_picture() -> None:
     assert false.variants == MeanScore(2, pytest.approx(1 / 3))
     (effect,) = judged.effects.by_type
     assert effect.value == pytest.approx(-0.75)
-    assert judged.originals == Side(MeanScore(0, None), {"bus": None, "car": None}, ())
+    assert (judged.measure, judged.classes) == ("AP", ("bus", "car", "person"))
+    assert judged.originals == Side(MeanScore(0, None), dict.fromkeys(judged.classes), ())
+    assert judged.controls.by_class["person"] is None, "nobody was shown one"
+    assert judged.measures[0].controls == MeanScore(1, pytest.approx(1))
+    assert judged.measures[0].effects.by_type == ()
+    assert (false.effects.measure, false.effects.by_type[0].value) == ("false alarms", pytest.approx(1 / 3))
+    told = r"^2 of 2 variants have no boxes, the first is images/\S+; name pictures as metadata\.parquet does$"
+    with pytest.raises(CounterfactoryError, match=told):
+        evaluate_boxes(rows, {rows[0].file_name: sure})
 
 
 def test_a_blind_detector_and_a_perfect_one() -> None:
@@ -153,7 +162,7 @@ def test_rejected_and_unanswered_pictures_do_not_count() -> None:
 
 
 def test_a_suite_without_boxes_and_a_missing_library_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CounterfactoryError, match="this suite has no boxes"):
+    with pytest.raises(CounterfactoryError, match=r"^this suite has no boxes"):
         evaluate_boxes([picture_row()], {})
     rows, seen = scene(2, 3)
     for name in ("pycocotools", "pycocotools.coco"):
