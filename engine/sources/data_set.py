@@ -20,7 +20,7 @@ from .listing import SPLIT, Entry, Listing, Problem
 from .mask_contents import UNNAMED, MaskTally, white_as_object
 from .sampling import Selection, draw, groups, require_known
 from .shapes import DrawnMask
-from .source import Examine, Reader, Source
+from .source import Examine, Progress, Reader, Source
 
 __all__ = ["DataSet", "Selection", "SetOptions", "find_sources", "read_set", "refuse_suite_among_sources"]
 
@@ -69,7 +69,7 @@ def find_sources(root: Path, labels: Path | None = None) -> tuple[list[Source], 
 def read_set(
     root: str,
     options: SetOptions,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Progress = None,
     examine: Examine | None = None,
     whole: int | None = None,
 ) -> DataSet:
@@ -86,7 +86,7 @@ def read_listing(
     listing: Listing,
     root: str,
     options: SetOptions,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Progress = None,
     examine: Examine | None = None,
     whole: int | None = None,
 ) -> DataSet:
@@ -131,8 +131,7 @@ def read_listing(
     if tally.black_and_white and (by_white := white_as_object(listing.class_map)) is not None:
         tally.class_map, names = by_white, dict(by_white.names)
         sources = DiskList(reader.read_as(sources, by_white))
-    problems += reader.lost
-    problems = sorted(problems, key=lambda p: (p.name, p.reason))
+    problems = sorted([*problems, *reader.lost], key=lambda p: (p.name, p.reason))
     if listing.boxes is not None:
         listing.boxes.refuse()
         listing.notes += listing.boxes.notes()
@@ -143,9 +142,8 @@ def read_listing(
             "what is wrong with these shows when the suite is made"
         )
     notes = [*listing.notes, *_notes(listing, sources, chosen), *tally.notes()]
-    contents = list(tally.contents())
-    if listing.class_map is not None:
-        contents.append(f"names of classes: {listing.class_map.where}")
+    named_by = [] if listing.class_map is None else [f"names of classes: {listing.class_map.where}"]
+    contents = [*tally.contents(), *named_by]
     return DataSet(listing.layout, sources, problems, notes, names, chosen, listing.labels, contents)
 
 
@@ -191,8 +189,7 @@ def _notes(listing: Listing, sources: Sequence[Source], selection: Selection) ->
     elif selection.per_class is not None:
         counts = Counter(source.label for source in sources)
         drawn = sorted(label for label in labels if label and (not selection.classes or label in selection.classes))
-        short = [f"{label} ({counts[label]})" for label in drawn if counts[label] < selection.per_class]
-        if short:
+        if short := [f"{label} ({counts[label]})" for label in drawn if counts[label] < selection.per_class]:
             yield f"classes with fewer than {selection.per_class} usable images: {list_some(short, 5)}"
     first, twice, example = dict[str, Source](), 0, ""
     hashes = repeated(source.digest for source in sources)

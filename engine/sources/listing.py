@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from reprlib import repr as shortened
@@ -121,21 +122,24 @@ def list_folder(
     notes: list[str] = []
     if labels is None and not every:
         files, notes = leave_aside(root, files)
-    # The first folders where all of them are called as splits are; then the second ones are the classes.
-    splits = {path.partition("/")[0] if "/" in path else "" for path in files}
-    if not all(SPLIT.fullmatch(folder) for folder in splits):
-        splits = set()
     listing = Listing("folders", problems, notes=notes)
-    for path in files:
-        label, slash, rest = path.partition("/")
-        if slash and label in splits:
-            label, slash, _ = rest.partition("/")
-        listing.entries.append(entry_of(root, path, label if slash else None))
+    of_splits, label_of = label_folders(files)
+    listing.entries = DiskList(entry_of(root, path, label_of(path)) for path in files)
     if labels is not None:
         listing.entries = _apply_labels(listing, root, labels)
-    elif splits:
-        listing.notes.append(f"{', '.join(sorted(splits))}: taken for splits of the set, not for classes")
+    else:
+        listing.notes += of_splits
     return finish(listing, masks)
+
+
+def label_folders(paths: Iterable[str]) -> tuple[list[str], Callable[[str], str | None]]:
+    """A sentence where all first folders of paths are called as splits are, and what gives a path its label, the name
+    of its first folder; where those are splits, of its second one.
+    """
+    splits = {path.partition("/")[0] if "/" in path else "" for path in paths}
+    depth = int(bool(splits) and all(map(SPLIT.fullmatch, splits)))
+    notes = [f"{', '.join(sorted(splits))}: taken for splits of the set, not for classes"] * depth
+    return notes, lambda path: path.split("/")[depth] if path.count("/") > depth else None
 
 
 def list_table(table: Path, masks: Path | None) -> Listing:
@@ -210,20 +214,22 @@ def image_files(root: Path, skip: Collection[Path] = ()) -> tuple[DiskList[str],
 def _pictures(
     children: Iterable[os.DirEntry[str]], folder: str, inner: list[tuple[str, bool]], others: list[Problem]
 ) -> Iterator[str]:
-    """The image files among what lies in a folder, by their paths; notes folders in it, and whether they are links, and
-    photographs in other formats.
-    """
+    """The image files in a folder, by their paths; notes folders, whether they are links, and other photographs."""
     for entry in children:
-        stem, _, ending = entry.name.rpartition(".")
-        if entry.name.startswith("."):
-            continue
         relative = f"{folder}/{entry.name}" if folder else entry.name
-        if _is_folder(entry):
+        if not entry.name.startswith(".") and _is_folder(entry):
             inner.append((relative, entry.is_symlink()))
-        elif stem and f".{ending.lower()}" in SUFFIXES:
+        elif is_picture(relative, others):
             yield relative
-        elif stem and f".{ending.lower()}" in UNREAD_SUFFIXES:
-            others.append(Problem(printable(relative), f".{ending} files are not read; convert them to JPEG or PNG"))
+
+
+def is_picture(relative: str, others: list[Problem]) -> bool:
+    """Whether a path is that of an image file, and no hidden one; notes photographs in formats that are not read."""
+    name = relative.rpartition("/")[2]
+    stem, _, ending = name.rpartition(".")
+    if stem and name[0] != "." and f".{ending.lower()}" in UNREAD_SUFFIXES:
+        others.append(Problem(printable(relative), f".{ending} files are not read; convert them to JPEG or PNG"))
+    return bool(stem) and name[0] != "." and f".{ending.lower()}" in SUFFIXES
 
 
 def is_folder(path: Path) -> bool:
@@ -244,18 +250,16 @@ def folders_in(folder: Path) -> list[Path]:
 
 def contents(folder: Path) -> list[Path]:
     """What lies in a folder, sorted; nothing where it may not be listed."""
-    try:
+    with suppress(OSError):
         return sorted(folder.iterdir())
-    except OSError:
-        return []
+    return []
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     """Also through a link; a link to itself is none."""
-    try:
+    with suppress(OSError):
         return entry.is_dir()
-    except OSError:
-        return False
+    return False
 
 
 def _apply_labels(listing: Listing, root: Path, table: Path) -> DiskList[Entry]:
@@ -403,18 +407,15 @@ def _settle_labels(listing: Listing) -> None:
     """Writes the labels in one form, without those that stand for none, and notes those that look alike."""
     counts = Counter(entry.label for entry in listing.entries if entry.label is not None)
     text_of = {label: label_text(label) for label in sorted(counts)}
-    changed = {label for label, text in text_of.items() if text != label}
-    if changed:
+    if changed := {label for label, text in text_of.items() if text != label}:
         listing.entries = DiskList(
             replace(entry, label=text_of[entry.label]) if entry.label in changed else entry for entry in listing.entries
         )
     # A folder that is no class of its own has its place all the same where folders are numbered.
     listing.labels = tuple(text or label for label, text in text_of.items() if not unprintable(label))
     texts = [text for text in text_of.values() if text is not None and not unprintable(text)]
-    for label in (label for label, text in text_of.items() if text is None):
-        listing.notes.append(
-            f"the label {label!r} is read as none (images: {counts[label]}); rename it if it is a class"
-        )
+    empty = [f"{label!r} is read as none (images: {counts[label]})" for label, text in text_of.items() if text is None]
+    listing.notes += [f"the label {one}; rename it if it is a class" for one in empty]
     if several := [text for text, count in Counter(texts).items() if count > 1]:
         listing.notes.append(f"labels in two Unicode forms are one class: {list_some(several, 5)}")
     if groups := [" and ".join(map(repr, group)) for group in alike(dict.fromkeys(texts))]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..errors import CounterfactoryError
 from ..files.disk_list import DiskList
 from .blobs import StoredObject, printable
-from .listing import SPLIT, SUFFIXES, UNREAD_SUFFIXES, Entry, Listing, finish
+from .listing import Entry, Listing, finish, is_picture, label_folders
 
 
 def list_remote(url: str) -> Listing:
@@ -18,36 +18,18 @@ def list_remote(url: str) -> Listing:
     """
     from fsspec.core import url_to_fs
 
-    listing, root = Listing("folders"), url.rstrip("/")
+    listing, root, paths = Listing("folders"), url.rstrip("/"), DiskList[str]()
     try:
         store, base = url_to_fs(root)
         for folder, _, files in store.walk(base):
             inner = str(folder)[len(base) :].strip("/")
-            for name in sorted(files):
-                _add(listing, root, f"{inner}/{name}" if inner else name)
+            for path in (f"{inner}/{name}" if inner else name for name in sorted(files)):
+                if is_picture(path, listing.problems):
+                    paths.append(path)
     except Exception as error:  # each store's client has exceptions of its own
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise CounterfactoryError(
-            f"{url} cannot be read ({reason}): see that the address and the rights are right"
-        ) from error
-    splits = {entry.file.partition("/")[0] for entry in listing.entries}
-    depth = 1 if splits and all(SPLIT.fullmatch(split) for split in splits) else 0
-    if depth:
-        listing.notes.append(f"{', '.join(sorted(splits))}: taken for splits of the set, not for classes")
-    listing.entries = DiskList(_labelled(entry, depth) for entry in listing.entries)
-    return finish(listing, None)
-
-
-def _add(listing: Listing, root: str, relative: str) -> None:
-    stem, _, ending = relative.rpartition("/")[2].rpartition(".")
-    if not stem or relative.rpartition("/")[2].startswith("."):
-        return
-    if f".{ending.lower()}" in SUFFIXES:
-        listing.entries.append(Entry(relative, printable(relative), StoredObject(f"{root}/{relative}")))
-    elif f".{ending.lower()}" in UNREAD_SUFFIXES:
-        listing.skip(relative, f".{ending} files are not read; convert them to JPEG or PNG")
-
-
-def _labelled(entry: Entry, depth: int) -> Entry:
-    folders = entry.name.split("/")[:-1]
-    return Entry(entry.name, entry.file, entry.blob, folders[depth] if len(folders) > depth else None)
+        reason = f"{url} cannot be read ({(str(error) or type(error).__name__).splitlines()[0]})"
+        raise CounterfactoryError(f"{reason}: see that the address and the rights are right") from error
+    listing.notes, label_of = label_folders(paths)
+    blobs = ((path, StoredObject(f"{root}/{path}")) for path in paths)
+    listing.entries = DiskList(Entry(path, printable(path), blob, label_of(path)) for path, blob in blobs)
+    return finish(listing)

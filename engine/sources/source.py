@@ -24,7 +24,7 @@ from ..errors import CounterfactoryError
 from ..keys import content_key
 from ..profile.image import ImageSettings
 from ..schedule.overlap import prefetch
-from .blobs import Blob, path_of, read_blob
+from .blobs import CHANGED, Blob, path_of, read_blob, read_known
 from .boxes import BoxCensus
 from .class_map import ClassMap
 from .depth import Depth, DepthValues, fit_depth, open_depth
@@ -41,9 +41,8 @@ __all__ += ["load_depth", "load_mask", "load_pixels"]
 Image = NDArray[np.uint8]
 # Whether a picture, uint8 RGB [H, W, 3] as it is in its file, is within what the models know.
 Examine = Callable[[Image], bool]
-
-
-_CHANGED = "the file has changed since the run began; run again to use the new one"
+# Is called with (images verified, images) now and then.
+Progress = Callable[[int, int], None] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +128,10 @@ def load_pixels(source: Source, settings: ImageSettings) -> NDArray[np.uint8]:
     CounterfactoryError if the file has changed since `read_set` read it.
     """
     try:
-        data = read_blob(source.blob or str(source.path))
-        if hashlib.sha256(data).hexdigest() != source.digest:
-            raise UnreadableError(_CHANGED)
-        pixels = read_picture(data)
+        pixels = read_picture(read_known(source.blob or str(source.path), source.digest))
     except UnreadableError as error:
         raise CounterfactoryError(f"{source.path}: {error}") from error
-    height, width = pixels.shape[:2]
-    return fit(pixels, settings.size_for(height, width))
+    return fit(pixels, settings.size_for(*pixels.shape[:2]))
 
 
 def load_mask(source: Source, size: tuple[int, int]) -> NDArray[Any]:
@@ -152,7 +147,7 @@ def load_mask(source: Source, size: tuple[int, int]) -> NDArray[Any]:
         mask, digest = (source.mask or Mask(str(source.mask_path), None)).read(source.size)
         truth = _truth_key(digest, source.boxes, source.depth)
         if source_key(source.name, source.digest, source.label, truth) != source.key:
-            raise UnreadableError(_CHANGED)
+            raise UnreadableError(CHANGED)
         return fit_mask(mask, size)
     except UnreadableError as error:
         raise CounterfactoryError(f"{source.mask_path}: {error}") from error
@@ -167,7 +162,7 @@ def load_depth(source: Source, size: tuple[int, int]) -> NDArray[np.uint16]:
     try:
         numbers, depth = open_depth(source.depth.of, source.depth.values)
         if depth != source.depth:
-            raise UnreadableError(_CHANGED)
+            raise UnreadableError(CHANGED)
         return fit_depth(numbers, depth.values, size)
     except UnreadableError as error:
         raise CounterfactoryError(f"{path_of(source.depth.of)}: {error}") from error
@@ -196,7 +191,7 @@ class Reader:
     class_map: ClassMap | None
     names: Mapping[int, str] | None
     depth_values: DepthValues
-    on_progress: Callable[[int, int], None] | None
+    on_progress: Progress
     examine: Examine | None
     boxes: BoxCensus | None = None
     whole: int | None = None

@@ -529,22 +529,15 @@ READERS: dict[str, FuzzedReader] = {
     "picture size": FuzzedReader(pixels.picture_size, pictures, refuses=_BAD),
     "mask": FuzzedReader(_of(partial(pixels.read_mask, colours=True)), pictures, refuses=_BAD),
     "palette of a mask": FuzzedReader(
-        _of(lambda data: (pixels.read_mask(data), pixels.mask_palette(data))),
-        pictures,
-        refuses=_BAD,
+        _of(lambda data: (pixels.read_mask(data), pixels.mask_palette(data))), pictures, refuses=_BAD
     ),
     "JPEG": FuzzedReader(
-        _of(lambda data: jpeg.damage(data, np.zeros((24, 16, 3), np.uint8))),
-        lambda: [pictures()[0], pictures()[-1]],
+        _of(lambda data: jpeg.damage(data, np.zeros((24, 16, 3), np.uint8))), lambda: [pictures()[0], pictures()[-1]]
     ),
     "PNG of a suite": FuzzedReader(_of(read_png), lambda: pictures()[1:2], refuses=(ValueError,)),
     "depth": FuzzedReader(_of(depth.read_depth), numpy_files, refuses=_BAD, once=(b"\x93NUMPY\x01\x00\x04\x00'''\n",)),
     "array": FuzzedReader(_of(arrays.parse_array), numpy_files, refuses=(ValueError,)),
-    "array of answers": FuzzedReader(
-        lambda path: model_answers.array_answers(path, ROWS[:2]),
-        numpy_files,
-        "x.npy",
-    ),
+    "array of answers": FuzzedReader(lambda path: model_answers.array_answers(path, ROWS[:2]), numpy_files, "x.npy"),
     "COCO": FuzzedReader(
         lambda path: coco.list_coco(path),
         _json(COCO),
@@ -581,8 +574,7 @@ READERS: dict[str, FuzzedReader] = {
         once=(VOC.replace("utf-8", "x").encode(),),
     ),
     "VOC's labels": FuzzedReader(
-        class_map.label_lines,
-        _texts("# label:color\nbackground:0,0,0::\nbus:128,64,0::\n", "a\nb\n"),
+        class_map.label_lines, _texts("# label:color\nbackground:0,0,0::\nbus:128,64,0::\n", "a\nb\n")
     ),
     "shard": FuzzedReader(shards.list_shards, tar_file, "x.tar"),
     "class map": FuzzedReader(
@@ -644,10 +636,7 @@ READERS: dict[str, FuzzedReader] = {
         "x.toml",
     ),
     "lesson": FuzzedReader(
-        lambda path: lesson.read_lesson(path.parent),
-        lambda: [json.dumps(plain(LESSON)).encode()],
-        lesson.LESSON,
-        _TREE,
+        lambda path: lesson.read_lesson(path.parent), lambda: [json.dumps(plain(LESSON)).encode()], lesson.LESSON, _TREE
     ),
     "classes": FuzzedReader(lambda path: sampling.parse_classes(str(path)), _texts("bus\ncar\n")),
     "run lengths": FuzzedReader(_text(shapes.decode_runs), _texts("PPYo0", "05n02"), refuses=(ValueError,)),
@@ -667,10 +656,7 @@ READERS: dict[str, FuzzedReader] = {
     "predictions of Parquet": FuzzedReader(predictions.load_predictions, parquet_answers, "x.parquet"),
     "a pipeline's labels": FuzzedReader(model_answers.json_predictions, _json(PIPELINE), "x.json", _TREE),
     "boxes": FuzzedReader(
-        lambda path: model_answers.json_boxes(path, ROWS, lambda text: None),
-        _json(BOXES, DETECTED),
-        "x.json",
-        _TREE,
+        lambda path: model_answers.json_boxes(path, ROWS, lambda text: None), _json(BOXES, DETECTED), "x.json", _TREE
     ),
     "names of a model's classes": FuzzedReader(
         lambda path: answer_labels.read_vocabulary(path.parent, ROWS, path),
@@ -688,9 +674,7 @@ READERS: dict[str, FuzzedReader] = {
         "x.csv",
     ),
     "rulings": FuzzedReader(
-        by_hand.read_rulings,
-        _texts("image,verdict,reason\na.png,exclude,no\nb.png,accept,\n"),
-        "x.csv",
+        by_hand.read_rulings, _texts("image,verdict,reason\na.png,exclude,no\nb.png,accept,\n"), "x.csv"
     ),
     "task": FuzzedReader(
         user_task.load_task,
@@ -698,13 +682,10 @@ READERS: dict[str, FuzzedReader] = {
         "x.toml",
     ),
     "types": FuzzedReader(
-        user_task.load_types,
-        _texts('[types.paint]\nmeaning = "the paint"\nexample = "red"\n'),
-        "x.toml",
+        user_task.load_types, _texts('[types.paint]\nmeaning = "the paint"\nexample = "red"\n'), "x.toml"
     ),
     "interventions": FuzzedReader(
-        user_task.load_interventions,
-        _texts("weather: fog, rain\ntime: night\n", '{"weather": ["fog"]}', "[weather]\n"),
+        user_task.load_interventions, _texts("weather: fog, rain\ntime: night\n", '{"weather": ["fog"]}', "[weather]\n")
     ),
     "profile": FuzzedReader(
         lambda path: load_profile(str(path)),
@@ -718,11 +699,7 @@ READERS: dict[str, FuzzedReader] = {
         _text(preparation.read_preparation),
         _texts("resize=256 crop=224 mean=imagenet std=imagenet", "resize=3x4 scale=255"),
     ),
-    "metadata": FuzzedReader(
-        lambda path: _suite(path, metadata.read_metadata),
-        suite_table,
-        "metadata.parquet",
-    ),
+    "metadata": FuzzedReader(lambda path: _suite(path, metadata.read_metadata), suite_table, "metadata.parquet"),
     "verdicts": FuzzedReader(lambda path: _suite(path, verdicts.read_verdicts), suite_table, "metadata.parquet"),
     "row of the table": FuzzedReader(
         lambda path: PictureRow.from_json(reading.parse_json(path.read_bytes()), "a row", "again"),
@@ -822,9 +799,7 @@ READERS: dict[str, FuzzedReader] = {
     ),
     "rates": FuzzedReader(measured._entries, _json(RATES), "x.json", _TREE),
     "tokenizer": FuzzedReader(
-        token_filter.load_tokenizer,
-        lambda: [(WEIGHTS / "clip_tokenizer.json").read_bytes()],
-        "t.json",
+        token_filter.load_tokenizer, lambda: [(WEIGHTS / "clip_tokenizer.json").read_bytes()], "t.json"
     ),
     "vocabulary": FuzzedReader(
         lambda path: token_filter.read_vocabulary(path, 0),
@@ -838,10 +813,7 @@ READERS: dict[str, FuzzedReader] = {
         _text(questions.read_alternatives), _json(["fog", "snow"]), mutate=_TREE, refuses=(questions.AnswerError,)
     ),
     "answer with a caption": FuzzedReader(
-        _text(questions.read_caption),
-        _json("a bus in fog"),
-        mutate=_TREE,
-        refuses=(questions.AnswerError,),
+        _text(questions.read_caption), _json("a bus in fog"), mutate=_TREE, refuses=(questions.AnswerError,)
     ),
     "server's answer": FuzzedReader(
         answer,

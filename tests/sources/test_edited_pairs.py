@@ -299,10 +299,7 @@ def test_both_forms_of_folders(tmp_path: Path, edited: Sequence[str], form: str)
     assert reasons(found) == {}
     told = {name: {(one.kind, one.edits) for one in own} for name, own in pictures(found).items()}
     foggy = ("variant", (Edit("other", "", "foggy"),))
-    assert told == {
-        "bus/a": {foggy, ("control", ())},
-        "car/b": {("variant", (Edit("weather", "", "snowy"),))},
-    }
+    assert told == {"bus/a": {foggy, ("control", ())}, "car/b": {("variant", (Edit("weather", "", "snowy"),))}}
     assert [source.label for source in found.sources] == ["bus", "car"]
     assert f"edited pictures lie as edited/{form}: 3" in found.notes
     for name in ("bus/a", "car/b"):

@@ -33,7 +33,7 @@ def test_class_folders_give_labels(tmp_path: Path) -> None:
     found = read(tmp_path, on_progress=lambda done, total: heard.append((done, total)))
     assert heard[-1] == (5, 5)
     assert labels(found) == [
-        *(("bus/0002", "bus"), ("bus/0003", "bus"), ("bus/day/0001", "bus"), ("flat.c", None), ("truck/0001", "truck")),
+        *(("bus/0002", "bus"), ("bus/0003", "bus"), ("bus/day/0001", "bus"), ("flat.c", None), ("truck/0001", "truck"))
     ]
     assert found.problems == []
     source = found.sources[1]
@@ -106,7 +106,7 @@ def test_a_table_names_images_labels_and_masks(tmp_path: Path, suffix: str) -> N
     found = read(table)
     assert found.problems == []
     assert [(s.name, s.label, s.mask_path) for s in found.sources] == [
-        *(("_/elsewhere/c, d", "7", None), ("b", None, None), ("in/a", "fire truck, red", mask)),
+        *(("_/elsewhere/c, d", "7", None), ("b", None, None), ("in/a", "fire truck, red", mask))
     ]
 
 
