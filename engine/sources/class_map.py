@@ -162,8 +162,8 @@ def label_names(named: str) -> tuple[Mapping[int, str], str]:
     class_map = load_class_map(named)
     if class_map.colours:
         raise CounterfactoryError(f"{class_map.where} names colours, and labels are numbers; write the map by numbers")
-    names = class_map.names
-    return {number: names[at] for number, at in class_map.numbers.items() if at in names}, class_map.where
+    name_of = class_map.names
+    return {number: name_of[at] for number, at in class_map.numbers.items() if at in name_of}, class_map.where
 
 
 def label_lines(path: Path) -> tuple[ClassMap, ClassMap | None]:

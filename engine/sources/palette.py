@@ -60,8 +60,7 @@ class Palette:
                 f"shows {', '.join(missing[:5])}{' and more' * (len(missing) > 5)}, for which {self.where} has no "
                 "colour; add it to its classes" + (", or name the numbers by --class-map" if names is None else "")
             )
-        painted: NDArray[np.uint8] = table[mask]
-        return painted
+        return np.asarray(table[mask])
 
 
 def load_palette(named: str) -> Palette:

@@ -92,9 +92,8 @@ def _as_picture(image: Image.Image, data: bytes) -> NDArray[np.uint8]:
 
 
 def read_mask(data: bytes, colours: bool = False, greyscale: bool = False) -> NDArray[Any]:
-    """Decode a mask with its numbers unchanged: uint8 or uint16, [H, W] or, if colour-coded, [H, W, 3 or 4].
-
-    A palette's indices are the numbers, unless `colours` are asked for: then its colours, [H, W, 3].
+    """Decode a mask with its numbers unchanged: uint8 or uint16, [H, W] or, if colour-coded, [H, W, 3 or 4]. Those of a
+    palette are its indices, unless `colours` are asked for: then its colours, [H, W, 3].
 
     Raises `UnreadableError` as `read_picture` does, for JPEG, which changes numbers, and for colours and palettes where
     the picture has to be `greyscale`.
@@ -191,10 +190,8 @@ def _over_white(image: Image.Image) -> NDArray[np.uint8]:
 def decode(
     data: bytes, use: Callable[[Image.Image, bytes], T], formats: tuple[str, ...] = FORMATS, least: int = MIN_SIDE
 ) -> T:
-    """What `use` makes of the first frame of an image, decoded completely, and of its bytes.
-
-    Raises `UnreadableError` for bytes that are no image in one of the formats, and for sizes below `least` or above
-    `MAX_PIXELS`.
+    """What `use` makes of the first frame of an image, decoded completely, and of its bytes. Raises `UnreadableError`
+    for bytes that are no image in one of the formats, and for sizes below `least` or above `MAX_PIXELS`.
     """
     if not data:
         raise UnreadableError("the file is empty")
@@ -298,5 +295,4 @@ def _require_light(brightest: int, low: int) -> None:
 
 def _nearest_indices(start: float, stop: float, count: int, limit: int) -> NDArray[np.intp]:
     centres = start + (np.arange(count) + 0.5) * ((stop - start) / count)
-    indices: NDArray[np.intp] = np.minimum(np.floor(centres).astype(np.intp), limit - 1)
-    return indices
+    return np.asarray(np.minimum(np.floor(centres).astype(np.intp), limit - 1))

@@ -171,8 +171,7 @@ def _inside(points: NDArray[np.float64], height: int, width: int) -> NDArray[np.
         across = xs + (row + 0.5 - ys) / (ye - ys) * (xe - xs)
         column = np.clip(np.ceil(across - 0.5), 0, width).astype(np.int64)
         turns += np.bincount(row * (width + 1) + column, minlength=turns.size)
-    inside: NDArray[np.bool_] = np.cumsum(turns.reshape(height, width + 1)[:, :width], axis=1) % 2 == 1
-    return inside
+    return np.asarray(np.cumsum(turns.reshape(height, width + 1)[:, :width], axis=1) % 2 == 1)
 
 
 def decode_runs(text: str) -> bytes:

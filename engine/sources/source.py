@@ -288,16 +288,14 @@ class Reader:
                 mask = Mask(entry.mask, None if isinstance(entry.mask, DrawnMask) else self.class_map, self.names)
                 what = "mask: " if isinstance(entry.mask, DrawnMask) else f"mask {path_of(entry.mask).name}: "
                 numbers, mask_digest, facts = mask.examine(size)
-                if numbers.shape[:2] != size:
-                    raise UnreadableError(f"is {_by(numbers.shape)}, the image {_by(size)}; save both at one size")
+                _require_size(numbers, size)
                 if self.class_map is not None:
                     shown.update(self.class_map.shown(numbers))
             depth = None
             if entry.depth is not None:
                 what = f"depth {path_of(entry.depth).name}: "
                 numbers, depth = open_depth(entry.depth, self.depth_values)
-                if numbers.shape != size:
-                    raise UnreadableError(f"is {_by(numbers.shape)}, the image {_by(size)}; save both at one size")
+                _require_size(numbers, size)
                 fit_depth(numbers, depth.values, size)
         except UnreadableError as error:
             return Problem(entry.file, f"{what}{error}"), None
@@ -338,6 +336,12 @@ class Reader:
         return replace(given, pictures=tuple(opened.values()))
 
 
+def _require_size(numbers: NDArray[Any], size: tuple[int, int]) -> None:
+    """Raises UnreadableError where a mask or a depth map is of another size than its picture."""
+    if numbers.shape[:2] != size:
+        raise UnreadableError(f"is {_by(numbers.shape)}, the image {_by(size)}; save both at one size")
+
+
 def _inside(box: Box, size: tuple[int, int]) -> Box:
     """The part of a box that its picture shows. Raises UnreadableError where it shows none of it."""
     height, width = size
@@ -353,9 +357,8 @@ def _by(size: tuple[int, ...]) -> str:
 
 
 class Pictures:
-    """The pictures of a shard's sources, at the size to paint: read when first needed, several at a time, and cached.
-
-    A picture that cannot be read is reported once, in `problems`, and left out; it costs no other source anything.
+    """The pictures of a shard's sources at the size to paint: read when first needed, several at a time, and cached.
+    One that cannot be read is reported once, in `problems`, and left out.
     """
 
     def __init__(self, settings: ImageSettings, read: Mapping[str, Image] = MappingProxyType({})) -> None:

@@ -77,7 +77,7 @@ READ_BY = {
         "sources/yolo._load",
         "sources/yolo._list_of",
     ],
-    "YOLO labels": ["sources/yolo._entry"],
+    "YOLO labels": ["sources/yolo._LabelLines"],
     "review": ["review/answer_book.AnswerBook"],
     "questions of a review": ["review/question_set.load_questions"],
     "answers of a review": ["review/answer_tables._unfolded"],
