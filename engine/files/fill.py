@@ -30,9 +30,7 @@ _KINDS = {str: "text", int: "a whole number", float: "a finite number", bool: "t
 
 
 def nearest(word: str, choices: Iterable[str], prefix: str = "") -> str:
-    """The end of an error message about an unknown `word`: "did you mean …", or all the choices. `prefix` stands before
-    each choice where the user writes it.
-    """
+    """The end of an error message about an unknown `word`: the nearest choice, behind `prefix`, or all the choices."""
     options = list(choices)
     close = difflib.get_close_matches(word.lower(), options, n=1, cutoff=0.5)
     return f"did you mean {prefix + close[0]!r}?" if close else f"choose from: {', '.join(options)}"
@@ -61,10 +59,8 @@ def fill(cls: type[T], table: Mapping[str, Any], where: str, advice: str = "") -
 
 
 def fill_record(cls: type[T], value: object, where: str, advice: str, shared: dict[Hashable, Any] | None = None) -> T:
-    """`fill` from what a program of ours wrote: keys that no field has follow from the rest, and are passed over.
-
-    Errors end in `advice`, what to do about a damaged file. Lists and dataclasses within are those in `shared` that
-    equal them, where there are: many records then take little memory.
+    """`fill` from what a program of ours wrote: keys that no field has are passed over, errors end in `advice`. Lists
+    and dataclasses within are those in `shared` that equal them, so that many records take little memory.
     """
     filled: T = _Filling(where, advice, others=True, shared=shared)._value(cls, value, "", "")
     return filled
@@ -85,9 +81,7 @@ def fits(hint: Any, value: object) -> bool:
 
 
 def plain(settings: Any) -> dict[str, Any]:
-    """A dataclass as the table that `fill` takes: fields with a prefix are keys of the table itself, absent ones are
-    left out.
-    """
+    """A dataclass as the table that `fill` takes, without what is absent; fields with a prefix are keys of it."""
     table: dict[str, Any] = {}
     for name, (_, _, before, suffixes, absent) in _fields(settings.__class__).items():
         value = getattr(settings, name)

@@ -12,10 +12,8 @@ _WORDS = "car bus truck person people nobody trees buildings road street sidewal
 
 
 def street_task(name: str) -> Task:
-    """The street world's task "classification", "segmentation" or "detection".
-
-    The language models were trained on no third sentence: detection is put as segmentation, whose words stay for boxes
-    as well. Raises CounterfactoryError for another name.
+    """The street world's task "classification", "segmentation" or "detection", which is put as segmentation: the
+    language models were trained on no third sentence. Raises CounterfactoryError for another name.
     """
     words = tuple(_WORDS.split())
     tasks = {

@@ -70,10 +70,7 @@ class World:
         return Drawing(picture, mask, (vehicle_map(scene, mask) + 1).astype(np.uint8), nearness)
 
     def truth(self, scene: world.Scene, drawing: Drawing) -> NDArray[np.int8]:
-        """What is known of the vehicle at each pixel, int8 [attributes, 128, 128] of indices into `object_words`.
-
-        `NOTHING` where there is no vehicle.
-        """
+        """The vehicle at each pixel, int8 [attributes, 128, 128] of indices into `object_words`; else `NOTHING`."""
         table = [
             [NOTHING, *(values.index(getattr(vehicle, name)) for vehicle in scene.vehicles)]
             for name, values in self.object_words.items()

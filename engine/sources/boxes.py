@@ -149,9 +149,7 @@ class BoxCensus:
 
 
 def crowds_are_things(crowds: int, count: int) -> bool:
-    """Whether annotations that are marked as crowds are single things all the same: in COCO crowds are one in a
-    hundred, and CVAT marks whatever was drawn by brush.
-    """
+    """Whether marks of crowds are on single things, too: CVAT marks what was drawn by brush, COCO one in a hundred."""
     return 2 * crowds > count
 
 

@@ -70,10 +70,9 @@ class ClassMap:
         return content_key(sorted(self.names.items()), numbers, colours, self.red)
 
     def apply(self, mask: NDArray[Any]) -> NDArray[Any]:
-        """The class numbers of a mask: uint8, or uint16 where a number is above 255, [H, W].
-
-        `mask` is [H, W] of whole numbers, or uint8 [H, W, 3 or 4]. Raises UnreadableError for a number or a colour that
-        the map does not have, and for a mask of the other kind.
+        """The class numbers [H, W], uint8 or, for a number above 255, uint16, of a mask [H, W] of whole numbers or
+        uint8 [H, W, 3 or 4]. Raises UnreadableError for a number or a colour that the map does not have, and for the
+        other kind.
         """
         if self.colours:
             numbers = self._by_colour(mask)
@@ -200,9 +199,7 @@ def parse_colour(text: str) -> Colour | None:
 
 
 def _plain_names(path: Path) -> dict[int, str] | None:
-    """The names by number of a .txt file, or of a .json file without a table `classes`; None for another file. Raises
-    CounterfactoryError for a file that has no names, or none for a number.
-    """
+    """The names by number of a .txt file, or of a .json file without a table `classes`; None for another file."""
     if path.suffix.lower() not in (".txt", ".json"):
         return None
     content = read_text(path).rstrip().splitlines() if path.suffix.lower() == ".txt" else read_json(path)

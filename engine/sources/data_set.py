@@ -148,9 +148,7 @@ def read_listing(
 
 
 def _name_labels(listing: Listing, named: str) -> dict[int, str]:
-    """Gives a set whose labels are numbers the names in a file, and returns those. Raises CounterfactoryError for a
-    label that has none.
-    """
+    """The names in a file, given to a set whose labels are numbers. Raises CounterfactoryError for another label."""
     names, where = label_names(named)
     listing.class_map = None
     numbers, name_of = dict[str, list[str]](), dict[str | None, str]()
@@ -205,8 +203,6 @@ def _notes(listing: Listing, sources: Sequence[Source], selection: Selection) ->
 
 
 def refuse_suite_among_sources(root: Path, suite: Path) -> None:
-    """Raises CounterfactoryError where a suite would lie inside the folder of its sources, and be read as sources the
-    next time.
-    """
+    """Raises CounterfactoryError where a suite would lie in the folder of its sources, and be read as such."""
     if root.is_dir() and suite.resolve().is_relative_to(root.resolve()):
         raise CounterfactoryError(f"the suite {suite} would lie among its sources in {root}; name a folder outside")

@@ -61,9 +61,7 @@ class Trait:
 
 @dataclass(frozen=True)
 class Domain:
-    """A kind of picture. `about` is its name in a sentence, `fitted_to` what the numbers come from. Raises ValueError
-    unless `traits` are those of `TRAITS` in their order.
-    """
+    """A kind of picture, `about` in a sentence, `fitted_to` some. Raises ValueError for other traits than `TRAITS`."""
 
     about: str
     fitted_to: str
@@ -152,9 +150,7 @@ def world_of(profile: Profile) -> Domain | None:
 
 
 def examiner(profile: Profile) -> Examine | None:
-    """A test of a picture, uint8 RGB [H, W, 3] of any size: whether it is of the domain that the models know. None
-    where they know any picture.
-    """
+    """A test whether the models know a picture, uint8 RGB [H, W, 3] of any size; None where they know any."""
     world, sizes = world_of(profile), profile.image
     return None if world is None else lambda picture: world.holds(fit(picture, sizes.size_for(*picture.shape[:2])))
 

@@ -70,9 +70,7 @@ def leads_out(root: str) -> str:
 
 
 def parse_edits(text: str) -> tuple[Edit, ...]:
-    """The edits that a text names: "weather: foggy" adds, "weather: sunny -> foggy" replaces, "object: a bus ->"
-    removes. Raises ValueError for any other form.
-    """
+    """ "weather: foggy" adds, "weather: sunny -> foggy" replaces, "object: a bus ->" removes. Raises ValueError."""
     edits: list[Edit] = []
     for part in filter(None, map(str.strip, text.split(JOINT))):
         type_, colon, change = (piece.strip() for piece in part.partition(":"))
@@ -89,9 +87,7 @@ def parse_edits(text: str) -> tuple[Edit, ...]:
 
 
 def open_given(picture: GivenPicture, size: tuple[int, int]) -> GivenPicture:
-    """The picture with its digest, of an original of `size` (height, width). Raises UnreadableError where it cannot be
-    taken.
-    """
+    """The picture with its digest, of an original of `size` (height, width). Raises UnreadableError."""
     data = read_blob(picture.path)
     pixels = read_picture(data)
     if (wrong := damage(data, pixels)) is not None:

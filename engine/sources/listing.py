@@ -113,9 +113,8 @@ class Listing:
 def list_folder(
     root: Path, masks: Path | None, labels: Path | None, depth: Path | None = None, *, every: bool = False
 ) -> Listing:
-    """The images under a folder. `masks` is a folder of masks, `labels` a table about the images, and `depth` a folder
-    of depth maps, which are no images. Without `every`, or a table that says it, masks and thumbnails beside images are
-    none.
+    """The images under a folder, with a folder of masks, a table of labels and a folder of depth maps, which are no
+    images. Without `every`, or a table that says it, masks and thumbnails beside images are none.
     """
     root, masks = _image_root(root, masks, depth)
     files, problems = image_files(root, skip=[folder for folder in (masks, depth) if folder is not None])
@@ -177,11 +176,9 @@ def _image_root(root: Path, masks: Path | None, depth: Path | None) -> tuple[Pat
 
 
 def image_files(root: Path, skip: Collection[Path] = ()) -> tuple[DiskList[str], list[Problem]]:
-    """The paths below `root`, with "/", of all image files but hidden ones (macOS writes a ._photo.jpg beside each
-    photo.jpg), and the problems of photographs in formats that are not read.
-
-    Links to folders are followed, each folder once, real folders first, so that a loop of links ends and a picture
-    that can be reached twice is one source.
+    """The paths below `root`, with "/", of all image files but hidden ones, and problems of photographs in other
+    formats. Links to folders are followed, each folder once, real ones first: loops end, and a picture that is reached
+    twice is one.
     """
     files = DiskList[str]()
     problems: list[Problem] = []
@@ -291,9 +288,8 @@ def number_labels(entries: Sequence[Entry]) -> DiskList[Entry]:
 
 
 class _Rows:
-    """The usable rows of a table of images; those that cannot be used become problems of its listing.
-
-    Of two rows about one image the first counts, and where they give it two labels neither does (`contradicted`).
+    """The usable rows of a table of images; others become problems of its listing. Of two rows about one image the
+    first counts, and where they give it two labels neither does (`contradicted`).
     """
 
     def __init__(self, table: Path, listing: Listing) -> None:
@@ -375,9 +371,7 @@ def finish(listing: Listing, masks: Path | None = None) -> Listing:
 
 
 def _named(listing: Listing, entries: Iterable[Entry], stems: Collection[str]) -> Iterator[Entry]:
-    """The entries with their final names, of which `stems` are those that several would have without a suffix; those
-    whose names cannot be used become problems.
-    """
+    """The entries with their final names; `stems` are there several times. Problems where names cannot be used."""
 
     def name_of(entry: Entry) -> str:
         stem = file_stem(entry.name)

@@ -153,9 +153,7 @@ def fit(pixels: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
 
 
 def fit_mask(mask: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
-    """Crop and scale a mask [H, W, ...] to [height, width, ...] as `fit` does, by nearest neighbour, so that no new
-    number appears. Keeps the dtype.
-    """
+    """A mask [H, W, ...] at [height, width, ...] as `fit` does it, by nearest neighbour: numbers and dtype are kept."""
     left, top, right, bottom = crop_box(mask.shape[0], mask.shape[1], size)
     rows = _nearest_indices(top, bottom, size[0], mask.shape[0])
     columns = _nearest_indices(left, right, size[1], mask.shape[1])
@@ -225,9 +223,7 @@ def _open_header(file: bytes | BinaryIO, formats: tuple[str, ...], least: int) -
 
 
 def _count_scans(data: bytes) -> int:
-    """The scans of a JPEG's first picture, found by its markers (ITU-T T.81, annex B); what segments hold, such as the
-    thumbnail of a camera, is no scan.
-    """
+    """The scans of a JPEG's first picture, by its markers (ITU-T T.81, annex B); what segments hold is no scan."""
     # The marker's bytes may occur by chance in a segment, and then there are more of them than scans, never fewer.
     most = data.count(b"\xff\xda")
     if most <= MAX_SCANS:

@@ -12,10 +12,7 @@ from .listing import Entry, Listing, finish, is_picture, label_folders
 
 
 def list_remote(url: str) -> Listing:
-    """The images below `url`: the first folder is the class, or the second where all first ones are called as splits.
-
-    Raises CounterfactoryError where the store cannot be reached, or nothing is there.
-    """
+    """The images below `url`, labelled by folders as on a disk. Raises CounterfactoryError for an unknown one."""
     from fsspec.core import url_to_fs
 
     listing, root, paths = Listing("folders"), url.rstrip("/"), DiskList[str]()

@@ -47,9 +47,7 @@ Progress = Callable[[int, int], None] | None
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Where a mask lies or how it is drawn, and the set's class map for its numbers, None without one; `names` are
-    those of its class numbers, None where the set has none.
-    """
+    """Where a mask lies or how it is drawn, the set's class map of its numbers, and the names of its class numbers."""
 
     of: Blob | DrawnMask
     class_map: ClassMap | None
@@ -124,9 +122,7 @@ class Source:
 
 
 def load_pixels(source: Source, settings: ImageSettings) -> NDArray[np.uint8]:
-    """The source's picture at the size to paint: uint8 [H, W, 3] RGB, of `settings.size_for` its size. Raises
-    CounterfactoryError if the file has changed since `read_set` read it.
-    """
+    """A picture at `settings.size_for` its size: uint8 RGB [H, W, 3]. Raises CounterfactoryError if it has changed."""
     try:
         pixels = read_picture(read_known(source.blob or str(source.path), source.digest))
     except UnreadableError as error:
@@ -203,9 +199,7 @@ class Reader:
     total: int = 0
 
     def verify(self, entries: Sequence[Entry]) -> Iterator[Source | Problem]:
-        """Each entry as a source, or why it is none, in their order. What its mask holds is in `facts`, by its name,
-        until somebody takes it out.
-        """
+        """Each entry as a source, or why it is none, in order; what masks hold is left in `facts`, by names."""
         self.total += len(entries)
         every = 1 if self.whole is None else -(-len(entries) // self.whole)
 
@@ -259,9 +253,7 @@ class Reader:
         return Source(name, entry.file, path, size, entry.label, None, name, name, boxes, classes)
 
     def _boxes_of(self, entry: Entry, size: tuple[int, int]) -> tuple[Box, ...]:
-        """The parts of an entry's boxes that a picture of this size shows. Raises UnreadableError where it shows none
-        of one, and where the boxes are for another size.
-        """
+        """The parts of boxes that a picture of this size shows. Raises UnreadableError for none, and another size."""
         if entry.size not in (None, size):
             raise UnreadableError(f"is {_by(size)}, its annotations are for {_by(entry.size or size)}")
         across, down = (size[1], size[0]) if entry.relative else (1, 1)

@@ -36,9 +36,8 @@ def is_voc(root: Path) -> bool:
 
 
 def list_voc(root: Path, split: str | None = None, form: BoxForm | None = None) -> Listing:
-    """The images of JPEGImages/, or those that a list of ImageSets/ names: "Main/val", or "val" where only one of its
-    folders has that; `form` is what the boxes' numbers are, where they are no corners. Raises CounterfactoryError where
-    the folders or the list are not there.
+    """The images of JPEGImages/, or of a list of ImageSets/: "Main/val", or "val" where only one of its folders has
+    that; `form` is that of boxes that are no corners. Raises CounterfactoryError without the folders or the list.
     """
     if not is_voc(root):
         raise CounterfactoryError(f"{root} has no {_IMAGES}/ beside {_BOXES}/ or {_MASKS}/")
