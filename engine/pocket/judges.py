@@ -115,10 +115,8 @@ class Finding:
         """Attributes of a vehicle, by most pixels in `where`, bool [128, 128]. Raises CounterfactoryError for none."""
         if not where.any():
             raise CounterfactoryError("an object is identified by its pixels; the region given is empty")
-        return {
-            name: EMBEDDED.object_words[name][int(np.bincount(values[where]).argmax())]
-            for name, values in self.objects.items()
-        }
+        votes = {name: int(np.bincount(values[where]).argmax()) for name, values in self.objects.items()}
+        return {name: EMBEDDED.object_words[name][index] for name, index in votes.items()}
 
 
 @dataclass(frozen=True)
@@ -143,12 +141,7 @@ class Referee(Judge):
         findings = list[Finding]()
         for _, outputs in self.run(images):
             best = {name: values.argmax(1).astype(np.uint8) for name, values in outputs.items()}
-            findings += [
-                Finding(
-                    best["mask_logits"][i],
-                    {name: values[int(best[name][i])] for name, values in EMBEDDED.words.items()},
-                    {name: best[name][i] for name in EMBEDDED.object_words},
-                )
-                for i in range(len(best["mask_logits"]))
-            ]
+            for i, mask in enumerate(best["mask_logits"]):
+                scene = {name: values[int(best[name][i])] for name, values in EMBEDDED.words.items()}
+                findings.append(Finding(mask, scene, {name: best[name][i] for name in EMBEDDED.object_words}))
         return findings

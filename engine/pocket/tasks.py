@@ -22,7 +22,6 @@ def street_task(name: str) -> Task:
         "detection": Task("detection", _SEGMENTATION, words, True),
     }
     if name not in tasks:
-        raise CounterfactoryError(
-            f"the pocket models know no task {name!r}; {nearest(name, tasks)}; or bring your own in a task file"
-        )
+        advice = f"{nearest(name, tasks)}; or bring your own in a task file"
+        raise CounterfactoryError(f"the pocket models know no task {name!r}; {advice}")
     return tasks[name]

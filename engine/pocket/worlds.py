@@ -71,10 +71,8 @@ class World:
 
     def truth(self, scene: world.Scene, drawing: Drawing) -> NDArray[np.int8]:
         """The vehicle at each pixel, int8 [attributes, 128, 128] of indices into `object_words`; else `NOTHING`."""
-        table = [
-            [NOTHING, *(values.index(getattr(vehicle, name)) for vehicle in scene.vehicles)]
-            for name, values in self.object_words.items()
-        ]
+        words, vehicles = self.object_words.items(), scene.vehicles
+        table = [[NOTHING, *(values.index(getattr(one, name)) for one in vehicles)] for name, values in words]
         return np.array(table, np.int8)[:, drawing.objects]
 
 
