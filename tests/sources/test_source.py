@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import struct
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from small_sets import encoded, labels, noise, read, reasons, refuse, save, save
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import content_key, file_digest
+from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.pixels import UnreadableError, read_mask, read_picture
 from counterfactory.engine.sources.source import ImageSettings, Source, load_mask, load_pixels
 
@@ -318,3 +321,50 @@ def test_loading_gives_pixels_and_mask_at_one_size_and_refuses_what_changed(tmp_
         load_pixels(source, sizes)
     with pytest.raises(ValueError, match="has no mask"):
         load_mask(Source("a", "a", path, (8, 8), None, None, "", ""), (16, 16))
+
+
+# What may not be read costs that part of a set. Root may read all, so that the system calls fail here.
+
+
+def forbid(monkeypatch: pytest.MonkeyPatch, folder: Path, *calls: str) -> None:
+    """Lets calls fail for what is in a folder, or for the folder itself where they list it."""
+    for call in calls:
+        real, listing = getattr(os, call), call in ("scandir", "listdir")
+
+        def fail(path: Any = ".", *rest: Any, real: Any = real, listing: bool = listing, **more: Any) -> Any:
+            name = path if isinstance(path, int) else Path(os.fsdecode(path))
+            if isinstance(name, Path) and (name == folder if listing else folder in name.parents):
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return real(path, *rest, **more)
+
+        monkeypatch.setattr(os, call, fail)
+
+
+@pytest.mark.parametrize("calls", [("stat", "open"), ("stat", "open", "scandir", "listdir")])
+def test_a_class_folder_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: tuple[str, ...]) -> None:
+    for name in ("bus/0", "car/0", "car/1"):
+        save(tmp_path / f"{name}.png")
+    forbid(monkeypatch, tmp_path / "bus", *calls)
+    sources, problems = find_sources(tmp_path)
+    assert [source.name for source in sources] == ["car/0", "car/1"]
+    (problem,) = problems
+    assert problem.name.startswith("bus")
+    assert "Permission denied" in problem.reason
+
+
+def test_folders_above_a_set_need_not_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "closed" / "set"
+    save(root / "images" / "0.png")
+    write(root / "labels" / "0.txt", "0 0.5 0.5 0.5 0.5\n")
+    write(root / "data.yaml", "names: [bus]\n")
+    real = Path.iterdir
+
+    def iterdir(path: Path) -> Iterator[Path]:
+        if path in root.parents:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    (source,), problems = find_sources(root)
+    assert [box.label for box in source.boxes] == ["bus"]
+    assert not problems
