@@ -18,17 +18,11 @@ HEIGHT, WIDTH = 60, 80
 Four = tuple[float, float, float, float]
 
 
-def things(count: int, largest: int = 40) -> list[Four]:
+def things(count: int) -> list[Four]:
     """True boxes x, y, width, height, all over the picture."""
     rng = np.random.default_rng(count)
-    sizes = rng.integers(4, largest, (count, 2))
-    return [
-        (float(rng.integers(0, WIDTH - w)), float(rng.integers(0, HEIGHT - h)), float(w), float(h)) for w, h in sizes
-    ]
-
-
-def sizes(box: Four) -> Four:
-    return box
+    sizes = rng.integers(4, 40, (count, 2)).tolist()
+    return [(float(rng.integers(0, WIDTH - w)), float(rng.integers(0, HEIGHT - h)), w, h) for w, h in sizes]
 
 
 def corners(box: Four) -> Four:
@@ -41,12 +35,7 @@ def centres(box: Four) -> Four:
     return x + width / 2, y + height / 2, width, height
 
 
-def shares(box: Four) -> Four:
-    x, y, width, height = box
-    return x / WIDTH, y / HEIGHT, width / WIDTH, height / HEIGHT
-
-
-WRITTEN: dict[BoxForm, Callable[[Four], Four]] = {"sizes": sizes, "corners": corners, "centres": centres}
+WRITTEN: dict[BoxForm, Callable[[Four], Four]] = {"sizes": lambda box: box, "corners": corners, "centres": centres}
 
 
 def coco(root: Path, boxes: Iterable[Four], **more: Any) -> Path:
@@ -94,10 +83,7 @@ def test_numbers_that_mean_another_form_are_refused_with_what_to_say(
     if written == own:
         assert read(root).notes == []
     else:
-        refuse(
-            rf"boxes leave their pictures or have no sides; as .* they fit: say --boxes {written}, or --boxes {own}",
-            root,
-        )
+        refuse(rf"leave their pictures or have no sides; as .* they fit: say --boxes {written}, or --boxes {own}", root)
     (source,) = read(root, boxes=written).sources
     shift = 1 if layout == "voc" else 0  # which counts from 1
     assert len(source.boxes) == len(true)
@@ -125,7 +111,7 @@ def test_a_set_whose_things_leave_their_pictures_is_no_other_form(tmp_path: Path
 
 @pytest.mark.parametrize("make", [coco, voc])
 def test_shares_are_no_pixels(make: Callable[[Path, Iterable[Four]], Path], tmp_path: Path) -> None:
-    root = make(tmp_path, [shares(box) for box in things(3)])
+    root = make(tmp_path, [(x / WIDTH, y / HEIGHT, w / WIDTH, h / HEIGHT) for x, y, w, h in things(3)])
     refuse("the numbers of 3 of 3 boxes lie between 0 and 1.*multiply them by the pictures' widths and heights", root)
     refuse("lie between 0 and 1", root, boxes="corners")
 
@@ -143,10 +129,8 @@ def test_an_area_tells_corners_where_no_box_leaves_its_picture(tmp_path: Path) -
 
 
 def test_the_form_is_said_of_boxes_only(tmp_path: Path) -> None:
-    save(tmp_path / "bus" / "a.png")
-    refuse(
-        "--boxes is about boxes of datasets, coco, yolo, voc; the layout folders has no such", tmp_path, boxes="corners"
-    )
+    said = "--boxes is about boxes of datasets, coco, yolo, voc; the layout folders has no such"
+    refuse(said, save(tmp_path / "bus" / "a.png").parents[1], boxes="corners")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -172,12 +156,10 @@ def test_annotations_without_a_box_are_counted(tmp_path: Path) -> None:
 def test_coco_s_images_are_those_of_its_split_and_size(tmp_path: Path) -> None:
     """The same names in images/, in the folder of the split, and in one of another size."""
     root = coco(tmp_path / "set", things(2))
-    (root / "a.png").rename(tmp_path / "a.png")
-    file = root / "annotations" / "instances_val.json"
-    file.parent.mkdir()
+    (root / "a.png").unlink()
     about = json.loads((root / "instances_a.json").read_text())
     (root / "instances_a.json").unlink()
-    file.write_text(json.dumps(about))
+    file = write(root / "annotations" / "instances_val.json", json.dumps(about))
     save(root / "images" / "a.png", 1, HEIGHT, WIDTH)
     assert read(root).sources[0].path == root / "images" / "a.png"
     save(root / "val" / "a.png", 2, HEIGHT, WIDTH)
@@ -194,9 +176,8 @@ def test_coco_s_images_are_those_of_its_split_and_size(tmp_path: Path) -> None:
 def test_voc_s_marks_are_said(tmp_path: Path) -> None:
     marks = "<truncated>1</truncated><difficult>0</difficult>"
     found = read(voc(tmp_path, map(corners, things(3)), marks))
-    assert found.notes == [
-        "3 are marked truncated: these boxes are taken as the others are, and the marks are left out"
-    ]
+    said = "3 are marked truncated: these boxes are taken as the others are, and the marks are left out"
+    assert found.notes == [said]
     assert read(voc(tmp_path, map(corners, things(3)))).notes == []
 
 
@@ -241,12 +222,10 @@ def test_outlines_of_one_length_are_outlines(count: int, tmp_path: Path) -> None
 
 def test_lines_of_another_kind_are_said(tmp_path: Path) -> None:
     turned = [0.2, 0.3, 0.5, 0.2, 0.6, 0.5, 0.3, 0.6]
-    assert read(lines(tmp_path / "a", [turned, turned])).notes == [
-        "all lines have four points, as turned boxes have: upright boxes around them are taken"
-    ]
-    assert read(lines(tmp_path / "b", [turned, [0.5] * 4])).notes == [
-        "1 of 2 lines are outlines among boxes: the box around each is taken, and a picture with both has no mask"
-    ]
+    said = "all lines have four points, as turned boxes have: upright boxes around them are taken"
+    assert read(lines(tmp_path / "a", [turned, turned])).notes == [said]
+    said = "1 of 2 lines are outlines among boxes: the box around each is taken, and a picture with both has no mask"
+    assert read(lines(tmp_path / "b", [turned, [0.5] * 4])).notes == [said]
     odd = lines(tmp_path / "c", [[0.5] * 55, [0.5] * 4])
     assert reasons(read(odd))["images/a.png"].endswith("keypoints are read where the YAML file says kpt_shape")
     far = lines(tmp_path / "d", [[0.2, 0.3, 0.5, 0.2, 0.6, 2]])

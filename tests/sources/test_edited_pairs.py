@@ -1,4 +1,4 @@
-"""Pairs of originals and edited pictures: what tables and folders say of them, and what becomes of what they do not."""
+"""Pairs of originals and edited pictures, and real ones under real conditions: what tables and folders say of them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, strategies
 from PIL import Image
-from small_sets import encoded, noise, reasons, save, save_mask
+from small_sets import encoded, noise, reasons, save, save_mask, write
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.keys import file_digest
 from counterfactory.engine.sources.data_set import DataSet, SetOptions, read_listing
 from counterfactory.engine.sources.edited_pairs import list_edited
 from counterfactory.engine.sources.given import GivenPicture, load_given, parse_edits
+from counterfactory.engine.sources.real_pictures import read_real
 
 PAIR = {"original": "in/a.png", "edited": "out/a0.png", "edit": "weather: foggy"}
 FOGGY, NIGHT = Edit("weather", "", "foggy"), Edit("time", "day", "night")
@@ -316,15 +318,11 @@ _WORD = strategies.from_regex(r"[a-z][a-z0-9]{0,6}", fullmatch=True)
 _VALUE = strategies.lists(_WORD, min_size=1, max_size=3).map(" ".join)
 
 
-@given(
-    strategies.lists(strategies.tuples(_WORD, strategies.just("") | _VALUE, strategies.just("") | _VALUE), min_size=1)
-)
+@given(strategies.lists(strategies.tuples(_WORD, *[strategies.just("") | _VALUE] * 2), min_size=1))
 def test_edits_are_read_as_they_are_written(parts: list[tuple[str, str, str]]) -> None:
     edits = list(dict.fromkeys(Edit(*part) for part in parts if part[1] != part[2]))
     if edits:
-        text = " ; ".join(
-            f"{e.type}: {e.keyword} -> {e.alternative}" if e.keyword else f"{e.type}:{e.alternative}" for e in edits
-        )
+        text = " ; ".join(f"{e.type}:{f' {e.keyword} -> ' if e.keyword else ''}{e.alternative}" for e in edits)
         assert parse_edits(text) == tuple(edits)
         assert parse_edits(text.upper().replace("->", "\N{RIGHTWARDS ARROW}"))[0].type == edits[0].type
 
@@ -372,3 +370,62 @@ def test_a_file_that_changes_is_another_picture_and_no_other_source(root: Path) 
         load_given(before.given.pictures[0], (24, 32))
     moved = root.rename(root.parent / "moved")
     assert read(moved / "pairs.csv").sources[0].whole_key == after.whole_key, "wherever it lies"
+
+
+# Real pictures, taken where and when a table says.
+
+HEAD = "image,label,condition,place\n"
+GOOD = HEAD + "a.png,bus,,oslo\nrain/b.png,bus,weather: rainy,oslo\nc.png,car,weather: foggy; time: night,rome\n"
+
+
+@pytest.fixture
+def drives(tmp_path: Path) -> Path:
+    for seed, name in enumerate(("a.png", "rain/b.png", "c.png")):
+        save(tmp_path / "set" / name, seed)
+    return tmp_path / "set"
+
+
+def test_a_table_says_what_each_picture_is(drives: Path) -> None:
+    pictures = read_real(write(drives / "real.csv", GOOD))
+    assert [(one.file_name, one.source, one.label, one.kind) for one in pictures] == [
+        *(("a.png", "oslo", "bus", "original"), ("rain/b.png", "oslo", "bus", "variant")),
+        ("c.png", "rome", "car", "variant"),
+    ]
+    assert [edit.value for edit in pictures[2].edits] == ["weather: foggy", "time: night"]
+    assert [one.sha256 for one in pictures] == [file_digest(one.path) for one in pictures]
+    assert pictures[0].accepted
+
+
+def test_a_mask_takes_the_place_of_a_label(drives: Path) -> None:
+    save_mask(drives / "m.png", (0, 1))
+    text = "image,mask,condition,place\na.png,m.png,,oslo\nc.png,m.png,time: night,oslo\n"
+    assert [one.mask for one in read_real(write(drives / "real.csv", text))] == [drives.resolve() / "m.png"] * 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("rain/b.png", "rain/x.png", r"real.csv:3: cannot read .*x.png: No such file"),
+        ("rain/b.png", "../outside.png", r"real.csv:3: ../outside.png leads out of"),
+        ("rain/b.png", "/etc/passwd", "leads out of"),
+        ("rain/b.png", "link.png", "leads out of"),
+        ("rain/b.png", "a.png", r"real.csv:3: a.png is there twice"),
+        ("weather: rainy", "rainy", "has an unknown form"),
+        ("weather: rainy", "weather: " + "r" * 1000, "1009 characters"),
+        (",oslo\nrain", ",\nrain", r"real.csv:2: names no place"),
+        ("a.png,bus", "a.png,", "has a label or a mask"),
+        ("a.png,bus,,oslo\n", "", "no picture with an empty condition"),
+        ("condition", "weather", "no column 'condition'"),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_refused_with_its_line(drives: Path, old: str, new: str, message: str) -> None:
+    save(drives.parent / "outside.png")
+    (drives / "link.png").symlink_to(drives.parent / "outside.png")
+    assert old in GOOD
+    with pytest.raises(CounterfactoryError, match=message):
+        read_real(write(drives / "real.csv", GOOD.replace(old, new, 1)))
+
+
+def test_a_set_of_plain_days_alone_is_refused(drives: Path) -> None:
+    with pytest.raises(CounterfactoryError, match="no picture with a condition, such as"):
+        read_real(write(drives / "real.csv", HEAD + "a.png,bus,,oslo\n"))

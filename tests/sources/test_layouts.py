@@ -85,8 +85,7 @@ def test_imagenet_s_training_images_lie_by_synset(tmp_path: Path) -> None:
 def test_imagenet_s_validation_images_with_the_kit_s_numbers(tmp_path: Path) -> None:
     for i in (1, 2, 4):
         save(tmp_path / "val" / VAL.format(i), i)
-    kit = tmp_path / "ILSVRC2012_validation_ground_truth.txt"
-    kit.write_text("2\n1\n2\n7\n")
+    kit = write(tmp_path / "ILSVRC2012_validation_ground_truth.txt", "2\n1\n2\n7\n")
     refuse(r"meta\.mat explains: put meta\.mat beside it, or name another list", tmp_path / "val")
     rows = [(1, "n02119789", 0), (2, "n01440764", 0), (1001, "n00001740", 5)]
     kind = [("ILSVRC2012_ID", "O"), ("WNID", "O"), ("num_children", "O")]
@@ -98,8 +97,8 @@ def test_imagenet_s_validation_images_with_the_kit_s_numbers(tmp_path: Path) -> 
         f"{kit.name}:4": "'7' is no number of the development kit's synsets",
         VAL.format(4): f"{kit.name} says nothing about this image",
     }
-    first = "the first is ILSVRC2012_val_00000003"
-    assert found.notes == [f"1 images of {kit.name} are not in {tmp_path / 'val'}, {first}"]
+    missing = f"1 images of {kit.name} are not in {tmp_path / 'val'}, the first is ILSVRC2012_val_00000003"
+    assert found.notes == [missing]
     (tmp_path / "meta.mat").write_bytes(b"MATLAB 5.0 not")
     refuse(r"is not the development kit's meta\.mat", tmp_path / "val")
 
@@ -115,10 +114,9 @@ def test_imagenet_s_validation_images_with_lists_of_names(tmp_path: Path) -> Non
         VAL.format(3): "val.txt says nothing about this image",
     }
     stems = [VAL.format(i).removesuffix(".JPEG") for i in (1, 2, 3)]
-    solution = "ImageId,PredictionString\n" + (
-        f"{stems[0]},n01440764 2 3 9 11 n01440764 0 0 31 23 \n{stems[1]},n02119789 1 1 5 5\n{stems[2]},n02119789 1 1\n"
-    )
-    write(tmp_path / "LOC_val_solution.csv", solution)
+    told = ("n01440764 2 3 9 11 n01440764 0 0 31 23 ", "n02119789 1 1 5 5", "n02119789 1 1")
+    lines = ["ImageId,PredictionString", *(f"{stem},{text}" for stem, text in zip(stems, told, strict=True))]
+    write(tmp_path / "LOC_val_solution.csv", "\n".join(lines))
     found = read(tmp_path)
     assert [(s.label, len(s.boxes)) for s in found.sources] == [("n01440764", 2), ("n02119789", 1)]
     assert found.sources[0].boxes[0] == Box(2, 3, 10, 12, "n01440764")
@@ -133,9 +131,8 @@ def test_cityscapes_pairs_and_class_numbers(tmp_path: Path) -> None:
                 save_mask(tmp_path / "gtFine" / f"{stem}_gtFine_{kind}.png", (7, 26 if i else 4))
     found = read(tmp_path)
     assert found.layout == "cityscapes"
-    assert [note.partition(":")[0] for note in found.notes] == [
-        "pictures of several splits are taken, 1 in train, 1 in val"
-    ]
+    (note,) = found.notes
+    assert note.startswith("pictures of several splits are taken, 1 in train, 1 in val:")
     assert [(s.name, s.classes) for s in found.sources] == [
         ("leftImg8bit/train/aachen/aachen_000000_000019_leftImg8bit", ("road",)),
         ("leftImg8bit/val/ulm/ulm_000001_000019_leftImg8bit", ("car", "road")),
@@ -189,8 +186,7 @@ def test_camvid_in_its_forms(images: str, masks: str, ending: str, values: Any, 
 
 def test_webdataset_s_shards(tmp_path: Path) -> None:
     picture, mask = save(tmp_path / "x.jpg").read_bytes(), save_mask(tmp_path / "x.png", (1, 3)).read_bytes()
-    shards = tmp_path / "shards"
-    shards.mkdir()
+    (shards := tmp_path / "shards").mkdir()
     members = {
         "n01/0001.jpg": picture, "n01/0001.cls": b"0\n", "n01/0001.seg.png": mask,
         "0002.jpg": picture, "0002.json": b'{"label": "1", "url": "x"}',

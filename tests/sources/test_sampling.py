@@ -109,7 +109,5 @@ def test_one_picture_under_two_labels_is_said(tmp_path: Path) -> None:
     save(tmp_path / "car" / "a.png")
     save(tmp_path / "bus" / "b.png")
     found = read(tmp_path)
-    assert len(found.sources) == 2
-    assert found.notes == [
-        "1 image is there under two labels, the first as bus/b (bus) and car/a (car): remove the wrong ones"
-    ]
+    said = "1 image is there under two labels, the first as bus/b (bus) and car/a (car): remove the wrong ones"
+    assert (len(found.sources), found.notes) == (2, [said])

@@ -7,18 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from counterfactory.engine.sources import shapes
 from counterfactory.engine.sources.pixels import fit_mask
-from counterfactory.engine.sources.shapes import (
-    Box,
-    DrawnMask,
-    Keypoint,
-    Shape,
-    cover,
-    decode_runs,
-    fit_boxes,
-    outline,
-    pack_runs,
-)
+from counterfactory.engine.sources.shapes import Box, DrawnMask, Keypoint, Shape, cover, fit_boxes, outline
 
 # pycocotools 2.0.11, mask.encode of np.add.outer(np.arange(9) ** 2, 3 * np.arange(11) ** 2) % 7 < 3.
 COUNTS = "0210011N0033OMM10O0000010O00133MM011N0011N0033OMM10O00"
@@ -26,16 +17,16 @@ COUNTS = "0210011N0033OMM10O0000010O00133MM011N0011N0033OMM10O00"
 
 def test_coco_s_compressed_runs() -> None:
     mask = np.add.outer(np.arange(9) ** 2, 3 * np.arange(11) ** 2) % 7 < 3
-    assert (cover(Shape(1, runs=decode_runs(COUNTS)), 9, 11) == mask).all()
+    assert (cover(Shape(1, runs=shapes.decode_runs(COUNTS)), 9, 11) == mask).all()
     long = np.zeros((700, 900), bool)
     long[:, 3:800] = True
-    assert (cover(Shape(1, runs=decode_runs("dQ2\\jPa0`[T2")), 700, 900) == long).all()
+    assert (cover(Shape(1, runs=shapes.decode_runs("dQ2\\jPa0`[T2")), 700, 900) == long).all()
 
 
 @pytest.mark.parametrize("text", ["\x2f", "P", "ooooooooooooo", "0N", "é"])
 def test_text_that_is_no_run_lengths(text: str) -> None:
     with pytest.raises(ValueError, match="run length"):
-        decode_runs(text)
+        shapes.decode_runs(text)
 
 
 @given(st.lists(st.tuples(st.floats(-5, 45), st.floats(-5, 35)), min_size=3, max_size=8))
@@ -57,8 +48,8 @@ def test_smaller_things_lie_on_larger_ones_and_several_outlines_are_one_thing() 
     wanted = np.full((10, 10), 9)
     wanted[:8, :8] = 1
     wanted[2:4, 2:4] = 2
-    for shapes in ((Shape(1, (big,)), Shape(2, (small,))), (Shape(2, (small,)), Shape(1, (big,)))):
-        assert (DrawnMask(shapes, 9).draw(10, 10) == wanted).all()
+    for order in ((Shape(1, (big,)), Shape(2, (small,))), (Shape(2, (small,)), Shape(1, (big,)))):
+        assert (DrawnMask(order, 9).draw(10, 10) == wanted).all()
     two = DrawnMask((Shape(3, (outline([0, 0, 1, 0, 1, 1, 0, 1]), small)),), 0).draw(10, 10)
     assert (two[0, 0], two[3, 3], two.sum()) == (3, 3, 3 * 5)
 
@@ -72,9 +63,9 @@ def test_shares_of_a_picture_are_scaled_to_it() -> None:
 
 def test_runs_for_another_size_are_refused() -> None:
     with pytest.raises(ValueError, match="its run lengths cover 9 pixels, the picture has 12"):
-        DrawnMask((Shape(1, runs=pack_runs([4, 5])),), 0).draw(3, 4)
+        DrawnMask((Shape(1, runs=shapes.pack_runs([4, 5])),), 0).draw(3, 4)
     with pytest.raises(ValueError, match="negative or too large"):
-        pack_runs([-1])
+        shapes.pack_runs([-1])
 
 
 LENGTHS = st.integers(8, 60)

@@ -101,8 +101,8 @@ def test_a_table_names_images_labels_and_masks(tmp_path: Path, suffix: str) -> N
         {"image": absolute, "label": "", "mask": None},
         {"image": "../elsewhere/c, d.png", "label": 7},
     ]
-    first = 'image,label,mask\r\nin/a.png,"fire truck, red",a_mask.png'
-    csv = f'{first}\r\n{absolute},,\r\n\r\n"../elsewhere/c, d.png",7'
+    csv = 'image,label,mask\r\nin/a.png,"fire truck, red",a_mask.png\r\n'
+    csv += f'{absolute},,\r\n\r\n"../elsewhere/c, d.png",7'
     text = csv if suffix == ".csv" else "\r\n\r\n".join(map(json.dumps, rows))
     table = tmp_path / "set" / f"list{suffix}"
     table.write_bytes(f"\ufeff{text}".encode())
@@ -127,36 +127,27 @@ def test_rows_that_cannot_be_used_are_problems_of_their_own(tmp_path: Path) -> N
         '{"image": "b\\u0000.png"}': ("t.jsonl:9", "surrogate"),
         '{"image": "b.png", "label": "\\ud800"}': ("t.jsonl:10", "surrogate"),
         '{"image": "' + "x" * 5000 + '.png"}': ("xxxxxxxxxx", "cannot be read"),
-        "[" * 100_000: ("t.jsonl:12", "not valid JSON"),
     }
     found = read(write(tmp_path / "t.jsonl", "\n".join(rows)))
     assert labels(found) == [("a", None)]
     problems = {name[:10]: reason for name, reason in reasons(found).items()}
     for name, reason in [*rows.values()][1:]:
         assert reason in problems[name]
-    found = read(write(tmp_path / "t.csv", "image,label\na.png,x,y\na.png\n"))
-    assert labels(found) == [("a", None)]
-    assert reasons(found) == {"t.csv:2": "has 3 fields where the first line names 2"}
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("t.csv", "", "is empty; its first line names the columns"),
         ("t.csv", "label,mask\nx,y", "has no column 'image' or 'file_name' or 'filename' .found: label, mask."),
-        ("t.csv", "image,image\nx,y", "names a column twice"),
-        ("t.csv", 'image\n"a.png', r"t\.csv:2 is not valid CSV"),
         ("t.csv", "image\n", "no images found"),
         ("t.jsonl", "\n \n", "no images found"),
-        ("t.csv", b"image\n\xff.png", "not UTF-8"),
         ("t.parquet", "x", "is not a set of images; accepted are"),
         ("t.png", "x", "is not a set of images; accepted are"),
         ("folder/a.txt", "x", "no images found in .*; accepted are a folder of images"),
     ],
 )
-def test_what_is_wrong_as_a_whole_is_refused(tmp_path: Path, name: str, text: str | bytes, message: str) -> None:
-    path = write(tmp_path / name, "")
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+def test_what_is_wrong_as_a_whole_is_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
+    path = write(tmp_path / name, text)
     refuse(message, path.parent if path.parent.name == "folder" else path)
     refuse(r"there is no .*nowhere; accepted are a folder of images", tmp_path / "nowhere")
 
