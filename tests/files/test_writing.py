@@ -26,11 +26,12 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("number", "advice"),
     [
-        (errno.ENOSPC, "free some space and run the same command again; nothing is lost"),
-        (errno.EDQUOT, "free some space"),
-        (errno.EROFS, "allow writing there or name another folder, and run the same command again; nothing is lost"),
-        (errno.EACCES, "allow writing there"),
-        (errno.EIO, "run the same command again; nothing is lost"),
+        *((number, "free some space and run the same") for number in (errno.ENOSPC, errno.EDQUOT)),
+        *(
+            (number, "allow writing there or name another folder, and run the same")
+            for number in (errno.EROFS, errno.EACCES)
+        ),
+        (errno.EIO, "mend that and run the same"),
     ],
 )
 def test_a_failing_disk_is_a_sentence_and_the_old_file_stays(
@@ -44,7 +45,8 @@ def test_a_failing_disk_is_a_sentence_and_the_old_file_stays(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, call, fail)
-        with pytest.raises(CounterfactoryError, match=f"cannot write {re.escape(str(path))}: .*{advice}"):
+        said = f"cannot write {re.escape(str(path))}: .*; {advice} command again; nothing is lost"
+        with pytest.raises(CounterfactoryError, match=said):
             write_whole(path, b"new")
     assert contents(tmp_path) == {"run.json": b"old"}
     write_whole(path, b"new")
@@ -53,16 +55,10 @@ def test_a_failing_disk_is_a_sentence_and_the_old_file_stays(
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 def test_a_block_that_raises_leaves_the_old_file_alone(tmp_path: Path, error: type[BaseException]) -> None:
-    path = tmp_path / "model.bin"
-    write_whole(path, "old")
-
-    def half() -> None:
-        with open_whole(path) as file:
-            file.write(b"half")
-            raise error
-
-    with pytest.raises(error):
-        half()
+    write_whole(tmp_path / "model.bin", "old")
+    with pytest.raises(error), open_whole(tmp_path / "model.bin") as file:  # noqa: PT012
+        file.write(b"half")
+        raise error
     assert contents(tmp_path) == {"model.bin": b"old"}
 
 
@@ -96,9 +92,8 @@ def test_what_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: A
 
 
 def test_a_link_in_the_way_is_not_written_through(tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
+    secret, folder = tmp_path / "secret", tmp_path / "suite"
     secret.write_text("kept")
-    folder = tmp_path / "suite"
     folder.mkdir()
     (folder / f"run.json.{os.getpid()}.tmp").symlink_to(secret)
     (folder / "run.json").symlink_to(secret)

@@ -78,10 +78,7 @@ def test_no_pictures_get_no_answers(careless: tuple[Classifier, Segmenter], refe
 @pytest.mark.parametrize(
     "pictures",
     [
-        np.zeros((1, 64, 128, 3), np.uint8),
-        np.zeros((128, 128, 3), np.uint8),
-        np.zeros((1, 128, 128, 4), np.uint8),
-        np.zeros((1, 3, 128, 128), np.uint8),
+        *(np.zeros(shape, np.uint8) for shape in ((1, 64, 128, 3), (128, 128, 3), (1, 128, 128, 4), (1, 3, 128, 128))),
         np.zeros((1, 128, 128, 3), np.float32),
     ],
 )
@@ -95,11 +92,9 @@ def test_pictures_of_another_shape_are_refused(
 
 def test_the_vote_of_a_region() -> None:
     words = EMBEDDED.object_words
-    colours, kinds = np.zeros((128, 128), np.uint8), np.zeros((128, 128), np.uint8)
+    mask, colours, kinds = np.zeros((3, 128, 128), np.uint8)
     colours[:4, :4], kinds[:4, :4] = words["colour"].index("green"), words["kind"].index("bus")
-    mask = np.zeros((128, 128), np.uint8)
-    finding = Finding(mask, {}, {"colour": colours, "kind": kinds})
-    where = np.zeros((128, 128), bool)
+    finding, where = Finding(mask, {}, {"colour": colours, "kind": kinds}), np.zeros((128, 128), bool)
     with pytest.raises(CounterfactoryError, match="region given is empty"):
         finding.object(where)
     where[:4, :6] = True  # 16 of 24 pixels are green

@@ -1,4 +1,4 @@
-"""COCO, Pascal VOC and YOLO as they lie on the disk: boxes, masks, keypoints, names, lists, and annotations that are wrong."""
+"""COCO, Pascal VOC and YOLO as they lie on the disk: boxes, masks, keypoints, lists, and annotations that are wrong."""
 
 from __future__ import annotations
 
