@@ -169,12 +169,6 @@ def times(pixels: Floats, plane: Floats) -> Floats:
     return np.asarray(cv2.multiply(pixels, product, dst=product), np.float32)
 
 
-def blend(pixels: Floats, other: Floats, share: Floats) -> Floats:
-    """Pixels [h, w, 3], and of `other` the `share` [h, w]."""
-    more = times(np.asarray(cv2.subtract(other, pixels), np.float32), share)
-    return np.asarray(cv2.add(pixels, more, dst=more), np.float32)
-
-
 def scaled(pixels: Floats, colour: Colour, more: Colour = (0.0, 0.0, 0.0)) -> Floats:
     """Pixels [h, w, 3], each channel times its own factor, and more."""
     return np.asarray(cv2.transform(pixels, np.column_stack([np.diag(colour), more]).astype(np.float32)), np.float32)

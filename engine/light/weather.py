@@ -13,21 +13,7 @@ from counterfactory.kernels.opencv import cv2
 
 from .particles import fall_flakes, fall_streaks
 from .sky import Sky
-from .view import (
-    Colour,
-    Field,
-    Floats,
-    View,
-    Window,
-    blend,
-    blurred,
-    clouds,
-    luminance,
-    scaled,
-    shift_colours,
-    spread,
-    times,
-)
+from .view import Colour, Field, Floats, View, Window, blurred, clouds, luminance, scaled, shift_colours, spread, times
 
 _SAME: Colour = (1.0, 1.0, 1.0)
 
@@ -132,6 +118,12 @@ def snowy(view: View, sky: Sky | None, amount: float, rng: np.random.Generator) 
     return dull.changed(change)
 
 
+def _blend(pixels: Floats, other: Floats, share: Floats) -> Floats:
+    """Pixels [h, w, 3], and of `other` the `share` [h, w]."""
+    more = times(np.asarray(cv2.subtract(other, pixels), np.float32), share)
+    return np.asarray(cv2.add(pixels, more, dst=more), np.float32)
+
+
 def _before(pixels: Floats, covered: Floats, air: Colour, power: float) -> Floats:
     """A picture behind particles of the air's light, which cover some of each pixel [h, w]."""
     red, green, blue = (-power * c for c in air)
@@ -161,7 +153,7 @@ def _covered(
         if sky is not None:
             light = np.asarray(grey * np.exp(0.1 * cover.at(window)), np.float32)
             painted = scaled(spread(light), (0.97, 1.0, 1.04))
-            after = blend(after, painted, sky.at(window).matte * np.float32(0.9 * amount))
+            after = _blend(after, painted, sky.at(window).matte * np.float32(0.9 * amount))
         return after
 
     return view.changed(change)

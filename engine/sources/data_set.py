@@ -159,16 +159,14 @@ def _name_labels(listing: Listing, named: str) -> dict[int, str]:
         text = "" if entry.label is None else whole_number(entry.label.strip())
         number = int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else -1
         if entry.label is not None and number not in names:
-            raise CounterfactoryError(
-                f"{where} does not name the label {entry.label!r} of {entry.file}; add it, or leave --class-map out"
-            )
+            label = f"the label {entry.label!r} of {entry.file}"
+            raise CounterfactoryError(f"{where} does not name {label}; add it, or leave --class-map out")
         entries.append(replace(entry, label=names.get(number)))
         name_of[entry.label] = names.get(number, "")
     listing.entries, listing.labels = entries, tuple(name_of.get(label) or label for label in listing.labels)
     if shared := [f"{name} ({', '.join(several)})" for name, several in numbers.items() if len(several) > 1]:
-        listing.notes.append(
-            f"names that stand for several numbers, whose images have one label: {list_some(shared, 3)}"
-        )
+        what = "names that stand for several numbers, whose images have one label"
+        listing.notes.append(f"{what}: {list_some(shared, 3)}")
     return dict(names)
 
 

@@ -21,7 +21,7 @@ from ..files.disk_list import DiskList
 from ..files.tables import PARQUET, SUFFIXES, read_table
 from .blobs import printable, unprintable
 from .given import GivenPicture, GivenPictures, leads_out, parse_edits
-from .listing import Entry, Listing, check_values, file_stem, finish, image_files, list_folder, number_labels
+from .listing import Entry, Listing, absolute, check_values, file_stem, finish, image_files, list_folder, number_labels
 
 _ORIGINALS, _EDITED, _MASKS = "originals", "edited", "masks"
 _NAMES = ("original", _EDITED, "edit", "caption", "edited_caption", "label", "mask", "kind", "level")
@@ -136,9 +136,9 @@ class _Table:
         """The path of a file that a row names. Raises ValueError for one outside of the table's folder."""
         if text is None:
             raise ValueError(f"names no {column}")
-        path = _joined(self._root, text)
+        path = absolute(self._root, text)
         if "\\" in text and not os.path.lexists(path):  # written on Windows
-            path = _joined(self._root, text.replace("\\", "/"))
+            path = absolute(self._root, text.replace("\\", "/"))
         folder, name = os.path.split(path)
         if folder not in self._folders:
             self._folders[folder] = os.path.realpath(folder)
@@ -146,7 +146,7 @@ class _Table:
         if not real.startswith(f"{self._real.rstrip('/')}/"):
             raise ValueError(f"{column} {text} {leads_out(self._root)}")
         # By its real path, a folder behind a link has another name than the table's own.
-        return path if path.startswith(f"{self._root}/") else _joined(self._root, os.path.relpath(real, self._real))
+        return path if path.startswith(f"{self._root}/") else absolute(self._root, os.path.relpath(real, self._real))
 
     def _name(self, of: _Original) -> str:
         return os.path.relpath(of.path, self._root)
@@ -155,10 +155,6 @@ class _Table:
         label, mask, caption = (of.about.get(name, (None,))[0] for name in ("label", "mask", "caption"))
         name, given = self._name(of), GivenPictures(tuple(of.pictures.values()), caption, max(levels, 1))
         return Entry(name, printable(name), of.path, label, mask, given=given)
-
-
-def _joined(root: str, path: str) -> str:
-    return os.path.abspath(os.path.join(root, path))  # noqa: PTH100, PTH118 resolve() would rename sources
 
 
 def _picture(values: Mapping[str, str], path: str) -> GivenPicture:

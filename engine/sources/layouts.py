@@ -11,10 +11,10 @@ from pathlib import Path
 
 from ..errors import CounterfactoryError
 from ..files.tables import SUFFIXES as TABLES
-from . import coco, hub, imagenet, pairs, remote, shards, voc, yolo
+from . import coco, hub, imagenet, pairs, shards, voc, yolo
 from .boxes import BoxForm
 from .depth import DepthValues
-from .listing import Listing, list_folder, list_table
+from .listing import Listing, list_folder, list_remote, list_table
 from .sampling import Selection
 
 ACCEPTED = (
@@ -84,7 +84,7 @@ def list_set(root: str, options: SetOptions) -> Listing:
         return hub.list_hub(root, options.boxes)
     if "://" in root:
         options.refuse("a folder of an object store", "labels", "masks", "layout", "pairs", "split", "depth", "boxes")
-        return remote.list_remote(root)
+        return list_remote(root)
     path = Path(root)
     try:
         if not path.exists():

@@ -18,7 +18,7 @@ from ..errors import CounterfactoryError, list_some
 from ..files.disk_list import DiskList, repeated
 from ..files.tables import Row, read_table
 from .aside import leave_aside
-from .blobs import Blob, printable, unprintable
+from .blobs import Blob, StoredObject, printable, unprintable
 from .boxes import BoxCensus
 from .class_map import ClassMap
 from .given import GivenPictures
@@ -122,7 +122,7 @@ def list_folder(
     if labels is None and not every:
         files, notes = leave_aside(root, files)
     listing = Listing("folders", problems, notes=notes)
-    of_splits, label_of = label_folders(files)
+    of_splits, label_of = _label_folders(files)
     listing.entries = DiskList(entry_of(root, path, label_of(path)) for path in files)
     if labels is not None:
         listing.entries = _apply_labels(listing, root, labels)
@@ -131,7 +131,30 @@ def list_folder(
     return finish(listing, masks)
 
 
-def label_folders(paths: Iterable[str]) -> tuple[list[str], Callable[[str], str | None]]:
+def list_remote(url: str) -> Listing:
+    """The images below the URL of an object store, such as s3://bucket/photos, labelled as those of a folder.
+    Raises CounterfactoryError where it cannot be read.
+    """
+    from fsspec.core import url_to_fs
+
+    listing, root, paths = Listing("folders"), url.rstrip("/"), DiskList[str]()
+    try:
+        store, base = url_to_fs(root)
+        for folder, _, files in store.walk(base):
+            inner = str(folder)[len(base) :].strip("/")
+            for path in (f"{inner}/{name}" if inner else name for name in sorted(files)):
+                if _is_picture(path, listing.problems):
+                    paths.append(path)
+    except Exception as error:  # each store's client has exceptions of its own
+        reason = f"{url} cannot be read ({(str(error) or type(error).__name__).splitlines()[0]})"
+        raise CounterfactoryError(f"{reason}: see that the address and the rights are right") from error
+    listing.notes, label_of = _label_folders(paths)
+    blobs = ((path, StoredObject(f"{root}/{path}")) for path in paths)
+    listing.entries = DiskList(Entry(path, printable(path), blob, label_of(path)) for path, blob in blobs)
+    return finish(listing)
+
+
+def _label_folders(paths: Iterable[str]) -> tuple[list[str], Callable[[str], str | None]]:
     """A sentence where all first folders of paths are called as splits are, and what gives a path its label, the name
     of its first folder; where those are splits, of its second one.
     """
@@ -143,16 +166,16 @@ def label_folders(paths: Iterable[str]) -> tuple[list[str], Callable[[str], str 
 
 def list_table(table: Path, masks: Path | None) -> Listing:
     """The images of a CSV or JSONL file; its paths are relative to the file itself."""
-    listing, root = Listing("table"), _absolute(table.parent)
+    listing, root = Listing("table"), absolute(table.parent)
     entries: dict[str, Entry] = {}
     rows = _Rows(table, listing)
     for where, row in rows:
-        path = _absolute(root, row["image"])
+        path = absolute(root, row["image"])
         # "_" for each step upward: a name must not lead out of a suite's folder.
         parts = Path(os.path.relpath(path, root)).parts
         name = "/".join("_" if part == ".." else part for part in parts) or "."
         if rows.accept(path, name, row.get("label"), where):
-            mask = _absolute(root, row["mask"]) if "mask" in row else None
+            mask = absolute(root, row["mask"]) if "mask" in row else None
             entries[path] = Entry(name, printable(name), path, row.get("label"), mask)
     listing.entries = number_labels([entry for path, entry in entries.items() if path not in rows.contradicted])
     return finish(listing, masks)
@@ -216,11 +239,11 @@ def _pictures(
         relative = f"{folder}/{entry.name}" if folder else entry.name
         if not entry.name.startswith(".") and _is_folder(entry):
             inner.append((relative, entry.is_symlink()))
-        elif is_picture(relative, others):
+        elif _is_picture(relative, others):
             yield relative
 
 
-def is_picture(relative: str, others: list[Problem]) -> bool:
+def _is_picture(relative: str, others: list[Problem]) -> bool:
     """Whether a path is that of an image file, and no hidden one; notes photographs in formats that are not read."""
     name = relative.rpartition("/")[2]
     stem, _, ending = name.rpartition(".")
@@ -263,16 +286,16 @@ def _apply_labels(listing: Listing, root: Path, table: Path) -> DiskList[Entry]:
     """The entries with the table's labels and masks; an image that is not in the table becomes a problem. The table's
     paths may be relative to the images' folder or to the table itself.
     """
-    by_path = {_absolute(str(entry.blob)): entry for entry in listing.entries}
+    by_path = {absolute(str(entry.blob)): entry for entry in listing.entries}
     labelled: dict[str, Entry] = {}
     rows = _Rows(table, listing)
     for where, row in rows:
-        paths = [_absolute(base, row["image"]) for base in (root, table.parent)]
+        paths = [absolute(base, row["image"]) for base in (root, table.parent)]
         path = next((path for path in paths if path in by_path), None)
         if path is None:
             listing.skip(row["image"], f"named by {where}, but there is no such image in {root}")
         elif rows.accept(path, row["image"], row.get("label"), where):
-            masks = [_absolute(base, row["mask"]) for base in (root, table.parent)] if "mask" in row else [None]
+            masks = [absolute(base, row["mask"]) for base in (root, table.parent)] if "mask" in row else [None]
             mask = next((mask for mask in masks if mask is None or Path(mask).exists()), masks[-1])
             labelled[path] = replace(by_path[path], label=row.get("label", by_path[path].label), mask=mask)
     for path, entry in by_path.items():
@@ -358,9 +381,8 @@ def finish(listing: Listing, masks: Path | None = None) -> Listing:
             raise CounterfactoryError(f"no folder of masks at {masks}; --masks takes a folder with one mask per image")
         by_stem = files_by_stem(image_files(masks)[0])
         # Of several with one stem the PNG counts.
-        entries = DiskList(
-            e if e.mask else replace(e, mask=f"{masks}/{match_stem(e, by_stem, '.png')}") for e in entries
-        )
+        matched = ((entry, f"{masks}/{match_stem(entry, by_stem, '.png')}") for entry in entries)
+        entries = DiskList(entry if entry.mask else replace(entry, mask=mask) for entry, mask in matched)
     # A million names are not held: only those that may be there twice.
     listing.entries = DiskList(_named(listing, entries, _several(lambda: (file_stem(entry.name) for entry in entries))))
     foreign = _several(
@@ -402,9 +424,8 @@ def _settle_labels(listing: Listing) -> None:
     counts = Counter(entry.label for entry in listing.entries if entry.label is not None)
     text_of = {label: label_text(label) for label in sorted(counts)}
     if changed := {label for label, text in text_of.items() if text != label}:
-        listing.entries = DiskList(
-            replace(entry, label=text_of[entry.label]) if entry.label in changed else entry for entry in listing.entries
-        )
+        entries = listing.entries
+        listing.entries = DiskList(replace(e, label=text_of[e.label]) if e.label in changed else e for e in entries)
     # A folder that is no class of its own has its place all the same where folders are numbered.
     listing.labels = tuple(text or label for label, text in text_of.items() if not unprintable(label))
     texts = [text for text in text_of.values() if text is not None and not unprintable(text)]
@@ -435,7 +456,8 @@ def match_stem(entry: Entry, by_stem: Mapping[str, Sequence[str]], suffix: str) 
     return stem + suffix
 
 
-def _absolute(*parts: Path | str) -> str:
+def absolute(*parts: Path | str) -> str:
+    """The parts as one absolute path."""
     return os.path.abspath(os.path.join(*parts))  # noqa: PTH100, PTH118 resolve() would follow links, rename sources
 
 

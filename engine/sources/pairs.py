@@ -114,10 +114,8 @@ def list_camvid(root: Path) -> Listing:
     """The images and masks below `root`. An image without a mask is a problem."""
     folders = [row for row in CAMVID if all((root / folder).is_dir() for folder in row[:2])]
     if not folders:
-        forms = (
-            "701_StillsRaw_full beside LabeledApproved_full, train/ beside train_labels/, or train/ beside trainannot/"
-        )
-        raise CounterfactoryError(f"{root} has no folders of CamVid: {forms}")
+        forms = "701_StillsRaw_full beside LabeledApproved_full, train/ beside train_labels/, or train/ beside"
+        raise CounterfactoryError(f"{root} has no folders of CamVid: {forms} trainannot/")
     if len({class_map for *_, class_map in folders}) > 1:
         raise CounterfactoryError(f"{root} has two forms of CamVid; move one of them out")
     listing = Listing("camvid", class_map=load_class_map(folders[0][3]))

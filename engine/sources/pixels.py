@@ -145,11 +145,8 @@ def fit(pixels: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
     """
     height, width = size
     left, top, right, bottom = crop_box(pixels.shape[0], pixels.shape[1], size)
-    down = bottom - top > height
-    scaled = Image.fromarray(pixels).resize(
-        (width, height), Image.Resampling.BOX if down else Image.Resampling.BICUBIC, box=(left, top, right, bottom)
-    )
-    return np.asarray(scaled)
+    how = Image.Resampling.BOX if bottom - top > height else Image.Resampling.BICUBIC
+    return np.asarray(Image.fromarray(pixels).resize((width, height), how, box=(left, top, right, bottom)))
 
 
 def fit_mask(mask: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
@@ -284,9 +281,8 @@ def _require_range(values: NDArray[np.uint16]) -> None:
 
 def _require_light(brightest: int, low: int) -> None:
     if brightest < _DIM * 65535:
-        raise UnreadableError(
-            f"its 16-bit values are about {low} to {brightest} of 65535: it would be dark or black; {_STRETCH}"
-        )
+        dark = f"about {low} to {brightest} of 65535: it would be dark or black; {_STRETCH}"
+        raise UnreadableError(f"its 16-bit values are {dark}")
 
 
 def _nearest_indices(start: float, stop: float, count: int, limit: int) -> NDArray[np.intp]:
