@@ -38,7 +38,9 @@ class Judge:
     def load(
         cls, weights: Path = WEIGHTS, *, batch: int = 16, threads: int = 0, blobs: BlobCache | None = None
     ) -> Self:
-        """From a folder; `threads` 0: all cores; compiled once where there are `blobs`. Raises CounterfactoryError."""
+        """Load from a folder, to run on so many threads, 0 for all cores; in `blobs` it is kept compiled. Raises
+        CounterfactoryError if it is missing.
+        """
         # f32: a measuring instrument must not depend on the CPU's arithmetic, and these networks are small.
         session = open_session(weights / cls.file, batch=batch, precision="f32", threads=threads, blobs=blobs)
         return cls(session, batch)

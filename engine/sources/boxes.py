@@ -149,7 +149,7 @@ class BoxCensus:
 
 
 def crowds_are_things(crowds: int, count: int) -> bool:
-    """Whether marks of crowds are on single things, too: CVAT marks what was drawn by brush, COCO one in a hundred."""
+    """Whether what is marked as crowds is single things: COCO marks one in a hundred, CVAT what was drawn by brush."""
     return 2 * crowds > count
 
 

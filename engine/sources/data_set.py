@@ -148,7 +148,7 @@ def read_listing(
 
 
 def _name_labels(listing: Listing, named: str) -> dict[int, str]:
-    """The names in a file, given to a set whose labels are numbers. Raises CounterfactoryError for another label."""
+    """Gives a set whose labels are numbers the names in a file, and returns those. Raises CounterfactoryError."""
     names, where = label_names(named)
     listing.class_map = None
     numbers, name_of = dict[str, list[str]](), dict[str | None, str]()

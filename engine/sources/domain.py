@@ -61,7 +61,9 @@ class Trait:
 
 @dataclass(frozen=True)
 class Domain:
-    """A kind of picture, `about` in a sentence, `fitted_to` some. Raises ValueError for other traits than `TRAITS`."""
+    """A kind of picture. `about` is its name in a sentence, `fitted_to` what the numbers come from. Raises ValueError
+    unless `traits` are those of `TRAITS` in their order.
+    """
 
     about: str
     fitted_to: str

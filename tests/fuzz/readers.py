@@ -487,6 +487,11 @@ def _tree(read: Callable[[Path], Any], name: str, *values: Any, **more: Any) -> 
     return FuzzedReader(read, _json(*values), name, mutate_json, **more)
 
 
+def _plain(read: Callable[[Path], Any], name: str, *texts: str, **more: Any) -> FuzzedReader:
+    """A reader of texts."""
+    return FuzzedReader(read, _texts(*texts), name, **more)
+
+
 def _row(read: Callable[[Any], Any], *values: Any) -> FuzzedReader:
     """A reader of a ledger's row, whose JSON was parsed already: a ValueError is of that."""
     asked = _of(lambda data: read(_rows(reading.parse_json(data))))
@@ -503,10 +508,9 @@ READERS: dict[str, FuzzedReader] = {
         _files(*(Path(question_set.__file__).with_name(f"{name}.toml") for name in question_set.SETS)),
         "x.toml",
     ),
-    "answers of a review": FuzzedReader(
-        lambda path: answer_tables.read_answers(path, _study(), []),
-        _texts(f"item,image,rater,label,seconds\n,{ROWS[2].file_name},a,yes,1\n,{ROWS[2].file_name},b,0,x\n"),
-        "x.csv",
+    "answers of a review": _plain(
+        *(lambda path: answer_tables.read_answers(path, _study(), []), "x.csv"),
+        f"item,image,rater,label,seconds\n,{ROWS[2].file_name},a,yes,1\n,{ROWS[2].file_name},b,0,x\n",
     ),
     "picture": FuzzedReader(_of(pixels.read_picture), pictures, refuses=_BAD),
     "picture size": FuzzedReader(pixels.picture_size, pictures, refuses=_BAD),
@@ -544,25 +548,20 @@ READERS: dict[str, FuzzedReader] = {
         place=put_pictures("JPEGImages/a.jpg", "Annotations/b.jpg"),
         once=(VOC.replace("utf-8", "x").encode(),),
     ),
-    "VOC's labels": FuzzedReader(
-        class_map.label_lines, _texts("# label:color\nbackground:0,0,0::\nbus:128,64,0::\n", "a\nb\n")
-    ),
+    "VOC's labels": _plain(class_map.label_lines, "x", "# label:color\nbackground:0,0,0::\nbus:128,64,0::\n", "a\nb\n"),
     "shard": FuzzedReader(shards.list_shards, tar_file, "x.tar"),
     "class map": _tree(
         *(_named(class_map.load_class_map), "x.json", {"classes": {"1": "bus", "2 3": "car"}}),
         *({"classes": {"bus": "128 0 0"}}, {"classes": {"0": ["bus", "#ff0000"]}}),
     ),
-    "class map of TOML": FuzzedReader(
-        _named(class_map.load_class_map), _texts('[classes]\n1 = "bus"\n2 = "car"\n'), "x.toml"
-    ),
+    "class map of TOML": _plain(_named(class_map.load_class_map), "x.toml", '[classes]\n1 = "bus"\n2 = "car"\n'),
     "names of labels": _tree(
         *(_named(class_map.label_names), "x.json", {"0": "bus", "1": "car"}, ["bus", "car"]),
         {"0": ["n02924116", "bus"]},
     ),
-    "palette": FuzzedReader(
-        _named(palette.load_palette),
-        _texts('order = ["road"]\n[classes]\nroad = "128 64 128"\nbus = "#ff0000"\n'),
-        "x.toml",
+    "palette": _plain(
+        *(_named(palette.load_palette), "x.toml"),
+        'order = ["road"]\n[classes]\nroad = "128 64 128"\nbus = "#ff0000"\n',
         once=(b'[classes]\nroad = "' + b"9" * 5000 + b' 1 1"\n',),
     ),
     "table of sources": FuzzedReader(
@@ -584,10 +583,9 @@ READERS: dict[str, FuzzedReader] = {
         *("pairs.jsonl", mutate_json),
         place=put_pictures("a.jpg", "b.jpg"),
     ),
-    "real pictures": FuzzedReader(
-        real_pictures.read_real,
-        _texts("image,label,condition,place\na.jpg,bus,,oslo\nb.jpg,bus,weather: rainy,oslo\n"),
-        "real.csv",
+    "real pictures": _plain(
+        *(real_pictures.read_real, "real.csv"),
+        "image,label,condition,place\na.jpg,bus,,oslo\nb.jpg,bus,weather: rainy,oslo\n",
         place=put_pictures("a.jpg", "b.jpg"),
     ),
     "recipe": FuzzedReader(_named(recipe.load_recipe), _files(*sorted(recipe.RECIPES.glob("*.toml"))), "x.toml"),
@@ -607,35 +605,26 @@ READERS: dict[str, FuzzedReader] = {
     "predictions of Parquet": FuzzedReader(predictions.load_predictions, parquet_answers, "x.parquet"),
     "a pipeline's labels": _tree(model_answers.json_predictions, "x.json", PIPELINE),
     "boxes": _tree(lambda path: model_answers.json_boxes(path, ROWS, lambda text: None), "x.json", BOXES, DETECTED),
-    "names of a model's classes": FuzzedReader(
-        lambda path: answer_labels.read_vocabulary(path.parent, ROWS, path),
-        _texts("bus\ncar\n", '{"0": "bus", "1": "car"}'),
-        "x.json",
+    "names of a model's classes": _plain(
+        *(lambda path: answer_labels.read_vocabulary(path.parent, ROWS, path), "x.json"),
+        *("bus\ncar\n", '{"0": "bus", "1": "car"}'),
     ),
-    "valid": FuzzedReader(
-        lambda path: threshold_curve.load_valid(path, ROWS),
-        _texts("image,valid\n" + "".join(f"{row.file_name},yes\n" for row in ROWS[2:])),
-        "x.csv",
+    "valid": _plain(
+        *(lambda path: threshold_curve.load_valid(path, ROWS), "x.csv"),
+        "image,valid\n" + "".join(f"{row.file_name},yes\n" for row in ROWS[2:]),
     ),
-    "labelled edits": FuzzedReader(
-        edit_labels.read_labelled,
-        _texts(",".join(edit_labels.COLUMNS) + "\n" + ",".join("1" for _ in edit_labels.COLUMNS) + "\n"),
-        "x.csv",
+    "labelled edits": _plain(
+        *(edit_labels.read_labelled, "x.csv"),
+        ",".join(edit_labels.COLUMNS) + "\n" + ",".join("1" for _ in edit_labels.COLUMNS) + "\n",
     ),
-    "rulings": FuzzedReader(
-        by_hand.read_rulings, _texts("image,verdict,reason\na.png,exclude,no\nb.png,accept,\n"), "x.csv"
+    "rulings": _plain(by_hand.read_rulings, "x.csv", "image,verdict,reason\na.png,exclude,no\nb.png,accept,\n"),
+    "task": _plain(
+        *(user_task.load_task, "x.toml", 'sentence = "is there a bus?"\nkeep = ["bus"]\n'),
+        'sentence = "x {label}"\n[types]\na = "b"\n',
     ),
-    "task": FuzzedReader(
-        user_task.load_task,
-        _texts('sentence = "is there a bus?"\nkeep = ["bus"]\n', 'sentence = "x {label}"\n[types]\na = "b"\n'),
-        "x.toml",
-    ),
-    "types": FuzzedReader(
-        user_task.load_types, _texts('[types.paint]\nmeaning = "the paint"\nexample = "red"\n'), "x.toml"
-    ),
-    "interventions": FuzzedReader(
-        user_task.load_interventions,
-        _texts("weather: fog, rain\ntime: night\n", '{"weather": ["fog"]}', "[weather]\n"),
+    "types": _plain(user_task.load_types, "x.toml", '[types.paint]\nmeaning = "the paint"\nexample = "red"\n'),
+    "interventions": _plain(
+        user_task.load_interventions, "x", "weather: fog, rain\ntime: night\n", '{"weather": ["fog"]}', "[weather]\n"
     ),
     "profile": FuzzedReader(
         _named(load_profile),
@@ -645,9 +634,11 @@ READERS: dict[str, FuzzedReader] = {
     "TOML": FuzzedReader(read_toml, _texts('a = 1\n[b]\nc = [1.5, "x"]\nd = 2026-01-01\n')),
     "JSON": FuzzedReader(reading.read_json, _json(COCO), "x.json"),
     "preparation": _tree(_named(preparation.read_preparation), "preprocessor_config.json", CONFIG),
-    "declared preparation": FuzzedReader(
+    "declared preparation": _plain(
         _text(preparation.read_preparation),
-        _texts("resize=256 crop=224 mean=imagenet std=imagenet", "resize=3x4 scale=255"),
+        "x",
+        "resize=256 crop=224 mean=imagenet std=imagenet",
+        "resize=3x4 scale=255",
     ),
     "metadata": FuzzedReader(_folder(metadata.read_metadata), suite_table, "metadata.parquet"),
     "verdicts": FuzzedReader(_folder(verdicts.read_verdicts), suite_table, "metadata.parquet"),
@@ -718,9 +709,7 @@ READERS: dict[str, FuzzedReader] = {
         *(_of(lambda data: outputs.from_json(reading.parse_json(data))), "x", *ANSWERS),
         refuses=(ValueError, TypeError, IndexError, OSError),
     ),
-    "names of a model's numbers": FuzzedReader(
-        lambda path: answers.class_names(path, path.parent), _texts("bus\ncar\n"), "x.txt"
-    ),
+    "names of a model's numbers": _plain(lambda path: answers.class_names(path, path.parent), "x.txt", "bus\ncar\n"),
     "list of VOC": FuzzedReader(
         *(_folder(partial(voc.list_voc, split="val"), up=2), _texts("a\nb -1\n"), "ImageSets/Main/val.txt"),
         place=put_pictures("JPEGImages/a.jpg", "Annotations/b.jpg"),

@@ -257,9 +257,6 @@ def test_what_is_no_parquet(tmp_path: Path, data: bytes) -> None:
     assert "\n" not in str(refused.value)
 
 
-# Folders.
-
-
 def folders(root: Path, *edited: str, originals: Sequence[str] = ("bus/a.png", "car/b.jpg")) -> Path:
     for number, name in enumerate(originals):
         save(root / "originals" / name, number)
@@ -311,8 +308,6 @@ def test_folders_that_cannot_be_read(tmp_path: Path, edited: Sequence[str], told
     with pytest.raises(CounterfactoryError, match=told):
         read(root)
 
-
-# Edits, and pictures.
 
 _WORD = strategies.from_regex(r"[a-z][a-z0-9]{0,6}", fullmatch=True)
 _VALUE = strategies.lists(_WORD, min_size=1, max_size=3).map(" ".join)
@@ -371,8 +366,6 @@ def test_a_file_that_changes_is_another_picture_and_no_other_source(root: Path) 
     moved = root.rename(root.parent / "moved")
     assert read(moved / "pairs.csv").sources[0].whole_key == after.whole_key, "wherever it lies"
 
-
-# Real pictures, taken where and when a table says.
 
 HEAD = "image,label,condition,place\n"
 GOOD = HEAD + "a.png,bus,,oslo\nrain/b.png,bus,weather: rainy,oslo\nc.png,car,weather: foggy; time: night,rome\n"

@@ -314,11 +314,8 @@ def test_loading_gives_pixels_and_mask_at_one_size_and_refuses_what_changed(tmp_
         load_mask(Source("a", "a", path, (8, 8), None, None, "", ""), (16, 16))
 
 
-# What may not be read costs that part of a set. Root may read all, so that the system calls fail here.
-
-
 def forbid(monkeypatch: pytest.MonkeyPatch, folder: Path, *calls: str) -> None:
-    """Lets calls fail for what is in a folder, or for the folder itself where they list it."""
+    """Lets calls fail for what is in a folder, or for the folder itself where they list it: root may read all."""
     for call in calls:
         real, listing = getattr(os, call), call in ("scandir", "listdir")
 
