@@ -70,7 +70,9 @@ def leads_out(root: str) -> str:
 
 
 def parse_edits(text: str) -> tuple[Edit, ...]:
-    """ "weather: foggy" adds, "weather: sunny -> foggy" replaces, "object: a bus ->" removes. Raises ValueError."""
+    """The edits that a text names: "weather: foggy" adds, "weather: sunny -> foggy" replaces, "object: a bus ->"
+    removes. Raises ValueError for any other form.
+    """
     edits: list[Edit] = []
     for part in filter(None, map(str.strip, text.split(JOINT))):
         type_, colon, change = (piece.strip() for piece in part.partition(":"))

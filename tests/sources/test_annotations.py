@@ -40,16 +40,13 @@ def test_coco_s_boxes_masks_and_keypoints(tmp_path: Path) -> None:
     found = read(tmp_path)
     first, second, third = found.sources
     assert (found.layout, found.problems) == ("coco", [])
-    assert found.notes == [
-        "instances_val2017.json: 1 of 3 boxes are marked as crowds (iscrowd 1) and are left out; where they are single "
-        "things, as CVAT's brush draws them, set iscrowd to 0"
-    ]
+    left_out = "are left out; where they are single things, as CVAT's brush draws them, set iscrowd to 0"
+    marked = "instances_val2017.json: 1 of 3 boxes are marked as crowds (iscrowd 1)"
+    assert found.notes == [f"{marked} and {left_out}"]
     assert found.class_names == {0: "background", 1: "person", 18: "dog"}
     assert found.classes == ["dog", "person"]
-    assert first.boxes == (
-        Box(4, 4, 12, 10, "dog"),
-        Box(0, 0, 20, 20, "person", (Keypoint(5, 6, 2), Keypoint(0, 0, 0))),
-    )
+    person = Box(0, 0, 20, 20, "person", (Keypoint(5, 6, 2), Keypoint(0, 0, 0)))
+    assert first.boxes == (Box(4, 4, 12, 10, "dog"), person)
     assert (first.classes, second.classes, third.classes) == (("dog", "person"), ("person",), ())
     wanted = np.zeros((24, 32), np.uint8)
     wanted[:20, :20] = 1
@@ -105,10 +102,8 @@ def test_coco_s_images_are_checked_against_their_files(tmp_path: Path) -> None:
     assert "shares its id 2" in reasons(found)["000000000003.jpg"]
     assert "there is no file" in reasons(found)["gone.jpg"]
     assert len([p for p in found.problems if "file_name below its folder" in p.reason]) == 2
-    assert found.notes == [
-        "instances_val2017.json: 1 annotations are of images that it does not list",
-        "instances_val2017.json: 1 boxes without width or height are left out",
-    ]
+    told = ("annotations are of images that it does not list", "boxes without width or height are left out")
+    assert found.notes == [f"instances_val2017.json: 1 {what}" for what in told]
 
 
 def test_coco_s_files_that_are_wrong_as_a_whole(tmp_path: Path) -> None:
