@@ -23,10 +23,8 @@ def test_splits_are_no_classes(tmp_path: Path) -> None:
     save(tmp_path / "val2017" / "3.png", 2)
     found = read(tmp_path)
     assert labels(found) == [("train/cat/1", "cat"), ("val2017/3", None), ("val2017/dog/deep/2", "dog")]
-    assert found.notes == [
-        "train, val2017: taken for splits of the set, not for classes",
-        "pictures of several splits are taken, 1 in train, 2 in val2017: training pictures tell little of a model",
-    ]
+    several = "pictures of several splits are taken, 1 in train, 2 in val2017: training pictures tell little of a model"
+    assert found.notes == ["train, val2017: taken for splits of the set, not for classes", several]
     save(tmp_path / "trains" / "4.png", 3)
     assert [s.label for s in read(tmp_path).sources] == ["train", "trains", "val2017", "val2017"]
 
@@ -57,13 +55,12 @@ def test_pairs_by_pattern(tmp_path: Path) -> None:
 def test_a_layout_that_is_not_there_is_refused(tmp_path: Path) -> None:
     save(tmp_path / "a.png")
     for layout, reason in (
-        ("coco", "has no file of annotations"),
-        ("voc", "has no JPEGImages/"),
-        ("camvid", "has no folders of CamVid"),
-        ("imagenet-val", "has none of ILSVRC2012_validation_ground_truth.txt"),
-        ("webdataset", "has no .tar files"),
-        ("cityscapes", "no image in"),
-        ("datasets", "cannot be opened by datasets"),
+        *(("coco", "has no file of annotations"), ("voc", "has no JPEGImages/"), ("cityscapes", "no image in")),
+        *(
+            ("camvid", "has no folders of CamVid"),
+            ("imagenet-val", "has none of ILSVRC2012_validation_ground_truth.txt"),
+        ),
+        *(("webdataset", "has no .tar files"), ("datasets", "cannot be opened by datasets")),
     ):
         refuse(reason, tmp_path, layout=layout)
     assert read(tmp_path, layout="folders").sources[0].name == "a"

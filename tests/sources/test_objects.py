@@ -133,10 +133,8 @@ def test_a_class_number_without_its_name_is_no_other_class(tmp_path: Path) -> No
 def test_unknown_objects_are_named(feature: Any, row: Any, there: str, tmp_path: Path) -> None:
     found = read(saved(tmp_path / "set", feature, [row]))
     assert boxes(found) == [()]
-    assert found.notes == [
-        f"the column 'objects' {there}, and gives no boxes: a box needs a key such as bbox, bboxes, boxes, box, its "
-        "class one such as category, categories, label, labels, class, classes"
-    ]
+    keys = "bbox, bboxes, boxes, box, its class one such as category, categories, label, labels, class, classes"
+    assert found.notes == [f"the column 'objects' {there}, and gives no boxes: a box needs a key such as {keys}"]
 
 
 def test_boxes_beside_objects_are_named_and_a_list_is_no_label(tmp_path: Path) -> None:
