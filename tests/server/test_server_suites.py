@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_editor import edit_reply, edited, fake_editor
+from fake_editor import edit_reply, fake_editor
 from loopback import Asked, Reply, json_reply, serving
 from PIL import Image
 from small_sets import noise
@@ -146,11 +146,6 @@ def test_another_model_is_another_picture_and_another_address_is_not(photos: Pat
         assert not other.asked
         make(photos, tmp_path / "suite", profile(tmp_path, other.address, model="klein"))
         assert len(other.asked) == 6
-
-
-def test_edited_reads_the_prompt_as_the_tests_need_it() -> None:
-    grey = np.full((8, 8, 3), 128, np.uint8)
-    assert np.array_equal(edited(grey, "Return the picture unchanged.", 1), grey)
 
 
 @pytest.mark.parametrize(
