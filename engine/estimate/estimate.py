@@ -150,7 +150,6 @@ class Estimate:
 
     @property
     def device_hours_per_1k(self) -> float:
-        """Device-hours per 1,000 variants."""
         return 1000 * self.device_hours / self.variants
 
     @property
@@ -298,7 +297,6 @@ def _plans(profile: Profile, library: Library, rates: Rates | None) -> tuple[Pla
 
 
 def _residency(networks: Networks, plans: Sequence[PlanEstimate], memory_bytes: int) -> Residency:
-    """Of the plans that each stage needs together."""
     needs = [StageNeeds(stage, tuple(network.plan for network in networks.of(stage))) for stage in networks.stages]
     return Residency(needs, [plan.cost for plan in plans], plan_budget(memory_bytes))
 
@@ -311,7 +309,6 @@ def _holding(networks: Networks, plans: Sequence[PlanEstimate], memory_bytes: in
 
 
 def _measured_seconds(networks: Networks, rates: Rates, variants: int) -> dict[Stage, tuple[float, Basis]]:
-    """Seconds per item of the stages that were measured here."""
     seconds = {stage: rates.stages[stage].item_s for stage in STAGES if stage in rates.stages}
     if "rewrite" in seconds and rates.variants:
         # A source of more variants is asked more questions.
@@ -351,7 +348,6 @@ def _stages(
     sources: int,
     each: PerSource,
 ) -> tuple[StageEstimate, ...]:
-    """What the stages take for `sources` sources."""
     plan_s = {plan.cost.name: plan.cost.load_s for plan in plans}
     # Where loading was measured, so was a plan's first time.
     new = {plan.cost.name for plan in plans if profile.device is not None and not plan.measured_load}

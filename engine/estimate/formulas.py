@@ -57,7 +57,6 @@ class PerSource:
         return 1 if stage in ("caption", "rewrite", "edges") else self.variants + self.controls
 
     def rows(self, rows: Rows, stage: Stage) -> float:
-        """Rows of a source in a stage."""
         return rows.of_source(self.variants, 0 if stage == "rewrite" else self.controls)
 
     def per_item(self, stage: Stage, taken: Iterable[float]) -> float:

@@ -59,7 +59,6 @@ class DeviceMemory(Memory):
     _most: int = field(default=0, init=False)
 
     def taken(self) -> int:
-        """See `Memory`."""
         if self.runtime is None:
             return 0
         try:
@@ -70,13 +69,11 @@ class DeviceMemory(Memory):
         return total - free
 
     def peak(self) -> int:
-        """See `Memory`."""
         self.taken()
         return self._most
 
 
 def memory_of(runtime: RuntimeSettings) -> Memory:
-    """The memory of where networks run."""
     if not runtime.on_gpu:
         return Memory()
     try:

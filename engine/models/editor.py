@@ -81,7 +81,6 @@ class EditorPlans:
         return embed(self.hints[0], edges)
 
     def embed_several(self, maps: Sequence[NDArray[Any] | None], weights: Sequence[float]) -> Sequence[Floats]:
-        """Hint embeddings of pictures by the maps of each hint; see hints.embed_several."""
         return embed_several(self.hints, self.editor.signature, maps, weights)
 
     @property

@@ -158,7 +158,6 @@ class Library:
         return releases(["counterfactory", *used, *provider, *adapters])
 
     def _libraries(self, stage: Stage) -> tuple[str, ...]:
-        """The libraries that compute a stage."""
         if not self.networks.table:
             return () if stage == "rewrite" else ("numpy", "opencv", "pillow")
         if stage == "rewrite":

@@ -78,7 +78,6 @@ class ModelPool:
         return self._once(("blip2_vision", "opt_decoder"), self._open_blip2)
 
     def llm(self) -> Llm:
-        """The rewriting model."""
         return self._once(("llm",), self._open_llm)
 
     def sentence(self) -> SentenceEncoder:
@@ -104,7 +103,6 @@ class ModelPool:
         return partial(read_chars, self._tokenizer("clip"))
 
     def clip_image(self) -> ClipImage:
-        """The image encoder."""
         return self._once(("clip_image",), lambda: ClipImage(self._open("clip_image")))
 
     def hed(self, height: int, width: int) -> Hed | None:
@@ -113,7 +111,6 @@ class ModelPool:
 
     @property
     def estimates_depth(self) -> bool:
-        """Whether a network finds depth."""
         return "depth" in self._library.networks
 
     def depth(self, height: int, width: int) -> DepthEstimator:
@@ -125,7 +122,6 @@ class ModelPool:
         return self._sized("vae_encoder", LatentEncoder, (height, width))
 
     def sampler(self) -> Sampler:
-        """The way from noise to latents."""
         return self._library.sampler()
 
     def paint_plans(self, height: int, width: int) -> PaintPlans:
@@ -228,7 +224,6 @@ class ModelPool:
 
     @property
     def _hints(self) -> tuple[str, ...]:
-        """The networks that embed maps, in their order."""
         return tuple(n.name for n in self._library.networks if n.name == "hint" or n.name.startswith("hint_"))
 
     def _painting_pipeline(self) -> Pipeline | None:

@@ -83,7 +83,6 @@ class GuidanceSettings:
             )
 
     def guides(self, step: int, steps: int) -> bool:
-        """Whether step `step` (0 first) of `steps` is guided."""
         return self.scale != 1 and self.start <= step / steps < self.stop
 
 
@@ -142,13 +141,11 @@ class PaintSettings:
 
     @property
     def _rows(self) -> list[int]:
-        """The evaluations of each step."""
         steps = self.sampler.steps
         return [1 + self.guidance.guides(i, steps) for i in range(steps)]
 
     @property
     def whole_steps(self) -> list[bool]:
-        """Whether each step computes deep features anew."""
         whole, age, before = list[bool](), 0, 0
         for rows in self._rows:
             age = 0 if self.reuse is None or rows > before else (age + 1) % self.reuse.every
@@ -240,7 +237,6 @@ class InvertSettings:
             raise ValueError(f"local_threshold is between 0 and 1, got {self.local_threshold}")
 
     def edited(self, steps: int) -> range:
-        """The steps that edits take."""
         return range(end_of(self.start, steps), steps)
 
     def parted(self, step: int, steps: int) -> list[int | None]:

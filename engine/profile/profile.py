@@ -170,7 +170,6 @@ class Profile:
 
     @property
     def painter_kind(self) -> Painter:
-        """Who paints."""
         if self.painter is not None and self.painter.kind != "diffusion":
             return self.painter.kind
         return "diffusion" if self.invert is None else "inversion"
@@ -255,7 +254,6 @@ class Profile:
 
 
 def profile_names() -> tuple[str, ...]:
-    """The profiles that come with the package."""
     return tuple(_shipped())
 
 
@@ -274,7 +272,6 @@ def load_profile(name_or_path: str) -> Profile:
 
 
 def _shipped() -> dict[str, Path]:
-    """The files of the profiles that have a name."""
     return {path.stem: path for path in sorted(PROFILES.glob("*.toml"), key=lambda path: path.stem)}
 
 
@@ -303,7 +300,6 @@ def painting_as_teacher(profile: Profile) -> Profile:
 
 
 def is_path(name: str) -> bool:
-    """Whether a profile is named by its file."""
     return name.endswith(".toml") or "/" in name
 
 

@@ -38,7 +38,6 @@ class Checkpoint:
 
     @property
     def bytes(self) -> int:
-        """Of all files."""
         return sum(self.files.values())
 
     def missing(self, folder: Path) -> dict[str, int]:
@@ -51,7 +50,6 @@ class Checkpoint:
 
 
 def hub_folder() -> Path:
-    """The hub's cache of this user."""
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     return Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
 

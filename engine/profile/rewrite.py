@@ -127,7 +127,6 @@ class LlmSettings:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether it decodes on the CPU."""
         return self.backend == "openvino"
 
     @property

@@ -50,7 +50,6 @@ class RuntimeSettings:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether networks run on a GPU."""
         return self.backend != "openvino" and self.provider != "cpu"
 
     @property
@@ -115,7 +114,6 @@ class ModelPaths:
 
     @property
     def path(self) -> Path:
-        """The folder itself."""
         if self.folder == "pocket":
             return Path(__file__).parents[1] / "pocket" / "weights"
         return Path(self.folder).expanduser()

@@ -91,7 +91,6 @@ class BlobCache:
             self.problem = f"compiled networks are not kept for the next run, which will compile them again: {reason}"
 
     def sizes(self) -> list[int]:
-        """The bytes of each blob that is kept now."""
         return [about.st_size for _, about in self._entries(_SUFFIX)]
 
     def _file(self, key: str) -> Path:

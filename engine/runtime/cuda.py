@@ -26,9 +26,7 @@ class Addressable(Protocol):
     """Something that lies at an address of the device."""
 
     @property
-    def pointer(self) -> int:
-        """The address."""
-        ...
+    def pointer(self) -> int: ...
 
 
 class Buffer:
@@ -124,11 +122,9 @@ class Cuda:
         self._copy(host.pointer, source.pointer, nbytes, "cudaMemcpyDeviceToHost", on_copies)
 
     def on_device(self, to: Addressable, source: Addressable, nbytes: int) -> None:
-        """Queue a copy from device memory to device memory."""
         self._copy(to.pointer, source.pointer, nbytes, "cudaMemcpyDeviceToDevice")
 
     def wait(self) -> None:
-        """Wait until all queued computations are done."""
         self._call("cudaStreamSynchronize", self.stream)
 
     def event(self) -> Event:
@@ -145,7 +141,6 @@ class Cuda:
         self._call("cudaStreamWaitEvent", self._stream(on_copies), event.handle, 0)
 
     def wait_for(self, event: Event) -> None:
-        """Wait until all before `event` is done."""
         self._call("cudaEventSynchronize", event.handle)
 
     def has_passed(self, event: Event) -> bool:
@@ -192,8 +187,6 @@ class Cuda:
 
 
 class Lease:
-    """A plan's part in the scratch memory of a device."""
-
     def __init__(self, device: Cuda) -> None:
         self._device, self._number = device, 0
 

@@ -94,7 +94,6 @@ class OnnxRuntimeSession:
         return {name: value.numpy().copy() for name, value in values.items() if name not in hold} | held | grown
 
     def _grow(self, output: str, cache: str, feeds: Mapping[str, Any]) -> OrtOutput:
-        """A cache with what this run adds to it."""
         past, largest = feeds[cache], self._largest[cache]
         refuse_other_cache(self.name, cache, past, self._latest.get(cache))
         port, axis = self._positions[output]
@@ -164,7 +163,6 @@ class _OnStream:
     shapes: Mapping[str, tuple[int, ...]]
 
     def get_tensor_shape(self, name: str) -> tuple[int, ...]:
-        """The shape of an input or output."""
         return self.shapes[name]
 
     def set_device_memory(self, pointer: int, nbytes: int) -> None:

@@ -40,11 +40,9 @@ class Shapes:
 
     @classmethod
     def static(cls, *dims: int) -> Shapes:
-        """One shape and no other."""
         return cls(dims, dims, dims)
 
     def bounds(self, axis: int) -> tuple[int, int, int]:
-        """The least, usual and greatest length of an axis."""
         return self.min[axis], self.opt[axis], self.max[axis]
 
 
@@ -119,7 +117,6 @@ class PlanRequirements:
 
 
 def key_path(plan: Path) -> Path:
-    """The file of a plan's key."""
     return plan.with_name(f"{plan.name}.json")
 
 

@@ -120,7 +120,6 @@ class Residency:
         )
 
     def _together(self, plans: Iterable[str]) -> int:
-        """Bytes of plans that are open at once."""
         costs = [self._costs[name] for name in plans]
         return sum(cost.bytes for cost in costs) + max((cost.scratch_bytes for cost in costs), default=0)
 

@@ -51,7 +51,6 @@ def open_client(settings: ServerSettings, wait: Callable[[float], object] | None
 
 
 def seed_of(noise_key: str) -> int:
-    """The seed that belongs to a variant's noise."""
     return int(generator(noise_key, "server").integers(SEEDS))
 
 

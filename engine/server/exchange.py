@@ -123,7 +123,6 @@ class Exchange:
         raise AssertionError("the last try returns or raises")
 
     def late(self) -> ServerBusyError:
-        """The error of a picture that took too long."""
         return ServerBusyError(f"{self.origin} took more than timeout_s = {self.settings.timeout_s:g} seconds")
 
     def read_json(self, answer: HttpAnswer) -> Any:

@@ -17,8 +17,6 @@ _DATA = "data:"
 
 
 class OpenAiEdits:
-    """Asks for edits in OpenAI's form."""
-
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         # As OpenAI's own clients take it, an address ends in /v1; most people leave that out.
