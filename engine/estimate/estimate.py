@@ -23,7 +23,7 @@ from ..models.networks import library_of
 from ..models.plan_facts import PlanFacts
 from ..profile.profile import Profile
 from ..runtime.openvino import resolve_precision
-from ..schedule.residency import PlanCost, Residency, StageNeeds, Timeline
+from ..schedule.residency import PlanCost, Residency, Timeline
 from ..sources.source import Source
 from .formulas import (
     FIRST_USE_S,
@@ -297,7 +297,7 @@ def _plans(profile: Profile, library: Library, rates: Rates | None) -> tuple[Pla
 
 
 def _residency(networks: Networks, plans: Sequence[PlanEstimate], memory_bytes: int) -> Residency:
-    needs = [StageNeeds(stage, tuple(network.plan for network in networks.of(stage))) for stage in networks.stages]
+    needs: dict[str, list[str]] = {stage: [one.plan for one in networks.of(stage)] for stage in networks.stages}
     return Residency(needs, [plan.cost for plan in plans], plan_budget(memory_bytes))
 
 

@@ -86,17 +86,13 @@ class ModelPool:
 
     def masked(self) -> MaskedLm:
         """The masked language model, which a profile with [random_words] has."""
-        words = self._library.folder / "masked.json"
-        return self._once(
-            ("masked",), lambda: MaskedLm(self._open("masked"), self._tokenizer("masked"), MaskVocabulary.read(words))
-        )
+        words = partial(MaskVocabulary.read, self._library.folder / "masked.json")
+        return self._once(("masked",), lambda: MaskedLm(self._open("masked"), self._tokenizer("masked"), words()))
 
     def clip_text(self) -> ClipText:
         """The text encoder, the same for conditions and checks."""
-        return self._once(
-            ("clip_text",),
-            lambda: ClipText(self._open("clip_text"), self._tokenizer("clip"), self._painting_pipeline()),
-        )
+        line = self._painting_pipeline
+        return self._once(("clip_text",), lambda: ClipText(self._open("clip_text"), self._tokenizer("clip"), line()))
 
     def caption_room(self) -> Callable[[str], int]:
         """How many of a caption's characters the text encoder reads, by its tokenizer; opens no network."""
@@ -146,23 +142,11 @@ class ModelPool:
     def _open(self, name: str, size: _Size = (0, 0)) -> Batched:
         """A network's plan for pictures of `size` in pixels, where it depends on that."""
         library, network = self._library, self._library.networks[name]
-        sizes = library.sizes(network, *size)
-        with self._meter.loading(network.plan):
-            session = open_plan(
-                library.folder,
-                network.plan,
-                library.runtime,
-                network.batch,
-                sizes,
-                network.streams,
-                self._device,
-                library.files.of,
-                library.blobs,
-                network.form,
-            )
-        return Batched(
-            session, lambda: self._meter.work(self._meter.current, network.plan), network.streams, network.plan
-        )
+        plan, streams, sizes = network.plan, network.streams, library.sizes(network, *size)
+        rest = streams, self._device, library.files.of, library.blobs, network.form
+        with self._meter.loading(plan):
+            session = open_plan(library.folder, plan, library.runtime, network.batch, sizes, *rest)
+        return Batched(session, lambda: self._meter.work(self._meter.current, plan), streams, plan)
 
     def _device(self) -> Cuda:
         """The GPU that plans share, from when the first of them is opened."""

@@ -46,16 +46,6 @@ EXTENDS, WITHOUT = "extends", "without"
 _NAME = "name"
 
 
-_ABSENT = {
-    "runtime": NO_RUNTIME,
-    "models": NO_MODELS,
-    "llm": NO_LLM,
-    "caption": NO_CAPTIONER,
-    "rewrite": BY_RULE,
-    "edges": NO_EDGES,
-    "paint": NO_PAINT,
-    "text": NO_TEXT,
-}
 # Tables of networks that no profile needs.
 _OF_NETWORKS = ("device", "weights", "grounding", "hints", "depth", "random_words", "protect", "referees", "invert")
 # Of all tables those that painting alone reads, and those of networks that look at pictures and texts.
@@ -146,11 +136,11 @@ class Profile:
 
     def _require_tables(self) -> None:
         """Refuse a profile without a table that its painter needs, and with one that it does not read."""
-        given = {name: getattr(self, name) is not absent for name, absent in _ABSENT.items()}
+        given = {one.name: getattr(self, one.name) is not one.default for one in fields(self) if one.metadata}
+        needed, unread = set(given), set[str]()
         given |= {name: getattr(self, name) is not None for name in _OF_NETWORKS}
         painter = self.painter_kind
         bare = painter == "light" or (painter in ("given", "server") and self.by_rule)
-        needed, unread = set(_ABSENT), set[str]()
         if bare:
             needed, unread = set(), set(given) - _OF_RULES[painter]
         elif painter in ("given", "server"):

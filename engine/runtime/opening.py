@@ -99,19 +99,20 @@ def open_plan(
         from . import onnxruntime
 
         assert runtime.provider is not None, "checked by the settings"
+        profiles = read_exported(folder, plan).profiles
         return onnxruntime.open_session(
             file,
             batch=batch,
             provider=runtime.provider,
             threads=runtime.threads,
             sizes=sizes,
-            shapes=read_exported(folder, plan).shapes,
+            shapes=profiles[0] if profiles else None,
             cache=engines_of(folder) if runtime.provider == "tensorrt" else None,
             device=device,
         )
     from . import tensorrt
 
-    graph = read_exported(folder, plan).onnx_sha256
+    graph = read_exported(folder, plan).onnx_sha256 or None
     return tensorrt.open_session(file, batch=batch, sizes=sizes, onnx_sha256=graph, device=device, digest=digest)
 
 
@@ -185,4 +186,4 @@ def _wanted(folder: Path, plan: str, made_by: str) -> PlanRequirements:
         library = trt_library.library_name(trt_library.load_library(made_by))
     with suppress(CounterfactoryError):
         device = cuda.capability(cuda.load_runtime())
-    return PlanRequirements(read_exported(folder, plan).onnx_sha256, library=library, device=device)
+    return PlanRequirements(read_exported(folder, plan).onnx_sha256 or None, library=library, device=device)

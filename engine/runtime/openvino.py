@@ -88,17 +88,6 @@ def _shape(port: Any, batch: int, size: tuple[int, int] | None) -> list[Any]:
     return [*dims[:-2], *size] if size else dims
 
 
-def _constant_operations(model: ov.Model) -> list[Any]:
-    """The operations, in order, whose results no input changes; shapes count as fixed where they are static."""
-    fixed: dict[str, Any] = {}
-    for node in model.get_ordered_ops():
-        sources = [value.get_node().get_name() for value in node.input_values()]
-        shape = node.get_type_name() == "ShapeOf" and node.input_value(0).get_partial_shape().is_static
-        if shape or (node.get_type_name() != "Parameter" and all(source in fixed for source in sources)):
-            fixed[node.get_name()] = node
-    return list(fixed.values())
-
-
 def _widen_weights_of_constants(model: ov.Model) -> None:
     """Make weights f32 that are only multiplied with constants, so that compiling folds their products.
 
@@ -108,15 +97,14 @@ def _widen_weights_of_constants(model: ov.Model) -> None:
     the graph, the precision and SNIPPETS_MODE; each setting has graphs that it spoils, so none is a remedy. Products of
     f32 weights are folded, and cannot be spoiled.
     """
-    fixed = _constant_operations(model)
-    names = {node.get_name() for node in fixed}
-    for node in fixed:
+    fixed = prompt_to_prompt.constant_operations(model)
+    for node in fixed.values():
         # int8 weights stay as they are: they are multiplied as int8
         if node.get_type_name() != "Convert" or not node.get_input_element_type(0).is_real():
             continue
         takers = {value.get_node().get_name() for value in node.output(0).get_target_inputs()}
         source = node.input_value(0).get_node()
-        if takers & names and source.get_type_name() == "Constant":
+        if takers & fixed.keys() and source.get_type_name() == "Constant":
             node.output(0).replace(ov.op.Constant(source.get_data(dtype=np.float32)).output(0))
 
 
@@ -126,19 +114,15 @@ def _fold_half_products(model: ov.Model) -> None:
     The same fault as above, in graphs stored in half precision (the queries of BLIP-2 as exported for GPUs), where no
     conversion stands between the weight and the product.
     """
-    fixed = _constant_operations(model)
-    names = {node.get_name() for node in fixed}
+    fixed = prompt_to_prompt.constant_operations(model)
     spoilt: set[str] = set()
     folded = []
-    for node in fixed:
+    for name, node in fixed.items():
         product = node.get_type_name() == "MatMul" and node.get_output_element_type(0) == ov.Type.f16
         if product or any(value.get_node().get_name() in spoilt for value in node.input_values()):
-            spoilt.add(node.get_name())
-            folded += [
-                output
-                for output in node.outputs()
-                if {taker.get_node().get_name() for taker in output.get_target_inputs()} - names
-            ]
+            spoilt.add(name)
+            takers = [{taker.get_node().get_name() for taker in one.get_target_inputs()} for one in node.outputs()]
+            folded += [output for output, names in zip(node.outputs(), takers, strict=True) if names - fixed.keys()]
     if not folded:
         return
     prompt_to_prompt.fix_shapes(model)  # else the values would still hang on the inputs

@@ -45,7 +45,7 @@ from counterfactory.engine.models.plan_facts import PlanFacts
 from counterfactory.engine.profile.profile import Profile, load_profile, painting_as_teacher
 from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.engine.runtime.openvino import open_core
-from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
+from counterfactory.engine.schedule.residency import PlanCost, Residency
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Source
 
@@ -395,7 +395,7 @@ def test_sizes_are_those_that_are_painted_and_larger_pictures_cost_more(
 
 def test_what_is_resident_when(profile: Profile, sources: list[Source]) -> None:
     """Three plans of 4 GB in 9 GB: one stays, the other two make room for each other."""
-    stages = [StageNeeds("one", ("a", "b")), StageNeeds("two", ("c", "b"))]
+    stages = {"one": ("a", "b"), "two": ("c", "b")}
     costs = [PlanCost("a", 4, 1.0), PlanCost("b", 4, 1.0), PlanCost("c", 4, 1.0), PlanCost("hint", 1, 1.0)]
     holding = Holding(10, Residency(stages, costs, 9).timeline(3))
     plans = tuple(module.PlanEstimate(cost, True, cost.name != "b") for cost in costs)
@@ -404,8 +404,7 @@ def test_what_is_resident_when(profile: Profile, sources: list[Source]) -> None:
     assert [row[3:] for row in table.rows] == [("load", "-"), ("once", "stays"), ("-", "load"), ("-", "-")]
     assert [row[2] for row in table.rows] == ["1.0", "1.0 ~", "1.0", "1.0"]
     assert "some dropped" in forecast.holding_line(holding)
-    alternating = [StageNeeds(name, (name,)) for name in "abc"]
-    holding = Holding(10, Residency(alternating, costs, 8).timeline(100))
+    holding = Holding(10, Residency({name: (name,) for name in "abc"}, costs, 8).timeline(100))
     cells = [cell for row in forecast.holding_table(replace(estimate(profile, sources, 5), plans=plans), holding).rows
              for cell in row[3:]]  # fmt: skip
     assert sum(int(cell.split()[0]) for cell in cells if cell.endswith(" x")) == 2 + 298 / 2

@@ -25,7 +25,7 @@ from counterfactory.engine.profile.paint import TextSettings
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.runtime.session import Port, Signature
-from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
+from counterfactory.engine.schedule.residency import PlanCost, Residency
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.suite.run_record import RunSummary
@@ -94,7 +94,7 @@ def test_what_a_stage_drops_is_closed_and_nothing_else(
     profile = replace(quick, paint=replace(quick.paint, denoiser=denoiser))
     painting = ("clip_text", "hint", denoiser, "vae_decoder")
     costs = [*(PlanCost(plan, 1, 1.0) for plan in ("clip_text", "hint", "vae_decoder")), PlanCost(denoiser, 2, 0.5)]
-    stages = [StageNeeds("paint", painting), StageNeeds("check", ("clip_text", "clip_image"))]
+    stages = {"paint": painting, "check": ("clip_text", "clip_image")}
     residency = Residency(stages, [*costs, PlanCost("clip_image", 2, 1.0)], 5)
     models = ModelPool(library_of(profile), Meter(lambda _: None), residency)
     models.enter("paint")
