@@ -34,9 +34,7 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Reading:
-    """A text that is read before image number `image`, and its words to score: characters [start, end) of each of the
-    `spans`.
-    """
+    """A text that is read before image number `image`, and the `spans` of words to score, characters [start, end)."""
 
     image: int
     text: str
@@ -177,9 +175,7 @@ class Blip2:
 
 @dataclass(frozen=True)
 class _SpanTokens:
-    """The tokens of a text, its spans as slices of them, None where there is none, and the `places` of all tokens that
-    lie in one.
-    """
+    """The tokens of a text, its spans as slices of them or None, and the `places` of all tokens that lie in one."""
 
     tokens: Sequence[int]
     spans: tuple[slice | None, ...]

@@ -28,9 +28,7 @@ Pictures = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class RowHint:
-    """What a row's ControlNet follows: a hint embedding [D, h, w], and the scale of its output; for N ControlNets
-    [N, D, h, w] and N scales.
-    """
+    """What a row's ControlNet follows: an embedding [D, h, w] and its scale; of N [N, D, h, w] and N scales."""
 
     embedding: Floats
     scale: float | tuple[float, ...]

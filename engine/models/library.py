@@ -23,8 +23,8 @@ from ..profile.rewrite import LLAMA_GRAPH, LlmSettings
 from ..profile.runtime import RuntimeSettings
 from ..runtime.blob_cache import BlobCache
 from ..runtime.installing import releases
-from ..runtime.opening import PlanState, arithmetic, existing, plan_digest, plan_file, plan_state
-from ..runtime.plans import read_exported, read_key
+from ..runtime.opening import PlanState, arithmetic, plan_digest, plan_file, plan_state
+from ..runtime.plans import existing, read_exported, read_key
 from .network import Network, Networks
 from .sampler import Sampler
 from .schedule import settle

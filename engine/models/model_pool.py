@@ -23,8 +23,9 @@ from ..language.token_filter import load_tokenizer
 from ..meter.meter import Meter
 from ..runtime.cuda import Cuda, open_device
 from ..runtime.kernels import PaintKernels, load_paint_kernels
-from ..runtime.opening import existing, open_plan
+from ..runtime.opening import open_plan
 from ..runtime.pipeline import Pipeline
+from ..runtime.plans import existing
 from ..schedule.residency import Residency
 from .batching import Batched
 from .blip2 import Blip2

@@ -220,12 +220,10 @@ def _readers_of(profile: Profile) -> Iterator[Network]:
         yield Network("masked", "masked", words.batch, blanks, files=("masked_tokenizer.json", "masked.json"))
     # An editor reads both captions. Checks compare with both, and with an edited one of several edits without each.
     read = Rows(per_variant=1) if profile.invert is None else Rows(2, 2, 0)
-    conditions: dict[Stage, Rows] = {"check": Rows(per_source=1, per_variant=2)}
+    rows: dict[Stage, Rows] = {"check": Rows(per_source=1, per_variant=2)}
     if profile.painter_kind in ("diffusion", "inversion"):
-        conditions["paint"] = read
-    yield Network(
-        "clip_text", "clip_text", profile.text.batch, conditions, streams=streams, files=("clip_tokenizer.json",)
-    )
+        rows["paint"] = read
+    yield Network("clip_text", "clip_text", profile.text.batch, rows, streams=streams, files=("clip_tokenizer.json",))
     for name, settings in (("hed", profile.edges.hed), ("depth", profile.depth)):
         if settings is not None:
             yield Network(name, name, settings.batch, {"edges": Rows(per_source=1)}, {"image": "picture"})

@@ -33,9 +33,7 @@ def editor_form(profile: Profile) -> EditorForm | None:
 
 
 def painters_of(profile: Profile, kept_bytes: int) -> Iterator[Network]:
-    """The networks that make pictures, from hints, or from the source where it is inverted; painting keeps `kept_bytes`
-    on a GPU.
-    """
+    """The networks that make pictures, of hints or of an inverted source; painting keeps `kept_bytes` on a GPU."""
     paint, invert, form = profile.paint, profile.invert, editor_form(profile)
     source, inputs = Rows(per_source=1), dict[str, Follows](latents="latents")
     if form != "without controls":
@@ -66,7 +64,6 @@ def painters_of(profile: Profile, kept_bytes: int) -> Iterator[Network]:
         )
     if invert is not None or profile.protect is not None:
         yield Network("vae_encoder", "vae_encoder", paint.decode_batch, {"paint": source}, {"pixel_values": "picture"})
-    decoded: dict[str, Follows] = {"latents": "latents"}
-    yield Network(
-        "vae_decoder", profile.decoder, paint.decode_batch, {"paint": pictures}, decoded, files=("latent.json",)
-    )
+    follows: dict[str, Follows] = {"latents": "latents"}
+    batch, files = paint.decode_batch, ("latent.json",)
+    yield Network("vae_decoder", profile.decoder, batch, {"paint": pictures}, follows, files=files)

@@ -249,13 +249,8 @@ class CheckSettings:
     @property
     def thresholds(self) -> dict[str, float]:
         """The thresholds that there are by the settings' names, in the order of `SCORES`."""
-        ends = (("min_", self.least), ("max_", self.most))
-        return {
-            end + score.name: float(bounds[score.name])
-            for score in SCORES
-            for end, bounds in ends
-            if score.name in bounds
-        }
+        ends, names = (("min_", self.least), ("max_", self.most)), [score.name for score in SCORES]
+        return {end + name: float(bounds[name]) for name in names for end, bounds in ends if name in bounds}
 
     @property
     def strict(self) -> dict[str, float]:

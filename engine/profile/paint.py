@@ -7,7 +7,7 @@ import re
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from .bounds import require
+from .bounds import PlanSettings, require
 
 MAX_STEPS = 250  # beyond it "leading" would bunch up its integer timesteps far from the noise
 # LCMs were distilled on every twentieth timestep only: 19, 39, ... 999.
@@ -159,14 +159,8 @@ class PaintSettings:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
-@dataclass(frozen=True)
-class TextSettings:
-    """`batch` is the text encoder's plan's. Painting and checks share it, so that neither depends on the other's."""
-
-    batch: int
-
-    def __post_init__(self) -> None:
-        require(self, 1, "batch")
+class TextSettings(PlanSettings):
+    """Of the text encoder: painting and checks share its plan, so that neither depends on the other's batch."""
 
 
 @dataclass(frozen=True)

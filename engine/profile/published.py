@@ -41,9 +41,7 @@ class Checkpoint:
         return sum(self.files.values())
 
     def missing(self, folder: Path) -> dict[str, int]:
-        """The files, by name, that are not in `folder`, which is laid out like the hub, OWNER/NAME/FILE, or like the
-        hub's own cache.
-        """
+        """The files, by name, that are not in `folder`, laid out like the hub, OWNER/NAME/FILE, or like its cache."""
         cached = folder / f"models--{self.repository.replace('/', '--')}" / "snapshots" / self.revision
         places = (folder / self.repository, cached)
         return {name: size for name, size in self.files.items() if not any(any(place.glob(name)) for place in places)}

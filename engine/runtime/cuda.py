@@ -66,9 +66,8 @@ class Cuda:
 
     def __init__(self, runtime: Any) -> None:
         self.runtime = runtime
-        self.stream, self.copies = (
-            self._call("cudaStreamCreateWithFlags", runtime.cudaStreamNonBlocking) for _ in range(2)
-        )
+        flags = runtime.cudaStreamNonBlocking
+        self.stream, self.copies = (self._call("cudaStreamCreateWithFlags", flags) for _ in range(2))
         for stream in (self.stream, self.copies):
             weakref.finalize(self, runtime.cudaStreamDestroy, stream).atexit = False
         # Plans that lie on the device, by file and content, for as long as a session runs them.
@@ -158,9 +157,8 @@ class Cuda:
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
         """What `work` queues, recorded instead of run; each call of the result queues all of it at once."""
         # Of this thread only: other threads go on allocating meanwhile.
-        self._call(
-            "cudaStreamBeginCapture", self.stream, self.runtime.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal
-        )
+        mode = self.runtime.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal
+        self._call("cudaStreamBeginCapture", self.stream, mode)
         try:
             work()
         finally:

@@ -17,7 +17,7 @@ from ..profile.runtime import Backend, RuntimeSettings
 from .blob_cache import BlobCache
 from .cuda import Cuda, open_device
 from .openvino import open_session, resolve_precision
-from .plans import PlanRequirements, find_mismatches, onnx_digest, read_exported, read_key
+from .plans import PlanRequirements, existing, find_mismatches, onnx_digest, read_exported, read_key
 from .session import SHALLOW, GraphForm, Session
 
 PlanState = Literal["found", "stale", "missing"]
@@ -133,15 +133,6 @@ def plan_digest(folder: Path, plan: str, backend: Backend, digest: Callable[[Pat
     if backend == "onnxruntime":
         return [onnx_digest(file)]
     return [digest(existing(part)) for part in (file, file.with_suffix(".bin"))]
-
-
-def existing(file: Path) -> Path:
-    """`file`, if it is there. Raises CounterfactoryError when it is missing."""
-    if not file.exists():
-        raise CounterfactoryError(
-            f"model file {file} is missing: 'counterfactory doctor' of the profile says what to do"
-        )
-    return file
 
 
 def plan_state(

@@ -20,6 +20,7 @@ from . import deep_features, dequantize, prompt_to_prompt
 from .blob_cache import BlobCache
 from .compiling import CompileInputs, compile_model
 from .libc import signal_stack_kept
+from .plans import existing
 from .quiet_openvino import ov
 from .session import Array, GraphForm, Port, Signature, continued_cache, row_axis
 
@@ -183,10 +184,7 @@ def open_session(
     (prompt_to_prompt.py), or one of deep_features.py. Raises CounterfactoryError when the file is missing or no model,
     the shapes do not suit the network, or it cannot take that form.
     """
-    if not path.is_file():
-        raise CounterfactoryError(
-            f"model file {path} is missing: 'counterfactory doctor' of the profile says what to do"
-        )
+    existing(path)
     core, input_sizes, chosen = open_core(), dict(sizes or {}), resolve_precision(precision)
     config = {"INFERENCE_PRECISION_HINT": chosen, "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": streams}
     if threads:
@@ -195,11 +193,9 @@ def open_session(
     files = [file for file in (path, path.with_suffix(".bin")) if file.is_file()]
     settings = {"batch": batch, "sizes": input_sizes} | ({} if form is None else {"form": form})
     code = (__file__, prompt_to_prompt.__file__, deep_features.__file__, dequantize.__file__)
-    compile_inputs = CompileInputs(files, code, settings, config)
+    inputs = CompileInputs(files, code, settings, config)
     blobs = blobs if path.suffix == ".xml" else None
-    compiled = compile_model(
-        core, compile_inputs, lambda: _prepared(core, path, batch, input_sizes, form), blobs, digest
-    )
+    compiled = compile_model(core, inputs, lambda: _prepared(core, path, batch, input_sizes, form), blobs, digest)
     actual = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
     if actual != chosen:
         raise CounterfactoryError(f"{path.name} was asked for in {chosen} and compiled in {actual}")

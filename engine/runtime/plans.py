@@ -116,6 +116,15 @@ class PlanRequirements:
     sizes: Sequence[Mapping[str, tuple[int, int]]] = ()
 
 
+def existing(file: Path) -> Path:
+    """`file`, if it is there. Raises CounterfactoryError when it is missing."""
+    if not file.exists():
+        raise CounterfactoryError(
+            f"model file {file} is missing: 'counterfactory doctor' of the profile says what to do"
+        )
+    return file
+
+
 def key_path(plan: Path) -> Path:
     return plan.with_name(f"{plan.name}.json")
 
@@ -207,9 +216,7 @@ class ExportedGraph:
 
 
 def read_exported(folder: Path, plan: str) -> ExportedGraph:
-    """The graph that was last exported for a plan; plans may come alone. Raises CounterfactoryError for a damaged
-    manifest.
-    """
+    """The graph last exported for a plan; plans may come alone. Raises CounterfactoryError for a damaged manifest."""
     manifest = folder / "onnx" / plan / "manifest.json"
     if not manifest.exists():
         return ExportedGraph("")

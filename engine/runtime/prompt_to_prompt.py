@@ -34,9 +34,7 @@ _PROJECTING = _SCALING | {"Transpose", "FakeQuantize", "MatMul"}
 
 @dataclass(frozen=True)
 class _Attention:
-    """A layer of attention: its probabilities, the product of its queries and keys, and how often latents were halved
-    before it.
-    """
+    """A layer of attention: its probabilities, the product of queries and keys, how often latents were halved."""
 
     probabilities: Any
     product: Any

@@ -108,9 +108,8 @@ class Residency:
             shard, self._open = passes[before]
             sequence.append(shard)
         load_s = math.fsum(self._costs[name].load_s for shard in sequence for step in shard for name in step.load)
-        return Timeline(
-            tuple(sequence), load_s, max((step.bytes for shard in set(sequence) for step in shard), default=0)
-        )
+        peak_bytes = max((step.bytes for shard in set(sequence) for step in shard), default=0)
+        return Timeline(tuple(sequence), load_s, peak_bytes)
 
     def _together(self, plans: Iterable[str]) -> int:
         costs = [self._costs[name] for name in plans]

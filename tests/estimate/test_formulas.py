@@ -342,9 +342,8 @@ def test_a_choice_from_menus_is_one_question_a_source() -> None:
         tokens = question.tokens.read + question.tokens.written
         assert seconds(profile, facts, variants, Reach(1.0, 1.0))["rewrite"] == tokens
     written = replace(profile, rewrite=replace(profile.rewrite, menus=False))
-    assert (
-        seconds(written, facts, 5, Reach(1.0, 1.0))["rewrite"] > seconds(written, facts, 1, Reach(1.0, 1.0))["rewrite"]
-    )
+    one, five = (seconds(written, facts, count, Reach(1.0, 1.0))["rewrite"] for count in (1, 5))
+    assert five > one
 
 
 @pytest.mark.slow
@@ -395,10 +394,8 @@ def test_a_projection_says_what_an_accepted_variant_costs_at_two_utilisations() 
     faster = replace(profile, device=replace(profile.device, share=0.6))
     assert found.at(0.6).wall_s == pytest.approx(estimate(faster, 25_000, 5).wall_s)
     assert [stage.load_s for stage in found.at(0.6).stages] == [stage.load_s for stage in found.stages]
-    data, text = forecast.as_data(found), "\n".join(forecast.cost_lines(found))
+    data = forecast.as_data(found)
     assert data["other_share"]["device_hours_per_1k_accepted"] == found.at(0.6).device_hours_per_1k_accepted
-    assert "per 1,000 accepted, if 90 % of those asked for are, which is assumed" in text
-    assert "with 60 % of the data sheet reached" in text
     measured = replace(found, stages=tuple(replace(stage, basis="measured") for stage in found.stages))
     assert measured.at(0.6).wall_s == measured.wall_s
     assert "other_share" not in forecast.as_data(measured)

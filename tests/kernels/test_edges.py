@@ -74,9 +74,7 @@ def clear(layouts: tuple[Any, ...]) -> Pixels:
 
 
 @pytest.mark.parametrize(("weather", "time"), list(AGREEMENT))
-def test_one_layout_has_one_map_in_any_weather(
-    layouts: tuple[Any, ...], clear: Pixels, weather: str, time: str
-) -> None:
+def test_a_layout_has_one_map_in_any_weather(layouts: tuple[Any, ...], clear: Pixels, weather: str, time: str) -> None:
     edges = canny_edges(pictures(layouts, weather, time), DEFAULT)
     assert agreement(clear, edges) > AGREEMENT[weather, time]
 
@@ -137,9 +135,7 @@ def test_colours_of_one_luminance_have_an_edge() -> None:
     median=st.sampled_from([1, 3, 5]),
     min_pixels=st.integers(0, 30),
 )
-def test_any_picture_has_a_clean_map(
-    count: int, height: int, width: int, seed: int, median: int, min_pixels: int
-) -> None:
+def test_any_map_is_clean(count: int, height: int, width: int, seed: int, median: int, min_pixels: int) -> None:
     images = np.random.default_rng(seed).integers(0, 256, (count, height, width, 3), np.uint8)
     before = images.tobytes()
     edges = canny_edges(images, replace(DEFAULT, median=median, min_pixels=min_pixels))

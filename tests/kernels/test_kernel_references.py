@@ -77,9 +77,7 @@ def slow_canny(image: Pixels, low: int, high: int, l2: bool) -> Pixels:
     low=st.floats(0, 200),
     more=st.floats(0, 300),
 )
-def test_canny_is_cannys(
-    shape: tuple[int, int, int], seed: int, colour: bool, l2: bool, low: float, more: float
-) -> None:
+def test_it_is_canny_s(shape: tuple[int, int, int], seed: int, colour: bool, l2: bool, low: float, more: float) -> None:
     images = noise(seed, *shape, 3) if colour else noise(seed, *shape)
     edges = canny(images, CannySettings(low, low + more, l2))
     # OpenCV compares with whole numbers.
@@ -92,10 +90,8 @@ def test_grey_and_blur_come_first() -> None:
     image = noise(3, 1, 40, 50, 3)
     levels = image[0].astype(int) @ np.array([9798, 19235, 3735]) + 16384 >> 15
     padded = np.pad(levels, 2, mode="edge")
-    weights = np.array([1, 4, 6, 4, 1])
-    blurred = sum(
-        int(a * b) * padded[j : j + 40, i : i + 50] for j, a in enumerate(weights) for i, b in enumerate(weights)
-    )
+    taps = list(enumerate([1, 4, 6, 4, 1]))
+    blurred = sum(int(a * b) * padded[j : j + 40, i : i + 50] for j, a in taps for i, b in taps)
     blurred = (np.asarray(blurred) + 128) // 256
     found = canny(image, CannySettings(20, 60, blur=5, colour="grey"))[0]
     assert (found == slow_canny(blurred.astype(np.uint8), 20, 60, False)).all()

@@ -63,17 +63,10 @@ def node(kind: str, inputs: str, output: str, **attributes: Any) -> onnx.NodePro
     return helper.make_node(kind, inputs.split(), [output], **attributes)
 
 
-def save_batched(
-    path: Path, nodes: list[onnx.NodeProto], inputs: Mapping[str, tuple[Any, ...]], outputs: str, **weights: Any
-) -> None:
+def save_batched(path: Path, nodes: list[Any], inputs: Mapping[str, Any], outputs: str, **weights: Any) -> None:
     """Write a graph of a free batch; `inputs` have their shapes without it, and `outputs` are names."""
-    whole = ("timestep", "input_ids")
-    ports = [
-        helper.make_tensor_value_info(
-            name, TensorProto.INT64 if name in whole else TensorProto.FLOAT, ["batch", *shape]
-        )
-        for name, shape in inputs.items()
-    ]
+    kinds = {name: TensorProto.INT64 if name in ("timestep", "input_ids") else TensorProto.FLOAT for name in inputs}
+    ports = [helper.make_tensor_value_info(name, kinds[name], ["batch", *shape]) for name, shape in inputs.items()]
     given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs.split()]
     known = [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()]
     saved(helper.make_graph(nodes, path.stem, ports, given, known), path, check=False)
@@ -170,7 +163,12 @@ def host_plans(graphs: Path, size: tuple[int, int], reuses: bool = False) -> Pai
     def plan(name: str, inputs: Mapping[str, tuple[int, ...]]) -> Batched:
         return Batched(bound(graphs, name, inputs, memory, Cuda(memory)))
 
-    plans = PaintPlans(*(plan(*one) for one in shapes_of(size).items()), latents_of(size))
+    return plans_of(PaintPlans, plan, size, reuses)
+
+
+def plans_of(kind: Any, plan: Callable[..., Batched], size: tuple[int, int], reuses: bool, *more: Any) -> Any:
+    """Plans of a picture size, those whose deep features serve several steps with both forms of the denoiser."""
+    plans = kind(*(plan(*one) for one in shapes_of(size).items()), latents_of(size), *more)
     if not reuses:
         return plans
     whole, shallow = (plan(*one) for one in forms_of(size).items())
@@ -178,12 +176,7 @@ def host_plans(graphs: Path, size: tuple[int, int], reuses: bool = False) -> Pai
 
 
 def bound(
-    graphs: Path,
-    name: str,
-    inputs: Mapping[str, tuple[int, ...]],
-    memory: Memory,
-    device: Cuda,
-    runtime: str = "tensorrt",
+    graphs: Path, name: str, inputs: Mapping[str, Any], memory: Memory, device: Cuda, runtime: str = "tensorrt"
 ) -> Any:
     profile = {one: Shapes.static(*shape) for one, shape in inputs.items()}
     context = Engine(graphs / f"{name}.onnx", memory, profile).create_execution_context()
@@ -224,14 +217,7 @@ def opened(
     def plan(name: str, inputs: Mapping[str, tuple[int, ...]]) -> Batched:
         return Batched(bound(graphs, name, inputs, memory, device, runtime), lambda: work[name])
 
-    plans = {
-        size: DevicePaintPlans(*(plan(*one) for one in shapes_of(size).items()), latents_of(size), line, ours)
-        for size in SIZES
-    }
-    if reuses:
-        for size, own in plans.items():
-            whole, shallow = (plan(*one) for one in forms_of(size).items())
-            plans[size] = replace(own, denoiser=whole, shallow=shallow)
+    plans = {size: plans_of(DevicePaintPlans, plan, size, reuses, line, ours) for size in SIZES}
     return Device(memory, driver, line, plans, work)
 
 
@@ -417,10 +403,8 @@ def test_captions_stay_where_they_were_encoded(tmp_path: Path) -> None:
     """The text encoder's states are the painter's texts; checks still get arrays."""
     table = np.random.default_rng(0).standard_normal((9, WIDTH)).astype(np.float32)
     nodes = [node("Gather", "table input_ids", "states"), node("ReduceMax", "states one", "text_embeds", keepdims=0)]
-    one = np.array([1], np.int64)
-    save_batched(
-        tmp_path / "clip_text.onnx", nodes, {"input_ids": (TOKENS,)}, "states text_embeds", table=table, one=one
-    )
+    weights = {"table": table, "one": np.array([1], np.int64)}
+    save_batched(tmp_path / "clip_text.onnx", nodes, {"input_ids": (TOKENS,)}, "states text_embeds", **weights)
     memory = Memory()
     device = Cuda(memory)
     line = Pipeline(device)
@@ -495,9 +479,7 @@ def test_memory_is_used_again_and_given_back(graphs: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("reuse", [None, ReuseSettings(2)])
-def test_it_keeps_no_more_than_estimates_count(
-    graphs: Path, monkeypatch: pytest.MonkeyPatch, reuse: ReuseSettings | None
-) -> None:
+def test_it_keeps_what_estimates_count(graphs: Path, monkeypatch: pytest.MonkeyPatch, reuse: Any) -> None:
     """Each variant of a source of its own, which takes the most; and not much less, or the count would say little."""
     taken: list[int] = []
     device, size = opened(graphs, monkeypatch, on_change=taken.append, reuses=reuse is not None), SIZES[0]

@@ -139,15 +139,11 @@ KNOWN = (
 @pytest.fixture
 def folder(model: Florence2ForConditionalGeneration, tmp_path: Path) -> Path:
     config = model.config
-    vision, text = config.vision_config, config.text_config.to_dict()
+    vision, text = config.vision_config, config.text_config.to_dict() | {"model_type": "florence2_language"}
     table = {name: list(getattr(vision, name)) for name in florence2._SAME[:-2]}
     table |= {name: getattr(vision, name) for name in florence2._SAME[-2:]} | {"dim_embed": list(vision.embed_dim)}
     table |= {key: florence2.BASE["vision_config"][key] for key in ("visual_temporal_embedding", "image_pos_embed")}
-    said = {
-        "model_type": "florence2",
-        "vision_config": table,
-        "text_config": {**text, "model_type": "florence2_language"},
-    }
+    said = {"model_type": "florence2", "vision_config": table, "text_config": text}
     (tmp_path / "config.json").write_text(json.dumps(said))
     tensors = {name: tensor.half() for name, tensor in florence2.published_names(model.state_dict()).items()}
     tensors["language_model.final_logits_bias"] = torch.zeros(1, WORDS)

@@ -77,18 +77,14 @@ def test_little_memory_loads_more_often_and_makes_the_same_suite(
     assert sum(use.loads for use in cramped.plans) > len(plans), "nothing was ever dropped"
 
 
-def test_memory_that_no_stage_fits_is_refused_before_anything_is_done(
-    quick: Profile, street: Street, tmp_path: Path
-) -> None:
+def test_memory_that_no_stage_fits_is_refused_at_once(quick: Profile, street: Street, tmp_path: Path) -> None:
     with pytest.raises(CounterfactoryError, match=r"stage .* needs .* and the device has"):
         travel(within(quick, 0.001), street, tmp_path / "s")
     assert not list((tmp_path / "s").rglob("*.png"))
 
 
 @pytest.mark.parametrize("denoiser", ["denoiser", "denoiser_few_int8"])
-def test_what_a_stage_drops_is_closed_and_nothing_else(
-    quick: Profile, denoiser: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_what_a_stage_drops_is_closed(quick: Profile, denoiser: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan's name may be another than its network's, and a model of several plans goes with any of them."""
     monkeypatch.setattr(model_pool, "open_plan", lambda *_: SESSION)
     profile = replace(quick, paint=replace(quick.paint, denoiser=denoiser))

@@ -141,9 +141,8 @@ def test_what_a_file_leaves_open_a_profile_may_say() -> None:
     """Stable Diffusion 1.5's names no spacing: Hyper-SD's weights are merged over it, and need "trailing"."""
     settled, _ = settle(TRAILING, published(), "denoiser")
     assert (settled.spacing, settled.prediction) == ("trailing", "epsilon")
-    assert Sampler(*settle(TRAILING, published(), "x")) == Sampler(
-        *settle(SamplerSettings("ddim", 4), published("hyper-sd"), "x")
-    )
+    hyper = settle(SamplerSettings("ddim", 4), published("hyper-sd"), "x")
+    assert Sampler(*settle(TRAILING, published(), "x")) == Sampler(*hyper)
 
 
 REFUSED: list[tuple[SamplerSettings, dict[str, Any], str]] = [

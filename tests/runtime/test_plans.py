@@ -71,9 +71,7 @@ def test_a_key_is_read_as_it_was_written(plan: Path) -> None:
         (replace(WANTED, profiles=[{"y": DYNAMIC}]), "shapes of x are .* wanted none; its shapes of y are none"),
     ],
 )
-def test_a_stale_plan_is_refused_with_the_reason_and_the_remedy(
-    plan: Path, wanted: PlanRequirements, says: str
-) -> None:
+def test_a_stale_plan_is_refused_with_reason_and_remedy(plan: Path, wanted: PlanRequirements, says: str) -> None:
     with pytest.raises(CounterfactoryError, match=f"denoiser.plan is stale: .*{says}.*build it again"):
         require_fresh(plan, wanted)
 
@@ -160,12 +158,8 @@ def test_ports_are_those_that_onnx_reads(tmp_path: Path) -> None:
 
 def test_files_that_are_no_graphs_are_refused(tmp_path: Path) -> None:
     whole = picture_graph(tmp_path / "whole.onnx").read_bytes()
-    for name, content in {
-        "cut": whole[: len(whole) // 2],
-        "text": b"not a graph",
-        "ends": b"\x80" * 20,
-        "empty": b"",
-    }.items():
+    wrong = {"cut": whole[: len(whole) // 2], "text": b"not a graph", "ends": b"\x80" * 20, "empty": b""}
+    for name, content in wrong.items():
         (tmp_path / f"{name}.onnx").write_bytes(content)
         with pytest.raises(CounterfactoryError, match=f"{name}.onnx is no ONNX file that can be read"):
             read_ports(tmp_path / f"{name}.onnx")
@@ -181,9 +175,7 @@ def test_files_that_are_no_graphs_are_refused(tmp_path: Path) -> None:
         ({"x": Shapes((1, 4, 8, 16), (1, 4, 16, 16), (1, 4, 16, 16))}, "fixed to 16 along axis 2, .* say 8 to 16"),
     ],
 )
-def test_a_profile_that_does_not_suit_the_graph_is_refused(
-    tmp_path: Path, profile: dict[str, Shapes], says: str
-) -> None:
+def test_a_profile_that_does_not_suit_is_refused(tmp_path: Path, profile: dict[str, Shapes], says: str) -> None:
     path = picture_graph(tmp_path / "picture.onnx")
     with pytest.raises(CounterfactoryError, match=f"picture.onnx cannot become a plan of these shapes: .*{says}"):
         check_profile(path, profile)

@@ -54,9 +54,8 @@ def feeds(form: EditorForm) -> dict[str, Any]:
 @pytest.mark.parametrize("form", ["with controls", pytest.param("without controls", marks=pytest.mark.slow)])
 def test_a_denoiser_becomes_the_editor_that_is_exported(form: EditorForm, packed_models: Path) -> None:
     given = feeds(form)
-    session = open_session(
-        packed_models / "denoiser.xml", batch=ROWS, precision="f32", sizes={"latents": (H, W)}, form=form
-    )
+    file, sizes = packed_models / "denoiser.xml", {"latents": (H, W)}
+    session = open_session(file, batch=ROWS, precision="f32", sizes=sizes, form=form)
     assert {port.name for port in session.signature.inputs} == given.keys()
     found = session.run(given)
     trained = restore_denoiser(packed_models)

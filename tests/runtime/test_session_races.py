@@ -23,10 +23,7 @@ from counterfactory.engine.runtime.plans import Shapes
 ROWS, WIDTH = 2, 64
 IO = 4 * ROWS * (WIDTH + WIDTH + 2 * WIDTH + 1)
 FIXED = {name: Shapes.static(ROWS, WIDTH) for name in ("x", "past")}
-GROWING = {
-    "x": Shapes((ROWS, 1), (ROWS, 2), (ROWS, WIDTH)),
-    "past": Shapes((ROWS, 0), (ROWS, WIDTH), (ROWS, 4 * WIDTH)),
-}
+GROWS = {"x": Shapes((ROWS, 1), (ROWS, 2), (ROWS, WIDTH)), "past": Shapes((ROWS, 0), (ROWS, WIDTH), (ROWS, 4 * WIDTH))}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +54,7 @@ def ones(length: int = WIDTH) -> np.ndarray[Any, Any]:
 def test_sessions_break_no_rule_whenever_work_happens(graph: Path, seed: int | None) -> None:
     memory = Memory(seed=seed)
     fixed = opened(graph, Cuda(memory))
-    growing = opened(graph, Cuda(memory), GROWING)
+    growing = opened(graph, Cuda(memory), GROWS)
     held: Any = ones(0)
     for step in range(5):
         found = fixed.run({"x": step * ones(), "past": ones()}, hold=["both"] if step % 2 else [])
@@ -70,7 +67,7 @@ def test_sessions_break_no_rule_whenever_work_happens(graph: Path, seed: int | N
     assert memory.left == {}
 
 
-@pytest.mark.parametrize("profile", [FIXED, GROWING], ids=["fixed", "growing"])
+@pytest.mark.parametrize("profile", [FIXED, GROWS], ids=["fixed", "growing"])
 @pytest.mark.parametrize(
     ("method", "message"),
     [("execute_async_v3", "plan sum did not run"), ("set_tensor_address", "plan sum refuses the memory of x")],

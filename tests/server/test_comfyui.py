@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -142,9 +142,7 @@ HALF = json.dumps({"1": {"class_type": "LoadImage", "inputs": {"{seed}": "{image
         (None, "is missing: correct workflow in the profile"),
     ],
 )
-def test_what_is_no_workflow_is_refused_before_anything_is_asked(
-    text: str | None, message: str, tmp_path: Path
-) -> None:
+def test_what_is_no_workflow_is_refused_before_it_is_asked(text: str | None, message: str, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / "edit.json").write_text(text)
     with pytest.raises(CounterfactoryError) as refused:
@@ -152,9 +150,7 @@ def test_what_is_no_workflow_is_refused_before_anything_is_asked(
     assert str(refused.value).removeprefix("the workflow ").startswith(f"{tmp_path / 'edit.json'} {message}")
 
 
-NODE = {
-    "errors": [{"type": "value_not_in_list", "message": "Value not in list", "details": "unet_name: 'a' not in []"}]
-}
+NODE = {"errors": [{"type": "value_not_in_list", "message": "Value not in list", "details": "unet: 'a' not in []"}]}
 REFUSED = {
     "error": {"type": "prompt_outputs_failed_validation", "message": "Prompt outputs failed validation", "details": ""},
     "node_errors": {"4": {**NODE, "dependent_outputs": ["9"], "class_type": "UNETLoader"}},
@@ -164,16 +160,14 @@ REFUSED = {
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
-        (REFUSED, 400, "UNETLoader: Value not in list unet_name: 'a' not in []"),
-        (REFUSED | {"prompt_id": "job-1"}, 200, "UNETLoader: Value not in list unet_name: 'a' not in []"),
+        (REFUSED, 400, "UNETLoader: Value not in list unet: 'a' not in []"),
+        (REFUSED | {"prompt_id": "job-1"}, 200, "UNETLoader: Value not in list unet: 'a' not in []"),
         ({"error": "no prompt", "node_errors": []}, 400, "no prompt"),
         ({"error": {"message": "Node type not found"}, "node_errors": {}}, 400, "Node type not found"),
         ({"node_errors": {"4": 7}, "prompt_id": "job-1"}, 200, '{"node_errors": {"4": 7}, "prompt_id": "job-1"}'),
     ],
 )
-def test_a_workflow_that_the_server_refuses_ends_the_run(
-    body: Mapping[str, Any], status: int, words: str, workflow: Path
-) -> None:
+def test_a_workflow_that_is_refused_ends_the_run(body: dict[str, Any], status: int, words: str, workflow: Path) -> None:
     error = failing(Comfy(queued=json_reply(body, status)), workflow)
     assert type(error) is ServerGoneError
     said = f" answered status {status} (application/json): {words}; correct workflow in the profile"
@@ -216,9 +210,7 @@ COUNT = "pictures of one: leave one node that saves, or shows, a single picture 
         ),
     ],
 )
-def test_what_fails_comes_in_another_number_or_is_no_answer_costs_a_picture(
-    changes: dict[str, Any], words: str, workflow: Path
-) -> None:
+def test_what_fails_or_is_no_answer_costs_a_picture(changes: dict[str, Any], words: str, workflow: Path) -> None:
     error = failing(Comfy(**changes), workflow)
     assert type(error) is PictureRefusedError
     assert str(error).endswith(words)
@@ -289,9 +281,7 @@ def test_any_answer_is_a_picture_or_one_sentence(path: str, workflow: Path) -> N
         ask()
 
 
-def test_a_workflow_that_takes_too_long_is_taken_out_of_the_queue(
-    workflow: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_workflow_that_takes_too_long_leaves_the_queue(workflow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     comfy, waits = Comfy(looks=10**9), list[float]()
     # A clock that waiting alone moves.
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: sum(waits)))

@@ -120,9 +120,8 @@ def test_a_server_that_changes_nothing_is_found_by_the_checks(photos: Path, tmp_
 
 def test_levels_are_between_the_source_and_the_full_edit(photos: Path, tmp_path: Path) -> None:
     with fake_editor() as served:
-        suite = make(
-            photos, tmp_path / "suite", profile(tmp_path, served.address), levels=2, interventions={"time": ["night"]}
-        )
+        night = {"time": ["night"]}
+        suite = make(photos, tmp_path / "suite", profile(tmp_path, served.address), levels=2, interventions=night)
     for source in {row.source for row in suite.rows}:
         levels = sorted((r for r in suite.rows if r.source == source and r.kind == "variant"), key=lambda r: r.level)
         original = pixels(suite.path / levels[0].original).astype(int)
