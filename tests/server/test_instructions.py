@@ -69,11 +69,7 @@ DOG = "a photo of a brown dog chasing a ball on the grass"
         (STREET, ("domain", "", "a pencil sketch of"), "Turn the picture into a pencil sketch."),
         (DOG, ("other", "", "with confetti in the air"), "Add confetti in the air."),
         (DOG, ("other", "dog", "dog in a collar"), "Show the dog in a collar."),
-        (
-            "dogs chasing.",
-            ("other", "chasing", "guarding"),
-            'Change the picture from "dogs chasing" to "dogs guarding".',
-        ),
+        ("cats chasing.", ("other", "chasing", "seeing"), 'Change the picture from "cats chasing" to "cats seeing".'),
         ("a dog", ("other", "sleeping", "running"), 'Show "running" in place of "sleeping".'),
         # A type of the user's own.
         (DOG, ("lens", "", "in soft focus"), "Show the same scene in soft focus."),
