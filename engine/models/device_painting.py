@@ -156,7 +156,7 @@ class DevicePaintPlans(PaintPlans):
         scales = pad_rows(np.array([r.control_scale for r in rows], np.float32), batch)
         with self.pipeline.parcel([timesteps, scales, *self._going_up()]) as (timestep, scale, *sent):
             self._queue_pending(sent)
-            feeds = {**arrays, "timestep": timestep, "control_scale": scale}
+            feeds: dict[str, Any] = {**arrays, "timestep": timestep, "control_scale": scale}
             outputs = plan.queue(feeds, len(rows), self.pipeline)
             for row in rows:
                 given = self.pending.given.setdefault(row.latents.pointer, {})

@@ -95,17 +95,11 @@ class EditorPlans:
         sources = [place - row.follows for place, row in enumerate(rows)]
         if min(sources) < 0:
             raise ValueError("a row follows one that is not in its batch: rows of a group go together")
-        own = range(len(rows))
-        feeds: dict[str, Array] = {
-            "latents": np.stack([row.latents for row in rows]),
-            "timestep": np.array([row.timestep for row in rows], np.int64),
-            "text": np.stack([row.text for row in rows]),
-            "source_rows": np.array(sources, np.int64),
-            "self_rows": np.array([sources[at] if rows[at].takes_self else at for at in own], np.int64),
-            "cross_map": np.stack([row.cross_map for row in rows]),
-            "cross_own": np.stack([row.cross_own for row in rows]),
-            "words": np.stack([row.words for row in rows]),
-        }
+        names = ("latents", "text", "cross_map", "cross_own", "words")
+        feeds: dict[str, Array] = {name: np.stack([getattr(row, name) for row in rows]) for name in names}
+        feeds["timestep"] = np.array([row.timestep for row in rows], np.int64)
+        feeds["source_rows"] = np.array(sources, np.int64)
+        feeds["self_rows"] = np.array([sources[at] if row.takes_self else at for at, row in enumerate(rows)], np.int64)
         if hints := [row.hint for row in rows if row.hint is not None]:
             feeds["hint_embedding"] = np.stack([hint.embedding for hint in hints])
             feeds["control_scale"] = np.array([hint.scale for hint in hints], np.float32)

@@ -141,17 +141,10 @@ def _kept_bytes(profile: Profile) -> int:
     paint, most = profile.paint, 0
     for height, width in profile.image.sizes:
         latent = 4 * height * width // _LATENT_SIDE**2
-        most += kept_bytes(
-            paint.batch,
-            paint.decode_batch,
-            paint.decode_batch,
-            profile.text.batch,
-            latents=_LATENT_CHANNELS * latent,
-            hint=len(profile.hints or (0,)) * _HINT_CHANNELS * latent,
-            deep=0 if paint.reuse is None else _HINT_CHANNELS * latent,
-            text=4 * _TEXT,
-            picture=3 * height * width,
-        )
+        batches = paint.batch, paint.decode_batch, paint.decode_batch, profile.text.batch
+        one, hints = _HINT_CHANNELS * latent, len(profile.hints or (0,))
+        row = {"latents": _LATENT_CHANNELS * latent, "hint": hints * one, "deep": 0 if paint.reuse is None else one}
+        most += kept_bytes(*batches, **row, text=4 * _TEXT, picture=3 * height * width)
     return most
 
 

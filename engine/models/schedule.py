@@ -169,15 +169,9 @@ def settle(
     of_network |= {name: value for name in told if (value := getattr(settings, name)) is not None}
     of_network |= {"spacing": "lcm"} if kind == "lcm" else {}
     try:
-        schedule = Schedule(
-            given.num_train_timesteps,
-            given.beta_start,
-            given.beta_end,
-            given.beta_schedule,
-            given.trained_betas,
-            given.steps_offset,
-            given.set_alpha_to_one or kind != "ddim",
-        )
+        betas = given.beta_start, given.beta_end, given.beta_schedule, given.trained_betas
+        ends_clean = given.set_alpha_to_one or kind != "ddim"
+        schedule = Schedule(given.num_train_timesteps, *betas, given.steps_offset, ends_clean)
         return replace(settings, **of_network), schedule
     except ValueError as error:
         raise CounterfactoryError(f"{where} does not go with [paint.sampler]: {error}") from error

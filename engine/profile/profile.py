@@ -16,24 +16,14 @@ from typing import Any
 from ..edit import EDIT_TYPES
 from ..errors import CounterfactoryError
 from ..files.fill import fill, nearest, read_toml
+from . import painter as painters
 from .bounds import require
 from .caption import CaptionSettings
 from .check import CheckSettings, Score, score_named
 from .image import ImageSettings
 from .maps import DepthSettings, DetectorSettings, HintSettings, check_hints
 from .paint import InvertSettings, PaintSettings, ProtectSettings, TextSettings, require_invertible
-from .painter import (
-    BY_RULE,
-    NO_CAPTIONER,
-    NO_EDGES,
-    NO_LLM,
-    NO_MODELS,
-    NO_PAINT,
-    NO_RUNTIME,
-    NO_TEXT,
-    Painter,
-    PainterSettings,
-)
+from .painter import Painter, PainterSettings
 from .referees import RefereeSettings
 from .rewrite import GroundingSettings, LlmSettings, RandomWordSettings, RewriteSettings
 from .runtime import DeviceSettings, ModelPaths, RuntimeSettings, WeightSettings
@@ -73,14 +63,14 @@ class Profile:
     shard_sources: int
     image: ImageSettings
     check: CheckSettings
-    runtime: RuntimeSettings = field(default=NO_RUNTIME, metadata={"absent": NO_RUNTIME})
-    models: ModelPaths = field(default=NO_MODELS, metadata={"absent": NO_MODELS})
-    llm: LlmSettings = field(default=NO_LLM, metadata={"absent": NO_LLM})
-    caption: CaptionSettings = field(default=NO_CAPTIONER, metadata={"absent": NO_CAPTIONER})
-    rewrite: RewriteSettings = field(default=BY_RULE, metadata={"absent": BY_RULE})
-    edges: DetectorSettings = field(default=NO_EDGES, metadata={"absent": NO_EDGES})
-    paint: PaintSettings = field(default=NO_PAINT, metadata={"absent": NO_PAINT})
-    text: TextSettings = field(default=NO_TEXT, metadata={"absent": NO_TEXT})
+    runtime: RuntimeSettings = field(default=painters.NO_RUNTIME, metadata={"absent": painters.NO_RUNTIME})
+    models: ModelPaths = field(default=painters.NO_MODELS, metadata={"absent": painters.NO_MODELS})
+    llm: LlmSettings = field(default=painters.NO_LLM, metadata={"absent": painters.NO_LLM})
+    caption: CaptionSettings = field(default=painters.NO_CAPTIONER, metadata={"absent": painters.NO_CAPTIONER})
+    rewrite: RewriteSettings = field(default=painters.BY_RULE, metadata={"absent": painters.BY_RULE})
+    edges: DetectorSettings = field(default=painters.NO_EDGES, metadata={"absent": painters.NO_EDGES})
+    paint: PaintSettings = field(default=painters.NO_PAINT, metadata={"absent": painters.NO_PAINT})
+    text: TextSettings = field(default=painters.NO_TEXT, metadata={"absent": painters.NO_TEXT})
     painter: PainterSettings | None = None
     device: DeviceSettings | None = None
     weights: WeightSettings | None = None
@@ -172,7 +162,7 @@ class Profile:
     @property
     def by_rule(self) -> bool:
         """Whether captions name labels and edits come from the painter's own menu: no network reads a picture."""
-        return self.models is NO_MODELS
+        return self.models is painters.NO_MODELS
 
     @property
     def decoder(self) -> str:

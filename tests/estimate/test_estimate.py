@@ -207,12 +207,8 @@ def test_rates_of_a_run(profile: Profile) -> None:
     )
     report: Any = SimpleNamespace(sources=10, accepted=30, stages=stages, plans=plans)
     found = rates.measured_rates(profile, report, 5)
-    assert found.stages == {
-        "caption": StageRate(0.5, 10),
-        "rewrite": StageRate(2.0, 10),
-        "edges": StageRate(0.125, 8),
-        "paint": StageRate(2.0, 40),
-    }
+    wanted = {"caption": (0.5, 10), "rewrite": (2.0, 10), "edges": (0.125, 8), "paint": (2.0, 40)}
+    assert found.stages == {stage: StageRate(*rate) for stage, rate in wanted.items()}
     assert found.plans == {"clip_text": PlanRate(2.0, None), "llm": PlanRate(6.0, 123)}
     assert (found.variants, found.accepted_share) == (5.0, 0.6)
     assert found.profile_key == profile_key(profile)

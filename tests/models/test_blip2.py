@@ -107,15 +107,9 @@ def test_captions_are_those_of_transformers(blip2: Any, beams: int, prefix: str,
     wanted = []
     for image in images:
         ids = torch.tensor([prompt])
-        out = blip2.generate(
-            pixel_values=torch.from_numpy(to_pixel_values([image], 16)),
-            input_ids=ids,
-            attention_mask=torch.ones_like(ids),
-            do_sample=False,
-            num_beams=beams,
-            min_new_tokens=2,
-            max_new_tokens=9,
-        )[0].tolist()
+        pixels = torch.from_numpy(to_pixel_values([image], 16))
+        given = {"pixel_values": pixels, "input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        out = blip2.generate(**given, do_sample=False, num_beams=beams, min_new_tokens=2, max_new_tokens=9)[0].tolist()
         said = out[len(prompt) :]
         said = said[: said.index(EOS)] if EOS in said else said
         wanted.append(" ".join(f"w{token}" for token in said))

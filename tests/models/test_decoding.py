@@ -50,16 +50,9 @@ def ours(model: OPTForCausalLM, prompt: list[int], how: DecodingSettings, seed: 
 
 def theirs(model: OPTForCausalLM, prompt: list[int], how: DecodingSettings) -> list[int]:
     ids = torch.tensor([prompt])
-    out = model.generate(
-        ids,
-        attention_mask=torch.ones_like(ids),
-        do_sample=False,
-        num_beams=how.beams,
-        min_new_tokens=how.min_tokens,
-        max_new_tokens=how.max_tokens,
-        repetition_penalty=how.repetition_penalty,
-        length_penalty=how.length_penalty,
-    )[0, len(prompt) :].tolist()
+    asked: Any = {"num_beams": how.beams, "min_new_tokens": how.min_tokens, "max_new_tokens": how.max_tokens}
+    asked |= {"repetition_penalty": how.repetition_penalty, "length_penalty": how.length_penalty}
+    out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, **asked)[0, len(prompt) :].tolist()
     return out[: out.index(END)] if END in out else out
 
 

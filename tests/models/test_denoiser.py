@@ -38,13 +38,9 @@ def plans(network: Recording) -> PaintPlans:
 
 
 def row(number: int) -> DenoiserRow:
-    return DenoiserRow(
-        latents=np.full(LATENT, number, np.float32),
-        timestep=10 * number,
-        text=np.full((5, 6), 100 + number, np.float32),
-        hint=np.full((7, 3, 4), 200 + number, np.float32),
-        control_scale=number / 4,
-    )
+    shapes = {0: LATENT, 100: (5, 6), 200: (7, 3, 4)}
+    latents, text, hint = (np.full(shape, base + number, np.float32) for base, shape in shapes.items())
+    return DenoiserRow(latents, 10 * number, text, hint, control_scale=number / 4)
 
 
 def test_memory_is_used_again_and_only_other_rows_are_copied() -> None:

@@ -102,9 +102,7 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     inputs |= {"latents": (CHANNELS, "h", "w"), "hint_embedding": (HINT, "h", "w")}
     weights: dict[str, Any] = {
         "thousand": np.float32(1000),
-        "one": np.array([1], np.int64),
-        "two": np.array([2, 3], np.int64),
-        "three": np.array([1, 2, 3], np.int64),
+        **{name: np.array(axes) for name, axes in (("one", [1]), ("two", [2, 3]), ("three", [1, 2, 3]))},
         "wt": weight(WIDTH, CHANNELS) * np.float32(9),
         "wh": weight(CHANNELS, HINT, 3, 3),
         "wl": weight(CHANNELS, CHANNELS, 3, 3),
@@ -132,17 +130,10 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shapes_of(size: tuple[int, int]) -> dict[str, dict[str, tuple[int, ...]]]:
     """The inputs of each plan of a picture size."""
     h, w = size[0] // FACTOR, size[1] // FACTOR
-    return {
-        "hint": {"hint": (HINT_BATCH, 1, *size)},
-        "denoiser": {
-            "latents": (BATCH, CHANNELS, h, w),
-            "timestep": (BATCH,),
-            "text": (BATCH, TOKENS, WIDTH),
-            "hint_embedding": (BATCH, HINT, h, w),
-            "control_scale": (BATCH,),
-        },
-        "vae_decoder": {"latents": (DECODE_BATCH, CHANNELS, h, w)},
-    }
+    step = {"latents": (BATCH, CHANNELS, h, w), "timestep": (BATCH,), "text": (BATCH, TOKENS, WIDTH)}
+    step |= {"hint_embedding": (BATCH, HINT, h, w), "control_scale": (BATCH,)}
+    decode = {"latents": (DECODE_BATCH, CHANNELS, h, w)}
+    return {"hint": {"hint": (HINT_BATCH, 1, *size)}, "denoiser": step, "vae_decoder": decode}
 
 
 def forms_of(size: tuple[int, int]) -> dict[str, dict[str, tuple[int, ...]]]:
@@ -272,13 +263,7 @@ def painted(
     ("sampler", "scale", "seed", "protects"), [(UNIPC, 4.0, None, False), (UNIPC, 4.0, 1, True), (LCM, 2.0, 1, False)]
 )
 def test_pictures_are_the_hosts_bit_for_bit(
-    graphs: Path,
-    sampler: SamplerSettings,
-    scale: float,
-    seed: int | None,
-    protects: bool,
-    runtime: str,
-    monkeypatch: pytest.MonkeyPatch,
+    graphs: Path, sampler: Any, scale: float, seed: Any, protects: bool, runtime: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As late as queued work may be done, and at random times; guided for half of the steps."""
     settings, device = settings_of(sampler, scale, 0.5), opened(graphs, monkeypatch, seed, runtime=runtime)
@@ -354,13 +339,7 @@ def test_nothing_of_a_row_crosses_the_bus(graphs: Path, monkeypatch: pytest.Monk
     ],
 )
 def test_what_is_not_finite_on_the_device_ends_the_painting(
-    graphs: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    value: float,
-    network: str,
-    weight: str | None,
-    output: str,
+    graphs: Path, tmp_path: Path, monkeypatch: Any, value: float, network: str, weight: str | None, output: str
 ) -> None:
     """One flag comes down with the pictures; only then is looked whose numbers they are."""
     for file in graphs.glob("*.onnx"):

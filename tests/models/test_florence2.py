@@ -66,12 +66,8 @@ def asked(image: np.ndarray, prompt: list[int]) -> dict[str, torch.Tensor]:
     mean, std = (torch.tensor(values)[:, None, None] for values in (florence2.MEAN, florence2.STD))
     pixels = (torch.from_numpy(to_pixel_values([image], 32)) + 1) / 2
     ids = torch.tensor([[WORDS - 1] * 17 + florence2.task_ids(SMALL)])
-    return {
-        "pixel_values": (pixels - mean) / std,
-        "input_ids": ids,
-        "attention_mask": torch.ones_like(ids),
-        "decoder_input_ids": torch.tensor([prompt]),
-    }
+    given = {"pixel_values": (pixels - mean) / std, "decoder_input_ids": torch.tensor([prompt])}
+    return given | {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
 @pytest.mark.parametrize("beams", [1, 3])
@@ -84,14 +80,8 @@ def test_captions_are_those_of_transformers(model: Florence2ForConditionalGenera
     prompt = [2, 0, *(int(word[1:]) for word in prefix.split())]
     wanted = []
     for image in images:
-        out = model.generate(
-            **asked(image, prompt),
-            do_sample=False,
-            num_beams=beams,
-            min_new_tokens=2,
-            max_new_tokens=9,
-            forced_eos_token_id=None,
-        )[0].tolist()
+        rules = {"num_beams": beams, "min_new_tokens": 2, "max_new_tokens": 9, "forced_eos_token_id": None}
+        out = model.generate(**asked(image, prompt), do_sample=False, **rules)[0].tolist()
         said = out[len(prompt) :]
         wanted.append(" ".join(f"w{token}" for token in (said[: said.index(END)] if END in said else said)))
     assert found == wanted

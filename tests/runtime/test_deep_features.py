@@ -29,13 +29,9 @@ def feeds(seed: int) -> dict[str, Array]:
     def drawn(*shape: int) -> Array:
         return random.standard_normal(shape).astype(np.float32)
 
-    return {
-        "latents": drawn(ROWS, 4, H, W),
-        "timestep": np.array([900, 40]),
-        "text": drawn(ROWS, TOKENS, WIDTH),
-        "hint_embedding": drawn(ROWS, HINT, H, W),
-        "control_scale": np.array([1.6, 0.5], np.float32),
-    }
+    given = {"latents": drawn(ROWS, 4, H, W), "text": drawn(ROWS, TOKENS, WIDTH), "timestep": np.array([900, 40])}
+    scales = np.array([1.6, 0.5], np.float32)
+    return given | {"hint_embedding": drawn(ROWS, HINT, H, W), "control_scale": scales}
 
 
 def opened(file: Path, form: GraphForm | None) -> OpenVinoSession:

@@ -34,16 +34,10 @@ def feeds(form: EditorForm) -> dict[str, Any]:
     cross_map = random.random((ROWS, TOKENS, TOKENS)).astype(np.float32) / TOKENS
     cross_own = random.random((ROWS, TOKENS)).astype(np.float32)
     cross_map[[0, 3]], cross_own[[0, 3]] = 0, 1
-    given = {
-        "latents": drawn(ROWS, C, H, W),
-        "timestep": np.array([400, 400, 400, 7]),
-        "text": drawn(ROWS, TOKENS, WIDTH),
-        "source_rows": np.array([0, 0, 0, 3]),
-        "self_rows": np.array([0, 0, 2, 3]),
-        "cross_map": cross_map,
-        "cross_own": cross_own,
-        "words": random.random((ROWS, TOKENS)).astype(np.float32),
-    }
+    given = {"latents": drawn(ROWS, C, H, W), "text": drawn(ROWS, TOKENS, WIDTH), "timestep": np.array([400] * 3 + [7])}
+    given |= {"source_rows": np.array([0, 0, 0, 3]), "self_rows": np.array([0, 0, 2, 3])}
+    given |= {"cross_map": cross_map, "cross_own": cross_own}
+    given["words"] = random.random((ROWS, TOKENS)).astype(np.float32)
     if form == "with controls":
         scales = np.array([1.0, 1.0, 0.5, 1.6], np.float32)
         given |= {"hint_embedding": drawn(ROWS, HINT, H, W), "control_scale": scales}

@@ -15,6 +15,7 @@ from mmap import mmap
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import onnx
@@ -173,22 +174,9 @@ def test_kernels_made_on_the_device_are_kept_beside_the_plan(tmp_path: Path) -> 
         def serialize(self) -> bytes:
             return self.content + b"kernel"
 
-    class Config(SimpleNamespace):
-        create_runtime_cache = Cache
-
-        def set_runtime_cache(self, cache: Cache) -> None:
-            self.cache = cache
-
-        def set_execution_context_allocation_strategy(self, strategy: str) -> None:
-            self.strategy = strategy
-
-    library = SimpleNamespace(
-        IRuntimeCache=Cache,
-        CudaGraphStrategy=SimpleNamespace(DISABLED="disabled"),
-        DynamicShapesKernelSpecializationStrategy=SimpleNamespace(NONE="none", EAGER="eager"),
-        ExecutionContextAllocationStrategy=SimpleNamespace(USER_MANAGED="ours"),
-    )
-    engine = SimpleNamespace(create_runtime_config=Config, create_execution_context=lambda config: config)
+    calls = ["create_runtime_cache", "set_runtime_cache", "set_execution_context_allocation_strategy"]
+    engine, library = SimpleNamespace(create_execution_context=lambda config: config), mock.Mock()
+    engine.create_runtime_config = lambda: mock.Mock(spec=calls, create_runtime_cache=Cache)
     loaded = LoadedPlan(tmp_path / "p.plan", library, SimpleNamespace(heard=["out of memory"]), None, engine)
     cases: list[tuple[int, int, bytes | None]] = [(1, 0, None), (1, 0, b"kernel"), (1, 0, b"stale"), (2, 1, None)]
     for profiles, profile, before in cases:
@@ -197,10 +185,13 @@ def test_kernels_made_on_the_device_are_kept_beside_the_plan(tmp_path: Path) -> 
             file.write_bytes(before)
         engine.num_optimization_profiles = profiles
         context, ran = make_context(loaded, profile)
-        specialised = context.dynamic_shapes_kernel_specialization_strategy
-        assert (context.cuda_graph_strategy, context.strategy) == ("disabled", "ours")
-        assert specialised == ("none" if profiles == 1 else "eager"), "one shape, whose kernels are made once"
-        assert context.cache.content == (b"" if before == b"stale" else before or b"")
+        kinds, ours = library.DynamicShapesKernelSpecializationStrategy, library.ExecutionContextAllocationStrategy
+        wanted = kinds.NONE if profiles == 1 else kinds.EAGER  # of one shape, whose kernels are made once
+        assert context.dynamic_shapes_kernel_specialization_strategy is wanted
+        assert context.cuda_graph_strategy is library.CudaGraphStrategy.DISABLED
+        context.set_execution_context_allocation_strategy.assert_called_once_with(ours.USER_MANAGED)
+        ((cache,), _) = context.set_runtime_cache.call_args
+        assert cache.content == (b"" if before == b"stale" else before or b"")
         ran()
         ran()
         assert file.read_bytes() == b"kernel"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import resource
 import sys
-from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -119,13 +118,7 @@ def test_layers_in_fp32_are_listed_unless_they_are_islands(rtx: Any, tmp_path: P
     ids=["fp32 weight in fp16", "unknown operation"],
 )
 def test_what_cannot_be_compiled_is_named(
-    rtx: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    make: Callable[[Path], Path],
-    profile: dict[str, Shapes],
-    said_first: str,
-    said_by_the_compiler: str,
+    rtx: Any, tmp_path: Path, monkeypatch: Any, make: Any, profile: Any, said_first: str, said_by_the_compiler: str
 ) -> None:
     """Our own checks see it before the compiler does; its word is passed on as well."""
     graph = make(tmp_path / "model.onnx")

@@ -118,9 +118,8 @@ def test_it_is_near_the_optimum_where_plans_differ() -> None:
 
 
 def test_among_those_needed_next_the_slow_one_stays() -> None:
-    costs = [PlanCost("a", 5, 1.0), PlanCost("b", 5, 30.0), PlanCost("c", 5, 2.0)]
     for slow in "ab":
-        each = [PlanCost(cost.name, 5, 30.0 if cost.name == slow else 1.0) for cost in costs]
+        each = [PlanCost(name, 5, 30.0 if name == slow else 1.0) for name in "abc"]
         residency = Residency(stages_of("ab", "c"), each, 10)
         residency.enter("s0")
         assert residency.enter("s1").resident == (slow, "c")
