@@ -69,8 +69,8 @@ class PaintClient:
         """
         height, width = picture.shape[:2]
         size = self._exchange.settings.size_for(height, width)
-        sent, file = _scaled(picture, size), io.BytesIO()
-        Image.fromarray(sent).save(file, "PNG", compress_level=1)
+        pixels, file = _scaled(picture, size), io.BytesIO()
+        Image.fromarray(pixels).save(file, "PNG", compress_level=1)
         try:
             answer = self._read(self._api.edit(file.getvalue(), size, instruction, seed), size)
         except PictureRefusedError as error:
@@ -78,7 +78,7 @@ class PaintClient:
             raise
         self._count(None)
         painted = _scaled(answer, (height, width))
-        if _alike(_scaled(sent, answer.shape[:2]), answer):
+        if _alike(_scaled(pixels, answer.shape[:2]), answer):
             raise SamePictureError(f"{self._exchange.origin} returned the picture that it was sent", painted)
         return painted
 
