@@ -29,8 +29,7 @@ class Memory:
     def peak(self) -> int:
         """The most bytes that were taken so far; 0 where it cannot be told.
 
-        On Linux it is VmHWM. `ru_maxrss` is used elsewhere only: on Linux a program inherits the value of the one that
-        started it.
+        On Linux it is VmHWM: there a program inherits the `ru_maxrss` of the one that started it.
         """
         if (peak := _status("VmHWM:")) is not None:
             return peak

@@ -5,8 +5,7 @@ batch are gathered on the device. The steps of all variants that an evaluation w
 kernel. What goes up for an evaluation is a parcel of timesteps, weights and addresses, some hundred bytes, and the
 noise that was drawn for its variants.
 
-Run on one H100 (docs/gpu.json); tests paint with it over a stand-in for the driver, and get the host's
-pictures.
+Run on one H100 (docs/gpu.json); over a stand-in for the driver, tests get the host's pictures of it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Rows of one group share a batch, so a row names the one that it follows by its distance. What it takes over from that
 row is in its numbers alone (models/alignment.py); export/graphs/editing.py describes how the graph uses them.
-With ControlNets rows follow the maps of their source too. A plan has one shape: pictures of another size need plans of
-their own.
+With ControlNets rows follow the maps of their source too. A plan has one shape: each picture size needs its own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The folder of exported networks: where each one's files are, and what their content is.
 
 On a CPU a plan is NAME.xml with NAME.bin; for GPUs it is plans/NAME.plan or onnx/NAME/model.onnx. [llm] names the
-language model. Small files (tokenizers, the size of latents) lie in the same folder, by the table of networks. Nothing
-is opened here.
+language model. Small files (tokenizers, the size of latents) lie in the same folder. Nothing is opened here.
 """
 
 from __future__ import annotations

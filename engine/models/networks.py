@@ -50,8 +50,7 @@ _READ = Tokens(0, 25)
 _POCKET = Tokens(60, 40)
 # A whole prompt, and what is reserved for its answer (language/llm_request.py): pages of a cache.
 _PROMPT, _RESERVED = 290, 192
-# Values of a row, four bytes each, that are copied to or from a GPU: of Stable Diffusion 1.5, BLIP-2, CLIP and
-# MiniLM.
+# Values of a row, four bytes each, that are copied to or from a GPU: of Stable Diffusion 1.5, BLIP-2, CLIP, MiniLM.
 _HINT_CHANNELS, _LATENT_CHANNELS, _LATENT_SIDE, _TEXT = 320, 4, 8, 77 * 768
 # Timesteps, weights and addresses of an evaluation where painting stays on the device, at most.
 _PARCEL = 512

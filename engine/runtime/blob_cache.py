@@ -141,8 +141,7 @@ class BlobCache:
 def find_blob_cache() -> BlobCache | None:
     """The user's cache: compiled/ in the cache folder, or the folder that COUNTERFACTORY_COMPILED names.
 
-    None where that is "off", and without a home. Raises CounterfactoryError for what is neither "off" nor an absolute
-    path.
+    None where that is "off", and without a home. Raises CounterfactoryError for what is neither nor an absolute path.
     """
     setting = os.environ.get(SWITCH, "")
     if setting == "off":

@@ -139,8 +139,7 @@ def _prepared(
 ) -> ov.Model:
     """The model of a file at static shapes; a denoiser in that `form`, if any.
 
-    Raises CounterfactoryError for a file that is no model, shapes that do not suit it, and a graph that cannot
-    take the form.
+    Raises CounterfactoryError for a file that is no model, shapes that do not suit it, and a form that it cannot take.
     """
     if form is not None and "latents" in sizes:  # also of hints that are left out
         sizes = {**sizes, "hint_embedding": sizes["latents"]}

@@ -57,8 +57,7 @@ def drop_controls(model: ov.Model) -> None:
 def follow_rows(model: ov.Model, path: Path) -> ov.Model:
     """The denoiser `model`, read from `path`, with rows that may follow others; `model` itself is used up.
 
-    A model whose rows follow others already is returned as it is. Raises CounterfactoryError for a graph that cannot
-    become an editor.
+    One whose rows follow others already is returned as it is. Raises CounterfactoryError for what becomes no editor.
     """
     inputs = {port.get_any_name(): list(port.shape) for port in model.inputs}
     if "source_rows" in inputs:

@@ -2,8 +2,7 @@
 
 Entering a stage, its own plans are kept or loaded. Of the others that are open, each stays if there is room for it
 still; those that a coming stage needs sooner are asked first, among equals those that take longer to load. Shards go
-through the stages in turn, so that the first stage follows the last. The caller knows what plans and stages are, and
-opens the plans.
+through the stages in turn, so that the first stage follows the last. The caller knows what they are, and opens plans.
 """
 
 from __future__ import annotations

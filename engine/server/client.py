@@ -64,8 +64,7 @@ class PaintClient:
     def paint(self, picture: NDArray[np.uint8], instruction: str, seed: int) -> NDArray[np.uint8]:
         """A picture (uint8 [H, W, 3] RGB) edited, of the same size. `seed` is 0 or more and less than `SEEDS`.
 
-        Raises PictureRefusedError, SamePictureError among it, for one picture, ServerGoneError where the run has to
-        stop.
+        Raises PictureRefusedError, SamePictureError among it, for one picture, ServerGoneError where the run stops.
         """
         height, width = picture.shape[:2]
         size = self._exchange.settings.size_for(height, width)
