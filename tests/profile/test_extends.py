@@ -119,24 +119,16 @@ def test_a_parent_is_found_beside_the_file_that_names_it(tmp_path: Path, monkeyp
         ("pocket", '[paint]\nbatch = "3"', "'paint.batch' should be a whole number, found '3'"),
         ("pocket", "paint = 3", "'paint' should be a table, found 3"),
         ("pocket", "[protect]\nfeather = 3", "key 'protect.classes' is missing"),
+        (None, 'extends = "pocket"', "key 'name' is missing (text)"),
+        (None, "extends = 3", "'extends' should be the name or the file of a profile, found 3"),
+        (None, 'extend = "pocket"\nname = "x"', "unknown key 'extend'; did you mean 'extends'?"),
+        (None, 'without = ["teacher"]\nname = "x"', "without takes keys out of what a profile extends: name that too"),
     ],
 )
-def test_what_is_wrong_is_the_file_s_and_no_parent_s(tmp_path: Path, parent: str, text: str, told: str) -> None:
+def test_what_is_wrong_is_the_file_s_and_no_parent_s(tmp_path: Path, parent: str | None, text: str, told: str) -> None:
     written_out(tmp_path, 'extends = "pocket"\nname = "base"\n', "base.toml")
-    assert refused(tmp_path, f'extends = "{parent}"\nname = "x"\n{text}').startswith(f"FOLDER/mine.toml: {told}")
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ('extends = "pocket"', "key 'name' is missing (text)"),
-        ("extends = 3", "'extends' should be the name or the file of a profile, found 3"),
-        ('extend = "pocket"\nname = "x"', "unknown key 'extend'; did you mean 'extends'?"),
-        ('without = ["teacher"]\nname = "x"', "without takes keys out of what a profile extends: name that too"),
-    ],
-)
-def test_a_file_says_what_it_extends_and_its_name(tmp_path: Path, text: str, told: str) -> None:
-    assert refused(tmp_path, text).startswith(f"FOLDER/mine.toml: {told}")
+    start = "" if parent is None else f'extends = "{parent}"\nname = "x"\n'
+    assert refused(tmp_path, start + text).startswith(f"FOLDER/mine.toml: {told}")
 
 
 def refused(folder: Path, text: str) -> str:
