@@ -138,17 +138,8 @@ def _baseline(alike: Mapping[str, Any], variant: Variant, row: PaintedRow) -> Pi
 
 
 def _of_variant(variant: Variant) -> dict[str, Any]:
-    return {
-        "caption": variant.caption,
-        "edited_caption": variant.edited_caption,
-        "edits": variant.edits,
-        "number": variant.index,
-        "repeat": variant.repeat,
-        "level": variant.level,
-        "levels": variant.levels,
-        "reason": None,
-        "key": variant.key,
-    }
+    same = ("caption", "edited_caption", "edits", "repeat", "level", "levels", "key")
+    return {name: getattr(variant, name) for name in same} | {"number": variant.index, "reason": None}
 
 
 def _of_files(row: PaintedRow) -> dict[str, Any]:

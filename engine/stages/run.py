@@ -23,6 +23,7 @@ from ..request import SuiteRequest
 from ..schedule.overlap import in_chunks, prefetch, write_behind
 from ..sources.source import Source, load_mask
 from ..suite import NewPicture, PaintedRow, Suite
+from ..variant import Variant
 
 if TYPE_CHECKING:  # settings of stages are read by commands that open no network and should not load a runtime
     from ..models.clip import ClipText
@@ -31,6 +32,8 @@ if TYPE_CHECKING:  # settings of stages are read by commands that open no networ
 T = TypeVar("T", bound=Hashable)
 R = TypeVar("R")
 Floats = NDArray[np.float32]
+# The suite's rows of variants' pictures.
+Painted = Mapping[Variant, PaintedRow]
 # What has results on record, and of which of these they are pictures.
 Recorded = Stage | Literal["original", "baseline"]
 _PICTURES = ("paint", "original", "baseline")
@@ -68,16 +71,13 @@ class Run:
         return [item for item, key in keys.items() if key not in results]
 
     def recorded(
-        self, stage: Recorded, keys: Mapping[T, str], recipe: Recipe[T], *, counted: bool = False
+        self, stage: Recorded, keys: Mapping[T, str], recipe: Recipe[T], counted: bool = False
     ) -> dict[T, Any]:
         """The results of items by their keys: from the record, else computed by the recipe and recorded batch by batch.
-
         Call it inside the stage. Progress is counted where `counted`. Items that it leaves out are left out here.
         """
-        on_record = self._find(stage, list(keys.values()))
-        results = {
-            key: on_record[key] for item, key in keys.items() if key in on_record and recipe.sound(item, on_record[key])
-        }
+        before = self._find(stage, list(keys.values()))
+        results = {key: before[key] for item, key in keys.items() if key in before and recipe.sound(item, before[key])}
         todo = [item for item, key in keys.items() if key not in results]
         if counted:
             self.advance(stage, len(keys) - len(todo))

@@ -6,7 +6,7 @@ Levels below the last are blends of the source and the full edit: an instruction
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 import numpy as np
@@ -14,16 +14,16 @@ import numpy as np
 from ...server.client import SamePictureError, open_client, seed_of
 from ...server.exchange import PictureRefusedError
 from ...server.instructions import instruction
-from ...sources.source import Pictures, Problem, Source
+from ...sources.source import Pictures, Problem
 from ...suite import PaintedRow
 from ...variant import Variant
-from ..maps.draw_maps import Maps
+from ..maps.draw_maps import MapsOf
 from ..run import Run
 from .paint_variants import Pixels, VariantPicture, one_by_one, record_pictures
 
 
 def paint_by_server(
-    run: Run, variants: Sequence[Variant], maps: Mapping[Source, Maps], pictures: Pictures
+    run: Run, variants: Sequence[Variant], maps: MapsOf, pictures: Pictures
 ) -> dict[Variant, PaintedRow]:
     """The suite's rows of the variants' pictures, asked for where they are not on record. No map is followed. A picture
     that the server refuses becomes a problem of `pictures` and is asked for again by the next run; a variant that comes

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ...errors import CounterfactoryError
 from ...sources.given import load_given
-from ...sources.source import Pictures, Problem, Source
+from ...sources.source import Pictures, Problem
 from ...suite import PaintedRow
 from ...variant import Variant
-from ..maps.draw_maps import Maps
+from ..maps.draw_maps import MapsOf
 from ..run import Run
 from .paint_variants import Pixels, one_by_one, record_pictures
 
@@ -17,9 +17,7 @@ from .paint_variants import Pixels, one_by_one, record_pictures
 _PARALLEL = 2, 2
 
 
-def paint_given(
-    run: Run, variants: Sequence[Variant], maps: Mapping[Source, Maps], pictures: Pictures
-) -> dict[Variant, PaintedRow]:
+def paint_given(run: Run, variants: Sequence[Variant], maps: MapsOf, pictures: Pictures) -> dict[Variant, PaintedRow]:
     """The suite's rows of the variants' pictures, read where they are not on record. No map is followed. A variant
     whose file has changed since it was listed is left out and becomes a problem of `pictures`.
     """

@@ -7,7 +7,7 @@ their strength differs.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from ...schedule.overlap import once_each
 from ...sources.source import Pictures, Source, load_depth
 from ...suite import PaintedRow
 from ...variant import Variant
-from ..maps.draw_maps import Maps
+from ..maps.draw_maps import MapsOf
 from ..run import Run
 from .paint_variants import Pixels, VariantPicture, one_by_one, record_pictures
 from .protect import protected_share
@@ -31,9 +31,7 @@ _PARALLEL = 4, _WORKERS
 _DEEPEST = 65535
 
 
-def paint_light(
-    run: Run, variants: Sequence[Variant], maps: Mapping[Source, Maps], pictures: Pictures
-) -> dict[Variant, PaintedRow]:
+def paint_light(run: Run, variants: Sequence[Variant], maps: MapsOf, pictures: Pictures) -> dict[Variant, PaintedRow]:
     """The suite's rows of the variants' pictures, drawn where they are not on record; no map but depth is followed."""
 
     return record_pictures(run, variants, lambda todo: draw_variants(run, todo, pictures))

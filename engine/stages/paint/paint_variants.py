@@ -9,7 +9,7 @@ arXiv 2404.07724), asks for one. Rows of many variants share a batch; nothing of
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -29,13 +29,15 @@ from ...schedule.overlap import in_chunks
 from ...sources.source import Pictures, Problem, Source
 from ...suite import NewPicture, PaintedRow, Provenance
 from ...variant import Variant
-from ..maps.draw_maps import Maps
+from ..maps.draw_maps import Maps, MapsOf
 from ..run import Recipe, Run, load_ahead, picture_of
 from .protect import ProtectedRegion, keep_regions
 
 Floats = NDArray[np.float32]
 Pixels = NDArray[np.uint8]
 Shape = tuple[int, int, int]
+# A variant's way from noise to latents [C, h, w].
+Denoising = Job[DenoiserRow, Evaluated, Any]
 # Makes a variant's picture of its source's, or says what prevents it.
 PaintOne = Callable[[Variant, Pixels], Pixels | Problem]
 # The share of the edited caption's states below which the pocket's pictures show nothing of it, as measured.
@@ -57,7 +59,7 @@ def unpainted_sources(run: Run, variants: Sequence[Variant]) -> list[Source]:
 
 
 def paint_variants(
-    run: Run, variants: Sequence[Variant], maps: Mapping[Source, Maps], pictures: Pictures
+    run: Run, variants: Sequence[Variant], maps: MapsOf, pictures: Pictures
 ) -> dict[Variant, PaintedRow]:
     """The suite's rows of the variants' pictures, painted over the maps of their sources where they are not on record.
 
@@ -126,7 +128,7 @@ def _keys(run: Run, variants: Sequence[Variant]) -> dict[Variant, str]:
 
 
 def _paint_ready(
-    run: Run, variants: Sequence[Variant], maps: Mapping[Source, Maps], pictures: Pictures
+    run: Run, variants: Sequence[Variant], maps: MapsOf, pictures: Pictures
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """Positions and pictures of variants as they finish; hints are embedded once per source, texts once per caption."""
     if not variants:
@@ -207,7 +209,7 @@ def paint(
     plans: dict[Shape, PaintPlans] = {}
     way = sampler or Sampler(settings.sampler)
 
-    def denoising() -> Iterator[Job[DenoiserRow, Evaluated, Any]]:
+    def denoising() -> Iterator[Denoising]:
         for job in jobs:
             plans[job.plans.latent_shape] = job.plans
             yield _denoise(job, negative, way, settings)
@@ -239,9 +241,7 @@ def paint(
     yield from finish(0)
 
 
-def _denoise(
-    job: PaintJob, negative: Any, sampler: Sampler, settings: PaintSettings
-) -> Job[DenoiserRow, Evaluated, Any]:
+def _denoise(job: PaintJob, negative: Any, sampler: Sampler, settings: PaintSettings) -> Denoising:
     """One variant's way from noise to latents [C, h, w]; each row is a group of its own."""
 
     def draw(purpose: str) -> Floats:
@@ -289,10 +289,8 @@ class TextStates:
         self._states: dict[str, Any] = {}
 
     def take(self, caption: str) -> Any:
-        """States [T, D] of a caption, for one of its uses.
-
-        As many captions as go through the encoder together are encoded when one is missing.
-        Raises KeyError for a caption that has no use left.
+        """States [T, D] of a caption, for one of its uses. As many captions as go through the encoder together are
+        encoded when one is missing. Raises KeyError for a caption that has no use left.
         """
         if not self._uses[caption]:
             raise KeyError(caption)
