@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from profiles import profile_with
 from tiny_desk import TinyRun, tiny_run, tiny_sources
+from tiny_painting import RELATIVE, pixels_of
 
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.errors import CounterfactoryError
@@ -423,3 +424,24 @@ def test_the_report_draws_what_the_detector_found(
     for part in ("the edges of pocket are found by the network hed", "hed.xml is missing", "with --no-edges"):
         assert part in told
     assert main([*arguments[:2], "--no-edges"]) == 0
+
+
+@pytest.mark.parametrize("settings", [RELATIVE, HED], ids=["relative", "hed"])
+def test_each_source_has_its_own_edges(settings: DetectorSettings, tmp_path: Path) -> None:
+    sources = tiny_sources(tmp_path / "seven", 7)
+    needed = [sources[i] for i in (6, 0, 1, 4, 3, 2)]
+    sources[4].path.write_bytes(b"no picture any more")
+    with tiny_run(tmp_path / "suite", sources) as run:
+        maps = draw_maps(run.of(edges=settings), sources, needed, run.pictures)
+        assert set(maps) == set(needed) - {sources[4]}
+        for source, (edge_map,) in maps.items():
+            image = pixels_of(source)
+            alone = 255 - image[..., 0] if settings.hed else edge_maps(image[None], settings)[0]
+            np.testing.assert_array_equal(edge_map, alone)
+        assert run.networks.entered == ["edges"]
+        assert run.done("edges") == (6, 7)  # one was not needed, one cannot be read
+        assert run.run.meter.current == "edges"
+        assert run.made("edges") == 5
+        if settings.hed:
+            assert [len(call) for call in run.networks.calls["hed"]] == [2, 1, 1, 1]
+            assert run.networks.opened == ["hed 32 32", "hed 32 48", "hed 48 32"]

@@ -22,23 +22,23 @@ from counterfactory.engine.english.edit_scope import (
 )
 from counterfactory.engine.models.clip import read_chars
 
-# Old caption, new caption, and each change: place, words gone, place in the new one, words added.
-CHANGES = [
-    ("a dog on grass", "A dog, on GRASS!", []),
-    ("a red bus at night", "a blue bus at night", [(1, "red", 1, "blue")]),
-    ("a dog on grass", "a dog on snowy grass in the rain", [(3, "", 3, "snowy"), (4, "", 5, "in the rain")]),
-    ("a dog on grass", "a painting of a dog on grass", [(1, "", 1, "painting of a")]),
-    ("a red bus by a red wall", "a bus by a red wall", [(1, "red", 1, "")]),
-    ("a red bus by a red wall", "a red bus by a wall", [(5, "red", 5, "")]),
-    ("the dog's bowl", "the cat's bowl", [(1, "dog's", 1, "cat's")]),
-    ("the dog\u2019s bowl", "the dog's bowl", []),
-    ("", "a dog", [(0, "", 0, "a dog")]),
-    ("a dog", "", [(0, "a dog", 0, "")]),
-    ("a b", "b a", [(0, "a", 0, ""), (2, "", 1, "a")]),
-]
 
-
-@pytest.mark.parametrize(("caption", "edited", "changes"), CHANGES)
+@pytest.mark.parametrize(
+    ("caption", "edited", "changes"),  # each change: place, words gone, place in the new caption, words added
+    [
+        ("a dog on grass", "A dog, on GRASS!", []),
+        ("a red bus at night", "a blue bus at night", [(1, "red", 1, "blue")]),
+        ("a dog on grass", "a dog on snowy grass in the rain", [(3, "", 3, "snowy"), (4, "", 5, "in the rain")]),
+        ("a dog on grass", "a painting of a dog on grass", [(1, "", 1, "painting of a")]),
+        ("a red bus by a red wall", "a bus by a red wall", [(1, "red", 1, "")]),
+        ("a red bus by a red wall", "a red bus by a wall", [(5, "red", 5, "")]),
+        ("the dog's bowl", "the cat's bowl", [(1, "dog's", 1, "cat's")]),
+        ("the dog\u2019s bowl", "the dog's bowl", []),
+        ("", "a dog", [(0, "", 0, "a dog")]),
+        ("a dog", "", [(0, "a dog", 0, "")]),
+        ("a b", "b a", [(0, "a", 0, ""), (2, "", 1, "a")]),
+    ],
+)
 def test_changes(caption: str, edited: str, changes: list[tuple[int, str, int, str]]) -> None:
     def said(words: tuple[Word, ...]) -> str:
         return " ".join(word.text for word in words)
@@ -136,11 +136,8 @@ def test_edited_captions_that_are_taken_and_refused(
 ) -> None:
     found = check_edited_caption(caption, edited, edits, ())
     assert (found is None) if problem is None else (problem in (found or "")), found
-
-
-def test_a_word_to_keep_is_looked_for_first() -> None:
-    problem = "the edited caption changes 'bus', which may not change"
-    assert check_edited_caption(BUS, "a blue truck at night", [RED], ("at", "bus")) == problem
+    kept = "the edited caption changes 'bus', which may not change"
+    assert check_edited_caption(BUS, "a blue truck at night", [RED], ("at", "bus")) == kept, "looked for first"
 
 
 @pytest.mark.parametrize(
@@ -178,17 +175,14 @@ def test_what_is_said_beside_the_edits(
     assert set_back(caption, edited, edits) == (plain_words(caption) if beside is None else beside)
 
 
-def test_what_is_added_or_removed_by_rule_may_stand_anywhere() -> None:
+def test_what_is_added_or_removed_by_rule_may_stand_anywhere_and_words_have_no_marks_or_capitals() -> None:
+    assert plain_words("A dog\u2019s (old) Ball-game, 2.") == "a dog's old ball-game 2"
+    with pytest.raises(ValueError, match="does not stand in"):
+        set_back("a dog", "a cat", [RED])
     rain, ball = Edit("weather", "", "in the rain"), Edit("object", "with a ball", "")
     caption, edited = "a red dog with a ball. a man sits", "a blue dog in the rain. a man sits"
     assert check_edited_caption(caption, edited, [RED, rain, ball], ()) is None
     assert check_edited_caption(caption, "a blue dog. a in the rain man sits", [RED, rain, ball], ()) is None
-
-
-def test_words_are_compared_without_marks_and_capitals() -> None:
-    assert plain_words("A dog\u2019s (old) Ball-game, 2.") == "a dog's old ball-game 2"
-    with pytest.raises(ValueError, match="does not stand in"):
-        set_back("a dog", "a cat", [RED])
 
 
 COAST = "a photo of a blue van on a street that runs straight after dark by the sea. a man in red is on the sidewalk."
@@ -258,7 +252,7 @@ def test_the_least_useful_sentence_goes_first(caption: str, keep: tuple[str, ...
     assert fit_caption(caption, keep, lambda text: min(read, len(text))) == fitted
 
 
-def test_an_edit_that_is_not_read_is_a_reason() -> None:
+def test_an_edit_that_is_not_read_is_a_reason_and_the_encoder_s_own_tokenizer_says_what_is_read() -> None:
     edited = "a dog on sand in the rain"
     reason = "the text encoder reads the first 24 of its 25 characters, and 'rain' is behind"
     for caption, read, expected in (
@@ -267,9 +261,6 @@ def test_an_edit_that_is_not_read_is_a_reason() -> None:
         ("a dog on grass in the rain", 13, None),
     ):
         assert cut_edit(caption, edited, lambda _, read=read: read) == expected
-
-
-def test_the_encoder_s_own_tokenizer_says_what_is_read() -> None:
     tokenizer = Tokenizer.from_str(POCKET.read_text(encoding="utf-8"))
     assert read_chars(tokenizer, "a red bus") == 9
     # 64 tokens, of which one begins the text and one ends it.
