@@ -20,13 +20,8 @@ transformers = pytest.importorskip("transformers")
 
 NAMES = {0: "bus", 1: "car", 2: "truck"}
 LABELS: dict[str, Any] = {"num_labels": 3, "id2label": NAMES, "label2id": {name: i for i, name in NAMES.items()}}
-TINY: dict[str, Any] = {
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 16,
-    "patch_size": 8,
-}
+SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+TINY: dict[str, Any] = {**SIZES, "patch_size": 8}
 
 
 def pictures(count: int, height: int = 40, width: int = 56) -> list[NDArray[np.uint8]]:
@@ -60,18 +55,9 @@ def test_a_classifier_of_hugging_face(tmp_path: Path) -> None:
 
 def test_a_segmenter_of_hugging_face_gives_maps_at_the_pictures_size(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    config = transformers.SegformerConfig(
-        num_encoder_blocks=2,
-        depths=[1, 1],
-        sr_ratios=[2, 1],
-        hidden_sizes=[8, 8],
-        num_attention_heads=[1, 1],
-        patch_sizes=[7, 3],
-        strides=[4, 2],
-        mlp_ratios=[1, 1],
-        decoder_hidden_size=8,
-        **LABELS,
-    )
+    blocks = {"num_encoder_blocks": 2, "depths": [1, 1], "hidden_sizes": [8, 8], "num_attention_heads": [1, 1]}
+    shape = {"sr_ratios": [2, 1], "patch_sizes": [7, 3], "strides": [4, 2], "mlp_ratios": [1, 1]}
+    config = transformers.SegformerConfig(**blocks, **shape, decoder_hidden_size=8, **LABELS)
     transformers.SegformerForSemanticSegmentation(config).save_pretrained(tmp_path)
     transformers.SegformerImageProcessorPil(size={"height": 64, "width": 64}).save_pretrained(tmp_path)
     (answer,) = asked(open_model(f"hf:{tmp_path}"), pictures(1))

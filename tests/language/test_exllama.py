@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.profile.profile import load_profile
-from counterfactory.engine.profile.rewrite import ExllamaSettings
+from counterfactory.engine.profile.rewrite import Backend, ExllamaSettings
 from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
 
 SETTINGS = ExllamaSettings(rows=4, cache="fp16", cache_tokens=16 * 256, temperature=0.0, top_p=0.85, seed=0)
@@ -59,12 +59,9 @@ def requests(count: int) -> list[LlmRequest]:
     for i in range(count):
         word, other, keep = words[i % len(words)], ("in the rain", "dawn", "été")[i % 3], ("car",)
         caption = f"{CAPTION} {i // 5} people."
-        rewritten = written.rewrite(TASK, keep, caption, [(word, other)])
+        rewritten, listed = written.rewrite(TASK, keep, caption, [(word, other)]), words[: 2 + i % 4]
         kinds = (
-            (
-                written.proposals(TASK, weather, keep, caption),
-                keywords_grammar(("weather", "time"), words[: 2 + i % 4], 2),
-            ),
+            (written.proposals(TASK, weather, keep, caption), keywords_grammar(("weather", "time"), listed, 2)),
             (written.place(TASK, weather, keep, caption), values_grammar(("in the rain", "sunny", "snowy"))),
             (rewritten, edited_grammar(caption, [(word, other)])),
             (rewritten, text_grammar(9, "été")),
@@ -124,20 +121,23 @@ def opened(exllamav2: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ope
     return open_one
 
 
+def permitted(llm: ExllamaLlm, prompt: Sequence[int], answer: TokenFilter) -> Any:
+    """The scores of the tokens that may come next, of all others minus infinity."""
+    row = scores([*prompt, *answer.tokens])[: llm.vocabulary.size]
+    row[~allowed(answer.mask(), llm.vocabulary.size)] = -np.inf
+    return row
+
+
 def slow_answer(request: LlmRequest, llm: ExllamaLlm, random: Sequence[float] = ()) -> str:
     """One token after another, the likeliest of those allowed, or the drawn one."""
-    vocabulary = llm.vocabulary
-    prompt = llm.encode(request.prompt.text)
+    vocabulary, settings, prompt = llm.vocabulary, llm.package.settings, llm.encode(request.prompt.text)
     answer = TokenFilter(vocabulary, request.grammar)
     while not answer.closed and len(answer.tokens) < request.max_tokens:
-        forced = answer.forced()
-        row = scores([*prompt, *answer.tokens])[: vocabulary.size]
-        row[~allowed(answer.mask(), vocabulary.size)] = -np.inf
-        place = len(answer.tokens)
-        if forced:
+        row = permitted(llm, prompt, answer)
+        if forced := answer.forced():
             token = forced[0]
         elif random:
-            token = drawn(row, llm.package.settings.temperature, llm.package.settings.top_p, random[place])
+            token = drawn(row, settings.temperature, settings.top_p, random[len(answer.tokens)])
         else:
             token = int(row.argmax())
         if token == vocabulary.end:
@@ -164,10 +164,8 @@ def test_answers_are_those_of_a_slow_loop(opened: Opener) -> None:
 
 
 def test_a_long_forced_run_is_read_and_not_generated(opened: Opener) -> None:
-    caption = "a dog. " + CAPTION
-    request = LlmRequest(
-        Prompt("", "", "<s>Write.\n"), edited_grammar(caption, [("dog", "cat"), ("foggy", "rainy"), ("brick", "stone")])
-    )
+    changes = [("dog", "cat"), ("foggy", "rainy"), ("brick", "stone")]
+    request = LlmRequest(Prompt("", "", "<s>Write.\n"), edited_grammar(f"a dog. {CAPTION}", changes))
     llm, forward = opened()
     answer, steps = TokenFilter(llm.vocabulary, request.grammar), 0
     prompt = llm.encode(request.prompt.text)
@@ -178,9 +176,7 @@ def test_a_long_forced_run_is_read_and_not_generated(opened: Opener) -> None:
         elif run:
             steps += 1
         else:
-            row = scores([*prompt, *answer.tokens])[: llm.vocabulary.size]
-            row[~allowed(answer.mask(), llm.vocabulary.size)] = -np.inf
-            run, steps = (int(row.argmax()),), steps + 1
+            run, steps = (int(permitted(llm, prompt, answer).argmax()),), steps + 1
         for token in run:
             answer.accept(token)
     assert llm.generate([request]) == [answer.text]
@@ -320,10 +316,7 @@ def test_what_is_missing_is_named(made: Any, folder: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("name", ["exllamav2", "exllamav3"])
 def test_a_dropped_model_gives_everything_back(
-    name: Literal["exllamav2", "exllamav3"],
-    request: pytest.FixtureRequest,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    name: Backend, request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the journey's own way to drop it, Python's collector resting: all of it is gone when the next stage begins,
     and torch was asked for what it keeps.
@@ -341,9 +334,8 @@ def test_a_dropped_model_gives_everything_back(
         unload(self)
         done.append("unloaded")
 
-    monkeypatch.setattr(
-        model, *(("load_autosplit", loaded_with(Forward())) if name == "exllamav2" else ("load", load_v3))
-    )
+    load = ("load_autosplit", loaded_with(Forward())) if name == "exllamav2" else ("load", load_v3)
+    monkeypatch.setattr(model, *load)
     monkeypatch.setattr(model, "unload", unloaded)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: done.append("emptied"))
     library = library_of(load_profile("a10g"))
@@ -374,8 +366,7 @@ def test_the_filter_overrides_what_exllamav2_calls(exllamav2: Any) -> None:
     from exllamav2.generator.filters import ExLlamaV2Filter
 
     made = filter_class()
-    own = set(vars(made)) - {"__init__", "__module__", "__doc__", "__qualname__"}
-    own = {name for name in own if not name.startswith("__")}
+    own = {name for name in vars(made) if not name.startswith("__")}
     for name in own:
         theirs, ours = (list(inspect.signature(getattr(c, name)).parameters) for c in (ExLlamaV2Filter, made))
         assert ours == theirs, name

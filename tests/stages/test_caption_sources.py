@@ -1,4 +1,4 @@
-"""Captions: each source's own, recorded, and written again where they do not name the label."""
+"""Captions: each source's own, recorded, and written again where they do not name the label; originals, kept once."""
 
 from __future__ import annotations
 
@@ -110,29 +110,21 @@ def test_what_captions_go_on_after(prefix: str, label: str | None, named: str | 
     assert stage.named_prefix(prefix, label) == named
 
 
-def test_marks_follow_what_a_caption_goes_on_after() -> None:
+def test_texts_of_one_picture_are_sentences_said_once_and_marks_follow_what_they_go_on_after() -> None:
     assert [stage._append("a dog", text) for text in ("runs", ", wet", "")] == ["a dog runs", "a dog, wet", "a dog"]
     assert stage._append("", "runs") == "runs"
-
-
-def test_the_longest_prefix_has_room() -> None:
-    assert CAPTION.prompt_tokens == 1 + len("a ")
-    assert replace(CAPTION, label_prefix="a {label}").prompt_tokens == 1 + len("a ") + 32
-    assert replace(CAPTION, prefix="a {label} é").prompt_tokens == 1 + len("a  ") + 2 + 32
-
-
-@pytest.mark.parametrize(
-    ("texts", "joined"),
-    [
+    for texts, joined in (
         (["a red bus"], "a red bus"),
         (["a red bus ."], "a red bus ."),
         (["a red bus .", "a street"], "a red bus. a street."),
         (["exit X", "the way. "], "exit X. the way."),
         (["a bus.", "a bus", "a street. ", " .", "a bus ."], "a bus. a street."),
-    ],
-)
-def test_captions_of_one_picture_are_sentences_said_once(texts: list[str], joined: str) -> None:
-    assert stage._join(texts) == joined
+    ):
+        assert stage._join(texts) == joined
+    # The longest prefix has room.
+    assert CAPTION.prompt_tokens == 1 + len("a ")
+    assert replace(CAPTION, label_prefix="a {label}").prompt_tokens == 1 + len("a ") + 32
+    assert replace(CAPTION, prefix="a {label} é").prompt_tokens == 1 + len("a  ") + 2 + 32
 
 
 def test_originals_are_kept_as_the_painter_sees_them_with_their_masks(sources: list[Source], tmp_path: Path) -> None:
@@ -158,15 +150,9 @@ def test_originals_are_kept_as_the_painter_sees_them_with_their_masks(sources: l
         assert (first.networks.opened, first.networks.entered) == ([], [])
     with tiny_run(tmp_path / "suite", sources) as second:
         assert keep_originals(second.of(), asked, second.pictures) == found
-
-
-def test_an_original_that_is_gone_is_written_again_and_one_that_cannot_be_read_is_left_out(
-    sources: list[Source], tmp_path: Path
-) -> None:
-    with tiny_run(tmp_path / "suite", sources) as run:
-        found = keep_originals(run.of(), sources, run.pictures)
+        # One that is gone is written again, and one that cannot be read is left out.
         (tmp_path / "suite" / found[sources[1]].image.path).unlink()
-        assert keep_originals(run.of(), sources, run.pictures) == found
+        assert keep_originals(second.of(), asked, second.pictures) == found
         assert (tmp_path / "suite" / found[sources[1]].image.path).is_file()
     sources[2].path.unlink()
     with tiny_run(tmp_path / "other", sources) as run:

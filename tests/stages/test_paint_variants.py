@@ -1,4 +1,6 @@
-"""The painting stage's `run`: pictures stand by the right variant, batches are full, and what is on record stays."""
+"""The painting stage's `run`: pictures stand by the right variant, batches are full, and what is on record stays; text
+states, the levels of edits, and what pictures say of themselves.
+"""
 
 from __future__ import annotations
 
@@ -156,6 +158,9 @@ def test_each_caption_is_encoded_once_when_it_is_asked_for() -> None:
         np.testing.assert_array_equal(states.take(caption), numbers(caption, TOKENS, WIDTH))
     assert networks.calls["clip_text"] == [["a", "b", "c"], ["d", "e"]]
     assert TEXT_BATCH == 3
+    for caption in ("a", "unknown"):  # without a use left
+        with pytest.raises(KeyError, match=caption):
+            states.take(caption)
 
 
 def test_states_go_after_their_last_use() -> None:
@@ -175,15 +180,6 @@ def test_states_go_after_their_last_use() -> None:
     assert states.take("a") is watched()
     gc.collect()
     assert watched() is None
-
-
-@pytest.mark.parametrize("taken", [["a", "a"], []])
-def test_a_caption_without_a_use_left_is_refused(taken: list[str]) -> None:
-    states = TextStates(Networks().clip_text(), LINE)
-    for caption in taken:
-        states.take(caption)
-    with pytest.raises(KeyError, match="a" if taken else "unknown"):
-        states.take("a" if taken else "unknown")
 
 
 EDITED, CONTROL = (Edit("weather", "sunny", "foggy"),), ()
@@ -214,16 +210,10 @@ class Bare:
 def test_a_picture_says_who_made_it(name: str, edits: Any, kind: str | None) -> None:
     mark = provenance_of(load_profile(name), Bare(edits))  # type: ignore[arg-type]
     assert (mark and (mark.key, mark.kind)) == (kind and (Bare.key, kind))
-
-
-def test_a_picture_that_keeps_pixels_of_its_source_is_no_network_s_alone() -> None:
-    pocket = load_profile("pocket")
-    mark = provenance_of(
-        replace(pocket, protect=protect_classes(("car",), None, 128)),
-        Bare(EDITED),  # type: ignore[arg-type]
-    )
+    keeping = replace(load_profile("pocket"), protect=protect_classes(("car",), None, 128))
+    mark = provenance_of(keeping, Bare(EDITED))  # type: ignore[arg-type]
     assert mark is not None
-    assert mark.kind == PART
+    assert mark.kind == PART, "no network's alone"
 
 
 EDITS = (Edit("weather", "clear", "rainy"),)
@@ -259,11 +249,8 @@ def test_a_set_of_edits_is_one_series_of_levels(two_sources: list[Source]) -> No
     one, other = rainy(two_sources[0], 0), rainy(two_sources[0], 1)
     found = list(at_levels([one, other], levelled(levels=3, variants=5)))
     assert [(v.index, v.level, v.levels, v.edited_caption) for v in found] == [
-        (0, 1, 3, "edited 0"),
-        (1, 2, 3, "edited 0"),
-        (2, 3, 3, "edited 0"),
-        (3, 1, 3, "edited 1"),
-        (4, 2, 3, "edited 1"),
+        *((0, 1, 3, "edited 0"), (1, 2, 3, "edited 0"), (2, 3, 3, "edited 0")),
+        *((3, 1, 3, "edited 1"), (4, 2, 3, "edited 1")),
     ]
     assert len({v.key for v in found}) == 5
     assert [v.noise_key for v in found] == [one.key] * 3 + [other.key] * 2
@@ -271,23 +258,13 @@ def test_a_set_of_edits_is_one_series_of_levels(two_sources: list[Source]) -> No
     assert found[0].key == variant_key(two_sources[0].key, one.caption, EDITS, "edited 0", 3, 0, (1, 3))
     again = list(at_levels([rainy(two_sources[0], 0, repeat=2)], levelled(levels=3)))
     assert again[0].key == variant_key(two_sources[0].key, one.caption, EDITS, "edited 0", 3, 2, (1, 3))
-
-
-def test_without_levels_variants_stay_as_they_are(two_sources: list[Source]) -> None:
-    made = [rainy(two_sources[0], i) for i in range(3)]
-    assert list(at_levels(made, levelled())) == made
-    assert (made[0].noise_key, made[0].level, made[0].levels) == (made[0].key, 1, 1)
-
-
-def test_what_is_dropped_is_dropped_once_and_what_stands_for_it_has_all_levels(two_sources: list[Source]) -> None:
+    assert list(at_levels([one, other], levelled())) == [one, other], "without levels they stay as they are"
+    assert (one.noise_key, one.level, one.levels) == (one.key, 1, 1)
+    # What is dropped is dropped once, and what stands for it has all levels.
     dropped, repeated = rainy(two_sources[0], 0, "why"), rainy(two_sources[0], 0, repeat=1)
-    found = list(at_levels([dropped, rainy(two_sources[0], 1), repeated], levelled(levels=2, variants=4)))
+    found = list(at_levels([dropped, other, repeated], levelled(levels=2, variants=4)))
     assert [(v.index, v.level, v.dropped, v.repeat) for v in found] == [
-        (0, 1, "why", 0),
-        (2, 1, None, 0),
-        (3, 2, None, 0),
-        (0, 1, None, 1),
-        (1, 2, None, 1),
+        *((0, 1, "why", 0), (2, 1, None, 0), (3, 2, None, 0), (0, 1, None, 1), (1, 2, None, 1))
     ]
     assert found[0].key == dropped.key
 
