@@ -191,7 +191,6 @@ def _under_test(
 
 
 def _weights_digest(module: Any) -> str:
-    """SHA-256 of a module's structure and all its numbers."""
     digest = hashlib.sha256(repr(module).encode())
     for key, tensor in sorted(module.state_dict().items()):
         digest.update(key.encode())

@@ -106,7 +106,6 @@ class OpenVinoLlm:
 
 
 def _alike(head: Sequence[int], prompt: Sequence[int]) -> int:
-    """How many tokens both begin with."""
     if prompt[: len(head)] == head:
         return len(head)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(head, prompt, strict=False)))

@@ -32,7 +32,6 @@ def missing_captions(run: Run, sources: Sequence[Source]) -> list[Source]:
 
 
 def _given(source: Source) -> str | None:
-    """The caption that the user gave it."""
     return None if source.given is None else source.given.caption
 
 

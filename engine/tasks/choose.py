@@ -50,7 +50,6 @@ def combinations(choices: Sequence[Choice], low: int, high: int) -> int:
 
 
 def _slots(choices: Sequence[Choice]) -> Counter[object]:
-    """How many edits each slot has."""
     edits: Counter[object] = Counter()
     for at, choice in enumerate(choices):
         edits[_slot(at, choice)] += len(choice.alternatives)
@@ -96,7 +95,6 @@ def choose_edits(
 
 
 def _clash(edits: Sequence[Edit], exclusive: Exclusive) -> bool:
-    """Whether two of the edits cannot be in one picture."""
     return any(pair <= {edit.alternative for edit in edits} for pair in exclusive)
 
 

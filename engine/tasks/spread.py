@@ -60,7 +60,6 @@ def _is_small(word: str) -> bool:
 
 
 def _without_ends(words: Sequence[str]) -> Sequence[str]:
-    """Words without the small ones before and behind."""
     while words and _is_small(words[0]):
         words = words[1:]
     while words and _is_small(words[-1]):

@@ -51,21 +51,14 @@ class Tensor:
         return self._array
 
 
-@pytest.mark.parametrize(
-    "outputs",
-    [
-        [[1.0, 3.0]],
-        np.array([[1, 3]]),
-        Tensor([[1.0, 3.0]]),
-        SimpleNamespace(logits=Tensor([[1.0, 3.0]])),
-        {"logits": np.array([[1.0, 3.0]])},
-    ],
-)
-def test_scores(outputs: Any) -> None:
-    answer = one(outputs)
-    assert isinstance(answer, ScoreAnswer)
-    assert answer.scores.tolist() == [1, 3]
-    assert answer.probabilities[1] == pytest.approx(1 / (1 + np.exp(-2)))
+def test_scores() -> None:
+    rows = [[1.0, 3.0]]
+    logits = SimpleNamespace(logits=Tensor(rows)), {"logits": np.array(rows)}
+    for outputs in (rows, np.array([[1, 3]]), Tensor(rows), *logits):
+        answer = one(outputs)
+        assert isinstance(answer, ScoreAnswer)
+        assert answer.scores.tolist() == [1, 3]
+        assert answer.probabilities[1] == pytest.approx(1 / (1 + np.exp(-2)))
     answer = one([[0.25, 0.75]])
     assert isinstance(answer, ScoreAnswer)
     assert answer.probabilities.tolist() == [0.25, 0.75], "probabilities stay what they are"
@@ -105,18 +98,11 @@ def test_boxes(outputs: Any) -> None:
     assert one([{"boxes": np.zeros((0, 4)), "scores": np.zeros(0), "labels": np.zeros(0)}]) == BoxAnswer(())
 
 
-@pytest.mark.parametrize(
-    "outputs",
-    [
-        [[1.0, float("nan")]],
-        [[1.0, float("inf")]],
-        np.full((1, 3, *SIZE), np.nan),
-        [{"boxes": [[1, 2, float("nan"), 4]], "scores": [0.5], "labels": [1]}],
-    ],
-)
-def test_nan_is_no_answer(outputs: Any) -> None:
-    (answer,) = read_outputs(outputs, [SIZE])
-    assert isinstance(answer, UnusableError)
+def test_nan_is_no_answer() -> None:
+    boxes = [{"boxes": [[1, 2, np.nan, 4]], "scores": [0.5], "labels": [1]}]
+    for outputs in ([[1.0, np.nan]], [[1.0, np.inf]], np.full((1, 3, *SIZE), np.nan), boxes):
+        (answer,) = read_outputs(outputs, [SIZE])
+        assert isinstance(answer, UnusableError)
 
 
 @pytest.mark.parametrize(

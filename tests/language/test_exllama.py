@@ -23,19 +23,12 @@ from exllama_standin import Forward, drawn, real_package, scores, write_model
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import content_key
+from counterfactory.engine.language import grammar
 from counterfactory.engine.language.chat import ChatPrompts, prompts_of
 from counterfactory.engine.language.edit_types import edit_types
 from counterfactory.engine.language.exllama import ExllamaLlm, _JobRow, open_exllama
 from counterfactory.engine.language.exllamav2 import ExLlamaV2, filter_class
 from counterfactory.engine.language.exllamav3 import ExLlamaV3, answer_filter
-from counterfactory.engine.language.grammar import (
-    Grammar,
-    alternatives_grammar,
-    edited_grammar,
-    keywords_grammar,
-    text_grammar,
-    values_grammar,
-)
 from counterfactory.engine.language.llm_request import LlmRequest, Prompt
 from counterfactory.engine.language.token_filter import TokenFilter, allowed, read_vocabulary
 from counterfactory.engine.meter.meter import Meter
@@ -61,11 +54,11 @@ def requests(count: int) -> list[LlmRequest]:
         caption = f"{CAPTION} {i // 5} people."
         rewritten, listed = written.rewrite(TASK, keep, caption, [(word, other)]), words[: 2 + i % 4]
         kinds = (
-            (written.proposals(TASK, weather, keep, caption), keywords_grammar(("weather", "time"), listed, 2)),
-            (written.place(TASK, weather, keep, caption), values_grammar(("in the rain", "sunny", "snowy"))),
-            (rewritten, edited_grammar(caption, [(word, other)])),
-            (rewritten, text_grammar(9, "été")),
-            (written.place(TASK, time, keep, caption), alternatives_grammar(word, 1)),
+            (written.proposals(TASK, weather, keep, caption), grammar.keywords_grammar(("weather", "time"), listed, 2)),
+            (written.place(TASK, weather, keep, caption), grammar.values_grammar(("in the rain", "sunny", "snowy"))),
+            (rewritten, grammar.edited_grammar(caption, [(word, other)])),
+            (rewritten, grammar.text_grammar(9, "été")),
+            (written.place(TASK, time, keep, caption), grammar.alternatives_grammar(word, 1)),
         )
         made.append(LlmRequest(*kinds[i % 5]))
     return made
@@ -165,7 +158,7 @@ def test_answers_are_those_of_a_slow_loop(opened: Opener) -> None:
 
 def test_a_long_forced_run_is_read_and_not_generated(opened: Opener) -> None:
     changes = [("dog", "cat"), ("foggy", "rainy"), ("brick", "stone")]
-    request = LlmRequest(Prompt("", "", "<s>Write.\n"), edited_grammar(f"a dog. {CAPTION}", changes))
+    request = LlmRequest(Prompt("", "", "<s>Write.\n"), grammar.edited_grammar(f"a dog. {CAPTION}", changes))
     llm, forward = opened()
     answer, steps = TokenFilter(llm.vocabulary, request.grammar), 0
     prompt = llm.encode(request.prompt.text)
@@ -187,7 +180,7 @@ def test_a_long_forced_run_is_read_and_not_generated(opened: Opener) -> None:
 def test_nothing_is_generated_after_the_last_choice(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left then is shorter than the rows that decode, so that no pass would pay for it, and none is made."""
     asked = [
-        LlmRequest(Prompt("", "", f"<s>{i}.\n"), edited_grammar("a car.", [("car", other)]))
+        LlmRequest(Prompt("", "", f"<s>{i}.\n"), grammar.edited_grammar("a car.", [("car", other)]))
         for i, other in enumerate(("bus", "van", "cab", "jeep"))
     ]
     llm, forward = opened()
@@ -255,10 +248,8 @@ def test_as_many_rows_as_asked_for_find_pages(opened: Opener, monkeypatch: pytes
     monkeypatch.setattr(Forward, "__call__", briefly)
     llm, forward = opened(settings)
     shared = "<s>" + "x" * 255
-    asked = [
-        LlmRequest(Prompt(shared, "", f"{i:034d}"), text_grammar(profile.rewrite.max_chars_caption, "é"))
-        for i in range(2 * settings.rows)
-    ]
+    text = grammar.text_grammar(profile.rewrite.max_chars_caption, "é")
+    asked = [LlmRequest(Prompt(shared, "", f"{i:034d}"), text) for i in range(2 * settings.rows)]
     assert {len(llm.encode(request.prompt.text)) for request in asked} == {290}
     with pytest.raises(CounterfactoryError, match="failed on 64 requests"):
         llm.generate(asked)
@@ -283,7 +274,7 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     llm, _ = opened()
     with pytest.raises(CounterfactoryError, match=r"does not fit 2048; lower \[rewrite\]"):
-        llm.generate([LlmRequest(Prompt("", "", "<s>" + "x" * 3000), text_grammar(9))])
+        llm.generate([LlmRequest(Prompt("", "", "<s>" + "x" * 3000), grammar.text_grammar(9))])
     with pytest.raises(CounterfactoryError, match=r"up to 32 rows well, got 33"):
         ExLlamaV2(ExllamaSettings(33, "q4", 4096, 0.0, 1.0, 0))
 
@@ -435,7 +426,7 @@ def test_the_calls_of_exllamav3_bind(exllamav3: Any, folder: Path, monkeypatch: 
     layer = next(iter(cache.layers.values()))
     assert (layer.k_bits, layer.v_bits, cache.max_num_tokens) == (4, 4, 4096)
     assert llm.package.max_length == 2048
-    answer = TokenFilter(llm.vocabulary, Grammar("(?:ab|ac)d", 3))
+    answer = TokenFilter(llm.vocabulary, grammar.Grammar("(?:ab|ac)d", 3))
     answer.follow_forced(1)
     job = llm.enqueue([5, 6, *answer.tokens], answer, 7, 8, 9)
     assert isinstance(job, exllamav3.Job)
@@ -463,5 +454,5 @@ def test_a_job_that_exllamav3_gives_up_is_an_error(exllamav3: Any, folder: Path)
     package.generator.iterate.return_value = failed
     llm = ExllamaLlm(package, read_vocabulary(folder / "tokenizer.json", 2))
     with pytest.raises(CounterfactoryError, match="failed on 1 requests: no memory"):
-        llm.generate([LlmRequest(Prompt("", "", "p"), values_grammar(("a", "b")))])
+        llm.generate([LlmRequest(Prompt("", "", "p"), grammar.values_grammar(("a", "b")))])
     package.generator.clear_queue.assert_called_once_with()

@@ -49,11 +49,8 @@ CAPTIONS = (
     "a cloudy street during the day with a green car and a white truck. there are glass buildings on both sides.",
     "an orange truck on a snowy street at sunset. two people are on the sidewalk.",
 )
-WORDS = (
-    ("foggy", "at night", "red bus"),
-    ("cloudy", "during the day", "green car"),
-    ("snowy", "at sunset", "orange truck"),
-)
+DAY, SUNSET = ("cloudy", "during the day", "green car"), ("snowy", "at sunset", "orange truck")
+WORDS = (("foggy", "at night", "red bus"), DAY, SUNSET)
 
 
 def questions() -> list[LlmRequest]:
@@ -346,10 +343,8 @@ def test_a_rows_logits_are_its_own_to_the_bit_in_bf16(tmp_path: Path) -> None:
     def read(some: list[list[list[int]]]) -> list[np.ndarray]:
         cache, empty = session.rows(len(some), 1), np.zeros(len(some), np.int64)
         held = np.array([len(row[0]) for row in some])
-        return [
-            session.step([row[0] for row in some], common, cache, 0, empty),
-            session.step([row[1] for row in some], common, cache, 0, held),
-        ]
+        first, second = ([row[i] for row in some] for i in (0, 1))
+        return [session.step(first, common, cache, 0, empty), session.step(second, common, cache, 0, held)]
 
     together = read(rows)
     for some in ([20], [3, 0, 11], list(range(20, -1, -1))):

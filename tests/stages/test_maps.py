@@ -31,12 +31,10 @@ from counterfactory.engine.models.hints import hints_of
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of, networks_of
 from counterfactory.engine.models.picture_networks import DepthEstimator, Hed
-from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.maps import DepthSettings, DetectorSettings, HedSettings, HintSettings
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.runtime import ModelPaths
-from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.runtime import onnxruntime as ort_sessions
 from counterfactory.engine.sources.data_set import SetOptions, read_set
 from counterfactory.engine.sources.source import Source, load_depth, load_mask, load_pixels
@@ -198,13 +196,9 @@ def test_an_editor_follows_hints_where_they_have_a_scale() -> None:
     hinted = replace(load_profile("pocket-lance"), hints=(EDGES, DEPTH))
     found, plain = networks_of(hinted), networks_of(load_profile("pocket-lance"))
     assert [n.name for n in found.of("paint") if n.name.startswith("hint")] == ["hint", "hint_1"]
-    one = (
-        plain["denoiser"].moved_bytes
-        - networks_of(replace(load_profile("pocket-lance"), paint=replace(hinted.paint, control_scale=0.0)))[
-            "denoiser"
-        ].moved_bytes
-    )
-    assert found["denoiser"].moved_bytes == plain["denoiser"].moved_bytes + one
+    free = networks_of(replace(load_profile("pocket-lance"), paint=replace(hinted.paint, control_scale=0.0)))
+    two, one, none = (networks["denoiser"].moved_bytes for networks in (found, plain, free))
+    assert two - one == one - none
 
 
 # What plans a run.
@@ -217,10 +211,8 @@ def hinted(name: str, *wanted: HintSettings, depth: int | None = None) -> Profil
 def test_the_table_of_networks_has_the_encoders_that_count() -> None:
     three = (EDGES, replace(DEPTH, weight=0.0), HintSettings("segmentation", "hint_classes", 1.0, "streets"))
     networks = networks_of(hinted("pocket", *three))
-    assert [(n.name, n.plan) for n in networks if n.name.startswith("hint")] == [
-        ("hint", "hint"),
-        ("hint_2", "hint_classes"),
-    ]
+    encoders = [(n.name, n.plan) for n in networks if n.name.startswith("hint")]
+    assert encoders == [("hint", "hint"), ("hint_2", "hint_classes")]
     assert "depth" not in networks
     plain = networks_of(load_profile("pocket"))["hint"]
     for network in networks.of("paint")[1:3]:
@@ -252,7 +244,6 @@ def test_the_exporter_makes_every_encoder_under_the_profile_s_names() -> None:
 
 HED = DetectorSettings("hed", hed=HedSettings(batch=2))
 SMALL = Request(small=True)
-SETTINGS = SuiteRequest(street_task("classification"), variants=1, controls=0, edits=(1, 1), seed=0)
 Pixels = NDArray[np.uint8]
 
 
@@ -272,20 +263,14 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def models(exported: Path, packed_models: Path, tmp_path: Path) -> Path:
-    """The pocket's networks, and the small HED beside them."""
+def quick(exported: Path, packed_models: Path, tmp_path: Path) -> Profile:
+    """The pocket profile over its own networks, and the small HED beside them."""
     folder = tmp_path / "models"
     folder.mkdir()
     for file in packed_models.iterdir():
         (folder / file.name).symlink_to(file)
     ov.save_model(ov.Core().read_model(exported), folder / "hed.xml", compress_to_fp16=False)
-    return folder
-
-
-@pytest.fixture
-def quick(models: Path) -> Profile:
-    """The pocket profile over that folder."""
-    return quick_profile(models)
+    return quick_profile(folder)
 
 
 def by_torch(pictures: Pixels) -> NDArray[Any]:
@@ -343,7 +328,7 @@ def test_hed_is_the_network_s_map_in_grey_levels_cut_off(
         edge_maps(pictures, HED)
 
 
-def test_hed_is_part_of_what_painted_only_where_it_is_asked_for(quick: Profile, models: Path) -> None:
+def test_hed_is_part_of_what_painted_only_where_it_is_asked_for(quick: Profile) -> None:
     def digests() -> dict[str, list[str]]:
         return {
             edges.detector: [library_of(replace(quick, edges=edges)).digest(stage) for stage in ("caption", "edges")]
@@ -358,7 +343,7 @@ def test_hed_is_part_of_what_painted_only_where_it_is_asked_for(quick: Profile, 
     keys = [content_keys_of(profile, library_of(profile)) for profile in profiles]
     assert len({key.picture_key("variant") for key in keys}) == 3, "another detector paints anew"
     assert len({key.caption_key("image") for key in keys}) == 1, "captions do not hang on edges"
-    file = models / "hed.xml"
+    file = quick.models.path / "hed.xml"
     file.write_bytes(file.read_bytes() + b"\n")
     after = digests()
     assert (after["relative"], after["canny"]) == (before["relative"], before["canny"])
@@ -368,15 +353,15 @@ def test_hed_is_part_of_what_painted_only_where_it_is_asked_for(quick: Profile, 
         library_of(replace(quick, edges=HED)).digest("edges")
 
 
-def test_the_tokens_that_end_captions_are_part_of_what_captioned(quick: Profile, models: Path) -> None:
+def test_the_tokens_that_end_captions_are_part_of_what_captioned(quick: Profile) -> None:
     before = library_of(quick).digest("caption"), library_of(quick).digest("paint")
-    found = set()
+    found, file = set(), quick.models.path / "opt_tokens.json"
     for eos in (2, 3):
-        (models / "opt_tokens.json").write_text(f'{{"bos": 1, "eos": {eos}}}')
+        file.write_text(f'{{"bos": 1, "eos": {eos}}}')
         found.add(library_of(quick).digest("caption"))
         assert library_of(quick).digest("paint") == before[1]
     assert len({*found, before[0]}) == 3
-    (models / "opt_tokens.json").unlink()
+    file.unlink()
     assert library_of(quick).digest("caption") == before[0]
 
 

@@ -18,13 +18,8 @@ from counterfactory.engine.stages.rewrite.rewrite_captions import SourceVariants
 from counterfactory.engine.suite.cells import FEWER, ValueCells, add_cells, value_of_edit
 from counterfactory.engine.tasks.user_task import Interventions
 
-VALUES = Interventions(
-    (
-        ("weather", ("rainy", "snowy", "foggy", "cloudy", "clear")),
-        ("time", ("night", "sunset", "day")),
-        ("colour", ("red", "blue", "green")),
-    )
-)
+WEATHERS, TIMES = ("rainy", "snowy", "foggy", "cloudy", "clear"), ("night", "sunset", "day")
+VALUES = Interventions((("weather", WEATHERS), ("time", TIMES), ("colour", ("red", "blue", "green"))))
 CELLS = [(type_, value) for type_, values in VALUES.axes for value in values]
 CAPTIONS = (
     "a clear street during the day with a red bus.",

@@ -43,6 +43,7 @@ from counterfactory.export.graphs import modules
 
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
+PlansOf = dict[tuple[int, int], PaintPlans]
 
 BATCH, STREAMS, DECODE_BATCH = 3, 2, 2
 SIZES = ((32, 32), (32, 48))  # height, width
@@ -109,9 +110,7 @@ def settings_of(case: Case, **changed: Any) -> PaintSettings:
     return replace(settings, **changed)
 
 
-def painted(
-    plans: dict[tuple[int, int], PaintPlans], wanted: Sequence[Order], settings: PaintSettings
-) -> dict[int, Pixels]:
+def painted(plans: PlansOf, wanted: Sequence[Order], settings: PaintSettings) -> dict[int, Pixels]:
     jobs = []
     for order in wanted:
         own = plans[order.edges.shape[0], order.edges.shape[1]]
@@ -127,21 +126,15 @@ def noise_of(key: str, shape: tuple[int, ...], purpose: str = "noise") -> Floats
     return np.random.Generator(philox).standard_normal(shape, np.float32)
 
 
+BETAS: dict[str, Any] = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear", "steps_offset": 1}
+
+
 def scheduler_of(sampler: SamplerSettings) -> Any:
-    common: dict[str, Any] = {
-        "beta_start": 0.00085,
-        "beta_end": 0.012,
-        "beta_schedule": "scaled_linear",
-        "steps_offset": 1,
-        "prediction_type": sampler.prediction,
-        "timestep_spacing": sampler.spacing,
-        "rescale_betas_zero_snr": sampler.zero_snr,
-    }
+    own = {"prediction_type": sampler.prediction, "timestep_spacing": sampler.spacing}
+    common: dict[str, Any] = {**BETAS, **own, "rescale_betas_zero_snr": sampler.zero_snr}
     if sampler.kind == "ddim":
         return DDIMScheduler(**common, clip_sample=False)
-    if sampler.kind == "lcm":
-        return LCMScheduler(**common)
-    return UniPCMultistepScheduler(**common)
+    return (LCMScheduler if sampler.kind == "lcm" else UniPCMultistepScheduler)(**common)
 
 
 def reference(painter: TinyPainter, order: Order, case: Case) -> Pixels:
@@ -156,17 +149,10 @@ def reference(painter: TinyPainter, order: Order, case: Case) -> Pixels:
             pipeline._guidance_scale = scales[step + 1]
         return {}
 
-    pipeline = StableDiffusionControlNetPipeline(
-        vae=painter.vae,
-        text_encoder=None,
-        tokenizer=None,
-        unet=painter.unet,
-        controlnet=painter.controlnet,
-        scheduler=scheduler_of(case.sampler),
-        safety_checker=None,
-        feature_extractor=None,
-        requires_safety_checker=False,
-    )
+    parts = {"vae": painter.vae, "unet": painter.unet, "controlnet": painter.controlnet}
+    nothing = dict.fromkeys(("text_encoder", "tokenizer", "safety_checker", "feature_extractor"))
+    scheduler = scheduler_of(case.sampler)
+    pipeline = StableDiffusionControlNetPipeline(**parts, **nothing, scheduler=scheduler, requires_safety_checker=False)
     pipeline.set_progress_bar_config(disable=True)
     height, width = order.edges.shape
     latents = noise_of(order.key, (1, 4, height // FACTOR, width // FACTOR))
@@ -175,18 +161,13 @@ def reference(painter: TinyPainter, order: Order, case: Case) -> Pixels:
     def drawn(shape: Sequence[int], **_: Any) -> torch.Tensor:
         return torch.from_numpy(noise_of(order.key, tuple(shape), f"lcm {next(added)}"))
 
+    edges, texts = order.edges[None, None].astype(np.float32) / 255, (order.text[None], NEGATIVE[None])
+    names = ("image", "prompt_embeds", "negative_prompt_embeds", "latents")
+    arrays = dict(zip(names, map(torch.from_numpy, (edges, *texts, latents)), strict=True))
+    steps = {"num_inference_steps": len(scales), "guidance_scale": scales[0], "callback_on_step_end": next_scale}
     with torch.no_grad(), patch("diffusers.schedulers.scheduling_lcm.randn_tensor", drawn):
-        (picture,) = pipeline(
-            image=torch.from_numpy(order.edges[None, None].astype(np.float32) / 255),
-            prompt_embeds=torch.from_numpy(order.text[None]),
-            negative_prompt_embeds=torch.from_numpy(NEGATIVE[None]),
-            latents=torch.from_numpy(latents),
-            num_inference_steps=len(scales),
-            guidance_scale=scales[0],
-            controlnet_conditioning_scale=CONTROL_SCALE,
-            callback_on_step_end=next_scale,
-            output_type="np",
-        ).images
+        images = pipeline(**arrays, **steps, controlnet_conditioning_scale=CONTROL_SCALE, output_type="np").images
+        (picture,) = images
     return np.asarray(np.rint(picture * 255), np.uint8)
 
 
@@ -209,16 +190,14 @@ def assert_same_picture(found: Pixels, expected: Pixels) -> None:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_pictures_are_those_of_diffusers_pipeline(
-    painter: TinyPainter, plans: dict[tuple[int, int], PaintPlans], case: Case
-) -> None:
+def test_pictures_are_those_of_diffusers_pipeline(painter: TinyPainter, plans: PlansOf, case: Case) -> None:
     found = painted(plans, orders(), settings_of(case))
     for place in (1, 6):  # of each size
         assert_same_picture(found[place], reference(painter, orders()[place], case))
 
 
 def test_evaluations_and_decodes_are_full_and_none_is_made_for_nothing(
-    plans: dict[tuple[int, int], PaintPlans], monkeypatch: pytest.MonkeyPatch
+    plans: PlansOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[str] = []
     run = TorchSession.run
@@ -238,7 +217,7 @@ def test_evaluations_and_decodes_are_full_and_none_is_made_for_nothing(
 
 
 @pytest.mark.parametrize("case", ["unipc, guided in the middle", "lcm, guided on the first half"])
-def test_a_picture_is_the_same_whatever_it_is_painted_one(plans: dict[tuple[int, int], PaintPlans], case: str) -> None:
+def test_a_picture_is_the_same_whatever_it_is_painted_one(plans: PlansOf, case: str) -> None:
     settings = settings_of(CASES[case])
     found = painted(plans, orders(), settings)
     alone = [painted(plans, [order], settings)[0] for order in orders()]
@@ -283,9 +262,8 @@ def plans_32(painter: TinyPainter) -> PaintPlans:
 
 
 def kept(until: float, share: Floats) -> ProtectedRegion:
-    return ProtectedRegion(
-        np.random.default_rng(8).standard_normal((4, 16, 16)).astype(np.float32), share, replace(WHOLE, until=until)
-    )
+    latents = np.random.default_rng(8).standard_normal((4, 16, 16)).astype(np.float32)
+    return ProtectedRegion(latents, share, replace(WHOLE, until=until))
 
 
 SHARE = np.clip(np.linspace(-0.5, 1.5, 16, dtype=np.float32), 0, 1)[None].repeat(16, 0)
@@ -310,9 +288,7 @@ def denoised(
     noting: list[int] | None = None,
 ) -> torch.Tensor:
     """Latents by DDIM over diffusers' networks, written out, `blend` after each step; `noting` is told step and row."""
-    scheduler = DDIMScheduler(
-        beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", steps_offset=1, clip_sample=False
-    )
+    scheduler = DDIMScheduler(**BETAS, clip_sample=False)
     scheduler.set_timesteps(len(guided))
     noise = torch.from_numpy(noise_of(order.key, (1, 4, 16, 16)))
     latents, edges = noise, torch.from_numpy(order.edges[None, None].astype(np.float32) / 255)
@@ -322,10 +298,9 @@ def denoised(
             if noting is not None:
                 noting[:] = i, row
             states = torch.from_numpy(text[None])
-            down, mid = painter.controlnet(
-                latents, t, states, edges, conditioning_scale=CONTROL_SCALE, return_dict=False
-            )
-            outputs.append(painter.unet(latents, t, states, None, None, None, None, None, down, mid).sample)
+            step = latents, t, states
+            down, mid = painter.controlnet(*step, edges, conditioning_scale=CONTROL_SCALE, return_dict=False)
+            outputs.append(painter.unet(*step, None, None, None, None, None, down, mid).sample)
         output = outputs[1] + 3.0 * (outputs[0] - outputs[1]) if guided[i] else outputs[0]
         latents = blend(i, scheduler.step(output, t, latents).prev_sample, noise, scheduler)
     return latents
@@ -577,7 +552,7 @@ def answer(row: Mapping[str, Any]) -> tuple[Floats, Floats]:
     return np.tanh(deep + row["latents"] * np.float32(0.3) + row["hint_embedding"] * row["control_scale"] * time), deep
 
 
-def written_out(key: str, text: Floats, hint: Floats, negative: Floats, how: PaintSettings) -> Floats:
+def written_out(key: str, text: Floats, hint: Floats, how: PaintSettings) -> Floats:
     """The schedule written out: a variant by itself, a row at a time."""
     sampler, latents, history = Sampler(how.sampler), noise_of(key, LATENT), Sampler(how.sampler).start
     since, kept, before = 0, dict[int, Floats](), False
@@ -586,7 +561,7 @@ def written_out(key: str, text: Floats, hint: Floats, negative: Floats, how: Pai
         if i == 0 or how.reuse is None or since == how.reuse.every or (guided and not before):
             kept, since = {}, 0
         before, outputs = guided, []
-        for number, states in enumerate((text, negative)[: 1 + guided]):
+        for number, states in enumerate((text, NEGATIVE)[: 1 + guided]):
             row = {"latents": latents, "timestep": timestep, "hint_embedding": hint, "control_scale": np.float32(1.4)}
             output, kept[number] = answer(row | ({"deep": kept[number]} if number in kept else {"text": states}))
             outputs.append(output)
@@ -612,7 +587,7 @@ def test_order_batch_and_resuming_change_no_byte(data: st.DataObject) -> None:
     how = replace(PAINT, sampler=sampler, guidance=guidance, reuse=reuse, decode_batch=data.draw(st.integers(1, 3)))
     hints = [np.full(LATENT, value, np.float32) for value in (-0.5, 0.5)]
     count = data.draw(st.integers(1, 7))
-    alone = [written_out(f"variant {i}", text_states(i), hints[i % 2], NEGATIVE, how) for i in range(count)]
+    alone = [written_out(f"variant {i}", text_states(i), hints[i % 2], how) for i in range(count)]
 
     def paint_all(numbers: Sequence[int], batch: int) -> tuple[dict[int, Floats], Kept]:
         plans = sums(batch)

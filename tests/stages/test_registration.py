@@ -82,13 +82,7 @@ def test_weather_and_light_move_nothing_and_a_hundredth_is_seen_in_them(weather:
 
 
 @settings(max_examples=25, deadline=None)
-@given(
-    number=st.integers(0, 7),
-    size=st.floats(0.95, 1.05),
-    angle=st.floats(-2, 2),
-    x=st.floats(-0.02, 0.02),
-    y=st.floats(-0.02, 0.02),
-)
+@given(st.integers(0, 7), st.floats(0.95, 1.05), st.floats(-2, 2), st.floats(-0.02, 0.02), st.floats(-0.02, 0.02))
 def test_the_map_is_found(number: int, size: float, angle: float, x: float, y: float) -> None:
     radians = np.deg2rad(angle)
     turn = np.array([[np.cos(radians), -np.sin(radians)], [np.sin(radians), np.cos(radians)]])

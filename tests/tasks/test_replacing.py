@@ -5,14 +5,7 @@ from __future__ import annotations
 import pytest
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.english.additions import (
-    apply_by_rule,
-    has_known_words,
-    medium_of,
-    phrase_of,
-    speaking,
-    undo_by_rule,
-)
+from counterfactory.engine.english import additions
 from counterfactory.engine.english.edit_scope import check_edited_caption
 from counterfactory.engine.english.replacing import agree, undo_edits, write_by_rule
 
@@ -37,8 +30,8 @@ def test_what_a_rule_adds_it_can_undo_and_what_it_removes_goes_wherever_it_is_sa
 ) -> None:
     edit = Edit("other", keyword, alternative)
     assert edit.kind == ("remove" if keyword else "add")
-    assert apply_by_rule(caption, [edit]) == edited
-    assert undo_by_rule(edited, edit) == (edited if keyword else caption)
+    assert additions.apply_by_rule(caption, [edit]) == edited
+    assert additions.undo_by_rule(edited, edit) == (edited if keyword else caption)
 
 
 @pytest.mark.parametrize(
@@ -61,23 +54,23 @@ def test_what_a_rule_adds_it_can_undo_and_what_it_removes_goes_wherever_it_is_sa
 )
 def test_a_painting_is_of_a_thing_and_not_of_a_sentence(caption: str, after: str) -> None:
     edit = Edit("domain", "", "a painting of")
-    edited = apply_by_rule(caption, [edit])
+    edited = additions.apply_by_rule(caption, [edit])
     assert edited == (after if "painting" in after else f"a painting of {after}")
     assert check_edited_caption(caption, edited, [edit], ()) is None
-    assert apply_by_rule(caption, [Edit("time", "", "at night")]).count("that") == caption.count("that")
+    assert additions.apply_by_rule(caption, [Edit("time", "", "at night")]).count("that") == caption.count("that")
 
 
 def test_edits_are_applied_in_order_and_what_is_replaced_is_left() -> None:
     edits = [Edit("time", "", "at night"), Edit("colour", "dog", "cat"), Edit("domain", "", "a sketch of")]
     assert edits[1].kind == "replace"
-    edited = apply_by_rule(
+    edited = additions.apply_by_rule(
         "a dog with a ball", [*edits, Edit("object", "with a ball", ""), Edit("weather", "", "in fog")]
     )
     assert edited == "a sketch of a dog at night in fog"
-    assert undo_by_rule(edited, edits[0]) == "a sketch of a dog in fog"
-    assert undo_by_rule(edited, edits[1]) == edited
-    assert undo_by_rule("A sketch of a dog", edits[2]) == "a dog"
-    assert undo_by_rule("a dog at nightfall at night at night", edits[0]) == "a dog at nightfall at night"
+    assert additions.undo_by_rule(edited, edits[0]) == "a sketch of a dog in fog"
+    assert additions.undo_by_rule(edited, edits[1]) == edited
+    assert additions.undo_by_rule("A sketch of a dog", edits[2]) == "a dog"
+    assert additions.undo_by_rule("a dog at nightfall at night at night", edits[0]) == "a dog at nightfall at night"
 
 
 SAID = {
@@ -99,20 +92,20 @@ SAID = {
 
 @pytest.mark.parametrize(("type_", "said"), SAID.items())
 def test_a_user_s_values_become_phrases(type_: str, said: dict[str, str]) -> None:
-    assert {value: phrase_of(type_, value) for value in said} == said
+    assert {value: additions.phrase_of(type_, value) for value in said} == said
 
 
 def test_captions_speak_of_a_type_by_known_words() -> None:
-    assert speaking(["a dog", "a dog at NIGHT.", "a foggy street"], "time") == ["a dog at NIGHT."]
-    assert speaking(["a foggy street"], "weather") == ["a foggy street"]
-    assert speaking(["on the grass", "in bright light", "red"], "light") == ["in bright light"]
-    assert speaking(["a close-up", "red wall"], "camera") == ["a close-up"]
-    assert speaking(["a close-up", "red wall"], "colour") == ["red wall"]
-    assert speaking(["x", "y"], "mood") == ["x", "y"]
-    assert [has_known_words(type_) for type_ in ("time", "colour", "background")] == [True, True, False]
+    assert additions.speaking(["a dog", "a dog at NIGHT.", "a foggy street"], "time") == ["a dog at NIGHT."]
+    assert additions.speaking(["a foggy street"], "weather") == ["a foggy street"]
+    assert additions.speaking(["on the grass", "in bright light", "red"], "light") == ["in bright light"]
+    assert additions.speaking(["a close-up", "red wall"], "camera") == ["a close-up"]
+    assert additions.speaking(["a close-up", "red wall"], "colour") == ["red wall"]
+    assert additions.speaking(["x", "y"], "mood") == ["x", "y"]
+    assert [additions.has_known_words(type_) for type_ in ("time", "colour", "background")] == [True, True, False]
     for medium in ("a photo", "An old Photograph", "the painting"):
-        assert medium_of(f"{medium} of a dog") == medium
-    assert medium_of("a photo") is medium_of("a dog in a photo of a dog") is None
+        assert additions.medium_of(f"{medium} of a dog") == medium
+    assert additions.medium_of("a photo") is additions.medium_of("a dog in a photo of a dog") is None
 
 
 @pytest.mark.parametrize(
@@ -138,11 +131,8 @@ def test_articles_agree() -> None:
 
 
 CAPTION = "a red car on a foggy street during the day. brick walls stand there."
-NIGHT, ORANGE, RAIN = (
-    Edit("time", "day", "night"),
-    Edit("colour", "red car", "orange"),
-    Edit("weather", "foggy", "rainy"),
-)
+NIGHT, ORANGE = Edit("time", "day", "night"), Edit("colour", "red car", "orange")
+RAIN = Edit("weather", "foggy", "rainy")
 WALLS, HERE, BLACK = "brick walls stand", Edit("object", "there", "here"), Edit("colour", "brown", "black")
 THREE = f"an orange car on a rainy street at night. {WALLS} there."
 ENDS = f"an orange car on a foggy street during the day. {WALLS} here."

@@ -85,9 +85,8 @@ def test_the_street_tasks_are_the_pocket_model_s_sentences() -> None:
     assert segmentation.protected("car") == segmentation.protect
     assert {"car", "nobody", "sidewalk"} <= set(segmentation.protect)
     assert street_task("detection") == replace(segmentation, name="detection")
-    with pytest.raises(
-        CounterfactoryError, match="the pocket models know no task 'detecton'; did you mean 'detection'"
-    ):
+    refused = "the pocket models know no task 'detecton'; did you mean 'detection'"
+    with pytest.raises(CounterfactoryError, match=refused):
         street_task("detecton")
 
 
@@ -180,11 +179,8 @@ NO_NOUN = f"no noun of WordNet 3.0 that can be seen: {NO_WORD}"
 )
 def test_doubtful_labels(labels: list[str | None], sentences: list[str]) -> None:
     assert label_warnings(builtin_task("classification"), labels) == sentences
-
-
-def test_a_task_that_does_not_protect_labels_has_no_doubts_and_one_class_is_one_only_to_a_classifier() -> None:
-    assert label_warnings(Task("mine", "find the dog", ("dog",), False), ["--"]) == []
-    assert label_warnings(street_task("segmentation"), ["bus"]) == []
+    assert label_warnings(Task("mine", "find the dog", ("dog",), False), labels) == [], "labels are not protected"
+    assert not any("one class" in sentence for sentence in label_warnings(street_task("segmentation"), labels))
 
 
 CLASSIFY = builtin_task("classification", ["n02099601", "n02124075"])
@@ -236,16 +232,12 @@ def test_the_classes_that_a_mask_shows_keep_what_names_them_and_no_other_is_adde
     ):
         assert changed_protected_word(caption, edited, found.keep) == broken, edited
     assert not protect(SEGMENT, None, ("sky",), "a tram").grounded
-    assert [span for span in spans(caption, 1, found.keep) if span in ("two", "three", "men", "cars", "wait")] == [
-        "wait"
-    ]
+    free = set(spans(caption, 1, found.keep))
+    assert free & {"two", "three", "men", "cars", "wait"} == {"wait"}
 
 
-THINGS = {
-    "n02099601": ("dog", "dogs", "golden retriever"),
-    "person": ("man", "people", "woman"),
-    "car": ("taxi", "cars"),
-}
+DOGS = ("dog", "dogs", "golden retriever")
+THINGS = {"n02099601": DOGS, "person": ("man", "people", "woman"), "car": ("taxi", "cars")}
 
 
 @settings(max_examples=200, deadline=None)
@@ -312,10 +304,8 @@ place = "end"
 caption = "a dog on grass"
 examples = [["", "in soft focus"], ["on grass", "on blurred grass"]]
 """
-TYPE = EditType(
-    *("lens", "how the picture was taken", "end", (("", "in soft focus"), ("on grass", "on blurred grass"))),
-    "a dog on grass",
-)
+BLURRED = (("", "in soft focus"), ("on grass", "on blurred grass"))
+TYPE = EditType("lens", "how the picture was taken", "end", BLURRED, "a dog on grass")
 
 
 def test_types_and_interventions_of_a_task_file(tmp_path: Path) -> None:
@@ -324,9 +314,8 @@ def test_types_and_interventions_of_a_task_file(tmp_path: Path) -> None:
     assert (both.task, both.types) == (BIRDS, (TYPE,))
     assert type(both.task) is Task  # its content names random numbers: a file with types is no other task
     assert both.interventions is not None
-    assert both.interventions.axes == (
-        *(("lens", ("in soft focus",)), ("weather", ("rainy", "snowy")), ("time", ("night",))),
-    )
+    weather = ("weather", ("rainy", "snowy"))
+    assert both.interventions.axes == (("lens", ("in soft focus",)), weather, ("time", ("night",)))
     assert BIRDS.protected("Bird") == ("bird", "wing tips")
     assert BIRDS.protected("001.Black_footed_Albatross") == ("bird", "wing tips", "Black footed Albatross")
     types = load_types(write(tmp_path / "types.toml", LENS + LENS.replace('"lens"', '"mood 2"')))
@@ -414,6 +403,7 @@ def test_one_axis_a_line_or_several_with_semicolons(text: str) -> None:
 def test_what_is_refused_and_how(text: str, message: str) -> None:
     with pytest.raises(CounterfactoryError, match=message):
         parse_interventions(text, "file")
+    assert parse_interventions(f"time: {'x' * MAX_VALUE_CHARS}", "file").values("time") == ("x" * MAX_VALUE_CHARS,)
 
 
 @settings(max_examples=25)
@@ -421,10 +411,6 @@ def test_what_is_refused_and_how(text: str, message: str) -> None:
 def test_any_text_parses_or_is_refused_in_one_sentence(text: str) -> None:
     with contextlib.suppress(CounterfactoryError):
         assert set(parse_interventions(text, "file").types) <= set(EDIT_TYPES)
-
-
-def test_a_value_may_be_as_long_as_the_error_says() -> None:
-    assert parse_interventions(f"time: {'x' * MAX_VALUE_CHARS}", "file").values("time") == ("x" * MAX_VALUE_CHARS,)
 
 
 def test_files_are_utf8_with_or_without_mark(tmp_path: Path) -> None:

@@ -56,7 +56,6 @@ def consult_referees(run: Run, painted: Painted, open_sight: Opener) -> dict[Var
 
 
 def _has_truth(source: Source, referee: RefereeSettings) -> bool:
-    """Whether a source has what this referee is held against."""
     if referee.kind == "masks":
         return source.mask_path is not None
     return bool(source.boxes) if referee.kind == "boxes" else _place(source.label, referee.classes) is not None

@@ -203,7 +203,6 @@ class _Comparison:
                     yield batch
 
     def _embed_questions(self) -> None:
-        """Embed texts, sources and classes."""
         self._texts = self._text.embed(
             text
             for variant, question in self._questions.items()

@@ -96,7 +96,6 @@ def draw_maps(run: Run, sources: Collection[Source], needed: Sequence[Source], p
 
 
 def _draw(run: Run, hint: HintSettings, sources: Sequence[Source], pictures: Pictures) -> _Drawn:
-    """One hint's maps."""
     images, settings = pictures.of(sources), run.profile.edges
     if hint.kind == "edges" and settings.hed is None:
         maps = load_ahead(sources, lambda s: edge_maps(images[s.key][None], settings), 2 * _WORKERS, _WORKERS)

@@ -52,7 +52,6 @@ def given_variants(source: Source, text: str, wanted: SuiteRequest) -> list[Vari
 
 
 def _edits_of(picture: GivenPicture, caption: str | None) -> tuple[Edit, ...]:
-    """What a variant's caption says was edited."""
     edited = clean_text(picture.edited_caption or "")
     if caption is not None:
         difference = compare(clean_text(caption), edited)

@@ -119,7 +119,6 @@ def rewrite_captions(run: Run, captions: Mapping[Source, str], before: Sequence[
 
 
 def _of_given(source: Source, text: str, wanted: SuiteRequest) -> SourceVariants:
-    """The pictures that are given of a source with this caption."""
     variants = tuple(given_variants.given_variants(source, text, wanted))
     painted = any(variant.kind == "variant" for variant in variants)
     return SourceVariants(variants if painted else (), None if painted else "it has no edited picture that can be used")
@@ -149,7 +148,6 @@ def _chosen(
 
 
 def _filters(run: Run) -> TextFilter:
-    """What the profile measures of edits and edited captions."""
     grounding, settings = run.profile.grounding, run.profile.rewrite
     by_rule = settings.verbatim or run.profile.random_words is not None
     return TextFilter(

@@ -162,7 +162,6 @@ def _edits_of(choice: Choice) -> list[Edit]:
 
 
 def _edit_pairs(edits: Sequence[Edit], label: str | None) -> dict[str, list[Pair]]:
-    """What is compared for the scores of edits."""
     changed, name = [changed_words(edit) for edit in edits], "" if label is None else short_name(label)
     return {
         "text_label": [(name, words) for both in changed for words in both if name and words],
