@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
 from rewriting import TASK
 from tiny_desk import IMAGE_BATCH, image_name, tiny_run
@@ -89,9 +88,8 @@ def test_a_caption_that_does_not_name_its_label_is_written_again_after_a_text_th
         )
 
 
-@pytest.mark.parametrize(
-    ("prefix", "label", "named"),
-    [
+def test_what_captions_go_on_after() -> None:
+    for prefix, label, named in (
         ("a photo of", "bus", None),
         ("a photo of a {label}", "bus", "a photo of a bus"),
         ("a photo of a {label} ", "n02099601", "a photo of a golden retriever "),
@@ -104,10 +102,8 @@ def test_a_caption_that_does_not_name_its_label_is_written_again_after_a_text_th
         ("a photo of a {label}", "n00000000", "a photo of a"),
         ("{label}:", "x" + "é" * 40, "x" + "é" * 15 + ":"),
         ("{label}", 'a "b"', "a 'b'"),
-    ],
-)
-def test_what_captions_go_on_after(prefix: str, label: str | None, named: str | None) -> None:
-    assert stage.named_prefix(prefix, label) == named
+    ):
+        assert stage.named_prefix(prefix, label) == named
 
 
 def test_texts_of_one_picture_are_sentences_said_once_and_marks_follow_what_they_go_on_after() -> None:

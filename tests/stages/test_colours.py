@@ -70,9 +70,8 @@ def painted(old: str, new: str, *edits: Edit) -> float:
     return look(scene(old), scene(new), *edits)["recoloured"]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "found"),
-    [
+def test_a_change_of_colours_is_one_colour_for_another() -> None:
+    for old, new, found in (
         ("red bus", "blue bus", ("red", "blue")),
         ("a Red bus", "a gray bus", ("red", "grey")),
         ("violet", "golden", ("purple", "yellow")),
@@ -82,10 +81,8 @@ def painted(old: str, new: str, *edits: Edit) -> float:
         ("red and white bus", "blue bus", None),
         ("", "in the snow", None),
         ("a redder bus", "a blue bus", None),
-    ],
-)
-def test_a_change_of_colours_is_one_colour_for_another(old: str, new: str, found: tuple[str, str] | None) -> None:
-    assert colour_change(Edit("colour", old, new)) == found
+    ):
+        assert colour_change(Edit("colour", old, new)) == found
 
 
 @pytest.mark.parametrize("old", RGB)

@@ -230,24 +230,19 @@ def test_a_picture_is_the_same_whatever_it_is_painted_one(plans: PlansOf, case: 
     assert apart(keys[0], keys[1]) > 5
 
 
-@pytest.mark.parametrize(
-    ("start", "stop", "steps", "guided"),
-    [
+def test_guidance_begins_at_its_start_and_ends_before_its_stop() -> None:
+    for start, stop, steps, guided in (
         (0.0, 0.5, 4, [True, True, False, False]),
         (0.25, 0.75, 4, [False, True, True, False]),
         (0.3, 0.6, 4, [False, False, True, False]),
         (1.0, 1.0, 4, [False, False, False, False]),
         (0.0, 0.5, 1, [True]),
-    ],
-)
-def test_guidance_begins_at_its_start_and_ends_before_its_stop(
-    start: float, stop: float, steps: int, guided: list[bool]
-) -> None:
-    settings = GuidanceSettings(2.0, start, stop)
-    assert [settings.guides(step, steps) for step in range(steps)] == guided
-    assert not any(GuidanceSettings(1.0, start, stop).guides(step, steps) for step in range(steps))
-    case = Case(replace(DDIM, steps=steps), settings, tuple(guided))
-    assert settings_of(case).rows_per_variant == steps + sum(guided)
+    ):
+        settings = GuidanceSettings(2.0, start, stop)
+        assert [settings.guides(step, steps) for step in range(steps)] == guided
+        assert not any(GuidanceSettings(1.0, start, stop).guides(step, steps) for step in range(steps))
+        case = Case(replace(DDIM, steps=steps), settings, tuple(guided))
+        assert settings_of(case).rows_per_variant == steps + sum(guided)
 
 
 # A protected region: blended at every level of noise with the source's latents, as a slow loop over diffusers does it.
@@ -446,27 +441,22 @@ MIDDLE = GuidanceSettings(3.0, 0.2, 0.6)
 PAINT = PaintSettings(replace(DDIM, steps=5), MIDDLE, "denoiser", 1.4, "", BATCH, 1, 2)
 
 
-@pytest.mark.parametrize(
-    ("guidance", "every", "whole"),
-    [
+def test_a_step_is_whole_after_every_few_and_where_guidance_begins() -> None:
+    for guidance, every, whole in (
         (GuidanceSettings(1.0, 0.0, 1.0), 2, "10101"),
         (GuidanceSettings(3.0, 0.0, 1.0), 3, "10010"),
         (MIDDLE, 2, "11010"),  # guided from the second step on
         (GuidanceSettings(3.0, 0.6, 1.0), 2, "10110"),
         (GuidanceSettings(3.0, 0.0, 0.4), 5, "10000"),  # where guidance ends nothing is missing
-    ],
-)
-def test_a_step_is_whole_after_every_few_and_where_guidance_begins(
-    guidance: GuidanceSettings, every: int, whole: str
-) -> None:
-    paint = replace(PAINT, guidance=guidance)
-    assert paint.whole_steps == [True] * 5
-    assert paint.shallow_rows == 0
-    reusing = replace(paint, reuse=ReuseSettings(every))
-    assert "".join("01"[one] for one in reusing.whole_steps) == whole
-    rows = [1 + guidance.guides(i, 5) for i in range(5)]
-    assert reusing.shallow_rows == sum(n for n, one in zip(rows, whole, strict=True) if one == "0")
-    assert reusing.rows_per_variant == sum(rows)
+    ):
+        paint = replace(PAINT, guidance=guidance)
+        assert paint.whole_steps == [True] * 5
+        assert paint.shallow_rows == 0
+        reusing = replace(paint, reuse=ReuseSettings(every))
+        assert "".join("01"[one] for one in reusing.whole_steps) == whole
+        rows = [1 + guidance.guides(i, 5) for i in range(5)]
+        assert reusing.shallow_rows == sum(n for n, one in zip(rows, whole, strict=True) if one == "0")
+        assert reusing.rows_per_variant == sum(rows)
 
 
 EDGES = (np.random.default_rng(5).random((2 * SIDE, 2 * SIDE)) < 0.2).astype(np.uint8) * 255

@@ -137,22 +137,17 @@ def test_the_model_names_neither_the_label_nor_a_thing_of_the_caption_again() ->
     assert {edit.alternative for edit in edits_of(found)} == {"puppy", "an old hound", "sand"}
 
 
-@pytest.mark.parametrize(
-    ("type_", "caption", "keep", "beside"),
-    [
+def test_words_stand_beside_the_whole_name_of_a_thing_and_what_picture_it_is_is_another_kind_s_to_change() -> None:
+    for type_, caption, keep, beside in (
         ("adjective", "a golden retriever on grass", ("golden retriever", "retriever", "dog"), ["golden retriever"]),
         ("adjective", "a photo of a brown dog on grass", ("dog", "photo"), ["dog"]),
         ("background", "a faded photo of a brown dog on grass", ("dog", "photo"), []),
-    ],
-)
-def test_words_stand_beside_the_whole_name_of_a_thing_and_what_picture_it_is_is_another_kind_s_to_change(
-    type_: str, caption: str, keep: tuple[str, ...], beside: list[str]
-) -> None:
-    ask = Scripted(**{type_: "[]"})
-    rewritten(ask, (type_,), caption, label=keep[0])
-    (request,) = ask.asked["proposals"]
-    kind = BUILT_IN[type_].place
-    assert request.grammar == proposals_grammar(phrases(caption, 2, keep), beside, [], kind, 3)
+    ):
+        ask = Scripted(**{type_: "[]"})
+        rewritten(ask, (type_,), caption, label=keep[0])
+        (request,) = ask.asked["proposals"]
+        kind = BUILT_IN[type_].place
+        assert request.grammar == proposals_grammar(phrases(caption, 2, keep), beside, [], kind, 3)
 
 
 def test_what_picture_it_is_is_said_instead_of_what_it_was_and_a_colour_is_the_labelled_thing_s() -> None:
@@ -188,27 +183,22 @@ def test_overlapping_words_are_not_edited_together() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("caption", "place", "edits"),
-    [
+def test_a_user_s_values_stand_where_the_caption_speaks_of_them() -> None:
+    for caption, place, edits in (
         ("a dog at noon", "at noon", {Edit("time", "at noon", "at night"): "a dog at night"}),
         ("a noon dog", "noon", {Edit("time", "noon", "night"): "a night dog"}),
         ("a dog on grass", None, {Edit("time", "", "at night"): "a dog on grass at night"}),
         ("a dog at night", "at night", {}),
-    ],
-)
-def test_a_user_s_values_stand_where_the_caption_speaks_of_them(
-    caption: str, place: str | None, edits: dict[Edit, str]
-) -> None:
-    values = Interventions((("time", ("night",)),))
-    ask = Scripted(time=json.dumps(place))
-    (found,) = rewritten(ask, EDIT_TYPES, caption, interventions=values)
-    assert edits_of(found) == edits
-    assert ("place" in ask.asked) == (place is not None)
-    if place:
-        prompt = Told().place(TASK.sentence, BUILT_IN["time"], ("dog",), caption)
-        spans = [span for span in phrases(caption, 2, ("dog",)) if place.split()[-1] in span]
-        assert ask.asked["place"] == [LlmRequest(prompt, place_grammar(spans, optional=False))]
+    ):
+        values = Interventions((("time", ("night",)),))
+        ask = Scripted(time=json.dumps(place))
+        (found,) = rewritten(ask, EDIT_TYPES, caption, interventions=values)
+        assert edits_of(found) == edits
+        assert ("place" in ask.asked) == (place is not None)
+        if place:
+            prompt = Told().place(TASK.sentence, BUILT_IN["time"], ("dog",), caption)
+            spans = [span for span in phrases(caption, 2, ("dog",)) if place.split()[-1] in span]
+            assert ask.asked["place"] == [LlmRequest(prompt, place_grammar(spans, optional=False))]
 
 
 def test_where_nothing_tells_what_speaks_of_a_type_the_model_may_say_that_nothing_does() -> None:

@@ -10,9 +10,8 @@ from counterfactory.engine.english.edit_scope import check_edited_caption
 from counterfactory.engine.english.replacing import agree, undo_edits, write_by_rule
 
 
-@pytest.mark.parametrize(
-    ("caption", "keyword", "alternative", "edited"),
-    [
+def test_what_a_rule_adds_it_can_undo_and_what_it_removes_goes_wherever_it_is_said() -> None:
+    for caption, keyword, alternative, edited in (
         ("a dog on grass. a man sits.", "", "in the rain", "a dog on grass in the rain. a man sits."),
         ("a dog costs 3.5 coins ! yes", "", "at night", "a dog costs 3.5 coins at night ! yes"),
         ("a dog?", "", "mountains behind it", "a dog, mountains behind it?"),
@@ -23,20 +22,15 @@ from counterfactory.engine.english.replacing import agree, undo_edits, write_by_
         ("Red bus, red bus", "red", "", "bus, bus"),
         ("with a ball, a dog", "with a ball", "", "a dog"),
         ("with a ball, X marks the spot", "with a ball", "", "X marks the spot"),
-    ],
-)
-def test_what_a_rule_adds_it_can_undo_and_what_it_removes_goes_wherever_it_is_said(
-    caption: str, keyword: str, alternative: str, edited: str
-) -> None:
-    edit = Edit("other", keyword, alternative)
-    assert edit.kind == ("remove" if keyword else "add")
-    assert additions.apply_by_rule(caption, [edit]) == edited
-    assert additions.undo_by_rule(edited, edit) == (edited if keyword else caption)
+    ):
+        edit = Edit("other", keyword, alternative)
+        assert edit.kind == ("remove" if keyword else "add")
+        assert additions.apply_by_rule(caption, [edit]) == edited
+        assert additions.undo_by_rule(edited, edit) == (edited if keyword else caption)
 
 
-@pytest.mark.parametrize(
-    ("caption", "after"),
-    [
+def test_a_painting_is_of_a_thing_and_not_of_a_sentence() -> None:
+    for caption, after in (
         ("A toad sits on stones.", "A painting of a toad that sits on stones."),
         ("A dog is lying on grass. A cat is sitting", "A painting of a dog lying on grass. A cat is sitting"),
         ("a dog is lying", "a painting of a dog lying"),
@@ -50,14 +44,12 @@ def test_what_a_rule_adds_it_can_undo_and_what_it_removes_goes_wherever_it_is_sa
         ("a row of stands on grass", "a row of stands on grass"),
         ("a dog that sits on grass", "a dog that sits on grass"),
         ("a dog, it sits on grass", "a dog, it sits on grass"),
-    ],
-)
-def test_a_painting_is_of_a_thing_and_not_of_a_sentence(caption: str, after: str) -> None:
-    edit = Edit("domain", "", "a painting of")
-    edited = additions.apply_by_rule(caption, [edit])
-    assert edited == (after if "painting" in after else f"a painting of {after}")
-    assert check_edited_caption(caption, edited, [edit], ()) is None
-    assert additions.apply_by_rule(caption, [Edit("time", "", "at night")]).count("that") == caption.count("that")
+    ):
+        edit = Edit("domain", "", "a painting of")
+        edited = additions.apply_by_rule(caption, [edit])
+        assert edited == (after if "painting" in after else f"a painting of {after}")
+        assert check_edited_caption(caption, edited, [edit], ()) is None
+        assert additions.apply_by_rule(caption, [Edit("time", "", "at night")]).count("that") == caption.count("that")
 
 
 def test_edits_are_applied_in_order_and_what_is_replaced_is_left() -> None:
@@ -108,9 +100,8 @@ def test_captions_speak_of_a_type_by_known_words() -> None:
     assert additions.medium_of("a photo") is additions.medium_of("a dog in a photo of a dog") is None
 
 
-@pytest.mark.parametrize(
-    ("caption", "changes", "edited"),
-    [
+def test_replacements() -> None:
+    for caption, changes, edited in (
         ("A dog on grass.", [("dog", "old dog")], "An old dog on grass."),
         ("Dog on grass", [("Dog", "wet dog")], "Wet dog on grass"),
         ("a dog. the dog sits", [("dog", "wet dog")], "a wet dog. the wet dog sits"),
@@ -118,10 +109,8 @@ def test_captions_speak_of_a_type_by_known_words() -> None:
         ("a dog, the dog", [("dog", "dog in the snow")], "a dog in the snow, the dog"),
         ("dog on grass", [("dog", "wet dog")], "wet dog on grass"),
         ("a Red car", [("Red", "blue")], "a blue car"),
-    ],
-)
-def test_replacements(caption: str, changes: list[tuple[str, str]], edited: str) -> None:
-    assert write_by_rule(caption, changes) == edited
+    ):
+        assert write_by_rule(caption, changes) == edited
 
 
 def test_articles_agree() -> None:

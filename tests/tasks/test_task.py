@@ -90,9 +90,8 @@ def test_the_street_tasks_are_the_pocket_model_s_sentences() -> None:
         street_task("detecton")
 
 
-@pytest.mark.parametrize(
-    ("label", "words"),
-    [
+def test_the_words_of_a_label() -> None:
+    for label, words in (
         ("fire_truck", ("fire truck",)),
         ("n01440764 tench, Tinca tinca", ("tench", "Tinca tinca")),
         ("n01440764_tench", ("tench",)),
@@ -104,15 +103,12 @@ def test_the_street_tasks_are_the_pocket_model_s_sentences() -> None:
         (" , ", ()),
         ("n1 road", ("n1 road",)),
         ("Bäckerei", ("Bäckerei",)),
-    ],
-)
-def test_the_words_of_a_label(label: str, words: tuple[str, ...]) -> None:
-    assert label_words(label) == words
+    ):
+        assert label_words(label) == words
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "words", "broken"),
-    [
+def test_a_broken_word() -> None:
+    for before, after, words, broken in (
         ("a red car at night", "a blue car at night", ["car"], None),
         ("a red Car.", "a CAR, red", ["car"], None),
         ("a car", "two cars", ["car"], "car"),
@@ -129,10 +125,8 @@ def test_the_words_of_a_label(label: str, words: tuple[str, ...]) -> None:
         ("eine B\u00e4ckerei", "eine Ba\u0308ckerei", ["b\u00e4ckerei"], None),
         ("c++ (sign)", "a sign", ["c++"], "c++"),
         ("a cap", "a cap, capes", ["cap"], None),
-    ],
-)
-def test_a_broken_word(before: str, after: str, words: list[str], broken: str | None) -> None:
-    assert changed_protected_word(before, after, words) == broken
+    ):
+        assert changed_protected_word(before, after, words) == broken
 
 
 @settings(max_examples=40)
@@ -155,9 +149,8 @@ NO_WORD = "no word of a caption would hold it true, so these sources get no vari
 NO_NOUN = f"no noun of WordNet 3.0 that can be seen: {NO_WORD}"
 
 
-@pytest.mark.parametrize(
-    ("labels", "sentences"),
-    [
+def test_doubtful_labels() -> None:
+    for labels, sentences in (
         (["bus", "car", "n02099601", None], []),
         ([], []),
         (["n00000000", "bus"], [f"label n00000000 is {NO_NOUN}"]),
@@ -175,12 +168,10 @@ NO_NOUN = f"no noun of WordNet 3.0 that can be seen: {NO_WORD}"
             ],
         ),
         (["bus", "bus", None], ["all labels are 'bus': a classifier that knows one class cannot be wrong"]),
-    ],
-)
-def test_doubtful_labels(labels: list[str | None], sentences: list[str]) -> None:
-    assert label_warnings(builtin_task("classification"), labels) == sentences
-    assert label_warnings(Task("mine", "find the dog", ("dog",), False), labels) == [], "labels are not protected"
-    assert not any("one class" in sentence for sentence in label_warnings(street_task("segmentation"), labels))
+    ):
+        assert label_warnings(builtin_task("classification"), labels) == sentences
+        assert label_warnings(Task("mine", "find the dog", ("dog",), False), labels) == [], "labels are not protected"
+        assert not any("one class" in sentence for sentence in label_warnings(street_task("segmentation"), labels))
 
 
 CLASSIFY = builtin_task("classification", ["n02099601", "n02124075"])

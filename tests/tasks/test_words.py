@@ -38,9 +38,8 @@ from counterfactory.engine.english.words import (
 )
 
 
-@pytest.mark.parametrize(
-    ("caption", "most", "keep", "expected"),
-    [
+def test_spans() -> None:
+    for caption, most, keep, expected in (
         ("a red car.", 2, (), ["a", "a red", "red", "red car", "car"]),
         ("one, two. three", 3, (), ["one", "two", "three"]),
         ("a red car", 2, ("car",), ["a", "a red", "red", "red car"]),
@@ -50,15 +49,12 @@ from counterfactory.engine.english.words import (
         ("x" * 60, 1, (), ["x" * 60]),
         ("a  red car", 3, (), ["a", "red", "red car", "car"]),
         ("a red car at night", 2, ("red car", "at"), ["a", "a red", "at night", "night"]),
-    ],
-)
-def test_spans(caption: str, most: int, keep: tuple[str, ...], expected: list[str]) -> None:
-    assert spans(caption, most, keep) == expected
+    ):
+        assert spans(caption, most, keep) == expected
 
 
-@pytest.mark.parametrize(
-    ("caption", "pairs", "kept"),
-    [
+def test_keywords_stand_apart() -> None:
+    for caption, pairs, kept in (
         # A keyword is looked for where it stands free, and used once, whatever its type and case.
         ("a red car at night", "at night|night|red car|red|Red Car", "red car|at night"),
         ("red car, red red wall, red car", "red car|car|red", "red car|red|car"),
@@ -69,29 +65,22 @@ def test_spans(caption: str, most: int, keep: tuple[str, ...], expected: list[st
         ("red!?car", "red!|?car", "red!|?car"),
         ("red!?car", "?car|red!", "red!|?car"),
         ("a.c abc", "b|a.c|missing", "a.c"),
-    ],
-)
-def test_keywords_stand_apart(caption: str, pairs: str, kept: str) -> None:
-    typed = [(f"type of {keyword}", keyword) for keyword in pairs.split("|")]
-    expected = [(f"type of {keyword}", keyword) for keyword in kept.split("|") if keyword]
-    assert drop_overlapping(caption, typed) == expected
+    ):
+        typed = [(f"type of {keyword}", keyword) for keyword in pairs.split("|")]
+        expected = [(f"type of {keyword}", keyword) for keyword in kept.split("|") if keyword]
+        assert drop_overlapping(caption, typed) == expected
 
 
-@pytest.mark.parametrize(
-    ("values", "keyword", "keep", "allowed"),
-    [
+def test_a_user_s_values_that_may_be_used() -> None:
+    for values, keyword, keep, allowed in (
         (["night", "Dusk", "dusk", "at night"], "at night", (), ("Dusk",)),
         (["blue", "blue car", "two trucks"], "red car", ("car", "truck"), ("blue", "blue car")),
         (["night", "NIGHT", "nigh", "a night", ""], "At Night", (), ("nigh", "a night")),
         (["rain (wet)", "(wet)"], "x (wet) y", (), ("rain (wet)",)),
         # A word to keep may be said again where the keyword says it, and nowhere else.
         (["blue car", "two cars", "truck", "old car"], "red car", ("car",), ("blue car", "truck", "old car")),
-    ],
-)
-def test_a_user_s_values_that_may_be_used(
-    values: list[str], keyword: str, keep: tuple[str, ...], allowed: tuple[str, ...]
-) -> None:
-    assert allowed_values(values, keyword, keep) == allowed
+    ):
+        assert allowed_values(values, keyword, keep) == allowed
 
 
 def test_alternatives_that_may_be_used_are_distinct_whatever_their_case() -> None:
@@ -140,9 +129,8 @@ def test_a_thing_said_again() -> None:
         assert not says_again(old, new, caption)
 
 
-@pytest.mark.parametrize(
-    ("caption", "word", "edited"),
-    [
+def test_words_before_a_thing_are_in_their_order() -> None:
+    for caption, word, edited in (
         ("a brown dog on grass", "old", "an old brown dog on grass"),
         ("a light brown dog", "spotted", "a spotted light brown dog"),
         ("a brown and white dog", "big", "a big brown and white dog"),
@@ -156,14 +144,12 @@ def test_a_thing_said_again() -> None:
         # Another thing's colour.
         ("a dog and a brown dog", "small", "a small dog and a brown small dog"),
         ("a brown cat, a dog", "small", "a brown cat, a small dog"),
-    ],
-)
-def test_words_before_a_thing_are_in_their_order(caption: str, word: str, edited: str) -> None:
-    old, new = in_order(caption, "dog", f"{word} dog")
-    assert write_by_rule(caption, [(old, new)]) == edited
-    assert check_edited_caption(caption, edited, [Edit("adjective", old, new)], ("dog",)) is None
-    for pair in (("", "small dog"), ("dog", "dog in snow"), ("dog", "cat"), ("brown", "black")):
-        assert in_order("a brown dog", *pair) == pair, "other edits are left"
+    ):
+        old, new = in_order(caption, "dog", f"{word} dog")
+        assert write_by_rule(caption, [(old, new)]) == edited
+        assert check_edited_caption(caption, edited, [Edit("adjective", old, new)], ("dog",)) is None
+        for pair in (("", "small dog"), ("dog", "dog in snow"), ("dog", "cat"), ("brown", "black")):
+            assert in_order("a brown dog", *pair) == pair, "other edits are left"
 
 
 CAPTION = "Two brown dogs sit on the wet grass, by it a man-made pond."
@@ -183,9 +169,8 @@ def test_random_words_are_no_stop_words_short_ones_joined_ones_nor_the_label_s_a
     assert random_alternatives(found, "brown", CAPTION, ("dog", "puppy"), ("stylish",)) == ("old", "wild")
 
 
-@pytest.mark.parametrize(
-    ("caption", "places"),
-    [
+def test_a_number_is_looked_for_in_the_seven_words_before() -> None:
+    for caption, places in (
         ("two cars", {0}),
         ("two large old red cars", {0}),
         ("two large old mud-covered dark red cars", {0}),
@@ -193,10 +178,8 @@ def test_random_words_are_no_stop_words_short_ones_joined_ones_nor_the_label_s_a
         ("two dogs and old red cars", set()),
         ("cars seen by two", set()),
         ("a few cars, several men and 3 cars", {2, 28}),
-    ],
-)
-def test_a_number_is_looked_for_in_the_seven_words_before(caption: str, places: set[int]) -> None:
-    assert quantities(caption, ["car"]) == places
+    ):
+        assert quantities(caption, ["car"]) == places
 
 
 def test_a_synset_is_what_wordnet_says() -> None:
@@ -257,9 +240,8 @@ def test_every_class_of_imagenet_is_named_and_a_kind_of_something_and_what_its_p
         assert ground(f"a picture with a {label}", names_of(label)), label
 
 
-@pytest.mark.parametrize(
-    ("label", "caption", "found"),
-    [
+def test_the_words_of_a_caption_that_name_a_label() -> None:
+    for label, caption, found in (
         ("n02099601", "a brown dog on grass. a dog looking at the camera", ("dog",)),
         ("golden_retriever", "Golden-Retrievers and other dogs", ("golden retrievers", "dogs")),
         ("n02099601", "a hot dog on a plate, a dog collar", ()),
@@ -281,10 +263,8 @@ def test_every_class_of_imagenet_is_named_and_a_kind_of_something_and_what_its_p
         ("tiger", "a person beside a big cat", ("big cat",)),
         ("person", "a batter and a pitcher, a tiger, a toaster and a hot dog", ("batter", "pitcher")),
         ("animal", "a tiger and an ostrich", ("tiger", "ostrich")),
-    ],
-)
-def test_the_words_of_a_caption_that_name_a_label(label: str, caption: str, found: tuple[str, ...]) -> None:
-    assert ground(caption, names_of(label)) == found
+    ):
+        assert ground(caption, names_of(label)) == found
 
 
 def test_the_words_of_a_class_and_texts_that_name_a_thing_alike() -> None:
@@ -321,9 +301,8 @@ def test_every_type_has_edits_of_a_caption_that_names_its_thing() -> None:
         assert re.fullmatch(r"[a-z]+(?:[ -][a-z]+){0,7}", new), "plain words"
 
 
-@pytest.mark.parametrize(
-    ("type_", "caption", "said"),
-    [
+def test_words_that_say_something_of_the_type_give_way_or_some_are_added() -> None:
+    for type_, caption, said in (
         ("weather", "a dog in the rain.", {"in the rain"}),
         ("weather", "a sunny garden with a dog", {"sunny"}),
         ("weather", "a dog in the snow bank", {""}),
@@ -342,12 +321,8 @@ def test_every_type_has_edits_of_a_caption_that_names_its_thing() -> None:
         ("light", "a dog", {""}),
         ("domain", "a dog", {""}),
         ("domain", "A close up of a dog", {"A close up"}),
-    ],
-)
-def test_words_that_say_something_of_the_type_give_way_or_some_are_added(
-    type_: str, caption: str, said: set[str]
-) -> None:
-    assert olds(type_, caption, "dog") == said
+    ):
+        assert olds(type_, caption, "dog") == said
 
 
 def test_what_is_kept_is_not_replaced_words_stand_before_all_of_a_name_and_nothing_makes_it_another_thing() -> None:
