@@ -39,7 +39,7 @@ from ..run import Run, load_ahead
 
 # A source's maps, one for each hint; None for one of weight 0.
 Maps = tuple[NDArray[Any] | None, ...]
-MapsOf = dict[Source, Maps]
+MapsOf = Mapping[Source, Maps]
 _Drawn = dict[Source, NDArray[Any]]
 # Gives the maps of a batch of pictures of one size, uint8 RGB [B, H, W, 3].
 _Network = Callable[[NDArray[np.uint8]], NDArray[Any]]

@@ -51,9 +51,7 @@ def edit_variants(run: Run, variants: Sequence[Variant], maps: MapsOf, pictures:
         # Pictures of one size share plans and batches.
         shown = sorted((v for v in todo if v.source.key in images), key=lambda v: images[v.source.key].shape)
         for _, same in groupby(shown, key=lambda v: images[v.source.key].shape):
-            candidates = _score_directions(run, edit_candidates(run, list(same), maps, pictures), images)
-            for variant, group in groupby(candidates, key=lambda pair: pair[0].variant):
-                yield best(list(group), images[variant.source.key])
+            yield from choose(run, edit_candidates(run, list(same), maps, pictures), images)
 
     return record_pictures(run, variants, draw)
 
@@ -124,6 +122,12 @@ def restore_detail(edited: Pixels, decoded: Pixels, source: Pixels, levels: floa
 
 def _captions(variants: Sequence[Variant]) -> list[str]:
     return list(dict.fromkeys(c for variant in variants for c in (variant.caption, variant.edited_caption)))
+
+
+def choose(run: Run, candidates: Iterable[VariantPicture], images: Mapping[str, Pixels]) -> Iterator[VariantPicture]:
+    """Of each variant's candidates the one that moved most in its captions' direction."""
+    for variant, group in groupby(_score_directions(run, candidates, images), key=lambda pair: pair[0].variant):
+        yield best(list(group), images[variant.source.key])
 
 
 def _score_directions(
