@@ -103,15 +103,11 @@ def recheck(suite: Path, settings: CheckSettings, rulings: Sequence[tuple[str, R
             opened.replace_table(table.with_verdicts(judged), table.files, record if record.sessions else None)
     now, before = count_verdicts(judged), count_verdicts(table.rows)
     return Recheck(
-        now["accepted"] + now["rejected"],
-        now["accepted"],
-        before["accepted"],
-        now["controls"] + now["rejected_controls"],
-        now["controls"],
-        before["controls"],
-        _count_checks(table.rows, judged),
-        None if record.standing is None else record.standing.cells,
-        by_hand.pictures,
+        *(now["accepted"] + now["rejected"], now["accepted"], before["accepted"]),
+        *(now["controls"] + now["rejected_controls"], now["controls"], before["controls"]),
+        checks=_count_checks(table.rows, judged),
+        cells=None if record.standing is None else record.standing.cells,
+        by_hand=by_hand.pictures,
     )
 
 
@@ -142,14 +138,9 @@ def _count_checks(before: Sequence[ScoredRow], now: Sequence[ScoredRow]) -> tupl
         if old.kind == "variant"
     )
     names = sorted({name for pair in pairs for name in pair if name is not None})
-    counts = [
-        CheckCounts(
-            check=name,
-            before=sum(count for (old, _), count in pairs.items() if old == name),
-            now=sum(count for (_, new), count in pairs.items() if new == name),
-            newly_rejected=pairs[None, name],
-            newly_accepted=pairs[name, None],
-        )
-        for name in names
-    ]
+    old, new = Counter[str | None](), Counter[str | None]()
+    for (was, is_now), count in pairs.items():
+        old[was] += count
+        new[is_now] += count
+    counts = [CheckCounts(name, old[name], new[name], pairs[None, name], pairs[name, None]) for name in names]
     return tuple(sorted(counts, key=lambda counts: -(counts.newly_rejected + counts.newly_accepted)))

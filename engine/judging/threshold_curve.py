@@ -74,7 +74,9 @@ def threshold_curve(
     labels = [(valid or {}).get(row.file_name) for row in variants]
     # Another threshold of this check decides only what passes all others.
     rest, current = settings.having(**{threshold: None}), settings.thresholds.get(threshold)
-    passed = np.array([rejection(row, rest) is None and not _is_excluded(row) for row in variants])
+    passed = np.array(
+        [rejection(row, rest) is None and not (row.reason or "").startswith(EXCLUDED) for row in variants]
+    )
     own = np.array([row.scores.get(score, np.nan) for row in variants])  # no limit rejects NaN
     judged = np.array([label is not None for label in labels])
     true = np.array([label is True for label in labels])
@@ -95,10 +97,6 @@ def rejection(row: ScoredRow, settings: CheckSettings) -> str | None:
         raise CounterfactoryError(
             f"{row.file_name} was not scored for {error}, which its verdict needs; run `counterfactory generate` again"
         ) from error
-
-
-def _is_excluded(row: ScoredRow) -> bool:
-    return row.reason is not None and row.reason.startswith(EXCLUDED)
 
 
 def _limits(scores: Sequence[float], current: float | None) -> list[float]:
