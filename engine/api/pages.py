@@ -18,7 +18,7 @@ from ..report.album import Answer, mark_answers
 from ..report.curves import Curve
 from ..report.effects_text import (
     answer_lines,
-    comparison_notes,
+    comparison_note,
     comparison_tables,
     evaluation_tables,
     headline,
@@ -111,7 +111,7 @@ def describe_model(
     compared = [table for comparison in comparisons for table in comparison_tables(comparison, everything=True)]
     measures = (evaluation.effects, *(measure.effects for measure in evaluation.measures))
     tables = evaluation_tables(evaluation, everything=True, confused=_CONFUSED)
-    which = tuple(note for comparison in comparisons for note in comparison_notes(comparison))
+    which = tuple(map(comparison_note, comparisons))
     return replace(
         text,
         title=f"{text.title}: {short_name(name)}",

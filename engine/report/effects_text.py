@@ -12,7 +12,7 @@ from .table import Table, percent
 
 if TYPE_CHECKING:
     from ..judging.compare import Comparison, Gap
-    from ..judging.effects import Effect
+    from ..judging.effects import Effect, Flips
     from ..judging.evaluation import BoxScore, Effects, Evaluation, MeanScore, Rejections
     from ..judging.limits import LimitResult
 
@@ -89,8 +89,7 @@ def note_lines(evaluation: Evaluation) -> list[str]:
 
 def unplaced_notes(evaluation: Evaluation) -> list[str]:
     """Those of the notes that belong to none of the tables."""
-    titles = {table.notes for table in evaluation_tables(evaluation)}
-    placed = {note for notes in titles for note in notes}
+    placed = {note for table in evaluation_tables(evaluation) for note in table.notes}
     return [line for line in note_lines(evaluation) if line not in placed]
 
 
@@ -127,7 +126,7 @@ def _placed_notes(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
     if several and evaluation.all_fail is not None and evaluation.none_fail is not None:
         shares = (evaluation.all_fail, 1 - evaluation.all_fail - evaluation.none_fail, evaluation.none_fail)
         parts = ", ".join(
-            f"{percent(share)} on {which}" for share, which in zip(shares, ("all", "some", "none"), strict=True)
+            f"{percent(share)} on {of}" for share, of in zip(shares, ("all", "some", "none"), strict=True)
         )
         yield "sides", f"of {evaluation.sources} sources the model fails on variants: {parts}"
     if evaluation.boxes:
@@ -201,24 +200,20 @@ def comparison_tables(comparison: Comparison, everything: bool = False) -> tuple
             less = f", {len(rows)} of {len(group)}" if len(rows) < len(group) else ""
             tables.append(_gaps_table(f"The same by {title}, certain losses first{less}", title, rows))
     if comparison.breaks_by_type:
-        cells = tuple((e.name, *_figures(e), str(e.sources)) for e in comparison.breaks_by_type)
+        cells = tuple((e.name, *_certainty(e)) for e in comparison.breaks_by_type)
         against = BASELINES[str(comparison.against)]
         title = f"What edits do to the second more than to the first, in points against the {against}"
         tables.append(Table(title, ("edit", "points", *_COLUMNS, "sources"), cells))
     return tuple(tables)
 
 
-def comparison_notes(comparison: Comparison) -> list[str]:
+def comparison_note(comparison: Comparison) -> str:
     """Which model is which."""
-    both = f"both answered {comparison.pictures} pictures"
-    return [f"first: {comparison.first}; second: {comparison.second}; {both}"]
+    return f"first: {comparison.first}; second: {comparison.second}; both answered {comparison.pictures} pictures"
 
 
 def _gaps_table(title: str, of: str, gaps: Sequence[Gap]) -> Table:
-    rows = tuple(
-        (gap.name, percent(gap.first), percent(gap.second), *_figures(gap.effect), str(gap.effect.sources))
-        for gap in gaps
-    )
+    rows = tuple((gap.name, percent(gap.first), percent(gap.second), *_certainty(gap.effect)) for gap in gaps)
     named = "type" if of == "pictures" else of
     return Table(title, (of, "first", "second", "points", *_COLUMNS, "sources"), rows, of=named)
 
@@ -240,11 +235,9 @@ def finding_line(finding: LimitResult) -> str:
 def sides_table(evaluations: Mapping[str, Evaluation]) -> Table:
     """How each kind of picture was answered, by the names of the measures; further ones of an answer behind them."""
     scores: dict[str, tuple[MeanScore, ...]] = {}
-    for name, evaluation in evaluations.items():
-        scores[name] = tuple(side.score for side in (evaluation.originals, evaluation.controls, evaluation.variants))
-        scores |= {
-            measure.name: (measure.originals, measure.controls, measure.variants) for measure in evaluation.measures
-        }
+    for name, its in evaluations.items():
+        scores[name] = (its.originals.score, its.controls.score, its.variants.score)
+        scores |= {one.name: (one.originals, one.controls, one.variants) for one in its.measures}
     counts = next(iter(scores.values()))
     rows = tuple(
         (name, str(counts[i].count), *(percent(column[i].value) for column in scores.values()))
@@ -263,14 +256,9 @@ def _classes_table(evaluation: Evaluation) -> Table:
 
 
 def _levels_table(effects: Effects) -> Table:
-    rows = tuple(
-        (one.type, f"{one.level} of {one.levels}", *_figures(one.effect), str(one.effect.sources))
-        for one in effects.by_level
-    )
-    columns = ("edit", "level", "points", *_COLUMNS, "sources")
-    return Table(
-        f"By severity: {effects.measure} against the {BASELINES[str(effects.against)]}", columns, rows, of="type"
-    )
+    rows = tuple((one.type, f"{one.level} of {one.levels}", *_certainty(one.effect)) for one in effects.by_level)
+    title = f"By severity: {effects.measure} against the {BASELINES[str(effects.against)]}"
+    return Table(title, ("edit", "level", "points", *_COLUMNS, "sources"), rows, of="type")
 
 
 def _boxes_table(scores: Sequence[BoxScore]) -> Table:
@@ -280,20 +268,14 @@ def _boxes_table(scores: Sequence[BoxScore]) -> Table:
 
 def _turns_table(effects: Effects) -> Table:
     """Both ways in which answers turn: wrong where the baseline's is right, and right where it is wrong."""
-    rows = tuple(
-        (
-            PAINTING if flip.name == "painting" else flip.name,
-            *_share_of(flip.flipped, flip.right),
-            *_share_of(flip.righted, flip.wrong),
-        )
-        for flip in effects.flips
-    )
+
+    def row(flip: Flips) -> tuple[str, ...]:
+        name = PAINTING if flip.name == "painting" else flip.name
+        righted = percent(flip.righted / flip.wrong if flip.wrong else None)
+        return name, percent(flip.rate), str(flip.right), righted, str(flip.wrong)
+
     columns = ("edit", "turned wrong", "of right", "turned right", "of wrong")
-    return Table("How answers turn, one edit alone", columns, rows)
-
-
-def _share_of(part: int, whole: int) -> tuple[str, str]:
-    return percent(part / whole if whole else None), str(whole)
+    return Table("How answers turn, one edit alone", columns, tuple(map(row, effects.flips)))
 
 
 def _confusion_table(evaluation: Evaluation, most: int) -> tuple[Table, ...]:
@@ -316,7 +298,7 @@ def effects_table(effects: Effects, rejections: Sequence[Rejections] = ()) -> Ta
     lost = {r.name: percent(r.rejected / r.variants) for r in rejections if r.variants}
     named = {PAINTING: effects.painter} if effects.painter else {}
     rows = tuple(
-        (name, *_figures(e), str(e.sources), *((lost.get(name, "-"),) if lost else ()))
+        (name, *_certainty(e), *((lost.get(name, "-"),) if lost else ()))
         for name, e in (named | {e.name: e for e in effects.by_type}).items()
     )
     columns = ("edit", effects.measure, *_COLUMNS, "sources", *(("rejected",) if lost else ()))
@@ -365,7 +347,7 @@ def by_certain_harm(effects: Sequence[Effect]) -> list[Effect]:
 
 def _worst_table(title: str, effects: Sequence[Effect], most: int) -> Table:
     known = by_certain_harm(effects)
-    rows = tuple((e.name, *_figures(e), str(e.sources)) for e in known[:most])
+    rows = tuple((e.name, *_certainty(e)) for e in known[:most])
     less = f", {len(rows)} of {len(effects)}" if len(rows) < len(effects) else ""
     columns = (title.partition(",")[0], "points", *_COLUMNS, "sources")
     return Table(f"By {title}, certain harm first{less}", columns, rows, of=columns[0])
@@ -378,7 +360,12 @@ def column_words(table: Table) -> list[tuple[str, str]]:
 
 def _figures(effect: Effect) -> tuple[str, str, str]:
     """The cells under `points` and _COLUMNS."""
-    return points(effect.value), interval(effect), _chance(effect)
+    return points(effect.value), interval(effect), "-" if effect.q is None else chance(effect.q, effect.clear)
+
+
+def _certainty(effect: Effect) -> tuple[str, ...]:
+    """The same, and the sources."""
+    return (*_figures(effect), str(effect.sources))
 
 
 def points(value: float | None) -> str:
@@ -394,8 +381,6 @@ def interval(effect: Effect) -> str:
     return "-" if effect.low is None else f"{points(effect.low)}{_TO}{points(effect.high)}"
 
 
-def _chance(effect: Effect) -> str:
-    if effect.q is None:
-        return "-"
-    shown = "< 0.001" if effect.q < 0.001 else f"{effect.q:.3f}"
-    return f"{shown} *" if effect.clear else f"{shown}  "
+def chance(q: float, clear: bool) -> str:
+    """A corrected chance, marked where the effect is clear."""
+    return f"{'< 0.001' if q < 0.001 else f'{q:.3f}'} {'*' if clear else ' '}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .effects_text import points
+from .effects_text import chance, points
 from .table import Table
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def insights_table(insights: Sequence[Insight], everything: bool = False, title:
             one.name,
             points(-one.drop / 100),
             f"{points(-one.high / 100)} \N{HORIZONTAL ELLIPSIS} {points(-one.low / 100)}",
-            f"{'< 0.001' if one.q < 0.001 else f'{one.q:.3f}'} {'*' if one.clear else ' '}",
+            chance(one.q, one.clear),
             str(one.pictures),
         )
         for one in shown

@@ -28,6 +28,7 @@ from ..files.reading import open_file, parse_json, read_bytes
 from ..suite import PictureRow
 from ..suite.paths import Folder
 from .answer_book import MOST_NOTE, AnswerBook, Rating
+from .question_set import NUMBERS
 from .study import StudyItem
 
 HOST = "127.0.0.1"
@@ -184,15 +185,11 @@ class ReviewApp:
 
     def _shown(self, item: StudyItem, answers: Mapping[str, Rating]) -> dict[str, Any]:
         host = self._rows[item.image]
-        edits = host.edits if item.edit is None else (host.edits[item.edit],)
-        captions = []
+        edits, panes, captions = host.edits, ["source", "control", "variant"], list[tuple[str, str, str]]()
         if item.edit is not None:
-            edit = edits[0]
-            captions = [
-                ("caption", host.caption, edit.keyword),
-                ("edited caption", host.edited_caption, edit.alternative),
-            ]
-        panes = () if item.edit is not None else ("source", "control", "variant")
+            edit = host.edits[item.edit]
+            edits, panes, captions = (edit,), [], [("caption", host.caption, edit.keyword)]
+            captions.append(("edited caption", host.edited_caption, edit.alternative))
         return {
             "number": item.number,
             "label": host.label,
@@ -205,15 +202,13 @@ class ReviewApp:
     def _question(self, asked: str, label: str | None, answer: Rating | None) -> dict[str, Any]:
         questions = self._book.study.questions
         question = questions.question(asked)
-        assert question is not None, "a study asks its own questions"
         words = [(value, questions.word(asked, value)) for value in question.values]
-        note = None if question.note is None else {"yes": 1, "no": 0}[question.note]
         return {
             "asked": asked,
             "text": questions.text(asked, label),
             "values": [(value, word, word[0].upper() if question.kind == "yes-no" else "") for value, word in words],
             "ends": question.ends,
-            "note": note,
+            "note": None if question.note is None else NUMBERS[question.note],
             "value": None if answer is None else answer.value,
             "text_note": "" if answer is None else answer.note,
         }
