@@ -16,11 +16,11 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from ..errors import CounterfactoryError
 from ..files.fill import fill_record, plain
@@ -36,6 +36,17 @@ _HEAD, _ROWS = "part.json", "rows.json"
 _FILES = "suite/files"
 _OBJECTS = re.compile("(s3a?|gs|gcs|abfss?|az|adl|oci|oss)://")
 _NAME = re.compile(r"[0-9a-f]{64}-[0-9a-f]{16}\.part")
+# What reading half a part, or none, raises; RuntimeError where a member is said to be encrypted.
+_BROKEN = (
+    ValueError,
+    KeyError,
+    AttributeError,
+    zipfile.BadZipFile,
+    EOFError,
+    OSError,
+    NotImplementedError,
+    RuntimeError,
+)
 
 
 @dataclass(frozen=True)
@@ -181,21 +192,16 @@ def write_part(path: Path, suite: Suite, noted: set[tuple[str, str]], head: Mapp
     text = json.dumps(rows, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     whole = PartHead(FORMAT, rows=hashlib.sha256(text).hexdigest(), **head)
     with open_whole(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr(_member(_HEAD), json.dumps(plain(whole)))
-        archive.writestr(_member(_ROWS), text)
+        # The bytes of a ZipInfo depend on no clock.
+        archive.writestr(zipfile.ZipInfo(_HEAD), json.dumps(plain(whole)))
+        archive.writestr(zipfile.ZipInfo(_ROWS), text)
         for name in rows.get(_FILES, {}):
-            archive.writestr(_member(name), read_bytes(suite.path / name))
+            archive.writestr(zipfile.ZipInfo(name), read_bytes(suite.path / name))
 
 
-def _member(name: str) -> zipfile.ZipInfo:
-    """A member whose bytes depend on no clock."""
-    return zipfile.ZipInfo(name)
-
-
-class Part:
-    """A whole part that was read from `path`, every digest compared. A context manager.
-
-    Raises CounterfactoryError for what is none: half of one, one of another shard or maker, a byte that is another.
+class Part(AbstractContextManager["Part"]):
+    """A whole part that was read from `path`, every digest compared. A context manager. Raises CounterfactoryError for
+    what is none: half of one, one of another shard or maker, a byte that is another.
     """
 
     def __init__(self, path: Path, name: str) -> None:
@@ -227,25 +233,13 @@ class Part:
     def _refusing(self) -> Iterator[None]:
         try:
             yield
-        except (
-            ValueError,
-            KeyError,
-            AttributeError,
-            zipfile.BadZipFile,
-            EOFError,
-            NotImplementedError,
-            RuntimeError,  # a member is said to be encrypted
-            OSError,
-        ) as error:
+        except _BROKEN as error:
             raise PartError(f"the part {self._name} is no whole part ({error})") from error
 
     def put_into(self, suite: Suite) -> None:
         """Takes the part into a suite: its files first, then its rows in one commit."""
         suite.take((name, self._archive.read(name)) for name in self._files)
         suite.ledger.put_stages(self._rows)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._opened.close()

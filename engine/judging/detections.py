@@ -49,9 +49,8 @@ def evaluate_boxes(
     rows: Sequence[PictureRow], answers: Mapping[str, Sequence[SeenBox]], embed: Embed = bags_of_words
 ) -> Evaluation:
     """Judge a detector by its boxes of pictures, by `file_name`; a picture without an entry is left out, one without
-    boxes has an empty one. Classes are those of the suite's boxes; rejected pictures are left out.
-
-    Raises CounterfactoryError where the suite has no boxes, or pycocotools is not installed.
+    boxes has an empty one. Classes are those of the suite's boxes; rejected pictures are left out. Raises
+    CounterfactoryError where the suite has no boxes, or pycocotools is not installed.
     """
     classes = tuple(sorted({box.label for row in rows for box in row.boxes}))
     if not classes:

@@ -163,10 +163,8 @@ def _cells(row: EditRow) -> dict[str, Any]:
 
 def read_labelled(path: Path, thresholds: CheckSettings | None = None) -> tuple[list[EditJudgement], int]:
     """The labelled edits of a table, and how many rows are not labelled. With `thresholds` the filters' verdicts follow
-    anew from the scores, else they are those of the table.
-
-    Raises CounterfactoryError for a table that cannot be read or is not of edits, and for a label or a score that is
-    none.
+    anew from the scores, else they are those of the table. Raises CounterfactoryError for a table that cannot be read
+    or is not of edits, and for a label or a score that is none.
     """
     edits, empty = list[EditJudgement](), 0
     for line, row in read_table(path, required=("type", *JUDGED)):

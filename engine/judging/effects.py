@@ -136,13 +136,8 @@ def _pictures(answers: Sequence[PictureOutcome], names: Sequence[str], baseline:
     number, sources = {name: k for k, name in enumerate(names)}, dict[str, int]()
     carried = [(i, number[name]) for i, answer in enumerate(used) for name in answer.names]
     picture, name = np.array(carried, np.int64).reshape(-1, 2).T
-    return Observations(
-        np.array([sources.setdefault(answer.source, len(sources)) for answer in used], np.int64),
-        np.array([answer.outcome for answer in used]),
-        picture,
-        name,
-        len(names),
-    )
+    source = np.array([sources.setdefault(answer.source, len(sources)) for answer in used], np.int64)
+    return Observations(source, np.array([answer.outcome for answer in used]), picture, name, len(names))
 
 
 def _largest_difference(pictures: Observations) -> float:

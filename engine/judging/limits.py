@@ -40,9 +40,8 @@ class LimitResult:
 
 
 def check_limits(evaluation: Evaluation, drops: Sequence[Drop], least: float | None) -> tuple[LimitResult, ...]:
-    """The results of the limits: `drops`, and the `least` accuracy (or pooled mIoU) of the variants, 0..1.
-
-    Raises CounterfactoryError for a name that the suite does not have.
+    """The results of the limits: `drops`, and the `least` accuracy (or pooled mIoU) of the variants, 0..1. Raises
+    CounterfactoryError for a name that the suite does not have.
     """
     findings = [_check_drop(evaluation.effects, drop) for drop in drops]
     if least is not None:

@@ -59,9 +59,7 @@ class Recheck:
 def threshold_named(key: str) -> str:
     """The setting that a profile has under a key, such as "check.min_edit" or "check.max_perplexity", if it is a
     threshold; the least of a score may go by the score's name ("check.edit"), and so may the most where there is only
-    that.
-
-    Raises CounterfactoryError for another key.
+    that. Raises CounterfactoryError for another key.
     """
     table, _, name = key.rpartition(".")
     names = threshold_names()
@@ -72,9 +70,8 @@ def threshold_named(key: str) -> str:
 
 
 def set_thresholds(settings: CheckSettings, changes_by_key: Mapping[str, float]) -> CheckSettings:
-    """The settings with other thresholds, by their keys (see `threshold_named`).
-
-    Raises CounterfactoryError for a key that is no threshold, and for a value that no score can be.
+    """The settings with other thresholds, by their keys (see `threshold_named`). Raises CounterfactoryError for a key
+    that is no threshold, and for a value that no score can be.
     """
     changes = {threshold_named(key): value for key, value in changes_by_key.items()}
     try:

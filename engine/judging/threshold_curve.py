@@ -61,7 +61,6 @@ def threshold_curve(
     rows: Sequence[ScoredRow], settings: CheckSettings, threshold: str, valid: Mapping[str, bool] | None = None
 ) -> ThresholdCurve:
     """The curve of one of the settings' thresholds; `valid` says of variants, by file name, whether they are valid.
-
     Raises CounterfactoryError where no variant has its score.
     """
     end, _, score = threshold.partition("_")
@@ -109,9 +108,8 @@ def _limits(scores: Sequence[float], current: float | None) -> list[float]:
 
 def load_valid(path: Path, rows: Sequence[ScoredRow | PictureRow]) -> dict[str, bool]:
     """Which variants are valid, by file name, from a table with the columns `image` and `valid` (true or false, yes or
-    no, 1 or 0): people's judgement or a referee's. Pictures that it does not name are not judged.
-
-    Raises CounterfactoryError for what cannot be read as such a table, a picture twice, and one that is no variant.
+    no, 1 or 0): people's judgement or a referee's. Pictures that it does not name are not judged. Raises
+    CounterfactoryError for what cannot be read as such a table, a picture twice, and one that is no variant.
     """
     names = {row.file_name for row in rows if row.kind == "variant"}
     judgements: dict[str, bool] = {}

@@ -312,17 +312,13 @@ def effects_title(effects: Effects) -> str:
 
 def baselines_table(effects: Effects) -> Table:
     """What weather and light alone do of what painting them does."""
-    rows = tuple(
-        (
-            *(one.name, f"{100 * one.painted:+.1f}", f"{100 * one.drawn:+.1f}"),
-            percent(one.share),
-            "-" if one.low is None or one.high is None else f"{100 * one.low:.0f} to {100 * one.high:.0f} %",
-            str(one.sources),
-        )
-        for one in effects.baselines
-    )
+    rows = []
+    for one in effects.baselines:
+        span = "-" if one.low is None or one.high is None else f"{100 * one.low:.0f} to {100 * one.high:.0f} %"
+        both = (f"{100 * one.painted:+.1f}", f"{100 * one.drawn:+.1f}")
+        rows.append((one.name, *both, percent(one.share), span, str(one.sources)))
     columns = ("edit", "painted", "light alone", "share", "95 %", "sources")
-    return Table(f"What weather and light alone do to {effects.measure}, in points", columns, rows)
+    return Table(f"What weather and light alone do to {effects.measure}, in points", columns, tuple(rows))
 
 
 def alone_table(effects: Effects) -> Table:

@@ -127,8 +127,8 @@ def _painting(effects: Effects) -> list[ReportFinding]:
 
 def _insights(evaluation: Evaluation) -> list[ReportFinding]:
     clear = [one for one in evaluation.insights if one.clear][:_MOST]
-    said = [(f"{one.sentence[:1].upper()}{one.sentence[1:]}.", one) for one in clear]
-    return [ReportFinding(text, True, (("class", one.label), ("value", one.name))) for text, one in said]
+    sentences = [(f"{one.sentence[:1].upper()}{one.sentence[1:]}.", one) for one in clear]
+    return [ReportFinding(text, True, (("class", one.label), ("value", one.name))) for text, one in sentences]
 
 
 def _undecided(effects: Effects, sources: int) -> list[ReportFinding]:

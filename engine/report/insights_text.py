@@ -19,20 +19,14 @@ TITLE = "What recognising a class relies on, what costs most first"
 def insights_table(insights: Sequence[Insight], everything: bool = False, title: str = TITLE) -> tuple[Table, ...]:
     """The clear insights, eight at most, or `everything`; none where there are none."""
     shown = insights if everything else [one for one in insights if one.clear][:_MOST]
-    rows = tuple(
-        (
-            one.label,
-            one.keyword or f"nothing like {one.alternative}",
-            one.name,
-            points(-one.drop / 100),
-            f"{points(-one.high / 100)} \N{HORIZONTAL ELLIPSIS} {points(-one.low / 100)}",
-            chance(one.q, one.clear),
-            str(one.pictures),
-        )
-        for one in shown
-    )
+    rows = []
+    for one in shown:
+        drop, high, low = (points(-end / 100) for end in (one.drop, one.high, one.low))
+        named = (one.label, one.keyword or f"nothing like {one.alternative}", one.name)
+        certainty = (f"{high} \N{HORIZONTAL ELLIPSIS} {low}", chance(one.q, one.clear), str(one.pictures))
+        rows.append((*named, drop, *certainty))
     columns = ("class", "relies on", "edit", "points", "95 % interval", "q", "pictures")
-    return (Table(title, columns, rows, of="class"),) if rows else ()
+    return (Table(title, columns, tuple(rows), of="class"),) if rows else ()
 
 
 def insight_lines(evaluation: Evaluation) -> list[str]:

@@ -58,9 +58,8 @@ class _Stored:
 
 
 class AnswerBook:
-    """The study in the file `path`, which `create_book` wrote; for several threads.
-
-    Raises CounterfactoryError for a file that is missing, is none of ours, or is damaged; it is not changed then.
+    """The study in the file `path`, which `create_book` wrote; for several threads. Raises CounterfactoryError for a
+    file that is missing, is none of ours, or is damaged; it is not changed then.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:

@@ -73,10 +73,8 @@ def _answered(study: Study, rater: str, answers: Sequence[Rating]) -> dict[str, 
 
 def read_answers(path: Path, study: Study, known: Sequence[Rating]) -> tuple[list[Rating], int]:
     """The answers of a table that are not among the `known` ones yet, and how many of the study's questions are empty
-    in it.
-
-    Raises CounterfactoryError for a table of another study, for a picture that is not in this one, for what is no
-    answer, and for two answers of one name to one question.
+    in it. Raises CounterfactoryError for a table of another study, for a picture that is not in this one, for what is
+    no answer, and for two answers of one name to one question.
     """
     by_image = {(item.image, item.edit): item for item in study.items if item.kind == "variant"}
     given = {(one.rater, one.item, one.asked): one.value for one in known}

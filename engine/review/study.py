@@ -98,9 +98,8 @@ def draw_study(
     wrong: Mapping[str, bool] | None = None,
 ) -> Study:
     """The study that the plan draws: the same one of the same rows. `settings` are the thresholds by which variants are
-    uncertain, `wrong` says of each variant that a model answered whether it was wrong.
-
-    Raises CounterfactoryError for a suite without such variants.
+    uncertain, `wrong` says of each variant that a model answered whether it was wrong. Raises CounterfactoryError for a
+    suite without such variants.
     """
     drawing = random.Random(f"counterfactory review {plan.seed}")
     variants = _population(rows, plan, settings, wrong)

@@ -138,6 +138,7 @@ def find_results(
     items = [item for item in study.items if item.kind == "variant" and by_item[item.number]]
     pictures = [_review(study, item, by_item[item.number], agree) for item in items if item.number in there]
     gone = len(items) - len(pictures)
+    noted = [(item, one) for item in items if item.number in there for one in by_item[item.number] if one.note]
     return StudyResults(
         tuple(pictures),
         tuple(_validities(pictures, rows, facts)),
@@ -148,12 +149,7 @@ def find_results(
         _correct(pictures, rows, facts.wrong),
         gone,
         tuple(_notes(study, records, left_out, gone)),
-        tuple(
-            (one.rater, item.image, one.asked, one.note)
-            for item in items
-            for one in by_item[item.number]
-            if one.note and item.number in there
-        ),
+        tuple((one.rater, item.image, one.asked, one.note) for item, one in noted),
     )
 
 

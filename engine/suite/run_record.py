@@ -191,10 +191,8 @@ class RunRecord:
 
 
 def read_run(suite: Path) -> RunRecord | None:
-    """A suite's record; None where there is none. Takes no lock.
-
-    Raises CounterfactoryError for a file that cannot be read, is no such record, is not as it was written, or is a link
-    out of the suite.
+    """A suite's record; None where there is none. Takes no lock. Raises CounterfactoryError for a file that cannot be
+    read, is no such record, is not as it was written, or is a link out of the suite.
     """
     value = read_record(suite)
     return None if value is None else RunRecord.from_json(value, str(suite / RUN_FILE))
@@ -253,20 +251,9 @@ class RunSummary:
             raise ValueError("a report is of a finished session, and none finished")
         costs, variants = session.costs, standing.accepted + standing.rejected
         stands = ("sources", "accepted", "rejected", "controls", "rejected_controls", "shortfalls")
-        spent = (
-            "painted",
-            "stages",
-            "plans",
-            "wall_s",
-            "devices",
-            "device",
-            "peak_memory_bytes",
-            "energy_j",
-            "device_s",
-        )
         return cls(
             **{name: getattr(standing, name) for name in (*stands, "outside_world", "cells")},
-            **{name: getattr(costs, name) for name in spent},
+            **{field.name: getattr(costs, field.name) for field in fields(Costs)},
             variants=variants,
             dropped=len(standing.dropped),
             reused=variants + standing.controls + standing.rejected_controls - costs.painted,

@@ -10,11 +10,11 @@ from typing import Any
 import fsspec
 import pytest
 from light_sets import make_suite, photographs
+from refusing import refusal
 from stand_in_ray import StandInRay
 from test_travelling_shards import on_boxes
 
 from counterfactory.engine.cluster import parts
-from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.sources.data_set import SetOptions, read_set
 
 
@@ -61,9 +61,7 @@ def test_parts_go_through_a_bucket(bucket: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_bucket_that_is_not_there_is_a_sentence(bucket: str, tmp_path: Path) -> None:
     photos = photographs(tmp_path / "photos", range(2))
-    with pytest.raises(
-        CounterfactoryError, match=r"s3://nobody/run cannot be used \(.*\): see that the address"
-    ) as refused:
+    with refusal(r"s3://nobody/run cannot be used \(.*\): see that the address") as refused:
         on_boxes(StandInRay(random.Random(0)), photos, tmp_path / "suite", parts="s3://nobody/run")
     assert "\n" not in str(refused.value)
 
@@ -85,7 +83,7 @@ def test_another_file_system_holds_parts_too(tmp_path: Path) -> None:
 
 
 def test_an_unknown_kind_of_store_is_a_sentence() -> None:
-    with pytest.raises(CounterfactoryError, match="nothing://x cannot be used"):
+    with refusal("nothing://x cannot be used"):
         parts.open_place("nothing://x")
 
 
@@ -119,7 +117,7 @@ def test_what_is_not_there_by_an_url_is_a_sentence(tmp_path: Path) -> None:
         (f"file://{tmp_path}/none", "no images found"),
         ("nothing://x", "nothing://x cannot be read"),
     ):
-        with pytest.raises(CounterfactoryError, match=sentence):
+        with refusal(sentence):
             read_set(url, SetOptions())
-    with pytest.raises(CounterfactoryError, match=r"leave --masks .* out"):
+    with refusal(r"leave --masks .* out"):
         read_set("s3://x/y", SetOptions(masks=tmp_path))

@@ -13,9 +13,9 @@ import pytest
 from picture_rows import control_row, original_row, picture_row
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
+from refusing import refusal
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.detections import SeenBox, evaluate_boxes
 from counterfactory.engine.sources.shapes import Box
 from counterfactory.engine.suite import PictureRow
@@ -141,10 +141,10 @@ def test_rejected_and_unanswered_pictures_do_not_count() -> None:
 
 
 def test_a_suite_without_boxes_and_a_missing_library_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CounterfactoryError, match="this suite has no boxes"):
+    with refusal("this suite has no boxes"):
         evaluate_boxes([picture_row()], {})
     rows, seen = scene(2, 3)
     for name in ("pycocotools", "pycocotools.coco"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(CounterfactoryError, match=r"pip install 'counterfactory\[detection\]'"):
+    with refusal(r"pip install 'counterfactory\[detection\]'"):
         evaluate_boxes(rows, seen)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from checks import held_to
 from picture_rows import control_row, picture_row
+from refusing import refusal
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.edit_labels import (
     COLUMNS,
     EditJudgement,
@@ -29,6 +29,7 @@ from counterfactory.engine.variant import Variant
 
 DRY, BLUE = Edit("weather", "dry", "snowy"), Edit("colour", "red", "blue")
 STRICT = held_to(max_text_label=0.5)
+HEAD = "type,right_type,right_label,coherent,dropped,text_label\n"
 REASON = "an edit's words mean nearly what the label says: text_label 0.600 is above 0.500"
 
 
@@ -113,34 +114,27 @@ def test_a_table_is_written_labelled_and_read_back(tmp_path: Path, name: str) ->
 def test_files_that_may_hold_labels_stay(tmp_path: Path) -> None:
     file = tmp_path / "edits.csv"
     file.write_text("mine")
-    with pytest.raises(CounterfactoryError, match=r"edits.csv is there already and may hold labels; name another file"):
+    with refusal(r"edits.csv is there already and may hold labels; name another file"):
         write_edits(file, [])
     assert file.read_text() == "mine"
-    with pytest.raises(CounterfactoryError, match=r"edits.txt: edits are written as .csv or .jsonl"):
+    with refusal(r"edits.txt: edits are written as .csv or .jsonl"):
         write_edits(tmp_path / "edits.txt", [])
 
 
 @pytest.mark.parametrize(
-    ("row", "message"),
+    ("text", "message"),
     [
-        ("weather,maybe,1,1,,", r"edits.csv:2: right_type is 1 or 0, yes or no, or empty; found 'maybe'"),
-        (",1,1,1,,", "edits.csv:2: every row needs the type of its edit"),
-        ("weather,1,1,1,,high", "edits.csv:2: text_label is a number or empty; found 'high'"),
-        ("weather,1,1,1,,,,,", r"edits.csv:2 has 9 fields"),
+        (f"{HEAD}weather,maybe,1,1,,\n", r"edits.csv:2: right_type is 1 or 0, yes or no, or empty; found 'maybe'"),
+        (f"{HEAD},1,1,1,,\n", "edits.csv:2: every row needs the type of its edit"),
+        (f"{HEAD}weather,1,1,1,,high\n", "edits.csv:2: text_label is a number or empty; found 'high'"),
+        (f"{HEAD}weather,1,1,1,,,,,\n", r"edits.csv:2 has 9 fields"),
+        ("type,right_type,coherent\n", "no column 'right_label'"),
     ],
 )
-def test_a_label_that_is_none_is_named(tmp_path: Path, row: str, message: str) -> None:
-    file = tmp_path / "edits.csv"
-    file.write_text(f"type,right_type,right_label,coherent,dropped,text_label\n{row}\n")
-    with pytest.raises(CounterfactoryError, match=message):
-        read_labelled(file, held_to())
-
-
-def test_a_table_of_something_else_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "edits.csv"
-    file.write_text("type,right_type,coherent\n")
-    with pytest.raises(CounterfactoryError, match="no column 'right_label'"):
-        read_labelled(file)
+def test_a_label_that_is_none_is_named(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "edits.csv").write_text(text)
+    with refusal(message):
+        read_labelled(tmp_path / "edits.csv", held_to())
 
 
 def test_success_is_all_three_and_filters_are_held_to_it() -> None:

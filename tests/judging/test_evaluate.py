@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from picture_rows import picture_row
+from refusing import refusal
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.confusion import (
     Counts,
     accuracy,
@@ -192,7 +192,6 @@ def test_effects_are_against_the_controls_and_the_painter_s_stands_beside() -> N
     rows, said = suite_of(40, control=painted, red=painted, foggy=lambda g: g % 2 == 1)
     effects = evaluate_labels(rows, said).effects
     assert effects.against == "control"
-    assert effects.painter is not None
     assert (effects.painter.name, effects.painter.value) == ("painting", pytest.approx(-0.1))
     assert {e.name: e.value for e in effects.by_type} == {"weather": pytest.approx(-0.4), "colour": pytest.approx(0)}
     assert {e.name: e.value for e in effects.by_value} == {
@@ -253,13 +252,6 @@ def test_one_edit_alone_is_of_variants_with_no_other_and_answers_turn_wrong_ther
     }
 
 
-def test_a_model_that_fails_on_painted_pictures_turns_wrong_by_painting() -> None:
-    """Where an edit does nothing its rate is 0 though half of all variants were right as originals."""
-    rows, said = suite_of(20, control=lambda g: g % 2 == 0, red=lambda g: g % 2 == 0, foggy=lambda g: g % 2 == 0)
-    flips = evaluate_labels(rows, said).effects.flips
-    assert {f.name: f.rate for f in flips} == {"painting": 0.5, "colour": 0, "weather": 0}
-
-
 def test_controls_that_are_their_originals_measure_no_painting() -> None:
     rows, said = suite_of(10, foggy=lambda g: g % 2 == 1)
     copied = [replace(r, sha256="0" * 64) if r.kind == "control" else r for r in rows]
@@ -270,7 +262,6 @@ def test_controls_that_are_their_originals_measure_no_painting() -> None:
     some = [replace(r, sha256="0" * 64) if r.kind == "control" and r.source < "s4" else r for r in rows]
     found = evaluate_labels(some, said).effects
     assert (found.against, found.copies) == ("control", 4)
-    assert found.painter is not None
     assert found.painter.sources == 6
 
 
@@ -294,7 +285,6 @@ def test_rejections_are_counted_by_type_and_value() -> None:
 def test_what_painting_does_is_known_without_variants_and_rejected_controls_are_no_baseline() -> None:
     rows, said = suite_of(10, foggy=None, red=None, control=lambda g: g % 2 == 0)
     painter = evaluate_labels(rows, said).effects.painter
-    assert painter is not None
     assert painter.value == -0.5
     rows, said = suite_of(10, control=lambda g: False)
     rows = [replace(r, reason="too dark") if r.kind == "control" else r for r in rows]
@@ -328,22 +318,20 @@ def test_two_edits_of_one_type_count_a_variant_once() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(CounterfactoryError, match="2 pictures need as many answers of the model, got 1"):
+    with refusal("2 pictures need as many answers of the model, got 1"):
         evaluate_labels([row("a", "car")] * 2, ["car"])
-    with pytest.raises(CounterfactoryError, match="1 pictures need as many answers of the model, got more"):
+    with refusal("1 pictures need as many answers of the model, got more"):
         evaluate_labels([row("a", "car")], ["car", "car"])
-    with pytest.raises(CounterfactoryError, match="1 pictures need as many answers of the model, got 0"):
+    with refusal("1 pictures need as many answers of the model, got 0"):
         evaluate_masks([row("a", None)], [], ("sky",))
-    told = r"source 'a' has none; give labels to the sources \(class folders or --labels\) or "
-    with pytest.raises(CounterfactoryError, match=told):
+    with refusal(r"source 'a' has none; give labels to the sources \(class folders or --labels\) or "):
         evaluate_labels([row("a", None)], ["car"])
-    with pytest.raises(CounterfactoryError, match="2 classes need confusion matrices of 2 x 2, got 3 x 3"):
+    with refusal("2 classes need confusion matrices of 2 x 2, got 3 x 3"):
         evaluate_masks([row("a", None)], [np.zeros((3, 3), np.int64)], ("sky", "road"))
-    with pytest.raises(CounterfactoryError, match=r"shape \(2, 2\)"):
+    with refusal(r"shape \(2, 2\)"):
         confusion_matrix(np.zeros((2, 2), np.uint8), np.zeros((2, 3), np.uint8), 2)
     for answers, named in (([0, 2], 2), ([-1, 3], 3), ([-1, 1], -1)):
-        told = f"^the model answered class {named}; there are 2 classes, 0 to 1$"
-        with pytest.raises(CounterfactoryError, match=told):
+        with refusal(f"^the model answered class {named}; there are 2 classes, 0 to 1$"):
             confusion_matrix(np.zeros(2, np.int64), np.array(answers), 2)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from picture_rows import control_row, picture_row
@@ -17,17 +19,12 @@ LEVELS = 4
 def leveled(sources: int, fails: tuple[float, ...]) -> tuple[list[PictureRow], list[str]]:
     """A control and, of each of two types, a variant at each level; of time at level k the share fails[k - 1] fails."""
     random = np.random.default_rng(0)
-    rows, answers = list[PictureRow](), list[str]()
-    for source in range(sources):
-        rows.append(control_row(source))
-        answers.append("bus")
-        for kind in ("time", "weather"):
-            for level in range(1, LEVELS + 1):
-                name = f"images/{source}/{kind}{level}.png"
-                edits = (Edit(kind, "", "x"),)
-                rows.append(picture_row(3 * source, file_name=name, edits=edits, level=level, levels=LEVELS))
-                wrong = kind == "time" and random.random() < fails[level - 1]
-                answers.append("car" if wrong else "bus")
+    rows, answers = [control_row(source) for source in range(sources)], ["bus"] * sources
+    for source, kind, level in product(range(sources), ("time", "weather"), range(1, LEVELS + 1)):
+        name, edits = f"images/{source}/{kind}{level}.png", (Edit(kind, "", "x"),)
+        rows.append(picture_row(3 * source, file_name=name, edits=edits, level=level, levels=LEVELS))
+        wrong = kind == "time" and random.random() < fails[level - 1]
+        answers.append("car" if wrong else "bus")
     return rows, answers
 
 

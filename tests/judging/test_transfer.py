@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusing import refusal
 from scipy import stats
 
-from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.transfer import ALL, find_transfers, rank_correlations, slopes
 
 VALUES = st.lists(st.tuples(st.integers(-5, 5), st.integers(-5, 5)), min_size=3, max_size=20)
@@ -44,8 +44,6 @@ def test_the_slope_that_was_drawn_lies_in_the_interval_about_as_often_as_said() 
     for seed in range(count):
         (_, time, _) = find_transfers(*drawn(14, 0.8, 0.05, seed))
         assert time.name == "time"
-        assert time.slope.low is not None
-        assert time.slope.high is not None
         held += time.slope.low <= 0.8 <= time.slope.high
     assert 0.8 * count <= held < count  # a bootstrap over few models is a little too short
 
@@ -82,15 +80,13 @@ def test_only_what_both_sides_have_is_compared() -> None:
         del row["time"]
     (only,) = find_transfers(painted, real)
     assert only.name == "weather"
-    with pytest.raises(
-        CounterfactoryError, match=r"no edit of the suite is a condition.*such as time; the table has w"
-    ):
+    with refusal(r"no edit of the suite is a condition.*such as time; the table has w"):
         find_transfers([{"time": row["time"]} for row in painted], real)
 
 
 def test_three_models_are_too_few_and_equal_ones_say_nothing() -> None:
     painted, real = drawn(3, 1.0, 0.05, 3)
-    with pytest.raises(CounterfactoryError, match="needs 4 models or more, got 3"):
+    with refusal("needs 4 models or more, got 3"):
         find_transfers(painted, real)
     (alike,) = find_transfers([{"time": -0.5}] * 5, [{"time": -0.1 * k} for k in range(5)])
     assert (alike.rank_correlation.value, alike.slope.low, alike.predicts) == (None, None, False)

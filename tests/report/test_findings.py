@@ -180,7 +180,6 @@ def test_a_chart_has_a_row_for_every_effect_at_its_place() -> None:
         effect("time", -0.2, -0.4, 0.0, 0.01), unknown, by_value=values, painter=effect("painting", 0.1, 0.0, 0.2)
     )
     forest = draw_forest(evaluation.effects)
-    assert forest is not None
     (_, first), (heading, more) = forest.groups
     assert [(row.name, row.of, row.clear) for row in first] == [("painting alone", "", False), ("time", "type", True)]
     assert heading == "3 values"

@@ -32,13 +32,6 @@ from counterfactory.engine.suite import PictureRow, read_metadata
 NIGHT, RED = Edit("time", "day", "at night"), Edit("colour", "blue", "red")
 
 
-@pytest.fixture
-def picture(tmp_path: Path) -> Path:
-    path = tmp_path / "a b#(1)'\".png"
-    Image.new("RGB", (16, 16), (10, 200, 30)).save(path)
-    return path
-
-
 def report_on(suite: MadeSuite, rows: list[PictureRow], folder: Path, **options: Any) -> Reader:
     write_report(folder, rows, suite.path, options.pop("text", ReportText("t", "s")), **options)
     return Reader((folder / "index.html").read_text(encoding="utf-8"))

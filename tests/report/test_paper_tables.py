@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 from picture_rows import control_row, original_row, picture_row
+from refusing import refusal
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.evaluate import evaluate_labels
 from counterfactory.engine.report.paper_tables import NAMES, ModelResult, paper_tables
 from counterfactory.engine.suite import PictureRow
@@ -90,7 +90,7 @@ def test_figure_six_of_lance() -> None:
         ("bus", "nothing like snowy", "weather: snowy", "0.0"),
     ]
     assert [row[6] for row in table.rows] == ["8", "8"]
-    with pytest.raises(CounterfactoryError, match="a class with six sources"):
+    with refusal("a class with six sources"):
         paper_tables("lance-figure-6", [GOOD])
 
 
@@ -102,6 +102,6 @@ def _of_source(index: int) -> list[PictureRow]:
 
 def test_what_answers_do_not_hold_is_refused() -> None:
     bare = ModelResult("bare", GOOD.rows, GOOD.evaluation, [None] * len(GOOD.rows))
-    with pytest.raises(CounterfactoryError, match="bare does not say what it gives the true label"):
+    with refusal("bare does not say what it gives the true label"):
         paper_tables("lance-figure-3", [GOOD, bare])
     assert len(NAMES) == 7

@@ -6,12 +6,11 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from picture_rows import picture_row
+from refusing import refusal
 from reviewing import rows_of, study_of
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.review.question_set import load_questions
 from counterfactory.engine.review.study import StudyPlan, draw_study
@@ -87,14 +86,14 @@ def test_misclassified_ones_are_those_of_the_model() -> None:
     wrong = {row.file_name: row.number == 1 for row in ROWS if row.kind == "variant"}
     study = draw_study(ROWS, load_questions("dillema"), StudyPlan("misclassified", checks=0), wrong=wrong)
     assert {item.image for item in study.items} == {name for name, is_wrong in wrong.items() if is_wrong}
-    with pytest.raises(CounterfactoryError, match="--model or --predictions"):
+    with refusal("--model or --predictions"):
         study_of(ROWS, draw="misclassified")
-    with pytest.raises(CounterfactoryError, match="answers all of them rightly"):
+    with refusal("answers all of them rightly"):
         draw_study(ROWS, load_questions("dillema"), StudyPlan("misclassified"), wrong={})
 
 
 def test_a_suite_without_variants_has_nothing_to_review() -> None:
-    with pytest.raises(CounterfactoryError, match=r"no variants to review.*none is accepted"):
+    with refusal(r"no variants to review.*none is accepted"):
         study_of([row for row in ROWS if row.kind != "variant"])
 
 

@@ -19,6 +19,7 @@ import pytest
 from hostile_cases import CASES, LEDGERS, HostileCase, equal_rows, hot_journal, long_values, make_good, run_case
 from hostile_cases import rewrite_table as reword_table
 from picture_rows import picture_row
+from refusing import refusal
 from session_records import costs, session_facts
 
 from counterfactory.engine.errors import CounterfactoryError
@@ -64,7 +65,7 @@ NAMES = [
 
 @pytest.mark.parametrize("name", [*NAMES, None, 3, b"images/a.png"])
 def test_names_that_are_refused(name: object) -> None:
-    with pytest.raises(CounterfactoryError, match=r"^here is .*names no file below images or masks or originals"):
+    with refusal(r"^here is .*names no file below images or masks or originals"):
         checked_name(name, "here")
 
 
@@ -118,7 +119,7 @@ def test_a_table_s_names_stay_inside(suite_path: Path, victim: Path, column: str
     rewrite_table(suite_path, **{column: name})
     before = everything(victim)
     for read in (read_metadata, read_verdicts):
-        with pytest.raises(CounterfactoryError, match=rf"metadata\.parquet, row 1: '{column}' is .*use a suite that"):
+        with refusal(rf"metadata\.parquet, row 1: '{column}' is .*use a suite that"):
             read(suite_path)
     assert everything(victim) == before
 
@@ -129,7 +130,7 @@ def test_a_ledger_s_lists_of_files_touch_nothing_outside(suite_path: Path, victi
     plant(suite_path, stage, {name: True} if stage == "suite/files" else {"batch": [name]})
     before = everything(victim)
     rows = read_metadata(suite_path)
-    with pytest.raises(CounterfactoryError, match="nothing was touched"), Suite.open(suite_path) as suite:
+    with refusal("nothing was touched"), Suite.open(suite_path) as suite:
         suite.write_metadata(rows)
     assert everything(victim) == before
     assert (suite_path / IMAGE).is_file()
@@ -143,8 +144,7 @@ def test_a_ledger_s_pictures_stay_inside(suite_path: Path, victim: Path, kind: s
     row[kind] |= {"path": name}
     plant(suite_path, "paint", {KEY: row})
     before = everything(victim)
-    told = rf"ledger\.sqlite, paint 0123456789abcdef: '{kind}\.path' is"
-    with Suite.open(suite_path) as suite, pytest.raises(CounterfactoryError, match=told):
+    with Suite.open(suite_path) as suite, refusal(rf"ledger\.sqlite, paint 0123456789abcdef: '{kind}\.path' is"):
         suite.images("paint", [KEY])
     assert everything(victim) == before
 
@@ -155,21 +155,17 @@ def test_a_ledger_s_outcomes_stay_inside(suite_path: Path, name: str) -> None:
     with Suite.open(suite_path) as suite:
         outcomes = Outcomes(suite, "x")
         outcomes.keep(sources, Outcome(1, 0, 0, 0, {name: 3}, (), ()), [picture_row(file_name=name)], finished=True)
-        with pytest.raises(CounterfactoryError, match=r"ledger\.sqlite, shard .*'files' is "):
+        with refusal(r"ledger\.sqlite, shard .*'files' is "):
             outcomes.find(sources)
-        with pytest.raises(CounterfactoryError, match=r"ledger\.sqlite, shard/rows .*, row 1: 'file_name' is "):
+        with refusal(r"ledger\.sqlite, shard/rows .*, row 1: 'file_name' is "):
             list(outcomes.rows([sources]))
 
 
 @pytest.mark.parametrize("value", [None, 3, "text", [], {"image": None, "mask": None}, {"image": {"path": IMAGE}}])
 def test_a_ledger_s_nonsense_is_a_sentence(suite_path: Path, value: object) -> None:
     plant(suite_path, "paint", {KEY: value})
-    told = r"ledger\.sqlite, paint 0123456789abcdef: .*move ledger\.sqlite"
-    with Suite.open(suite_path) as suite, pytest.raises(CounterfactoryError, match=told):
+    with Suite.open(suite_path) as suite, refusal(r"ledger\.sqlite, paint 0123456789abcdef: .*move ledger\.sqlite"):
         suite.images("paint", [KEY])
-
-
-# Links
 
 
 def link_away(path: Path, victim: Path) -> None:
@@ -200,7 +196,7 @@ def test_links_out_of_the_suite_are_refused(suite_path: Path, victim: Path, at: 
     ]
     tries += [] if at.startswith("masks") else [lambda suite: suite.load_image(row)]
     for attempt in tries:
-        with pytest.raises(CounterfactoryError, match=r"through a link, .*victim.*, outside of the suite; nothing was"):
+        with refusal(r"through a link, .*victim.*, outside of the suite; nothing was"):
             run_in(suite_path, attempt)
     assert everything(victim) == before
 
@@ -213,12 +209,12 @@ def run_in(suite_path: Path, attempt: Callable[[Suite], object]) -> None:
 def test_nothing_is_superseded_into_another_folder(suite_path: Path, victim: Path) -> None:
     (suite_path / "superseded").symlink_to(victim)
     before = everything(victim)
-    with pytest.raises(CounterfactoryError, match="outside of the suite"):
+    with refusal("outside of the suite"):
         Suite.open(suite_path)
     (suite_path / "superseded").unlink()
     (suite_path / "superseded").mkdir()
     (suite_path / "superseded/images").symlink_to(victim)
-    with Suite.open(suite_path) as suite, pytest.raises(CounterfactoryError, match="outside of the suite"):
+    with Suite.open(suite_path) as suite, refusal("outside of the suite"):
         suite.write_metadata([])
     assert everything(victim) == before
 
@@ -227,7 +223,7 @@ def test_nothing_is_superseded_into_another_folder(suite_path: Path, victim: Pat
 def test_a_suite_s_own_files_are_no_links_out(suite_path: Path, victim: Path, name: str) -> None:
     link_away(suite_path / name, victim / "secret.png")
     before = everything(victim)
-    with pytest.raises(CounterfactoryError, match=f"{name} is, through a link, .*outside of the suite"):
+    with refusal(f"{name} is, through a link, .*outside of the suite"):
         Suite.open(suite_path)
     assert everything(victim) == before
 
@@ -279,7 +275,7 @@ def here(suite_path: Path, tmp_path: Path) -> Path:
 
 def test_a_hot_journal_is_not_played_back(here: Path) -> None:
     hot_journal(here)
-    with pytest.raises(CounterfactoryError, match=r"journal is a journal, which we leave nowhere; nothing was touched"):
+    with refusal(r"journal is a journal, which we leave nowhere; nothing was touched"):
         Suite.open(here / "suite")
     assert (here / "outside" / "diary.txt").read_text() == "kept"
     with contextlib.closing(sqlite3.connect(here / "suite" / "ledger.sqlite")) as database:
@@ -297,9 +293,7 @@ def test_nothing_of_a_ledger_is_a_link_or_a_pipe(
     ledger.with_name(f"ledger.sqlite{end}").unlink(missing_ok=True)
     put(ledger.with_name(f"ledger.sqlite{end}"))
     before = sorted(path.name for path in ledger.parent.iterdir())
-    with pytest.raises(
-        CounterfactoryError, match=r"nothing was touched: move ledger\.sqlite and what begins so out of"
-    ):
+    with refusal(r"nothing was touched: move ledger\.sqlite and what begins so out of"):
         connect(ledger, read_only=read_only)
     assert sorted(path.name for path in ledger.parent.iterdir()) == before
 
@@ -309,7 +303,7 @@ def test_no_statement_runs_in_a_ledger_with_another_schema(here: Path, name: str
     path = here / "suite" / "ledger.sqlite"
     LEDGERS[name](here)
     before = path.read_bytes()
-    with pytest.raises(CounterfactoryError, match=r"ledger\.sqlite is damaged .*move ledger\.sqlite"):
+    with refusal(r"ledger\.sqlite is damaged .*move ledger\.sqlite"):
         Ledger(path)
     assert path.read_bytes() == before
 
@@ -353,9 +347,6 @@ def test_a_check_that_changes_nothing_only_reads(suite_path: Path, monkeypatch: 
     assert everything(suite_path) == before
 
 
-# What is written, and where
-
-
 @pytest.mark.parametrize("at", ["report", "report/masks", "report/masks/bus"])
 def test_no_link_below_a_suite_is_written_through(here: Path, at: str) -> None:
     (here / "suite" / at).parent.mkdir(parents=True, exist_ok=True)
@@ -367,7 +358,7 @@ def test_no_link_below_a_suite_is_written_through(here: Path, at: str) -> None:
         lambda: move_file(here / "suite" / "run.json", file, here / "suite"),
         lambda: remove_file(here / "suite" / at / "diary.txt", here / "suite"),
     ):
-        with pytest.raises(CounterfactoryError, match=f"{at} is a link, through which nothing is written; nothing was"):
+        with refusal(f"{at} is a link, through which nothing is written; nothing was"):
             write()
     assert everything(here / "outside").keys() == {"diary.txt"}
 
@@ -390,9 +381,6 @@ def test_a_place_in_a_suite_is_known_however_it_is_spelled(
     for suite in (Path("suite"), here / "suite", here / "to"):
         assert place_below(Path(spelled.format(here)), suite) == (suite / "r", suite)
         assert place_below(Path("outside/r"), suite) == (Path("outside/r"), None)
-
-
-# What is read
 
 
 @pytest.mark.parametrize("read", [read_text, load_task, load_interventions, read_run, read_metadata, open_table])
@@ -433,7 +421,7 @@ def test_parquet_that_grows_without_bound_is_refused(here: Path) -> None:
         path.write_bytes(good)
         build(here)
         for read in (read_metadata, read_verdicts):
-            with pytest.raises(CounterfactoryError, match=r"metadata\.parquet cannot be read \(.* bytes"):
+            with refusal(r"metadata\.parquet cannot be read \(.* bytes"):
                 read(here / "suite")
 
 
@@ -441,7 +429,7 @@ def test_parquet_that_grows_without_bound_is_refused(here: Path) -> None:
 def test_a_class_number_that_no_mask_holds_is_refused(here: Path, number: str) -> None:
     facts = session_facts(data={"classes": {number: "x"}})
     write_run(here / "suite", RunRecord((SessionRecord("1", "2026-11-23", True, facts, (), costs()),)))
-    with pytest.raises(CounterfactoryError, match=r"run\.json: 'classes': no mask holds"):
+    with refusal(r"run\.json: 'classes': no mask holds"):
         recorded_classes(here / "suite")
 
 
@@ -453,7 +441,7 @@ def test_networks_are_opened_where_the_package_has_them(here: Path) -> None:
         facts = session_facts(profile=plain(profile))
         write_run(here / "suite", RunRecord((SessionRecord("1", "2026-11-23", True, facts, (), costs()),)))
         assert recorded_profile(here / "suite").models.folder == folder
-        with pytest.raises(CounterfactoryError, match="a record may be anybody's; name") if refused else nullcontext():
+        with refusal("a record may be anybody's; name") if refused else nullcontext():
             recorded_networks(here / "suite")
 
 
@@ -471,11 +459,11 @@ def test_the_table_of_cases_finds_no_harm_and_would_see_it(tmp_path: Path) -> No
 def test_a_name_that_no_file_system_takes_is_no_name() -> None:
     assert checked_name(f"images/{'a' * 251}.png", "x")
     for name in (f"images/{'a' * 252}.png", f"images/{'é' * 126}.png", "images" + "/aa" * 1000):
-        with pytest.raises(CounterfactoryError, match="names no file below"):
+        with refusal("names no file below"):
             checked_name(name, "x")
 
 
 def test_costs_that_add_up_to_no_number_are_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(CounterfactoryError, match=r"run\.json would hold a number that is not finite"):
+    with refusal(r"run\.json would hold a number that is not finite"):
         write_record(tmp_path, {"totals": 1e308 * 10})
     assert not (tmp_path / "run.json").exists()

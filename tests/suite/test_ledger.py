@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusing import refusal
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.suite import ledger as ledger_module
@@ -108,7 +109,7 @@ def test_a_put_that_fails_leaves_nothing(ledger: Ledger) -> None:
 def test_a_full_disk_is_a_sentence_and_loses_nothing(ledger: Ledger) -> None:
     ledger.put("paint", {"a": 1})
     ledger._db.execute("PRAGMA max_page_count = 8")  # SQLite's own full disk
-    with pytest.raises(CounterfactoryError, match="full; free some space and run the same command again"):
+    with refusal("full; free some space and run the same command again"):
         ledger.put("paint", {f"{i:064x}": "x" * 500 for i in range(200)})
     ledger._db.execute("PRAGMA max_page_count = 1000000")
     ledger.put("paint", {"b": 2})
@@ -117,9 +118,9 @@ def test_a_full_disk_is_a_sentence_and_loses_nothing(ledger: Ledger) -> None:
 
 def test_a_read_only_file_is_a_sentence(ledger: Ledger, path: Path) -> None:
     ledger._db.execute("PRAGMA query_only = ON")  # chmod does not bind root
-    with pytest.raises(CounterfactoryError, match=r"ledger\.sqlite.*readonly.*allow writing there"):
+    with refusal(r"ledger\.sqlite.*readonly.*allow writing there"):
         ledger.put("paint", {"a": 1})
-    with pytest.raises(CounterfactoryError, match="is no regular file; nothing was touched"):
+    with refusal("is no regular file; nothing was touched"):
         Ledger(path.parent)
 
 
@@ -139,7 +140,7 @@ NOISE = bytes((i * 197 + 91) % 256 for i in range(8192))
 def test_a_damaged_file_is_a_sentence_and_stays(path: Path, damage: Callable[[bytes], bytes]) -> None:
     bad = damage(filled(path).read_bytes())
     path.write_bytes(bad)
-    with pytest.raises(CounterfactoryError, match=r"images are safe.*move ledger\.sqlite .*run the same command"):
+    with refusal(r"images are safe.*move ledger\.sqlite .*run the same command"):
         Ledger(path)
     assert path.read_bytes() == bad
     path.rename(path.with_name("aside.sqlite"))
@@ -153,7 +154,7 @@ def test_a_schema_that_is_no_text_is_a_sentence(path: Path) -> None:
     whole = filled(path).read_bytes()
     for at in range(whole.index(b"tableresults"), 4096):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 128]) + whole[at + 1 :])
-        with pytest.raises(CounterfactoryError, match=r"images are safe.*move ledger\.sqlite .*run the same command"):
+        with refusal(r"images are safe.*move ledger\.sqlite .*run the same command"):
             Ledger(path, read_only=True)
 
 
@@ -266,7 +267,7 @@ def test_a_newer_format_and_another_programs_database_are_refused_unchanged(path
     database.execute(f"PRAGMA {change}")
     database.close()
     before = path.read_bytes()
-    with pytest.raises(CounterfactoryError, match=told):
+    with refusal(told):
         Ledger(path)
     assert path.read_bytes() == before
 

@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from picture_rows import PAINTING, control_row, original_row, picture_row, written
 from picture_rows import picture_row as row
+from refusing import refusal
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.sources.shapes import Box, Keypoint
 from counterfactory.engine.suite import (
     NewPicture,
@@ -39,22 +40,10 @@ from counterfactory.engine.variant import KINDS, Kind
 CONTRACT = [
     *("file_name", "sha256", "kind", "source", "label", "mask_file_name", "boxes", "original_file_name"),
     *("control_file_name", "caption", "protected", "edited_caption", "edits", "edit_types", "number", "repeat"),
-    *(
-        "level",
-        "levels",
-        "seed",
-        "steps",
-        "guidance_scale",
-        "guidance_start",
-        "guidance_stop",
-        "self_attention",
-        "painter",
-    ),
-    *("scores", "verdict", "reason", "source_path", "source_sha256", "source_width", "source_height", "crop"),
-    *("known_world", "source_key", "key"),
+    *("level", "levels", "seed", "steps", "guidance_scale", "guidance_start", "guidance_stop", "self_attention"),
+    *("painter", "scores", "verdict", "reason", "source_path", "source_sha256", "source_width", "source_height"),
+    *("crop", "known_world", "source_key", "key"),
 ]
-
-
 PAINTED = CONTRACT[CONTRACT.index("seed") : CONTRACT.index("scores")]
 
 
@@ -148,8 +137,6 @@ def test_no_scores_and_no_rows_are_fine(tmp_path: Path, rows: list[PictureRow]) 
 
 def foreign(folder: Path, **changes: Any) -> Path:
     """A table of two rows, the second with changes that this program would not write."""
-    import pyarrow as pa
-
     folder.mkdir(parents=True, exist_ok=True)
     lines = [row(0).to_json(), row(1).to_json() | changes]
     pq.write_table(pa.Table.from_pylist(lines), folder / "metadata.parquet")
@@ -176,23 +163,21 @@ def test_a_table_by_another_hand_is_read_when_it_is_right(tmp_path: Path) -> Non
     ],
 )
 def test_a_wrong_value_is_named_with_its_file_row_and_key(tmp_path: Path, changes: dict[str, Any], found: str) -> None:
-    with pytest.raises(CounterfactoryError, match=rf"metadata\.parquet, row 2: {found}.*run the `counterfactory gen"):
+    with refusal(rf"metadata\.parquet, row 2: {found}.*run the `counterfactory gen"):
         read_metadata(foreign(tmp_path, **changes))
 
 
 def test_no_table_a_damaged_one_and_another_are_sentences(tmp_path: Path) -> None:
-    import pyarrow as pa
-
-    with pytest.raises(CounterfactoryError, match="counterfactory generate"):
+    with refusal("counterfactory generate"):
         read_metadata(tmp_path)
     path = written(tmp_path, [row(i) for i in range(50)]) / "metadata.parquet"
     whole = path.read_bytes()
     for keep in (0, 3, 100, 2000):
         path.write_bytes(whole[:keep])
-        with pytest.raises(CounterfactoryError, match=r"cannot be read.*repaints nothing"):
+        with refusal(r"cannot be read.*repaints nothing"):
             read_metadata(tmp_path)
     pq.write_table(pa.table({"file_name": ["a.png"]}), tmp_path / "metadata.parquet")
-    with pytest.raises(CounterfactoryError, match="lacks sha256, kind"):
+    with refusal("lacks sha256, kind"):
         read_metadata(tmp_path)
 
 
@@ -277,7 +262,6 @@ def test_rows_leave_sorted_as_python_sorts(keys: list[tuple[str, Kind, int]]) ->
             draft.add(row)
         in_order = sorted(rows, key=lambda row: (row.source, KINDS.index(row.kind), row.number, row.file_name))
         assert list(draft) == [row.to_json() for row in in_order]
-        assert len(draft) == len(rows)
 
 
 def test_files_can_be_asked_after(tmp_path: Path) -> None:
@@ -308,6 +292,6 @@ def test_a_drafts_full_disk_is_a_sentence(tmp_path: Path) -> None:
             for number in range(1000):
                 draft.add(table_row(number, caption="x" * 500))
 
-        with pytest.raises(CounterfactoryError, match=r"cannot use .*draft.*full; free some space"):
+        with refusal(r"cannot use .*draft.*full; free some space"):
             fill()
     assert list(tmp_path.iterdir()) == []

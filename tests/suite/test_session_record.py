@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from refusing import refusal
 from session_records import costs, session_facts, stage_cost
 
 from counterfactory.engine.errors import CounterfactoryError
@@ -60,7 +61,7 @@ def test_three_sessions_add_up(tmp_path: Path) -> None:
         stop(tmp_path, lambda: costs(wall_s=100.0), KeyboardInterrupt())
     assert [session.finished for session in on_record(tmp_path).sessions] == [False]
     assert on_record(tmp_path).standing is None
-    with pytest.raises(CounterfactoryError, match="no such model"):
+    with refusal("no such model"):
         stop(tmp_path, lambda: costs(wall_s=20.0, energy_j=7.0), CounterfactoryError("no such model"))
     record = finish(tmp_path, costs(wall_s=3.0, painted=0, stages=(stage_cost("read", made=0),)))
     assert [session.finished for session in record.sessions] == [False, False, True]
@@ -132,7 +133,6 @@ def test_killed_sessions_count_to_within_a_note(tmp_path: Path) -> None:
         process = subprocess.Popen(
             [sys.executable, "-c", KILLED, tmp_path], env=environment, stdout=subprocess.PIPE, text=True
         )
-        assert process.stdout is not None
         assert process.stdout.readline() == "began\n"
         time.sleep(0.4)
         process.send_signal(signal.SIGKILL)
@@ -180,7 +180,7 @@ def test_a_kill_between_run_json_and_the_ledger_books_a_session_once(
 def test_a_foreign_or_damaged_record_stops_a_session_before_it_begins(tmp_path: Path, text: str, told: str) -> None:
     Suite.open(tmp_path).close()
     (tmp_path / "run.json").write_text(text)
-    with pytest.raises(CounterfactoryError, match=rf"run\.json.*{told}.*move it out of the folder"):
+    with refusal(rf"run\.json.*{told}.*move it out of the folder"):
         finish(tmp_path, costs())
     assert (tmp_path / "run.json").read_text() == text
     (tmp_path / "run.json").rename(tmp_path / "aside.json")
@@ -195,10 +195,10 @@ def test_a_killed_session_outlives_a_damaged_record(tmp_path: Path) -> None:
         (tmp_path / "run.json").write_text("{")  # while the session lasts
         return costs(wall_s=50.0)
 
-    with pytest.raises(CounterfactoryError, match="first failure") as caught:
+    with refusal("first failure") as caught:
         stop(tmp_path, damaging, CounterfactoryError("first failure"))
     assert any("could not be put on record" in note for note in caught.value.__notes__)
-    with pytest.raises(CounterfactoryError, match="is not valid JSON"):
+    with refusal("is not valid JSON"):
         Suite.open(tmp_path)
     (tmp_path / "run.json").unlink()
     Suite.open(tmp_path).close()
