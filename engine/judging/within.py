@@ -67,8 +67,8 @@ def regress(pictures: Observations) -> Estimates:
     """Every name's estimate. Observations without a name count for the sources that they are of."""
     count, sources = pictures.names, int(pictures.source.max(initial=-1)) + 1
     carrying = np.bincount(pictures.name, minlength=count)
-    value, spread, separate, vary = (np.zeros(count, kind) for kind in (np.float64, np.float64, np.bool_, np.int64))
-    estimates = Estimates(value, spread, separate, vary, carrying)
+    separate, vary = np.zeros(count, np.bool_), np.zeros(count, np.int64)
+    estimates = Estimates(np.zeros(count), np.zeros(count), separate, vary, carrying)
     named = np.unique(np.stack([pictures.source[pictures.picture], pictures.name], axis=1), axis=0)
     block_of = _blocks(named, count)
     of_source = np.full(sources, -1)

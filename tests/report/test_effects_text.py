@@ -54,9 +54,7 @@ def test_one_edit_alone_says_how_often_answers_turned_wrong_beside_painting_s_ow
 
 
 def test_a_clear_effect_is_marked_by_its_own_rule() -> None:
-    rows = [
-        row for g in range(20) for row in (control_row(g), picture_row(3 * g), picture_row(3 * g + 1, edits=(RED,)))
-    ]
+    rows = [r for g in range(20) for r in (control_row(g), picture_row(3 * g), picture_row(3 * g + 1, edits=(RED,)))]
     found = evaluate_labels(rows, ["car" if i % 3 == 1 and i % 9 else "bus" for i in range(60)])
     assert {effect.name: effect.clear for effect in found.effects.by_type} == {"weather": True, "colour": False}
     for table in evaluation_tables(found)[:3]:
@@ -93,22 +91,16 @@ def test_effects_that_do_not_add_are_said_with_the_pair() -> None:
 
 
 def test_values_that_lost_a_third_are_named_with_what_that_does() -> None:
-    rows = [
-        control_row(),
-        picture_row(0),
-        picture_row(1, reason="dark"),
-        *(picture_row(i, edits=(RED,)) for i in (2, 3)),
-    ]
-    rows += [picture_row(4, edits=(RED,)), picture_row(5, edits=(RED,), reason="dark")]
+    rows = [control_row(), picture_row(0), picture_row(1, reason="dark")]
+    rows += [*(picture_row(i, edits=(RED,)) for i in (2, 3, 4)), picture_row(5, edits=(RED,), reason="dark")]
     (note,) = [n for n in note_lines(evaluate_labels(rows, ["bus"] * 7)) if "a third or more" in n]
     assert "rejected of weather 1 of 2, weather: snowy 1 of 2: their effects are of what was left" in note
 
 
 def test_of_nothing_accepted_there_is_no_table_of_effects() -> None:
     rows = [original_row(), picture_row(reason="dark")]
-    assert [table.title for table in evaluation_tables(evaluate_labels(rows, ["bus", None]))] == [
-        "How pictures are answered"
-    ]
+    (table,) = evaluation_tables(evaluate_labels(rows, ["bus", None]))
+    assert table.title == "How pictures are answered"
 
 
 def test_several_models_stand_side_by_side() -> None:

@@ -23,8 +23,8 @@ from counterfactory.engine.review.answer_book import AnswerBook, Rating, create_
 STUDY = study_of(rows_of(4), sample=4, checks=0)
 
 
-def values(book: AnswerBook, rater: str | None = None) -> dict[tuple[str, int, str], int]:
-    return {(one.rater, one.item, one.asked): one.value for one in book.ratings(rater)}
+def values(book: AnswerBook) -> dict[tuple[str, int, str], int]:
+    return {(one.rater, one.item, one.asked): one.value for one in book.ratings()}
 
 
 def test_the_study_comes_back_as_it_was_drawn(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -109,9 +110,9 @@ def test_pictures_written_just_now_are_read_but_not_decoded(tmp_path: Path, monk
     monkeypatch.setattr(suite_module, "_RECENT_BYTES", 2 * painted(0).pixels.nbytes)
     with Suite.open(tmp_path) as suite:
         rows = suite.write_images("paint", [painted(number) for number in range(3)])
-        for number, count in ((2, 0), (1, 0), (0, 1), (2, 1)):
+        for number, so_far in ((2, 0), (1, 0), (0, 1), (2, 1)):
             np.testing.assert_array_equal(suite.load_image(rows[key(number)]), painted(number).pixels)
-            assert len(decoded) == count
+            assert len(decoded) == so_far
     with Suite.open(tmp_path) as suite:
         np.testing.assert_array_equal(suite.load_image(rows[key(2)]), painted(2).pixels)
         assert len(decoded) == 2, "another run has only the file"
@@ -418,21 +419,18 @@ def test_a_kill_between_moving_and_noting_it_is_mended(tmp_path: Path) -> None:
 def test_a_disk_that_fills_within_a_batch_loses_that_batch_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, count = os.replace, 0
+    real, calls = os.replace, count(1)
 
     def filling(*arguments: Any, **options: Any) -> None:
-        nonlocal count
-        count += 1
-        if count == 3:
+        if next(calls) == 3:
             raise OSError(errno.ENOSPC, "No space left on device")
         real(*arguments, **options)
 
     with Suite.open(tmp_path) as suite:
         suite.write_images("paint", [painted(0), painted(1)])
-        with monkeypatch.context() as patch:
+        with monkeypatch.context() as patch, refusal("no space left on device; free some space"):
             patch.setattr(os, "replace", filling)
-            with refusal("no space left on device; free some space"):
-                suite.write_images("paint", [painted(2), painted(3)])
+            suite.write_images("paint", [painted(2), painted(3)])
         assert not any(tmp_path.rglob("*.tmp"))
         assert list(suite.images("paint", [key(number) for number in range(4)])) == [key(0), key(1)]
 
