@@ -22,12 +22,13 @@ from ..report.effects_text import (
     comparison_tables,
     evaluation_tables,
     headline,
+    insight_lines,
+    insights_table,
     unplaced_notes,
 )
 from ..report.findings import comparison_sentences, find_sentences, short_name, suite_sentences
 from ..report.folder import LIMIT, EdgeDetector, ReportFiles, edge_detector, write_report
 from ..report.forest import draw_forest
-from ..report.insights_text import insight_lines, insights_table
 from ..report.page import ReportText
 from ..report.suite_text import coverage_table, hand_note, suite_notes
 from ..report.table import Table

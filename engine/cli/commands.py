@@ -20,8 +20,7 @@ from ..judging.recheck import threshold_named
 from ..judging.threshold_curve import load_valid, threshold_curve
 from ..profile.check import CheckSettings
 from ..profile.profile import load_profile
-from ..report.effects_text import comparison_note, comparison_tables, evaluation_tables, finding_line
-from ..report.insights_text import insights_table
+from ..report.effects_text import comparison_note, comparison_tables, evaluation_tables, finding_line, insights_table
 from ..report.paper_tables import ModelResult, paper_tables
 from ..report.suite_text import coverage_data, coverage_table, hand_note, spread_data, uncovered
 from ..report.table import Table

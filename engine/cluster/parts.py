@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any
 
 from ..errors import CounterfactoryError
 from ..files.fill import fill_record, plain
@@ -71,30 +71,6 @@ class PartError(CounterfactoryError):
     """A part is none, or not whole."""
 
 
-class PartPlace(Protocol):
-    """Where parts wait, as the driver and the workers see it."""
-
-    def names(self) -> set[str]:
-        """The whole parts."""
-
-    def put(self, name: str, data: Path) -> None:
-        """Puts a file there, whole or not at all."""
-
-    def fetched(self, name: str) -> Any:
-        """A context with the file's path on this box. Raises OSError where there is none."""
-
-    def remove(self, name: str) -> None:
-        """Removes a file; one that is not there is no error."""
-
-    def close(self) -> None:
-        """Nothing more is to come: removes the place where it is empty."""
-
-
-def open_place(place: str) -> PartPlace:
-    """The place of parts: a folder, which is made, or an URL. Raises CounterfactoryError."""
-    return UrlPlace(place) if "://" in place else FolderPlace(Path(place))
-
-
 class FolderPlace:
     """A folder of a file system that all workers see under the same path; with `own` nobody else has files there, and
     what killed workers and drivers left half goes at the end.
@@ -105,21 +81,26 @@ class FolderPlace:
         make_folder(folder)
 
     def names(self) -> set[str]:
+        """The whole parts."""
         return {path.name for path in self._folder.iterdir() if _NAME.fullmatch(path.name)}
 
     def put(self, name: str, data: Path) -> None:
+        """Puts a file there, whole or not at all."""
         with open_file(data) as file, open_whole(self._folder / name, below=self._folder) as whole:
             while block := file.read(1 << 20):
                 whole.write(block)
 
     @contextmanager
     def fetched(self, name: str) -> Iterator[Path]:
+        """A context with the file's path on this box. Reading raises OSError where there is none."""
         yield self._folder / name
 
     def remove(self, name: str) -> None:
+        """Removes a file; one that is not there is no error."""
         remove_file(self._folder / name, self._folder)
 
     def close(self) -> None:
+        """Nothing more is to come: removes the place where it is empty."""
         for path in self._folder.iterdir() if self._own else ():
             if not _NAME.fullmatch(path.name):
                 self.remove(path.name)
@@ -127,7 +108,7 @@ class FolderPlace:
 
 
 class UrlPlace:
-    """A folder of an object store or another file system of fsspec: what is put there is there whole, or not at all."""
+    """The same in an object store or another file system of fsspec, whose clients put a file whole or not at all."""
 
     def __init__(self, url: str) -> None:
         import fsspec
@@ -166,6 +147,15 @@ class UrlPlace:
 
     def close(self) -> None:
         """A store's folders are names alone, and gone with their files."""
+
+
+# Where parts wait, as the driver and the workers see it.
+PartPlace = FolderPlace | UrlPlace
+
+
+def open_place(place: str) -> PartPlace:
+    """The place of parts: a folder, which is made, or an URL. Raises CounterfactoryError."""
+    return UrlPlace(place) if "://" in place else FolderPlace(Path(place))
 
 
 @contextmanager

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..judging.compare import Comparison, Gap
     from ..judging.effects import Effect, Flips
     from ..judging.evaluation import BoxScore, Effects, Evaluation, MeanScore, Rejections
+    from ..judging.insights import Insight
     from ..judging.limits import LimitResult
 
 # Values and classes in a table: those that do most harm.
@@ -43,6 +44,7 @@ _WORDS: Mapping[str, str] = MappingProxyType(
     }
 )
 _COLUMNS = ("95 % interval", "q")
+_RELIED_ON = "What recognising a class relies on, what costs most first"
 
 
 def evaluation_tables(evaluation: Evaluation, everything: bool = False, confused: int = _CONFUSED) -> tuple[Table, ...]:
@@ -356,7 +358,7 @@ def column_words(table: Table) -> list[tuple[str, str]]:
 
 def _figures(effect: Effect) -> tuple[str, str, str]:
     """The cells under `points` and _COLUMNS."""
-    return points(effect.value), interval(effect), "-" if effect.q is None else chance(effect.q, effect.clear)
+    return points(effect.value), interval(effect), "-" if effect.q is None else _chance(effect.q, effect.clear)
 
 
 def _certainty(effect: Effect) -> tuple[str, ...]:
@@ -377,6 +379,30 @@ def interval(effect: Effect) -> str:
     return "-" if effect.low is None else f"{points(effect.low)}{_TO}{points(effect.high)}"
 
 
-def chance(q: float, clear: bool) -> str:
+def _chance(q: float, clear: bool) -> str:
     """A corrected chance, marked where the effect is clear."""
     return f"{'< 0.001' if q < 0.001 else f'{q:.3f}'} {'*' if clear else ' '}"
+
+
+def insights_table(insights: Sequence[Insight], everything: bool = False, title: str = _RELIED_ON) -> tuple[Table, ...]:
+    """What a model relies on to recognise a class: clear insights, eight at most, or `everything`; none without any."""
+    shown = insights if everything else [one for one in insights if one.clear][:_WORST]
+    rows = []
+    for one in shown:
+        drop, high, low = (points(-end / 100) for end in (one.drop, one.high, one.low))
+        named = (one.label, one.keyword or f"nothing like {one.alternative}", one.name)
+        certainty = (f"{high} \N{HORIZONTAL ELLIPSIS} {low}", _chance(one.q, one.clear), str(one.pictures))
+        rows.append((*named, drop, *certainty))
+    columns = ("class", "relies on", "edit", "points", "95 % interval", "q", "pictures")
+    return (Table(title, columns, tuple(rows), of="class"),) if rows else ()
+
+
+def insight_lines(evaluation: Evaluation) -> list[str]:
+    """Why there is no insight, where variants were judged and nothing is clear."""
+    insights = evaluation.insights
+    if any(one.clear for one in insights) or evaluation.effects.against is None or not evaluation.variants.score.count:
+        return []
+    if not insights:
+        return ["what recognising a class relies on is not known: no class has six sources with one kind of edit"]
+    of = len({one.label for one in insights})
+    return [f"no class clearly relies on anything: {len(insights)} kinds of edits in {of} classes were compared"]

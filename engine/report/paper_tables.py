@@ -16,8 +16,7 @@ from ..judging.compare import mean_difference
 from ..judging.evaluate import edit_types, edit_values
 from ..judging.evaluation import Evaluation, MeanScore
 from ..suite import PictureRow
-from .effects_text import interval, points
-from .insights_text import insights_table
+from .effects_text import insights_table, interval, points
 from .table import Table, percent
 
 _RANDOM = "random"  # the type of edits of random words

@@ -16,9 +16,8 @@ from pathlib import Path
 from ..errors import CounterfactoryError
 
 TOPS = ("images", "masks", "originals")
-_PART = (
-    r"(?!\.\.?(?:/|\Z))[^/\\:\x00]+"  # the colon is of Windows' drives; our own names have none (see `folder_names`)
-)
+# The colon is of Windows' drives; our own names have none (see `folder_names`).
+_PART = r"(?!\.\.?(?:/|\Z))[^/\\:\x00]+"
 _NAME = re.compile(rf"(?:{'|'.join(TOPS)})(?:/{_PART})+")
 _LONGEST, _LONGEST_PART = 3000, 255  # bytes
 # Names come folder by folder: memory need not hold all folders of a suite.

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 
 from ..errors import CounterfactoryError
 from ..files.fill import fill_record, plain
-from ..meter.meter import PlanUse, StageCost, device_hours_per_1k
+from ..meter.meter import PlanUse, StageCost, device_hours_per_1k, sum_costs
 from ..profile.licences import ModelLicence, licences_of
 from ..sources.source import Problem
 from .cells import ValueCells, count_accepted
@@ -102,18 +102,14 @@ class SuiteCosts:
             hours[cost.device] = hours.get(cost.device, 0.0) + cost.device_hours
         energies = [cost.energy_j for cost in costs]
         measured = [energy for energy in energies if energy is not None]
-        names = dict.fromkeys(stage.stage for cost in costs for stage in cost.stages)
-        stages = {name: [stage for cost in costs for stage in cost.stages if stage.stage == name] for name in names}
-        summed = [field.name for field in fields(StageTotal)[1:]]
+        stages = sum_costs(stage for cost in costs for stage in cost.stages)
+        totals = [field.name for field in fields(StageTotal)]
         return cls(
             sessions=len(costs),
             device_hours=hours,
             wall_s=sum(cost.wall_s for cost in costs),
             energy_j=sum(measured) if measured and len(measured) == len(energies) else None,
-            stages=tuple(
-                StageTotal(name, *(sum(getattr(stage, field) for stage in of_name) for field in summed))
-                for name, of_name in stages.items()
-            ),
+            stages=tuple(StageTotal(*(getattr(stage, name) for name in totals)) for stage in stages),
         )
 
     def per_1k(self, accepted: int) -> dict[str, float]:

@@ -82,9 +82,17 @@ def test_another_file_system_holds_parts_too(tmp_path: Path) -> None:
         pass
 
 
-def test_an_unknown_kind_of_store_is_a_sentence() -> None:
+def test_what_is_not_there_or_unknown_by_an_url_is_a_sentence(tmp_path: Path) -> None:
     with refusal("nothing://x cannot be used"):
         parts.open_place("nothing://x")
+    for url, sentence in (
+        (f"file://{tmp_path}/none", "no images found"),
+        ("nothing://x", "nothing://x cannot be read"),
+    ):
+        with refusal(sentence):
+            read_set(url, SetOptions())
+    with refusal(r"leave --masks .* out"):
+        read_set("s3://x/y", SetOptions(masks=tmp_path))
 
 
 @pytest.mark.slow
@@ -110,14 +118,3 @@ def test_photographs_of_another_file_system_are_those_of_a_folder(tmp_path: Path
         (source.name, source.file, source.label) for source in by_path.sources
     ]
     assert [problem.name for problem in by_url.problems] == ["b/0009.heic"]
-
-
-def test_what_is_not_there_by_an_url_is_a_sentence(tmp_path: Path) -> None:
-    for url, sentence in (
-        (f"file://{tmp_path}/none", "no images found"),
-        ("nothing://x", "nothing://x cannot be read"),
-    ):
-        with refusal(sentence):
-            read_set(url, SetOptions())
-    with refusal(r"leave --masks .* out"):
-        read_set("s3://x/y", SetOptions(masks=tmp_path))

@@ -130,10 +130,13 @@ def test_what_other_boxes_do_is_no_rate_of_this_one(
     assert len(saved) == 1
 
 
-def test_two_drivers_on_one_suite_are_one_too_many(photos: Path, tmp_path: Path) -> None:
+def test_two_drivers_and_more_values_than_variants_are_refused(photos: Path, tmp_path: Path) -> None:
     with Suite.open(tmp_path / "suite"), refusal("in use by process") as refused:
         on_boxes(StandInRay(random.Random(0)), photos, tmp_path / "suite")
     assert "\n" not in str(refused.value)
+    values = {"weather": ["snowy", "rainy", "foggy"]}
+    with refusal("with --ray give as many variants as values"):
+        on_boxes(StandInRay(random.Random(0)), photos, tmp_path / "suite", interventions=values)
 
 
 def test_a_set_in_this_box_s_cache_is_refused(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -430,12 +433,6 @@ def test_workers_that_cannot_work_are_named_by_host_before_anything_begins(
     with refusal(r"no worker is left: .*: it has release .* where 9\.9"):
         on_boxes(ray, photos, tmp_path / "suite", warnings)
     assert ray.answered == 2, "two were introduced, and none had work"
-
-
-def test_more_values_than_variants_are_refused(photos: Path, tmp_path: Path) -> None:
-    values = {"weather": ["snowy", "rainy", "foggy"]}
-    with refusal("with --ray give as many variants as values"):
-        on_boxes(StandInRay(random.Random(0)), photos, tmp_path / "suite", interventions=values)
 
 
 def test_what_killed_workers_left_is_removed(order: WorkOrder, own_scratch: Path) -> None:

@@ -374,16 +374,13 @@ def test_other_measures_of_the_same_answers_have_means_and_effects_of_their_own(
     assert evaluate_labels([], [], {"confidence": []}).measures[0].variants == MeanScore(0, None)
 
 
-def test_outcomes_of_single_pictures_go_by_their_file() -> None:
+def test_outcomes_go_by_file_and_answers_that_no_picture_has_are_known() -> None:
     rows = [picture_row(0), picture_row(1), picture_row(2, reason="too dark")]
     assert evaluate_labels(rows, ["bus", "car", "bus"]).outcomes == {rows[0].file_name: 1.0, rows[1].file_name: 0.0}
     counts = [np.array([[4, 4], [0, 8]], np.int64)] * 3
     assert evaluate_masks(rows, counts, ("sky", "road")).outcomes == {
         row.file_name: pytest.approx((4 / 8 + 8 / 12) / 2) for row in rows[:2]
     }
-
-
-def test_answers_that_no_picture_has_for_a_label_are_known() -> None:
     rows = [row("a", "car", kind="original"), row("a", "car"), row("b", "bus", verdict="rejected")]
     found = evaluate_labels(rows, ["car", "Car", "bus"])
     assert (found.unknown_classes, found.measure_name) == (("Car",), "accuracy")

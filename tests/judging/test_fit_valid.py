@@ -115,15 +115,12 @@ def test_too_few_answers_fit_nothing() -> None:
         fit_valid(few)
 
 
-def test_the_strictest_threshold_that_keeps_enough() -> None:
+def test_what_thresholds_let_pass(fit: Fit) -> None:
     chances, valid = [0.1, 0.2345, 0.5, 0.7, 0.9], [True, True, False, True, True]
     assert strictest(chances, valid, 1.0) == 0.1
     assert strictest(chances, valid, 0.75) == 0.234, "rounded so that it is still reached"
     assert strictest(chances, valid, 0.5) == 0.7
     assert strictest(chances, [False] * 5, 0.9) == 0.0
-
-
-def test_points_say_what_thresholds_let_pass(fit: Fit) -> None:
     points = fit_points(fit, EXAMPLES)
     assert len(points) == len(RECALLS)
     first, valid = points[0], sum(example.valid for example in EXAMPLES)

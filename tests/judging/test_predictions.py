@@ -111,7 +111,7 @@ def test_folders_may_stand_before_a_file_of_the_suite(before: str) -> None:
     assert match(answers, ROWS) == (("0", "1", "2", "3"), ())
 
 
-def test_a_source_s_name_elsewhere_is_another_picture() -> None:
+def test_a_source_s_name_elsewhere_is_another_picture_and_may_look_like_a_file() -> None:
     """Two sets may call their pictures alike: which is meant has to be plain."""
     rows = [ROWS[2], *(original_row(i, source=f"{i}", origin=replace(ROWS[0].origin, path=f"{i}.jpg")) for i in (1, 2))]
     answers = {rows[0].file_name: "bus", "/val/1.jpg": "a", "/val/2.jpg": "b"}
@@ -120,9 +120,6 @@ def test_a_source_s_name_elsewhere_is_another_picture() -> None:
     assert match(both, rows) == (("bus", None, None), ("/val/1.jpg", "/val/2.jpg", "/train/1.jpg"))
     bare = {rows[0].file_name: "bus", "1": "a", "2.jpg": "b", "/train/1.jpg": "c"}
     assert match(bare, rows) == (("bus", "a", "b"), ("/train/1.jpg",))
-
-
-def test_a_source_may_be_named_by_its_file_and_its_name_may_look_like_a_suffix() -> None:
     row = original_row(source="bus/1", origin=replace(ROWS[0].origin, path="Bus/IMG 1.JPG"))
     assert match({"Bus/IMG 1.JPG": "car"}, [row]) == (("car",), ())
     rows = [original_row(source="bus/1.5", label="bus")]

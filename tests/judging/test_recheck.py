@@ -180,14 +180,11 @@ def test_judgements_say_how_many_are_valid() -> None:
     assert by[1.0].precision == 1.0
 
 
-def test_today_s_threshold_is_among_them() -> None:
+def test_today_s_threshold_is_among_them_and_pictures_without_the_score_pass() -> None:
     """As it is, and once: another that reads the same is left out."""
     found = threshold_curve(ROWS, SETTINGS.having(min_edit=0.2501), "min_edit")
     assert [point.limit for point in found.points if 0.2 < point.limit < 0.3] == [0.2501]
     assert found.current == 0.2501
-
-
-def test_pictures_without_the_score_pass_it_whatever_it_is() -> None:
     bare = [replace(one, scores=one.scores | {"layout": 0.5}) if one.file_name == "e" else one for one in ROWS]
     found = threshold_curve(bare, SETTINGS, "min_layout")
     assert [(point.limit, point.accepted) for point in found.points] == [(0.0, 3), (0.5, 3)]

@@ -74,7 +74,7 @@ def test_a_type_counts_once_beside_its_values() -> None:
     assert find_transfers(painted, real)[0] == values
 
 
-def test_only_what_both_sides_have_is_compared() -> None:
+def test_what_both_sides_have_is_compared_of_four_models_or_more() -> None:
     painted, real = drawn(6, 1.0, 0.05, 3)
     for row in real:
         del row["time"]
@@ -82,9 +82,6 @@ def test_only_what_both_sides_have_is_compared() -> None:
     assert only.name == "weather"
     with refusal(r"no edit of the suite is a condition.*such as time; the table has w"):
         find_transfers([{"time": row["time"]} for row in painted], real)
-
-
-def test_three_models_are_too_few_and_equal_ones_say_nothing() -> None:
     painted, real = drawn(3, 1.0, 0.05, 3)
     with refusal("needs 4 models or more, got 3"):
         find_transfers(painted, real)

@@ -107,15 +107,12 @@ def test_findings_stand_first_then_charts_pictures_and_tables_with_their_notes(p
     assert (bar, dot) == ("left: 10.0%; width: 30.0%", "left: 20.0%")
 
 
-def test_a_row_whose_pictures_are_not_on_the_page_is_no_link(picture: Path, tmp_path: Path) -> None:
+def test_rows_and_cells_open_what_is_on_the_page(picture: Path, tmp_path: Path) -> None:
     rows = (("time", "1"), ("weather", "1"), ("painting alone", "1"))
     table = Table("t", ("edit", "points"), rows, of="type")
     finding = ReportFinding("x", True, (("class", "road"),))
     page = page_of(tmp_path, strip(frame(picture, edits=(NIGHT,))), tables=(table,), findings=(finding,))
     assert [str(a["href"]) for a in page.all("a") if a.get("class") == "shows"] == ["#type=time"]
-
-
-def test_cells_of_a_confusion_open_what_was_called_so(picture: Path, tmp_path: Path) -> None:
     table = Table(
         *("t", ("class", "bus", "car"), (("bus", "60.0 %", "40.0 %"), ("car", "0.0 %", "100.0 %"))),
         of="class",
@@ -133,7 +130,7 @@ def test_cells_of_a_confusion_open_what_was_called_so(picture: Path, tmp_path: P
     ]
 
 
-def test_lists_offer_what_differs_and_every_explained_score_for_the_order(picture: Path, tmp_path: Path) -> None:
+def test_lists_offer_what_differs_scores_for_the_order_and_what_failed(picture: Path, tmp_path: Path) -> None:
     alone = page_of(tmp_path, strip(frame(picture)))
     assert alone.options == {"sort": ["source"]}
     scored = frame(picture, scores={"image_text": 0.5, "spread": 0.1}, answer=Answer("bus", True))
@@ -147,6 +144,12 @@ def test_lists_offer_what_differs_and_every_explained_score_for_the_order(pictur
         "value": ["time: at night", "weather: foggy"],
         "sort": ["suite", "source", "score:image_text", "score:spread"],
     }
+    low = [frame(picture, reason=f"so: {name} 0.1 is below 0.2") for name in ("layout", "edit", "edit")]
+    page = page_of(tmp_path, strip(*low, frame(picture, scores={"edit": 0.5, "layout": 0.1})))
+    assert page.options["failed"] == ["edit", "layout"]
+    assert "an edit does not show" in page.text
+    assert [one["failed"] for one in page.frames] == ["layout", "edit", "edit", ""]
+    assert "failed" not in page_of(tmp_path, strip(*low[1:])).options, "one check is no choice"
 
 
 def test_worst_masks_come_first_where_no_answer_is_wrong(picture: Path, tmp_path: Path) -> None:
@@ -158,15 +161,6 @@ def test_worst_masks_come_first_where_no_answer_is_wrong(picture: Path, tmp_path
     assert [one["source"] for one in page.strips] == ["0.2", "0.5", "0.9"]
     assert page.all("form")[0]["data-order"] == "score:picture mIoU"
     assert page_of(tmp_path, strip(frame(picture))).all("form")[0]["data-order"] == ""
-
-
-def test_rejected_variants_can_be_chosen_by_what_failed(picture: Path, tmp_path: Path) -> None:
-    low = [frame(picture, reason=f"so: {name} 0.1 is below 0.2") for name in ("layout", "edit", "edit")]
-    page = page_of(tmp_path, strip(*low, frame(picture, scores={"edit": 0.5, "layout": 0.1})))
-    assert page.options["failed"] == ["edit", "layout"]
-    assert "an edit does not show" in page.text
-    assert [one["failed"] for one in page.frames] == ["layout", "edit", "edit", ""]
-    assert "failed" not in page_of(tmp_path, strip(*low[1:])).options, "one check is no choice"
 
 
 def test_sources_that_fail_most_come_first_and_the_rest_lies_beside(

@@ -16,11 +16,11 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.judging.effects import Effect
 from counterfactory.engine.report import page as page_module
 from counterfactory.engine.report.album import Answer, Strip
-from counterfactory.engine.report.embedding import embed_pictures
 from counterfactory.engine.report.findings import ReportFinding
 from counterfactory.engine.report.forest import Forest, ForestRow
 from counterfactory.engine.report.page import ReportText, write_page
 from counterfactory.engine.report.table import Table
+from counterfactory.engine.report.thumbnails import embed_pictures
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

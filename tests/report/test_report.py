@@ -28,7 +28,7 @@ from counterfactory.engine.report.forest import Forest, ForestRow
 from counterfactory.engine.report.page import ReportText
 from counterfactory.engine.report.sheet import CELL, HUES, draw_sheet
 from counterfactory.engine.report.table import Table
-from counterfactory.engine.suite import PictureRow, read_metadata
+from counterfactory.engine.suite import read_metadata
 from counterfactory.kernels.edges import EdgeSettings, canny_edges
 
 OUTLINES = partial(canny_edges, settings=EdgeSettings())
@@ -42,10 +42,6 @@ def grey(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def variants_of(rows: list[PictureRow]) -> list[PictureRow]:
-    return [row for row in rows if row.kind == "variant"]
-
-
 def test_report_of_a_suite_links_files_that_exist_and_a_limit_shows_both_ends(
     made_suite: MadeSuite, tmp_path: Path
 ) -> None:
@@ -56,12 +52,12 @@ def test_report_of_a_suite_links_files_that_exist_and_a_limit_shows_both_ends(
     text_of_page = files.page.read_text(encoding="utf-8")
     assert not re.search("http:|https:|@import", text_of_page), "it asks nothing of the network"
     page = Reader(text_of_page)
-    links = list(page.images)
-    assert len(links) == len(variants_of(rows)) + 3 * len(made_suite.street.names)
+    links, variants = list(page.images), sum(row.kind == "variant" for row in rows)
+    assert len(links) == variants + 3 * len(made_suite.street.names)
     for link in links:
         assert not urlparse(link).scheme
         assert (folder / unquote(link)).is_file()
-    assert len(page.frames) == page.album["variants"] == len(variants_of(rows))
+    assert len(page.frames) == page.album["variants"] == variants
     assert [frame["reason"] is None for frame in page.frames].count(False) == 1
     files = write_report(tmp_path / "r", rows, made_suite.path, ReportText("t", "s"), limit=2)
     page = Reader(files.page.read_text(encoding="utf-8"))

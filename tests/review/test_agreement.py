@@ -96,14 +96,11 @@ def test_alpha_is_the_published_one(ordered: bool, alpha: float) -> None:
     assert find_alpha(units, ordered=ordered) == pytest.approx(alpha, abs=5e-4)  # type: ignore[arg-type]
 
 
-def test_alpha_of_two_observers_is_the_published_one() -> None:
+def test_alpha_of_two_observers_is_the_published_one_and_there_is_none_of_one_answer() -> None:
     """The same, example A: ten binary units of two observers."""
     pairs = zip((0, 1, 0, 0, 0, 0, 0, 0, 1, 0), (1, 1, 1, 0, 0, 1, 0, 0, 0, 0), strict=True)
     units = {str(unit): {"m": a, "j": b} for unit, (a, b) in enumerate(pairs)}
     assert find_alpha(units, ordered=False) == pytest.approx(0.095, abs=5e-4)
-
-
-def test_there_is_no_alpha_of_one_answer() -> None:
     assert find_alpha({}, ordered=False) is None
     assert find_alpha({"1": {"a": 1}, "2": {"a": 0}}, ordered=False) is None
     assert find_alpha({"1": {"a": 1, "b": 1}}, ordered=False) is None

@@ -13,7 +13,7 @@ from counterfactory.engine.review import question_set, study
 from counterfactory.engine.review.question_set import Question, known_answer, load_questions
 
 
-def test_the_papers_ask_what_they_ask() -> None:
+def test_the_papers_ask_what_they_ask_and_checks_have_their_answers() -> None:
     dillema, lance, edits = map(load_questions, question_set.SETS)
     assert dillema.ids(["road", "person", "road"]) == ("label", "protected: road", "protected: person")
     assert [one.kind for one in lance.questions] == ["scale"] * 3 + ["yes-no"] * 2
@@ -22,9 +22,6 @@ def test_the_papers_ask_what_they_ask() -> None:
     assert (edits.of, [one.name for one in edits.questions]) == ("edits", ["right_type", "right_label", "coherent"])
     assert "person" in dillema.text("protected: person", "bus")
     assert "bus" in dillema.text("label", "bus")
-
-
-def test_a_check_has_its_right_answers() -> None:
     label, protected = load_questions("dillema").questions
     assert [known_answer(label, kind) for kind in ("control", "other", "variant")] == [1, 0, None]
     assert [known_answer(protected, kind) for kind in ("control", "other")] == [1, None]

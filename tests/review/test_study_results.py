@@ -120,12 +120,16 @@ def test_raters_are_left_out_by_name_or_as_careless() -> None:
     assert any("rater 4 may have answered without looking" in note for note in noted.notes)
 
 
-def test_pictures_that_are_gone_are_counted_and_left_out() -> None:
+def test_pictures_that_are_gone_and_single_raters_are_noted() -> None:
     study = study_of(ROWS, checks=0)
     rows = [row for row in ROWS if row.kind != "variant" or row.number]
     results = find_results(study, agreed(study, ALL), SuiteFacts(rows, ALL))
     assert (results.gone, len(results.pictures)) == (40, 80)
     assert any("40 reviewed pictures are no longer in the suite" in note for note in results.notes)
+    study = checked(study_of(ROWS, checks=0), per_picture=1)
+    results = find_results(study, answered(study, 1, truth), SuiteFacts(ROWS, ALL))
+    assert of(results, "all", "all").valid.count == 120
+    assert any("one rater" in note for note in results.notes)
 
 
 def test_verdicts_follow_what_people_agree_on() -> None:
@@ -141,13 +145,6 @@ def test_verdicts_follow_what_people_agree_on() -> None:
     }
     assert all("rater 0, rater 1, rater 2, rater 3, rater 4" in reason for _, reason in rulings.values())
     assert all("label no x 5" in reason for ruling, reason in rulings.values() if ruling == "exclude")
-
-
-def test_one_rater_s_word_is_enough_where_one_was_asked() -> None:
-    study = checked(study_of(ROWS, checks=0), per_picture=1)
-    results = find_results(study, answered(study, 1, truth), SuiteFacts(ROWS, ALL))
-    assert of(results, "all", "all").valid.count == 120
-    assert any("one rater" in note for note in results.notes)
 
 
 def test_text_edits_are_judged_by_their_own_type() -> None:

@@ -79,13 +79,21 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
         assert read_metadata(written(tmp_path, some)) == some
 
 
-def test_the_table_says_verdicts_and_types_of_edits(tmp_path: Path) -> None:
+def test_the_table_says_verdicts_types_of_edits_and_all_scores(tmp_path: Path) -> None:
     edits = (Edit("weather", "dry", "snowy"), Edit("time", "day", "night"))
     rows = [row(edits=edits), row(1, reason="text 0.1 is below 0.2", edits=())]
     table = pq.read_table(written(tmp_path, rows) / "metadata.parquet").to_pylist()
     assert [line["verdict"] for line in table] == ["accepted", "rejected"]
     assert [line["edit_types"] for line in table] == [["weather", "time"], []]
     assert [(line["guidance_start"], line["guidance_stop"]) for line in table] == [(0.25, 0.75)] * 2
+    rows = [row(0, scores={"text": 1}), row(1, scores={"layout": 0.5}), row(2, scores={})]
+    table = pq.read_table(written(tmp_path, rows) / "metadata.parquet")
+    assert [line["scores"] for line in table.to_pylist()] == [
+        {"layout": None, "text": 1.0},
+        {"layout": 0.5, "text": None},
+        None,
+    ]
+    assert read_metadata(tmp_path) == rows
 
 
 def test_the_edits_of_accepted_variants_are_read_a_part_at_a_time(
@@ -118,17 +126,6 @@ def test_groups_have_one_size_whatever_the_rows_come_from(count: int, part: int,
         sizes = [found.row_group(i).num_rows for i in range(found.num_row_groups)]
         assert sizes == [min(part * parts, count - start) for start in range(0, count, part * parts)]
         assert [r.key for r in read_metadata(Path(folder))] == [r.key for r in rows]
-
-
-def test_scores_are_the_union_of_what_rows_have(tmp_path: Path) -> None:
-    rows = [row(0, scores={"text": 1}), row(1, scores={"layout": 0.5}), row(2, scores={})]
-    table = pq.read_table(written(tmp_path, rows) / "metadata.parquet")
-    assert [line["scores"] for line in table.to_pylist()] == [
-        {"layout": None, "text": 1.0},
-        {"layout": 0.5, "text": None},
-        None,
-    ]
-    assert read_metadata(tmp_path) == rows
 
 
 def foreign(folder: Path, **changes: Any) -> Path:
@@ -260,7 +257,7 @@ def test_rows_leave_sorted_as_python_sorts(keys: list[tuple[str, Kind, int]]) ->
         assert list(draft) == [row.to_json() for row in in_order]
 
 
-def test_files_can_be_asked_after(tmp_path: Path) -> None:
+def test_files_can_be_asked_after_and_are_of_one_row(tmp_path: Path) -> None:
     with RowSpool(tmp_path) as draft:
         for number in range(1200):
             draft.add(table_row(number, mask=f"{number}.mask" if number % 2 else None))
@@ -270,9 +267,6 @@ def test_files_can_be_asked_after(tmp_path: Path) -> None:
         asked = [f"{i}.mask" for i in range(2000)]  # more than one statement takes
         assert draft.listed(asked) == {f"{i}.mask" for i in range(1, 1200, 2)}
         assert draft.listed([]) == set()
-
-
-def test_rows_of_one_file_are_refused_and_one_mask_for_two_is_not(tmp_path: Path) -> None:
     with RowSpool(tmp_path) as draft:
         draft.add(table_row(0, mask="m"))
         draft.add(table_row(1, mask="m"))

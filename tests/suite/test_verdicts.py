@@ -33,12 +33,17 @@ def some_rows(count: int) -> list[PictureRow]:
     return found
 
 
-def test_a_row_is_what_its_verdict_is_made_of(tmp_path: Path) -> None:
+def test_a_row_is_what_its_verdict_is_made_of_and_without_changes_the_table_stays(tmp_path: Path) -> None:
     rows = [original_row(), control_row(), picture_row(0), picture_row(1, reason=REASON, label=None, edits=())]
     write(tmp_path, rows)
     found = read_verdicts(tmp_path).rows
     for row, one in zip(rows, found, strict=True):
         assert {name: getattr(one, name) for name in NAMES} == {name: getattr(row, name) for name in NAMES}
+    write(tmp_path, some_rows(4))
+    table = read_verdicts(tmp_path)
+    assert table.with_verdicts(table.rows) is None
+    write(tmp_path, [original_row()])
+    assert [row.scores for row in read_verdicts(tmp_path).rows] == [{}]
 
 
 @pytest.mark.parametrize(("count", "scored"), [(1, False), (5, False), (9, False), (9, True)])
@@ -66,14 +71,6 @@ def test_the_bytes_are_those_of_the_rows_written_whole(
     assert read_verdicts(tmp_path / "suite").table.column("verdict").to_pylist() == [
         "rejected" if reason else "accepted" for reason in reasons
     ]
-
-
-def test_a_table_without_changes_is_left_alone_and_unscored_suites_are_read(tmp_path: Path) -> None:
-    write(tmp_path, some_rows(4))
-    table = read_verdicts(tmp_path)
-    assert table.with_verdicts(table.rows) is None
-    write(tmp_path, [original_row()])
-    assert [row.scores for row in read_verdicts(tmp_path).rows] == [{}]
 
 
 @pytest.mark.parametrize(
