@@ -56,8 +56,6 @@ def test_two_days_are_one_run_and_back(days: dict[str, Path], tmp_path: Path) ->
     assert record.costs.device_hours["core"] == pytest.approx(sum(spent))
     assert record.costs.sessions == 2
     standing, whole = record.standing, read_run(days["both"]).standing  # type: ignore[union-attr]
-    assert standing is not None
-    assert whole is not None
     assert replace(standing, contents=None) == replace(whole, contents=None)
     names = sorted({row.source for row in read_metadata(days["first"])})
     split_suite(tmp_path / "one", [tmp_path / "a", tmp_path / "b"], names)
@@ -111,11 +109,11 @@ def other(days: dict[str, Path], path: Path, **options: Any) -> Path:
 
 
 def edited(suite: Path, path: Path, change: Callable[[Any], None]) -> Path:
-    """A copy with another record."""
+    """A copy with another session on record."""
     shutil.copytree(suite, path)
     with Suite.open(path) as opened:
         record = json.loads((path / "run.json").read_text())
-        change(record)
+        change(record["sessions"][0])
         opened.write_run(type(opened.read_run()).from_json({k: v for k, v in record.items() if k != "sha256"}, "x"))
     return path
 
@@ -135,16 +133,10 @@ def test_other_settings_are_refused_by_name(
 
 
 def test_other_weights_profiles_and_thresholds_are_refused_by_name(days: dict[str, Path], tmp_path: Path) -> None:
-    def weights(record: Any) -> None:
-        record["sessions"][0]["models"]["paint"] = "0" * 64
-
-    def profile(record: Any) -> None:
-        record["sessions"][0]["profile"]["image"]["own_size"] = False
-
     first, second = days["first"], days["second"]
-    painted = edited(second, tmp_path / "painted", weights)
+    painted = edited(second, tmp_path / "painted", lambda session: session["models"].update(paint="0" * 64))
     refuse("the stage paint was computed by other weights or libraries", [first, painted], tmp_path / "one")
-    scaled = edited(second, tmp_path / "scaled", profile)
+    scaled = edited(second, tmp_path / "scaled", lambda session: session["profile"]["image"].update(own_size=False))
     refuse("profile.image.own_size is True in the first and False in the second", [first, scaled], tmp_path / "one")
     shutil.copytree(second, tmp_path / "strict")
     check = read_run(second).standing.check  # type: ignore[union-attr]

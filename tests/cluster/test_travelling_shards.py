@@ -71,13 +71,12 @@ def test_any_order_workers_and_deaths_give_the_bytes_of_one_box(
     photos: Path, one_box: FinishedSuite, tmp_path_factory: Any, seed: int, workers: int, deaths: set[int]
 ) -> None:
     out, warnings = tmp_path_factory.mktemp("many") / "suite", Warnings()
-    died = []
+    died = list[int]()
 
     def fate(method: str, number: int) -> str:
-        if method == "work" and number in deaths:
-            died.append(number)
-            return "dies"
-        return "works"
+        dies = method == "work" and number in deaths
+        died.extend([number] * dies)
+        return "dies" if dies else "works"
 
     suite = on_boxes(StandInRay(random.Random(seed), fate, workers), photos, out, warnings)
     assert suite.digest == one_box.digest
@@ -105,17 +104,15 @@ def test_costs_are_those_of_the_workers(photos: Path, one_box: FinishedSuite, tm
     assert costs.device_s is not None
     assert costs.devices == 3
     assert 0 < costs.device_hours < 3 * costs.wall_s / 3600, "a worker counts from when it is there"
-    by_stage = {cost.stage: cost for cost in costs.stages}
-    assert by_stage["paint"].made == costs.painted == 18
-    assert by_stage["paint"].items == 18
+    (paint,) = (cost for cost in costs.stages if cost.stage == "paint")
+    assert paint.made == paint.items == costs.painted == 18
     assert suite.costs.device_hours == {"core": costs.device_hours}
     assert suite.summary.session_device_hours_per_1k_accepted == suite.summary.device_hours_per_1k_accepted
     records = [json.loads(line) for line in metrics.read_text().splitlines()]
     assert records[-1]["device_hours"] == pytest.approx(costs.device_hours)
     assert max(record["devices"] for record in records) <= 3
     assert read_status(suite.path).device_hours == pytest.approx(costs.device_hours)
-    alone = read_run(one_box.path).sessions[0].costs  # type: ignore[union-attr]
-    assert alone.device_s is None
+    assert read_run(one_box.path).sessions[0].costs.device_s is None  # type: ignore[union-attr]
 
 
 @pytest.mark.slow

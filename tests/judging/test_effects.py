@@ -180,9 +180,8 @@ def test_interactions_are_what_a_pair_does_beyond_the_sum() -> None:
     x, y, _ = dummies(answers)
     names = sorted({name for a in answers for name in a.names})
     pairs = [{"colour", "fog"}, {"fog", "night"}]
-    x = np.hstack(
-        [x[:, : len(names)], [[float(pair <= a.names) for pair in pairs] for a in answers], x[:, len(names) :]]
-    )
+    both = [[float(pair <= a.names) for pair in pairs] for a in answers]
+    x = np.hstack([x[:, : len(names)], both, x[:, len(names) :]])
     assert np.linalg.lstsq(x, y, rcond=None)[0][3:5] == pytest.approx([0, 0.5], abs=1e-9)
     assert find_interactions([a for a in answers if len(a.names) < 2], "control") == ()
 
@@ -235,9 +234,8 @@ def test_many_comparisons_are_corrected() -> None:
         answers += [variant(f"s{g}", float(rng.random() < 0.7), f"n{k:02}") for k in range(40)]
         answers.append(variant(f"s{g}", float(rng.random() < 0.1), "night"))
     found = find_effects(answers, "control")
-    assert [effect.q for effect in found] == pytest.approx(
-        stats.false_discovery_control([effect.p for effect in found])
-    )
+    corrected = stats.false_discovery_control([effect.p for effect in found])
+    assert [effect.q for effect in found] == pytest.approx(corrected)
     assert [effect.name for effect in found if effect.clear] == ["night"]
 
 
@@ -320,9 +318,8 @@ def test_rates_of_flips_stay_rates_and_are_no_proof_of_few() -> None:
     (flips,) = find_flips(answers, "original")
     assert (flips.rate, flips.low, flips.high) == (0, 0, pytest.approx(stats.beta.ppf(0.975, 1, 10)))
     assert flips.p is None
-    (all_wrong,) = find_flips(
-        [original("s", 1), original("t", 1), variant("s", 0, "x"), variant("t", 0, "x")], "original"
-    )
+    answers = [a for source in "st" for a in (original(source, 1), variant(source, 0, "x"))]
+    (all_wrong,) = find_flips(answers, "original")
     assert (all_wrong.low, all_wrong.high) == (pytest.approx(1 - stats.beta.ppf(0.975, 1, 2)), 1)
     answers = [a for g in range(3) for a in (original(f"s{g}", 1), variant(f"s{g}", float(g == 0), "fog"))]
     (flips,) = find_flips(answers, "original")

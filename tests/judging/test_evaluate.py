@@ -220,20 +220,13 @@ def test_effects_without_answered_controls_are_against_the_originals_and_say_so(
 
 def test_one_edit_alone_is_of_variants_with_no_other_and_answers_turn_wrong_there() -> None:
     """Colour costs nothing but beside time, which costs half by itself: 5 sources of 10."""
-    rows: list[PictureRow] = []
-    right: list[bool] = []
+    rows, right = list[PictureRow](), list[bool]()
+    red, night = ("colour", "red"), ("time", "night")
     for g in range(10):
         fine = g != 0  # wrong on whatever is painted
-        for kind in ("original", "control"):
-            rows.append(row(f"s{g}", "bus", kind=kind))
-            right.append(fine or kind == "original")
-        for edits, answer in (
-            ([("colour", "red")], fine),
-            ([("time", "night")], fine and g % 2 == 1),
-            ([("colour", "red"), ("time", "night")], False),
-        ):
-            rows.append(row(f"s{g}", "bus", *edits))
-            right.append(answer)
+        rows += [row(f"s{g}", "bus", kind=kind) for kind in ("original", "control")]
+        rows += [row(f"s{g}", "bus", *edits) for edits in ((red,), (night,), (red, night))]
+        right += [True, fine, fine, fine and g % 2 == 1, False]
     found = evaluate_labels(rows, ["bus" if answer else "car" for answer in right]).effects
     assert {e.name: (e.value, e.pictures) for e in found.by_type_alone} == {
         "colour": (pytest.approx(0), 10),

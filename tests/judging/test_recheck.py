@@ -148,14 +148,8 @@ def row(name: str, edit: float, text: float = 0.5, kind: Kind = "variant") -> Sc
     return ScoredRow(name, kind, None, (Edit("weather", "dry", "wet"),), scores, (edit,), None)
 
 
-ROWS = [
-    row("a", 0.0),
-    row("b", 0.25),
-    row("c", 0.5, text=0.1),
-    row("d", 0.75),
-    row("e", 1.0),
-    row("f", 0.9, 1, "control"),
-]
+ROWS = [row("a", 0.0), row("b", 0.25), row("c", 0.5, text=0.1), row("d", 0.75), row("e", 1.0)]
+ROWS.append(row("f", 0.9, 1, "control"))
 
 
 def test_thresholds_count_what_passes_them_and_all_others() -> None:

@@ -56,8 +56,7 @@ def test_the_level_at_which_a_limit_breaks(fails: tuple[float, ...], points: flo
 
 
 def test_a_suite_of_one_level_has_no_curve() -> None:
-    rows = [control_row(), picture_row(0), picture_row(1)]
-    judged = evaluate_labels(rows, ["bus"] * 3)
+    judged = evaluate_labels([control_row(), picture_row(0), picture_row(1)], ["bus"] * 3)
     assert judged.effects.by_level == ()
     (finding,) = check_limits(judged, [Drop("weather", 5)], None)
     assert "level" not in finding.figures

@@ -19,11 +19,10 @@ LABELS = ("bus", "bus", "car", "car")
 def rows_of(kind: str = "time") -> list[PictureRow]:
     """Of four sources an original, a control and two variants, of `kind` and of weather."""
     rows: list[PictureRow] = []
+    types = (kind, "weather" if kind == "time" else kind)
     for source, label in enumerate(LABELS):
         rows += [original_row(source, label=label), control_row(source, label=label)]
-        for number, type_ in enumerate((kind, "weather" if kind == "time" else kind)):
-            edits = (Edit(type_, "", "night"),)
-            rows.append(picture_row(3 * source + number, label=label, edits=edits, number=number))
+        rows += [picture_row(3 * source + i, label=label, edits=(Edit(types[i], "", "night"),)) for i in (0, 1)]
     return rows
 
 

@@ -151,13 +151,13 @@ def test_images_are_superseded_and_come_back(tmp_path: Path) -> None:
         write_table(suite, [0, 1, 2, 3, 4, 5])
         everything = contents(tmp_path)
         write_table(suite, [0, 2])
-        kept = {file.path for number in (0, 2) for file in rows[key(number)].files}
-        gone = {file.path for number in (1, 3, 4, 5) for file in rows[key(number)].files}
+        kept, gone = (
+            {file.path for number in some for file in rows[key(number)].files} for some in ((0, 2), (1, 3, 4, 5))
+        )
         assert image_files(tmp_path) == kept | {f"superseded/{name}" for name in gone}
         assert not (tmp_path / "images/bus/0002").exists()
-        assert [row.file_name for row in read_metadata(tmp_path)] == sorted(
-            name for name in kept if name.startswith("images/")
-        )
+        pictures = sorted(name for name in kept if name.startswith("images/"))
+        assert [row.file_name for row in read_metadata(tmp_path)] == pictures
         # Known though superseded: nothing is to be painted again.
         assert len(suite.images("paint", [key(number) for number in range(6)])) == 6
         write_table(suite, [0, 1, 2, 3, 4, 5])
@@ -288,10 +288,12 @@ def test_one_batch_is_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_file_is_no_suite(tmp_path: Path) -> None:
     (tmp_path / "suite").write_text("")
-    with refusal("is not a folder"):
-        Suite.open(tmp_path / "suite")
-    with refusal(r"cannot write .*suite/inner.*again; nothing is lost"):
-        Suite.open(tmp_path / "suite" / "inner")
+    for name, told in (
+        ("suite", "is not a folder"),
+        ("suite/inner", r"cannot write .*suite/inner.*again; nothing is lo"),
+    ):
+        with refusal(told):
+            Suite.open(tmp_path / name)
 
 
 def test_somebodys_pictures_are_not_taken_over(tmp_path: Path) -> None:
@@ -334,9 +336,8 @@ sys.stdin.readline()
 
 
 def test_a_second_process_is_refused_until_the_first_dies(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as first:
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", HOLD, tmp_path], **pipes) as first:
         process = first.stdout.readline().strip()
         assert process
         with refusal(f"in use by process {process}: wait"):
