@@ -79,11 +79,9 @@ def compare(
 
     Rejected pictures are left out. Raises CounterfactoryError where no picture was answered by both.
     """
-    pairs = [
-        (row, first[row.file_name], second[row.file_name])
-        for row in rows
-        if row.accepted and row.kind in COMPARED and row.file_name in first and row.file_name in second
-    ]
+    both = first.keys() & second.keys()
+    used = [row for row in rows if row.accepted and row.kind in COMPARED and row.file_name in both]
+    pairs = [(row, first[row.file_name], second[row.file_name]) for row in used]
     if not pairs:
         raise CounterfactoryError(f"{names[0]} and {names[1]} answered no picture in common")
     variants = [pair for pair in pairs if pair[0].kind == "variant"]

@@ -175,15 +175,8 @@ class _Coco:
 
 def _entry(number: int, image: int, box: Any, sure: float, classes: Mapping[str, int]) -> dict[str, Any]:
     width, height = box.x1 - box.x0, box.y1 - box.y0
-    return {
-        "id": number,
-        "image_id": image,
-        "category_id": classes[box.label],
-        "bbox": [box.x0, box.y0, width, height],
-        "area": width * height,
-        "iscrowd": 0,
-        "score": sure,
-    }
+    entry = {"id": number, "image_id": image, "category_id": classes[box.label], "iscrowd": 0, "score": sure}
+    return entry | {"bbox": [box.x0, box.y0, width, height], "area": width * height}
 
 
 def _library(name: str) -> Any:

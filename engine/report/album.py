@@ -105,11 +105,8 @@ def mark_answers(rows: Sequence[PictureRow], labels: Sequence[str | None]) -> di
 
     `labels[i]` is the answer to row i's picture, None for none.
     """
-    return {
-        row.file_name: Answer(answer, answer == row.label)
-        for row, answer in zip(rows, labels, strict=True)
-        if answer is not None
-    }
+    pairs = zip(rows, labels, strict=True)
+    return {row.file_name: Answer(answer, answer == row.label) for row, answer in pairs if answer is not None}
 
 
 def add_scores(rows: Sequence[PictureRow], name: str, scores: Mapping[str, float]) -> list[PictureRow]:

@@ -150,15 +150,14 @@ class ReviewApp:
                 own[one.item][one.asked] = one
             else:
                 others[one.item].add(one.rater)
-        need = self._book.study.plan.per_picture
-        open_ = [
-            number
-            for number, item in self._items.items()
-            if number not in own and (item.kind != "variant" or len(others[number]) < need)
-        ]
-        open_.sort(key=lambda number: crc32(f"{rater} {number}".encode()))
-        numbers = [number for number in own if number in self._items] + open_
-        return [(self._items[number], own[number]) for number in numbers]
+        need, left = (
+            self._book.study.plan.per_picture,
+            [item for item in self._items.values() if item.number not in own],
+        )
+        open_ = [item for item in left if item.kind != "variant" or len(others[item.number]) < need]
+        open_.sort(key=lambda item: crc32(f"{rater} {item.number}".encode()))
+        begun = [self._items[number] for number in own if number in self._items]
+        return [(item, own[item.number]) for item in begun + open_]
 
     def _progress(self, sequence: Sequence[tuple[StudyItem, dict[str, Rating]]]) -> dict[str, int]:
         done = sum(all(asked in answers for asked in item.asks) for item, answers in sequence)
@@ -167,13 +166,9 @@ class ReviewApp:
     def _state(self, rater: str, query: Mapping[str, str]) -> dict[str, Any]:
         """What the page shows: the item at a place of the rater's sequence, of a number, or the first that is open."""
         sequence = self._sequence(rater)
-        first = next(
-            (place for place, (item, answers) in enumerate(sequence) if any(a not in answers for a in item.asks)),
-            len(sequence),
-        )
-        place = next(
-            (place for place, (item, _) in enumerate(sequence) if str(item.number) == query.get("number")), first
-        )
+        lacking = (place for place, (item, answers) in enumerate(sequence) if any(a not in answers for a in item.asks))
+        named = (place for place, (item, _) in enumerate(sequence) if str(item.number) == query.get("number"))
+        place = next(named, next(lacking, len(sequence)))
         if (at := query.get("at", "")).isdecimal() and len(at) < 10 and int(at) < len(sequence):
             place = int(at)
         begun = any(answers for _, answers in sequence)

@@ -110,13 +110,7 @@ def _row(line: Mapping[str, Any], where: str, shared: dict[Any, Any]) -> ScoredR
             f"scores of {len(edit_scores)} of {len(edits)} edits, which no row of ours is: run the `counterfactory "
             "generate` that made it again, which writes it anew and repaints nothing"
         )
-    return ScoredRow(
-        file_name=line["file_name"],
-        kind=once(line["kind"]),
-        label=once(line["label"]),
-        edits=once(tuple(Edit(edit["type"], edit["keyword"], edit["alternative"]) for edit in edits)),
-        scores={once(name): value for name, value in scores.items() if value is not None},
-        edit_scores=tuple(edit_scores),
-        reason=once(line["reason"]),
-        source=once(line["source"]),
-    )
+    kind, label, reason, source = (once(line[name]) for name in ("kind", "label", "reason", "source"))
+    named = once(tuple(Edit(edit["type"], edit["keyword"], edit["alternative"]) for edit in edits))
+    known = {once(name): value for name, value in scores.items() if value is not None}
+    return ScoredRow(line["file_name"], kind, label, named, known, tuple(edit_scores), reason, source)
