@@ -26,13 +26,9 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
     host, port = server.get_host_and_port()
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-    }.items():
-        monkeypatch.setenv(name, value)
+    words = {"ACCESS_KEY_ID": "testing", "SECRET_ACCESS_KEY": "testing", "DEFAULT_REGION": "us-east-1"}
+    for name, value in (words | {"ENDPOINT_URL": f"http://{host}:{port}"}).items():
+        monkeypatch.setenv(f"AWS_{name}", value)
     fsspec.filesystem("s3", skip_instance_cache=True).makedirs("parts", exist_ok=True)
     yield "s3://parts/run"
     fsspec.filesystem("s3").clear_instance_cache()

@@ -46,11 +46,8 @@ def test_a_suite_s_edits_are_rows_with_what_filters_say_and_repeats_are_none() -
     assert one.scores == {"text_label": 0.6}, "the picture's own scores are of no use here"
     assert (one.dropped, three.dropped) == (REASON, None)
     assert (one.source, one.label, three.label) == ("bus/0000", "bus", None)
-    assert (one.protected, one.caption, one.edited_caption) == (
-        ("bus", "coach"),
-        "A red bus on a dry road.",
-        "A red bus on a snowy road.",
-    )
+    assert one.protected == ("bus", "coach")
+    assert (one.caption, one.edited_caption) == ("A red bus on a dry road.", "A red bus on a snowy road.")
 
 
 def test_a_plan_s_edits_are_those_that_break_no_rule() -> None:
@@ -81,11 +78,8 @@ def test_a_table_is_written_labelled_and_read_back(tmp_path: Path, name: str) ->
     rows = suite_edits([picture_row(0, scores=scored), picture_row(1), picture_row(2, protected=("a", "b"))], STRICT)
     write_edits(file, rows)
     text = file.read_text(encoding="utf-8")
-    table = (
-        list(csv.DictReader(text.splitlines()))
-        if name.endswith("csv")
-        else [json.loads(t) for t in text.split("\n") if t]
-    )
+    lines = text.splitlines()
+    table = list(csv.DictReader(lines)) if name.endswith("csv") else list(map(json.loads, lines))
     assert all(tuple(row) == COLUMNS for row in table)
     assert (table[0]["dropped"], table[1]["dropped"]) == (REASON, "")
     assert (float(table[0]["perplexity"]), table[1]["perplexity"]) == (12.5, "")
@@ -101,10 +95,8 @@ def test_a_table_is_written_labelled_and_read_back(tmp_path: Path, name: str) ->
     else:
         table[0]["right_type"], table[1]["right_label"] = 1, False
         file.write_text("\n".join(map(json.dumps, table)), encoding="utf-8")
-    first, second = (
-        EditJudgement("weather", True, True, True, True),
-        EditJudgement("weather", True, False, False, False),
-    )
+    first = EditJudgement("weather", True, True, True, True)
+    second = EditJudgement("weather", True, False, False, False)
     assert read_labelled(file) == ([first, second], 1)
     loose = held_to(max_perplexity=12.5)
     assert read_labelled(file, loose) == ([replace(first, dropped=False), second], 1), "verdicts follow from scores"
@@ -139,14 +131,8 @@ def test_a_label_that_is_none_is_named(tmp_path: Path, text: str, message: str) 
 
 def test_success_is_all_three_and_filters_are_held_to_it() -> None:
     good, wrong = EditJudgement("weather", True, True, True, False), EditJudgement("weather", False, True, True, False)
-    labelled = [
-        *[good] * 3,
-        replace(good, dropped=True),
-        wrong,
-        replace(wrong, dropped=True),
-        EditJudgement("colour", True, False, True, True),
-        EditJudgement("colour", True, True, False, True),
-    ]
+    labelled = [*[good] * 3, replace(good, dropped=True), wrong, replace(wrong, dropped=True)]
+    labelled += [EditJudgement("colour", True, *answers, True) for answers in ((False, True), (True, False))]
     found = successes(labelled)
     assert list(found) == ["weather", "colour", "all"]
     assert found["weather"] == Success(6, 4, 6, 6, 4, 4, 3)

@@ -194,10 +194,8 @@ def test_effects_are_against_the_controls_and_the_painter_s_stands_beside() -> N
     assert effects.against == "control"
     assert (effects.painter.name, effects.painter.value) == ("painting", pytest.approx(-0.1))
     assert {e.name: e.value for e in effects.by_type} == {"weather": pytest.approx(-0.4), "colour": pytest.approx(0)}
-    assert {e.name: e.value for e in effects.by_value} == {
-        "weather: foggy": pytest.approx(-0.4),
-        "colour: red": pytest.approx(0),
-    }
+    by_value = {e.name: e.value for e in effects.by_value}
+    assert by_value == {"weather: foggy": pytest.approx(-0.4), "colour: red": pytest.approx(0)}
     with_painter = {e.name: e.value for e in effects.by_type_with_painter}
     assert with_painter == {"weather": pytest.approx(-0.5), "colour": pytest.approx(-0.1)}
     # Of 36 controls that are right, the 16 of even number stand before a foggy variant that is wrong.
@@ -228,21 +226,13 @@ def test_one_edit_alone_is_of_variants_with_no_other_and_answers_turn_wrong_ther
         rows += [row(f"s{g}", "bus", *edits) for edits in ((red,), (night,), (red, night))]
         right += [True, fine, fine, fine and g % 2 == 1, False]
     found = evaluate_labels(rows, ["bus" if answer else "car" for answer in right]).effects
-    assert {e.name: (e.value, e.pictures) for e in found.by_type_alone} == {
-        "colour": (pytest.approx(0), 10),
-        "time": (pytest.approx(-0.4), 10),
-    }
-    assert {e.name: e.value for e in found.by_value_alone} == {
-        "colour: red": pytest.approx(0),
-        "time: night": pytest.approx(-0.4),
-    }
+    alone = {e.name: (e.value, e.pictures) for e in (*found.by_type_alone, *found.by_value_alone)}
+    nothing, loss = (pytest.approx(0), 10), (pytest.approx(-0.4), 10)
+    assert alone == {"colour": nothing, "time": loss, "colour: red": nothing, "time: night": loss}
     assert all((e.value or 0) < -0.2 for e in found.by_type), "over the mix of edits colour costs as well"
     assert [(e.name, e.value) for e in found.interactions] == [("colour with time", pytest.approx(-0.5))]
-    assert {f.name: (f.right, f.flipped) for f in found.flips} == {
-        "painting": (10, 1),
-        "colour": (9, 0),
-        "time": (9, 4),
-    }
+    turned = [(f.name, f.right, f.flipped) for f in found.flips]
+    assert turned == [("painting", 10, 1), ("colour", 9, 0), ("time", 9, 4)]
 
 
 def test_controls_that_are_their_originals_measure_no_painting() -> None:
@@ -262,17 +252,16 @@ def test_rejections_are_counted_by_type_and_value() -> None:
     rows = [row("a", "bus", kind="control"), row("a", "bus", kind="control", verdict="rejected")]
     rows += [row("a", "bus", ("weather", "foggy"), ("time", "night"), verdict="rejected")]
     rows += [row("a", "bus", ("weather", "foggy"), ("weather", "snowy"))]
-    for found in (
-        evaluate_labels(rows, ["bus"] * 4),
-        evaluate_masks(rows, [np.eye(2, dtype=np.int64)] * 4, ("sky", "road")),
-    ):
-        assert [(r.name, r.variants, r.rejected) for r in found.rejections] == [
-            ("time", 1, 1),
-            ("weather", 2, 1),
-            ("time: night", 1, 1),
-            ("weather: foggy", 2, 1),
-            ("weather: snowy", 1, 0),
-        ]
+    counts = [
+        ("time", 1, 1),
+        ("weather", 2, 1),
+        ("time: night", 1, 1),
+        ("weather: foggy", 2, 1),
+        ("weather: snowy", 1, 0),
+    ]
+    masks = evaluate_masks(rows, [np.eye(2, dtype=np.int64)] * 4, ("sky", "road"))
+    for judged in (evaluate_labels(rows, ["bus"] * 4), masks):
+        assert [(r.name, r.variants, r.rejected) for r in judged.rejections] == counts
 
 
 def test_what_painting_does_is_known_without_variants_and_rejected_controls_are_no_baseline() -> None:
@@ -352,15 +341,14 @@ def test_other_measures_of_the_same_answers_have_means_and_effects_of_their_own(
     as_json = result.to_json()
     assert "outcomes" not in as_json
     assert [measure["name"] for measure in as_json["beside"]] == ["confidence", "other"]
-    assert (confidence.originals, confidence.controls) == (
-        MeanScore(6, pytest.approx(0.9)),
-        MeanScore(6, pytest.approx(0.8)),
-    )
-    assert confidence.variants == MeanScore(10, 0.5)
-    assert {e.name: e.value for e in confidence.effects.by_type} == {
-        "weather": pytest.approx(-0.3),
-        "colour": pytest.approx(-0.3),
-    }
+    for kind, count, mean in (
+        (confidence.originals, 6, 0.9),
+        (confidence.controls, 6, 0.8),
+        (confidence.variants, 10, 0.5),
+    ):
+        assert kind == MeanScore(count, pytest.approx(mean))
+    fall = pytest.approx(-0.3)
+    assert {e.name: e.value for e in confidence.effects.by_type} == {"weather": fall, "colour": fall}
     assert {e.name for e in confidence.effects.by_class} == {"bus", "car"}
     assert confidence.effects.flips == ()
     assert other.variants == MeanScore(11, 1.0)

@@ -65,9 +65,8 @@ def test_parts_are_types_with_enough_edits_and_what_the_pictures_have() -> None:
     assert found == {"colour": ("said_colour", "edit_colour"), "label": ("said_label",), "layout": ("layout",)}, (
         "weather has no scores here, domain too few edits"
     )
-    some = [
-        replace(example, scores={**example.scores, "said_domain": 0.5, "edit_weather": 0.5}) for example in EXAMPLES
-    ]
+    more = {"said_domain": 0.5, "edit_weather": 0.5}
+    some = [replace(example, scores={**example.scores, **more}) for example in EXAMPLES]
     assert part_scores(some)["weather"] == ("edit_weather",)
     assert "domain" not in part_scores(some)
     assert "domain" in part_scores([replace(some[0], types=("domain",))] * 20)

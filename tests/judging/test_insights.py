@@ -65,10 +65,8 @@ def answers(rows: Sequence[PictureRow], chance: Chance, seed: int) -> list[str |
     rng = np.random.default_rng(seed)
     hard = {row.source: share for row, share in zip(rows, rng.beta(1, 9, len(rows)), strict=True)}
     wrong = [max(hard[row.source], chance(str(row.label), row.edits)) for row in rows]
-    return [
-        "boat" if luck < share else row.label
-        for row, luck, share in zip(rows, rng.random(len(rows)), wrong, strict=True)
-    ]
+    luck = rng.random(len(rows)) < wrong
+    return ["boat" if unlucky else row.label for row, unlucky in zip(rows, luck, strict=True)]
 
 
 def needs_daylight(label: str, edits: Sequence[Edit]) -> float:

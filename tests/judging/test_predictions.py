@@ -25,6 +25,7 @@ from counterfactory.engine.judging.predictions import (
 )
 from counterfactory.engine.suite import PictureRow
 
+ANSWER = '{"image": "a", "prediction": "b"}'
 # What programs write where there is no answer.
 NOTHING = ("", "nan", "NaN", "None", "null", "NULL", "<NA>")
 ROWS = [
@@ -187,12 +188,7 @@ def test_a_suite_whose_variants_have_no_answer_is_refused() -> None:
         ("p.jsonl", '{"image": "a", "prediction": 3, "top5": [3,2,1,5,4]}', Prediction("3", None, tuple("32154")), ()),
         ("p.jsonl", '{"image": "a", "prediction": "b", "confidence": 0}', Prediction("b", 0.0), ()),
         ("p.jsonl", '{"image": "a", "prediction": "b", "top5": [], "confidence": null}', Prediction("b"), ()),
-        (
-            "p.jsonl",
-            '{"image": "a", "prediction": "b", "id": 7}\n\n{"image": "a", "prediction": "b", "split": "test"}',
-            Prediction("b"),
-            ("id", "split"),
-        ),
+        ("p.jsonl", f'{ANSWER[:-1]}, "id": 7}}\n\n{ANSWER[:-1]}, "split": "test"}}', Prediction("b"), ("id", "split")),
     ],
 )
 def test_what_a_table_says_beside_its_answers(

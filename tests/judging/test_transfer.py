@@ -33,10 +33,8 @@ def drawn(count: int, gain: float, noise: float, seed: int) -> tuple[list[dict[s
     rng = np.random.default_rng(seed)
     painted = rng.uniform(-0.6, 0, (count, 2))
     real = gain * painted + noise * rng.standard_normal((count, 2))
-    names = ("time", "weather")
-    return [dict(zip(names, row, strict=True)) for row in painted.tolist()], [
-        dict(zip(names, row, strict=True)) for row in real.tolist()
-    ]
+    sides = ([{"time": time, "weather": weather} for time, weather in side.tolist()] for side in (painted, real))
+    return next(sides), next(sides)
 
 
 def test_the_slope_that_was_drawn_lies_in_the_interval_about_as_often_as_said() -> None:
@@ -57,8 +55,7 @@ def test_models_that_are_alike_by_chance_are_not_said_to_predict() -> None:
 def test_all_names_together_keep_a_models_own_together() -> None:
     painted, real = drawn(8, 1.0, 0.05, 3)
     first, *single = find_transfers(painted, real)
-    flat = np.array([[row[name] for name in ("time", "weather")] for row in painted])
-    true = np.array([[row[name] for name in ("time", "weather")] for row in real])
+    flat, true = (np.array([[row["time"], row["weather"]] for row in side]) for side in (painted, real))
     assert (first.name, [one.name for one in single]) == (ALL, ["time", "weather"])
     assert first.rank_correlation.value == pytest.approx(stats.spearmanr(flat.ravel(), true.ravel()).statistic)
     assert single[0].painted == tuple(flat[:, 0])

@@ -72,13 +72,8 @@ def test_a_row_per_value_says_how_many_cells_there_are_and_why_others_are_empty(
 
 def test_the_spread_as_data_and_in_a_sentence_where_one_value_prevails() -> None:
     colours, times = spread_data([COLOURS, TIMES])
-    assert colours == {
-        "type": "colour",
-        "edits": 1_500,
-        "share": 0.75,
-        "values": 3,
-        "most_often": {"red": 1_200, "a very very long value of colour": 200, "blue": 100},
-    }
+    most = {"red": 1_200, "a very very long value of colour": 200, "blue": 100}
+    assert colours == {"type": "colour", "edits": 1_500, "share": 0.75, "values": 3, "most_often": most}
     assert (times["values"], len(times["most_often"])) == (31, 10)
     said = "80 % of the 1,500 edits of type colour bring 'red': the type's effect on a model is that of one value"
     assert skew_notes([COLOURS, TIMES]) == [said]
