@@ -38,16 +38,12 @@ LABELS = ("bus", "car", "truck")
 def row(
     source: str, label: str | None, *edits: tuple[str, str], verdict: str = "accepted", kind: str = "variant"
 ) -> PictureRow:
-    return picture_row(
-        file_name=f"{kind}s/{source}.png" if kind != "variant" else "images/bus.png",
-        original=f"originals/{source}.png",
-        sha256={"original": "0", "control": "1", "variant": "2"}[kind] * 64,
-        kind=kind,
-        source=source,
-        label=label,
-        edits=tuple(Edit(kind, "x", alternative) for kind, alternative in edits),
-        reason=None if verdict == "accepted" else "too dark",
-    )
+    name = f"{kind}s/{source}.png" if kind != "variant" else "images/bus.png"
+    sha256 = {"original": "0", "control": "1", "variant": "2"}[kind] * 64
+    files = {"file_name": name, "original": f"originals/{source}.png", "sha256": sha256}
+    changed = tuple(Edit(type_, "x", alternative) for type_, alternative in edits)
+    reason = None if verdict == "accepted" else "too dark"
+    return picture_row(**files, kind=kind, source=source, label=label, edits=changed, reason=reason)
 
 
 edits = st.lists(st.sampled_from([("weather", "snowy"), ("weather", "foggy"), ("time", "night")]), max_size=3)

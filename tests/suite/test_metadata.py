@@ -61,20 +61,11 @@ def test_has_the_columns_of_the_contract_in_order(tmp_path: Path) -> None:
 
 
 def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
-    rows = [
-        original_row(),
-        control_row(),
-        row(),
-        row(
-            1,
-            mask="masks/bus/0000/0000000000000001.png",
-            control=control_row().file_name,
-            label=None,
-            reason="text 0.1 is below 0.2",
-            boxes=(Box(0, 1.5, 20, 30, "bus"), Box(2, 3, 4, 5, "person", (Keypoint(3, 4, 2), Keypoint(0, 0, 0)))),
-            painting=replace(PAINTING, self_attention=0.6),
-        ),
-    ]
+    boxes = (Box(0, 1.5, 20, 30, "bus"), Box(2, 3, 4, 5, "person", (Keypoint(3, 4, 2), Keypoint(0, 0, 0))))
+    files = {"mask": "masks/bus/0000/0000000000000001.png", "control": control_row().file_name}
+    about = {"label": None, "reason": "text 0.1 is below 0.2", "boxes": boxes}
+    painting = replace(PAINTING, self_attention=0.6)
+    rows = [original_row(), control_row(), row(), row(1, **files, **about, painting=painting)]
     for some in (rows, [], [row(scores={})]):
         assert read_metadata(written(tmp_path, some)) == some
 
@@ -191,7 +182,7 @@ def test_datasets_opens_the_suite(tmp_path: Path) -> None:
     # Words for splits, hidden parts and wildcards are what `datasets` stumbles over; it lists masks and strays too.
     sources = ["bus/0003", "test/bus/1", "validation_2", "my-eval 7/x", "train", ".hidden", "a[1]*", "ä/ö", "dev1/val"]
     folder = tmp_path / "test" / "suite"
-    picture = np.zeros((8, 12, 3), np.uint8)
+    picture, rows = np.zeros((8, 12, 3), np.uint8), list[PictureRow]()
     with Suite.open(folder) as suite:
         batch = [
             NewPicture(f"{i:064x}", name, picture + np.uint8(i), np.full((8, 12), i, np.uint16))
@@ -199,31 +190,19 @@ def test_datasets_opens_the_suite(tmp_path: Path) -> None:
         ]
         written_rows = list(suite.write_images("paint", batch).values())
         images, masks = ([files[at].path for files in (made.files for made in written_rows)] for at in (0, 1))
-        suite.write_metadata(
-            row(
-                i,
-                source=name,
-                file_name=images[i],
-                sha256=written_rows[i].image.sha256,
-                mask=masks[i],
-                original=images[i],
-                control=None if i else images[0],
-            )
-            for i, name in enumerate(sources)
-        )
+        for i, name in enumerate(sources):
+            files = {"file_name": images[i], "mask": masks[i], "original": images[i]}
+            control, sha256 = None if i else images[0], written_rows[i].image.sha256
+            rows.append(row(i, **files, source=name, control=control, sha256=sha256))
+        suite.write_metadata(rows)
         suite.write_run(RunRecord())
     assert (folder / "superseded" / "images").is_dir()
     (folder / "contact_sheet.png").write_bytes(encode_picture(picture))
     (folder / "index.html").write_text("<p>sheet</p>")
     (folder / "draft.77.tmp").write_bytes(b"half")  # left by a kill
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home"), "HF_DATASETS_OFFLINE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", LOAD, folder, tmp_path / "cache"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-c", LOAD, folder, tmp_path / "cache"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["columns"] == ["image", *(name.removesuffix("_file_name") for name in CONTRACT[1:])]
