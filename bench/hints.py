@@ -22,7 +22,7 @@ from itertools import combinations, groupby
 from pathlib import Path
 from typing import Any
 
-from measure import Pixels, bench_parser, finish, keep_figures, machine
+from measure import DOCS, Pixels, bench_parser, finish, keep_figures, machine
 
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.meter.meter import Meter
@@ -52,7 +52,6 @@ from counterfactory.export.pocket.sheet import draw_blocks
 _FIRST = 7000  # of the stream: no other figure is of these scenes
 _KINDS: tuple[Kind, ...] = ("edges", "depth", "segmentation")
 _SETS = tuple(kinds for count in (1, 2, 3) for kinds in combinations(_KINDS, count))
-_DOCS = Path(__file__).parents[1] / "docs"
 
 
 @dataclass(frozen=True)
@@ -70,13 +69,9 @@ class Subject:
 
     def following(self, kinds: Sequence[str]) -> Profile:
         """The profile that follows hints of these kinds alone, by equal weights that sum to one."""
-        hints = tuple(
-            HintSettings(
-                kind, plan, 1 / len(kinds) if kind in kinds else 0.0, EMBEDDED.name if kind == "segmentation" else None
-            )
-            for kind, plan in zip(_KINDS, ("hint", "hint_depth", "hint_classes"), strict=True)
-        )
-        return replace(self.profile, hints=hints)
+        weights = [1 / len(kinds) if kind in kinds else 0.0 for kind in _KINDS]
+        every = zip(_KINDS, ("hint", "hint_depth", "hint_classes"), weights, (None, None, EMBEDDED.name), strict=True)
+        return replace(self.profile, hints=tuple(HintSettings(*of) for of in every))
 
     def maps(self, pair: Pair) -> Maps:
         """Of a pair's source: edges that are found, true depth, true classes."""
@@ -112,7 +107,6 @@ def figures_of(observed: Sequence[Observed]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run it."""
     parser = bench_parser(__doc__, write="docs/hints.json")
     parser.add_argument("--models", type=Path, required=True, help="folder of networks that know the world")
     parser.add_argument("--denoiser", default="denoiser_controls", help="its plan (%(default)s)")
@@ -140,7 +134,7 @@ def main() -> None:
         draw_blocks(blocks, 1, asked.sheet)
     kept = {"world": EMBEDDED.name, "scenes": asked.scenes, "variants": len(pairs), "sets": table}
     if asked.write:
-        keep_figures(_DOCS / "hints.json", {**kept, "machine": machine()})
+        keep_figures(DOCS / "hints.json", {**kept, "machine": machine()})
     finish("hints", **kept)
 
 

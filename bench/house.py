@@ -16,43 +16,33 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from measure import bench_parser, finish, keep_figures
+from measure import DOCS, ROOT, bench_parser, finish
 
-ROOT = Path(__file__).parents[1]
 PRODUCT = ("engine", "export", "kernels", "bench")
 # What a user installs: the product's own wheel, and its extras.
 INSTALLS = {"base_install_mb": "", "judge_install_mb": "[judge]", "generate_install_mb": "[generate]"}
 
 
 def main() -> None:
-    """Count, print, and write."""
     parser = bench_parser(__doc__, write="docs/house.json")
     parser.add_argument("--installs", action="store_true", help="install into new environments and count their bytes")
     args = parser.parse_args()
     rooms = {room: lines_of(ROOT / room) for room in (*PRODUCT, "tests")}
     for room, lines in rooms.items():
         print(f"{room:<8} {lines:>7,} lines")
-    figures: dict[str, Any] = {
-        "product_lines": sum(rooms[room] for room in PRODUCT),
-        "test_lines": rooms["tests"],
-        "readme_words": words_of([ROOT / "README.md"]),
-        "docs_words": words_of([ROOT / "README.md", ROOT / "bench" / "README.md", *(ROOT / "docs").glob("*.md")]),
-        "wiring_options_tested": wired_options(sorted((ROOT / "tests").glob("**/*.py"))),
-    }
-    if args.installs:
-        figures |= install_sizes()
-    if args.write:
-        keep_figures(ROOT / "docs" / "house.json", figures)
-    finish("house", **figures)
+    readmes = [ROOT / "README.md", ROOT / "bench" / "README.md"]
+    figures: dict[str, Any] = {"product_lines": sum(rooms[room] for room in PRODUCT), "test_lines": rooms["tests"]}
+    figures |= {"readme_words": words_of(readmes[:1]), "docs_words": words_of([*readmes, *DOCS.glob("*.md")])}
+    figures["wiring_options_tested"] = wired_options(sorted((ROOT / "tests").glob("**/*.py")))
+    figures |= install_sizes() if args.installs else {}
+    finish("house", into=args.write and DOCS / "house.json", **figures)
 
 
 def lines_of(folder: Path) -> int:
-    """Lines of the Python files below a folder."""
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in folder.rglob("*.py"))
 
 
 def words_of(files: list[Path]) -> int:
-    """Words of files, as `wc -w` counts them."""
     return sum(len(path.read_text(encoding="utf-8").split()) for path in files)
 
 

@@ -12,9 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import cv2
-import numpy as np
-from measure import Pixels, Spent, spent, with_masters
-from PIL import Image as Pictures
+from measure import Pixels, Spent, picture_at, spent, with_masters
 
 from counterfactory.engine.inputs import Inputs
 from counterfactory.engine.journey import Journey, RunSummary
@@ -93,7 +91,6 @@ def save_sources(folder: Path, pictures: Mapping[str, Pixels]) -> list[Source]:
 
 
 def render_sources(folder: Path, count: int) -> list[Source]:
-    """Street scenes as class folders."""
     scenes = [EMBEDDED.scene(56, i) for i in range(count)]
     return save_sources(folder, {f"{s.label}/{i:04d}.png": EMBEDDED.draw(s).picture for i, s in enumerate(scenes)})
 
@@ -124,9 +121,7 @@ def work_of(bench: Bench, name: str, most: int) -> list[Work]:
 
 
 def pictures_of(suite: Path) -> dict[str, Pixels]:
-    """A suite's painted RGB pictures by key."""
-    rows = [row for row in read_metadata(suite) if row.kind != "original"]
-    return {row.key: np.asarray(Pictures.open(suite / row.file_name).convert("RGB")) for row in rows}
+    return {row.key: picture_at(suite / row.file_name) for row in read_metadata(suite) if row.kind != "original"}
 
 
 def fully_guided(profile: Profile) -> Profile:

@@ -41,7 +41,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from measure import bench_parser, finish, seconds
+from measure import CLI, bench_parser, finish, seconds
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.judging.recheck import recheck
@@ -109,30 +109,17 @@ class Made:
     def row(self, variant: int) -> PictureRow:
         source = variant // VARIANTS_PER_SOURCE
         image = self.painted(variant)["image"]
+        original = image_path(self.key("original", source), self.name(source), "originals")
+        colour = Edit("colour", "red bus", f"{COLOURS[variant % 7]} bus")
+        edits = Edit("weather", "clear", WEATHERS[variant % 5]), colour
+        reason = None if variant % 20 else "unlike its caption: image_text 0.120 is below 0.150"
+        origin = Origin(f"{self.name(source)}.jpg", self.key("digest", source), 128, 128)
         return PictureRow(
-            file_name=image["path"],
-            sha256=image["sha256"],
-            kind="variant",
-            source=self.name(source),
-            label=CLASSES[source % 5],
-            mask=self.files(variant).get("mask"),
-            original=image_path(self.key("original", source), self.name(source), "originals"),
-            control=None,
-            caption=self.caption(source),
-            edited_caption=self.caption(variant + 1),
-            edits=(
-                Edit("weather", "clear", WEATHERS[variant % 5]),
-                Edit("colour", "red bus", f"{COLOURS[variant % 7]} bus"),
-            ),
-            number=variant % VARIANTS_PER_SOURCE,
-            painting=Painting(0, 12, 2.0, 0.0, 0.5),
-            scores=self.scores(variant),
-            reason=None if variant % 20 else "unlike its caption: image_text 0.120 is below 0.150",
-            origin=Origin(f"{self.name(source)}.jpg", self.key("digest", source), 128, 128),
-            crop=Crop(0.0, 0.0, 128.0, 128.0),
-            source_key=self.key("source", source),
-            key=self.key("variant", variant),
-        )
+            image["path"], image["sha256"], "variant", self.name(source), CLASSES[source % 5],
+            self.files(variant).get("mask"), original, None, self.caption(source), self.caption(variant + 1), edits,
+            variant % VARIANTS_PER_SOURCE, Painting(0, 12, 2.0, 0.0, 0.5), self.scores(variant), reason, origin,
+            Crop(0.0, 0.0, 128.0, 128.0), self.key("source", source), self.key("variant", variant),
+        )  # fmt: skip
 
     def sources_of(self, numbers: range) -> list[Source]:
         """Sources as a run has them; nobody reads their files."""
@@ -195,7 +182,6 @@ def write_files(folder: Path, names: Iterable[str]) -> dict[str, list[Any]]:
 
 
 def fill(folder: Path, made: Made, size: int) -> None:
-    """A suite with all rows and files."""
     with Suite.open(folder) as suite:
         outcomes = Outcomes(suite, MADE_BY)
         for sources, variants in made.shards(size):
@@ -234,7 +220,6 @@ def resume(folder: Path, shards: Sequence[Shard], made_by: str) -> dict[str, flo
 
 
 def resumes(folder: Path, shards: Sequence[Shard], name: str, made_by: str) -> list[dict[str, float]]:
-    """Seconds and `cpu_s` of resuming cold, warm and warm."""
     with (folder / "ledger.sqlite").open("rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -250,7 +235,6 @@ def resumes(folder: Path, shards: Sequence[Shard], name: str, made_by: str) -> l
 
 
 def spread(times: Sequence[float]) -> dict[str, float]:
-    """Milliseconds."""
     ranked = sorted(times)
     rank = min(len(ranked) - 1, round(0.99 * len(ranked)))
     return {"median": 1e3 * statistics.median(ranked), "p99": 1e3 * ranked[rank], "max": 1e3 * ranked[-1]}
@@ -289,7 +273,6 @@ def write_table(folder: Path, made: Made) -> None:
 
 
 def table(folder: Path, variants: int, masks: bool) -> dict[str, float]:
-    """Size of the table, and what writing it took in a fresh process."""
     command = [sys.executable, __file__, "--write-table", str(folder), "--variants", str(variants)]
     done = subprocess.run(command + ["--masks"] * masks, stdout=subprocess.PIPE, check=True, text=True)
     written: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
@@ -306,7 +289,7 @@ def replay(folder: Path, made: Made, rounds: int, write: bool) -> None:
 
     def command() -> None:
         setting = ["--profile", "pocket", "--set", f"check.image_text={THRESHOLDS[0]}", "--json"]
-        call = [sys.executable, "-m", "counterfactory.engine", "check", str(folder), *setting]
+        call = [*CLI, "check", str(folder), *setting]
         done = subprocess.run(call, stdout=subprocess.PIPE, check=True, text=True)
         assert json.loads(done.stdout)["turned"], "no verdict turned: nothing was measured"
 
@@ -316,18 +299,11 @@ def replay(folder: Path, made: Made, rounds: int, write: bool) -> None:
     whole, alone = zip(*times, strict=True)
     slowest, verdicts = max(whole), made.sources * VARIANTS_PER_SOURCE
     print(f"replayed   {verdicts} verdicts; slowest command {slowest:.2f} s, the replay alone {max(alone):.2f} s")
-    finish(
-        "replaying 10,000 verdicts takes at most 2 s",
-        keep="replay" if write else None,
-        verdicts=verdicts,
-        rounds=rounds,
-        command_s=statistics.median(whole),
-        command_max_s=slowest,
-        replay_s=statistics.median(alone),
-        replay_max_s=max(alone),
-        bar_s=BARS["replay_s"],
-        met=slowest <= BARS["replay_s"],
-    )
+    figures: dict[str, Any] = {"verdicts": verdicts, "rounds": rounds}
+    figures |= {"command_s": statistics.median(whole), "command_max_s": slowest}
+    figures |= {"replay_s": statistics.median(alone), "replay_max_s": max(alone)}
+    figures |= {"bar_s": BARS["replay_s"], "met": slowest <= BARS["replay_s"]}
+    finish("replaying 10,000 verdicts takes at most 2 s", keep="replay" if write else None, **figures)
 
 
 def scale(folder: Path, made: Made, asked: argparse.Namespace) -> None:
@@ -350,29 +326,19 @@ def scale(folder: Path, made: Made, asked: argparse.Namespace) -> None:
     print(f"table      {parquet['mb']:.1f} MB, {parquet['s']:.1f} s, peak memory +{parquet['rise_mb']:.0f} MB")
     resume_s = max(result["s"] for result in resumed)
     reached = {"resume_s": resume_s, "commit_ms": commit["p99"], "table_mb": parquet["mb"]}
-    finish(
-        "ledger_scale",
-        keep="ledger_scale" if asked.write else None,
-        ceiling_share=ceiling["median"] / commit["median"],
-        variants=count,
-        masks=asked.masks,
-        resume_s=resume_s,
-        resume_warm_s=resumed[-1]["s"],
-        resume_cpu_s=statistics.median(result["cpu_s"] for result in resumed),
-        lookups_s=max(result["s"] for result in looked_up),
-        commit_ms={name: round(ms, 3) for name, ms in commit.items()},
-        fdatasync_ms={name: round(ms, 3) for name, ms in ceiling.items()},
-        table_mb=parquet["mb"],
-        table_s=parquet["s"],
-        table_memory_rise_mb=parquet["rise_mb"],
-        ledger_mb=ledger_mb,
-        bars={name: BARS[name] for name in reached},
-        met={name: value < BARS[name] for name, value in reached.items()},
-    )
+    figures: dict[str, Any] = {"ceiling_share": ceiling["median"] / commit["median"], "variants": count}
+    figures |= {"masks": asked.masks, "resume_s": resume_s, "resume_warm_s": resumed[-1]["s"]}
+    figures["resume_cpu_s"] = statistics.median(result["cpu_s"] for result in resumed)
+    figures |= {"lookups_s": max(result["s"] for result in looked_up), "ledger_mb": ledger_mb}
+    for name, times in (("commit_ms", commit), ("fdatasync_ms", ceiling)):
+        figures[name] = {of: round(ms, 3) for of, ms in times.items()}
+    figures |= {"table_mb": parquet["mb"], "table_s": parquet["s"], "table_memory_rise_mb": parquet["rise_mb"]}
+    figures["bars"] = {name: BARS[name] for name in reached}
+    figures["met"] = {name: value < BARS[name] for name, value in reached.items()}
+    finish("ledger_scale", keep="ledger_scale" if asked.write else None, **figures)
 
 
 def main() -> None:
-    """Run it."""
     parser = bench_parser(__doc__, write="docs/performance.json")
     parser.add_argument("--replay", action="store_true", help="time other thresholds over a finished suite")
     parser.add_argument("--variants", type=int, help="125,000, or of --replay 10,000")

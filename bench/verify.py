@@ -14,17 +14,16 @@ import hashlib
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import available_cores, bench_parser, finish, seconds
-from simulated_suites import classes_suite
+from measure import CLI, available_cores, bench_parser, finish, seconds
+from simulated_suites import PAINTING, classes_suite
 
-from counterfactory.engine.suite import Painting, PictureRow, Suite
+from counterfactory.engine.suite import PictureRow, Suite
 from counterfactory.engine.suite.picture_store import FileRecord
 from counterfactory.engine.suite.run_record import RunRecord, Standing
 from counterfactory.engine.suite.verify import verify_suite
@@ -33,7 +32,6 @@ _BYTES = 30_000
 
 
 def main() -> None:
-    """Make the suite, time the ways through it by turns, and print them."""
     parser = bench_parser(__doc__, write="docs/performance.json")
     parser.add_argument("--files", type=int, default=12_000, metavar="N", help="pictures (%(default)s)")
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="rounds (%(default)s)")
@@ -58,7 +56,7 @@ def measure(suite: Path, files: int, rounds: int) -> dict[str, Any]:
         faults = verify_suite(suite).faults
         assert not faults, f"nothing was measured: {faults[0]}"
 
-    command = [sys.executable, "-m", "counterfactory.engine", "verify", str(suite), "--json"]
+    command = [*CLI, "verify", str(suite), "--json"]
     ways = {
         "verify_s": inside,
         "verify_command_s": lambda: subprocess.run(command, stdout=subprocess.DEVNULL, check=True),
@@ -93,7 +91,7 @@ def make_suite(folder: Path, files: int) -> list[str]:
         (folder / name).write_bytes(data)
         digest = hashlib.sha256(data).hexdigest()
         digests[name] = len(data), digest, os.stat(folder / name).st_mtime_ns  # noqa: PTH116
-        painted = None if row.kind == "original" else Painting(0, 1, 1.0, 0.0, 1.0)
+        painted = None if row.kind == "original" else PAINTING
         rows.append(replace(row, file_name=name, sha256=digest, original=name, control=None, painting=painted))
     record = RunRecord((), Standing(1, 0, 0, 0, 0, (), (), {}))
     (folder / "suite.lock").touch()
