@@ -13,26 +13,28 @@ import os
 import sys
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from counterfactory.engine.errors import CounterfactoryError
 
 _DOCS = Path(__file__).parents[1] / "docs"
-_COMMANDS = (
-    "pocket",
-    "validity",
-    "language",
-    "world",
-    "a10g",
-    "cpu",
-    "facts",
-    "llm",
-    "sentence",
-    "masked",
-    "perturber",
-    "retrain",
-)
+# Where what adds each command is, by its name.
+_COMMANDS = {
+    "pocket": "__main__:add_pocket",
+    "validity": "pocket.validity:add_command",
+    "language": "pocket.language:add_command",
+    "world": "pocket.world:add_command",
+    "a10g": "production.command:add_command",
+    "cpu": "cpu:add_command",
+    "facts": "production.facts:add_command",
+    "llm": "language.llm:add_command",
+    "sentence": "language.bert:add_sentence",
+    "masked": "language.bert:add_masked",
+    "perturber": "language.perturber:add_command",
+    "retrain": "retraining.command:add_command",
+}
 
 
 def main() -> None:
@@ -41,7 +43,8 @@ def main() -> None:
     commands = parser.add_subparsers(required=True)
     first = next(iter(sys.argv[1:]), "")
     for name in (first,) if first in _COMMANDS else _COMMANDS:
-        _add(name, commands)
+        module, adder = _COMMANDS[name].split(":")
+        getattr(import_module(f".{module}", __package__), adder)(commands)
     asked = parser.parse_args()
     try:
         status = asked.run(asked, partial(print, flush=True))
@@ -51,49 +54,17 @@ def main() -> None:
     raise SystemExit(status)
 
 
-def _add(name: str, commands: Any) -> None:
-    """Add the command of that name."""
-    if name == "pocket":
-        _add_pocket(commands)
-        return
-    if name == "validity":
-        from .pocket.validity import add_command
-    elif name == "language":
-        from .pocket.language import add_command
-    elif name == "world":
-        from .pocket.world import add_command
-    elif name == "a10g":
-        from .production.command import add_command
-    elif name == "cpu":
-        from .cpu import add_command
-    elif name == "facts":
-        from .production.facts import add_command
-    elif name == "llm":
-        from .language.llm import add_command
-    elif name == "sentence":
-        from .language.bert import add_sentence as add_command
-    elif name == "masked":
-        from .language.bert import add_masked as add_command
-    elif name == "retrain":
-        from .retraining.command import add_command
-    else:
-        from .language.perturber import add_command
-    add_command(commands)
-
-
-def _add_pocket(commands: Any) -> None:
+def add_pocket(commands: Any) -> None:
     from .pocket.pack import FURTHER, STEPS
 
     parser = commands.add_parser("pocket", help="train the pocket models, export them, pack them")
     some = f"some of: {','.join(STEPS)}; with --weights also: {','.join(FURTHER)}"
     parser.add_argument("--only", default=",".join(STEPS), help=some)
     parser.add_argument("--report", action="store_true", help="measure the packed models into docs/pocket.json")
-    parser.add_argument(
-        "--work", type=Path, default=Path("pocket-training"), help="folder of training states; a run goes on from it"
-    )
-    parser.add_argument(
-        "--weights", type=Path, help="folder of the packed models, all in one (default: this checkout's, in two places)"
-    )
+    work = "folder of training states; a run goes on from it"
+    parser.add_argument("--work", type=Path, default=Path("pocket-training"), help=work)
+    weights = "folder of the packed models, all in one (default: this checkout's, in two places)"
+    parser.add_argument("--weights", type=Path, help=weights)
     parser.add_argument("--gather", type=Path, metavar="DIR", help="only copy this checkout's packed models to DIR")
     parser.add_argument("--docs", type=Path, default=_DOCS, help="folder of the report")
     parser.add_argument("--scenes", type=int, help="measure on so many scenes only; not for the report in docs")
@@ -119,9 +90,8 @@ def _pocket(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     if asked.report:
         scenes = SCENES if asked.scenes is None else asked.scenes
         if scenes < SCENES and asked.docs.resolve() == _DOCS.resolve():
-            raise CounterfactoryError(
-                f"the report in docs is of {SCENES} scenes, {scenes} asked for; name another folder with --docs"
-            )
+            asked_for = f"the report in docs is of {SCENES} scenes, {scenes} asked for"
+            raise CounterfactoryError(f"{asked_for}; name another folder with --docs")
         say(table(write_report(Subject(weights, asked.work, scenes), asked.docs)))
         return 0
     names, steps = asked.only.split(","), STEPS | FURTHER
@@ -130,9 +100,8 @@ def _pocket(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
         raise CounterfactoryError(f"no step {', '.join(unknown)}; there are {', '.join(steps)}")
     further = ", ".join(name for name in FURTHER if name in names)
     if further and not asked.weights:
-        raise CounterfactoryError(
-            f"the package does not hold what {further} makes; name a folder for it with --weights, filled by --gather"
-        )
+        advice = "name a folder for it with --weights, filled by --gather"
+        raise CounterfactoryError(f"the package does not hold what {further} makes; {advice}")
     weights.mkdir(parents=True, exist_ok=True)
     for name, step in steps.items():
         if name in names:

@@ -54,16 +54,9 @@ class Painting:
         if dynamic:
             guiding = guide_some(how, states, negative, image)
         self.rows.clear()
-        return pipeline(
-            prompt_embeds=states,
-            negative_prompt_embeds=negative,
-            image=image,
-            latents=torch.from_numpy(self.noise),
-            num_inference_steps=how.sampler.steps,
-            controlnet_conditioning_scale=how.control_scale,
-            output_type="np",
-            **guiding,
-        ).images
+        given = {"prompt_embeds": states, "negative_prompt_embeds": negative, "image": image, "output_type": "np"}
+        given |= {"latents": torch.from_numpy(self.noise), "num_inference_steps": how.sampler.steps}
+        return pipeline(**given, controlnet_conditioning_scale=how.control_scale, **guiding).images
 
 
 @pytest.fixture
