@@ -150,13 +150,12 @@ def _boxed() -> tuple[list[PictureRow], dict[str, list[SeenBox]]]:
     """A suite with boxes, and a detector that misses, shifts, mistakes and invents some."""
     rng = np.random.default_rng(0)
     plain, _ = classes_suite(1, _BOXED)
-    things = {
-        row.source: tuple(
-            Box(x, y, x + w, y + h, str(rng.choice(_KINDS)))
-            for x, y, w, h in rng.uniform(5, 60, (rng.integers(1, 5), 4)).tolist()
-        )
-        for row in plain
-    }
+
+    def boxes() -> tuple[Box, ...]:
+        sides = rng.uniform(5, 60, (rng.integers(1, 5), 4)).tolist()
+        return tuple(Box(x, y, x + w, y + h, str(rng.choice(_KINDS))) for x, y, w, h in sides)
+
+    things = {row.source: boxes() for row in plain}
     rows = [replace(row, boxes=things[row.source]) for row in plain]
     seen: dict[str, list[SeenBox]] = {}
     for row in rows:

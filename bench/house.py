@@ -51,17 +51,14 @@ def wired_options(files: list[Path]) -> int:
     of commands may be those of tests/wiring.py.
     """
     trees = [ast.parse(text) for file in files if "shows(" in (text := file.read_text(encoding="utf-8"))]
-    named = {
-        node.targets[0].id: len(node.value.elts)
-        for tree in trees
-        for node in tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Tuple)
-    }
-    count = 0
-    for node in (node for tree in trees for node in ast.walk(tree)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "shows":
-            starred = [part.value for part in node.args[1:] if isinstance(part, ast.Starred)]
-            count += len(node.args) - 1 - len(starred) + sum(named[ast.unparse(name)] for name in starred)
+    named, count = dict[str, int](), 0
+    for node in (node for tree in trees for node in tree.body if isinstance(node, ast.Assign)):
+        if isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Tuple):
+            named[node.targets[0].id] = len(node.value.elts)
+    for call in (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        if isinstance(call.func, ast.Name) and call.func.id == "shows":
+            starred = [part.value for part in call.args[1:] if isinstance(part, ast.Starred)]
+            count += len(call.args) - 1 - len(starred) + sum(named[ast.unparse(name)] for name in starred)
     return count
 
 

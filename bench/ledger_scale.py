@@ -42,6 +42,7 @@ from pathlib import Path
 from typing import Any
 
 from measure import CLI, bench_parser, finish, seconds
+from simulated_suites import write_file
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.judging.recheck import recheck
@@ -50,7 +51,6 @@ from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.suite import Crop, Origin, Painting, PictureRow, Suite, image_path, mask_path
 from counterfactory.engine.suite.outcome import Outcome, Outcomes
-from counterfactory.engine.suite.picture_store import FileRecord
 
 VARIANTS_PER_SOURCE = 5
 QUESTIONS = 1 + 3 + VARIANTS_PER_SOURCE  # keywords, alternatives of three keywords, a rewritten caption per variant
@@ -169,16 +169,8 @@ class Made:
 
 
 def write_files(folder: Path, names: Iterable[str]) -> dict[str, list[Any]]:
-    """A file of its own name for each, and the ledger's rows of them. They are not synced: they stand for ones that
-    were, long ago.
-    """
-    rows = {}
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(name)
-        digest, written = hashlib.sha256(name.encode()).hexdigest(), (folder / name).stat()
-        rows[name] = FileRecord(True, written.st_size, digest, written.st_mtime_ns).to_json()
-    return rows
+    """A file of its own name for each, and the ledger's rows of them."""
+    return {name: write_file(folder, name, name.encode()) for name in names}
 
 
 def fill(folder: Path, made: Made, size: int) -> None:

@@ -25,9 +25,9 @@ from pathlib import Path
 import numpy as np
 from measure import CLI, DOCS, bench_parser, keep_figures, run_command
 from PIL import Image
+from simulated_suites import write_file
 
 from counterfactory.engine.suite import PictureRow, Suite, read_metadata
-from counterfactory.engine.suite.picture_store import FileRecord
 
 CLASSES, SIDE, PHOTOGRAPHS, ROWS = 20, (480, 640), 8, 5
 READ = "from pathlib import Path; from counterfactory.engine.suite import read_metadata; read_metadata(Path({!r}))"
@@ -70,13 +70,8 @@ def lines(rows: list[PictureRow], sources: int) -> Iterator[PictureRow]:
 def put_files(suite: Suite, rows: Iterator[PictureRow]) -> None:
     """Files for the rows' pictures, a line of text in each, and the ledger's record of them."""
     while names := {name for row in islice(rows, 10_000) for name in (row.file_name, row.original) if name}:
-        records = dict[str, FileRecord]()
-        for name in names:
-            path = suite.path / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(path.name)
-            records[name] = FileRecord(True, len(path.name), digest(path.name), path.stat().st_mtime_ns)
-        suite.ledger.put("suite/files", {name: record.to_json() for name, record in records.items()})
+        of_name = {name: write_file(suite.path, name, Path(name).name.encode()) for name in names}
+        suite.ledger.put("suite/files", of_name)
 
 
 def make_suite(folder: Path, photographs: Path, sources: int) -> None:

@@ -9,17 +9,15 @@ of scenes drawn again. The last line is JSON; --write keeps it in docs/reuse.jso
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any
 
 import numpy as np
+from journeys import paint_pairs
 from measure import DOCS, Pixels, bench_parser, finish, keep_figures, machine, show, with_masters
 
 from counterfactory.engine.judging.confusion import confusion_matrix, iou
-from counterfactory.engine.keys import content_key
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.denoiser import DenoiserRow, Evaluated, PaintPlans
 from counterfactory.engine.models.model_pool import ModelPool
@@ -28,7 +26,6 @@ from counterfactory.engine.pocket.worlds import EMBEDDED, SIZE
 from counterfactory.engine.profile.paint import ReuseSettings
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.stages.maps.draw_maps import edge_maps
-from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
 from counterfactory.export.pocket.counterfacts import is_seen
 from counterfactory.export.pocket.data import JUDGED
 from counterfactory.export.pocket.likeness import likeness_figures
@@ -56,18 +53,13 @@ class Painter:
 
     def paint(self, pairs: Sequence[Pair]) -> list[Pixels]:
         """Pictures of the pairs' captions over their sources' edges, in the pairs' order."""
-        jobs, clip = list[PaintJob](), self._models.clip_text()
-        (negative,) = clip.encode_states([self.profile.paint.negative_prompt])
-        texts = iter(clip.encode_states([pair.caption for pair in pairs]))
-        for source, group in groupby(pairs, key=lambda pair: pair.source):
-            same = list(group)
-            (hint,) = self._plans.embed_hints(edge_maps(same[0].drawing.picture[None], self.profile.edges))
-            keys = [content_key("reuse", source, number, pair.caption) for number, pair in enumerate(same)]
-            jobs += [PaintJob(key, next(texts), hint, self._plans) for key in keys]
-        began = time.process_time()
-        found = sorted(paint(jobs, negative, self.profile.paint), key=lambda painted: painted[0])
-        self.core_s += time.process_time() - began
-        return [picture for _, picture in found]
+
+        def embed(pair: Pair) -> Any:
+            return self._plans.embed_hints(edge_maps(pair.drawing.picture[None], self.profile.edges))[0]
+
+        pictures, took = paint_pairs(self._models, self._plans, self.profile, pairs, embed, "reuse")
+        self.core_s += took
+        return pictures
 
 
 _FIELDS = ("hint", "denoiser", "decoder", "latent_shape", "other_hints", "shallow")

@@ -7,6 +7,7 @@ weathers; three in ten colours and one in ten of the others are rejected, whatev
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from counterfactory.engine.judging.effects import PictureOutcome
 from counterfactory.engine.judging.within import Observations
 from counterfactory.engine.suite import Crop, Origin, Painting, PictureRow
 from counterfactory.engine.suite.metadata import write_table
+from counterfactory.engine.suite.picture_store import FileRecord
 from counterfactory.engine.suite.row_spool import RowSpool
 from counterfactory.engine.variant import Kind
 
@@ -68,10 +70,7 @@ MODELS: Mapping[str, Model] = {
     "no effect, seldom fails": Model(_seldom, _nothing),
     "no effect, hard sources": Model(_hard, _nothing),
     "effects add": Model(_usual, lambda carried, value: 0.3 * carried[:, 2] + 0.15 * carried[:, 3]),
-    "night and fog": Model(
-        _usual,
-        lambda carried, value: 0.4 * (carried[:, 2] & (value[:, 2] == 0)) + 0.3 * (carried[:, 3] & (value[:, 3] == 0)),
-    ),
+    "night and fog": Model(_usual, lambda carried, value: (carried & (value == 0))[:, 2:] @ np.array([0.4, 0.3])),
     "a few colours, seldom": Model(_seldom, lambda carried, value: 0.08 * (carried[:, 1] & (value[:, 1] < 3))),
     "saturating": Model(_usual, lambda carried, value: 0.4 * (carried[:, 2] | carried[:, 3])),
     "interaction": Model(_usual, lambda carried, value: 0.4 * (carried[:, 1] & carried[:, 2])),
@@ -173,6 +172,14 @@ def stored(row: PictureRow, **more: Any) -> PictureRow:
     control = None if row.control is None else f"images/{row.control}"
     files = {"file_name": name, "original": f"originals/{row.original}", "control": control}
     return replace(row, **{**files, "painting": painted, **more})
+
+
+def write_file(suite: Path, name: str, data: bytes) -> list[Any]:
+    """A file of a suite, not synced: it stands for one that was, long ago. Returns the ledger's row of it."""
+    path = suite / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return FileRecord(True, len(data), hashlib.sha256(data).hexdigest(), path.stat().st_mtime_ns).to_json()
 
 
 def write_rows(suite: Path, rows: Iterable[PictureRow]) -> None:

@@ -89,7 +89,7 @@ def tune(
         raise CounterfactoryError("there is nothing to learn from: no pair is held to be an answer of the engine's")
     steps = batches(found, recipe)
     torch.manual_seed(recipe.seed)  # of the adapter's first numbers
-    shape = {"r": recipe.rank, "lora_alpha": recipe.alpha, "lora_dropout": recipe.dropout}
+    shape: dict[str, Any] = {"r": recipe.rank, "lora_alpha": recipe.alpha, "lora_dropout": recipe.dropout}
     config = LoraConfig(**shape, target_modules=list(_TARGETS), task_type="CAUSAL_LM")
     # peft puts its layers into the network that it is given: `llama.model` is the same with them.
     adapted = cast(PeftModel, get_peft_model(llama.model, config))

@@ -106,9 +106,9 @@ def build_plan(
     if timings is not None:
         write_whole(timings, memoryview(config.get_timing_cache().serialize()))
     made_by = (_precision(network), library_name(compiler), target.upper(), written.sha256, round(seconds, 3))
-    stated = (_stated_bytes(log.noted, f"Total {what} Memory") for what in ("Weights", "Activation"))
+    weights, activations = (_stated_bytes(log.noted, f"Total {what} Memory") for what in ("Weights", "Activation"))
     ports = sum(io_bytes(onnx_path, profile) for profile in profiles)
-    key = PlanKey(digest, tuple(profiles), *made_by, workspace_bytes, *stated, ports)
+    key = PlanKey(digest, tuple(profiles), *made_by, workspace_bytes, weights, activations, ports)
     write_key(plan_path, key)
     return PlanReport(seconds, written.plan_bytes, written.fused_attention, _fp32_nodes(network), key.library)
 

@@ -190,8 +190,8 @@ def _trace(build: Callable[[], Graph], out: Path, random: bool, opset: int | Non
     outputs = found if isinstance(found, tuple) else (found,)
     reference = {name: value.numpy() for name, value in zip(graph.outputs, outputs, strict=True)}
     to_onnx(graph.module, graph.inputs, graph.outputs, full, graph.axes, opset)
-    facts = {"classes": graph.classes, "weights_sha256": digest(graph.module), "examples": graph.examples}
-    facts |= {"profiles": graph.plan, "random": random, **graph.facts}
+    facts: dict[str, Any] = {"classes": graph.classes, "weights_sha256": digest(graph.module)}
+    facts |= {"examples": graph.examples, "profiles": graph.plan, "random": random, **graph.facts}
     traced = _Traced(graph.name, graph.parameters, facts, full, feeds, reference)
     del graph
     gc.collect()
@@ -335,7 +335,7 @@ def _compiled(row: Row, out: Path, asked: Asked) -> Row:
             report = build_plan(path, plan, profiles, library=asked.library, target=asked.target, **how)
         except CounterfactoryError as error:
             return replace(row, why=str(error), peak_memory_bytes=max(row.peak_memory_bytes, peak.bytes))
-    told = {"plan_bytes": report.plan_bytes, "plan_seconds": report.seconds, "workspace_bytes": scratch}
+    told: dict[str, Any] = {"plan_bytes": report.plan_bytes, "plan_seconds": report.seconds, "workspace_bytes": scratch}
     told |= {name: getattr(report, name) for name in ("fused_attention", "fp32_layers", "library")}
     most = max(row.peak_memory_bytes, peak.bytes)
     return replace(row, compiled=True, why="", **told, doubt=read_key(plan).doubt, peak_memory_bytes=most)

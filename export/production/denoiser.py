@@ -174,7 +174,8 @@ def denoiser_graph(request: Request) -> Graph:
         inputs |= {**follow_inputs(2, inputs["text"].shape[1]), **(controls if controlnets else {})}
     pictured = [name for name in ("latents", "hint_embedding") if name in inputs]
     plan = static(request.batch("denoiser"), inputs, pictured, sizes)
-    kind, further = modules.FusedDenoiser, list[str]()
+    kind: type[nn.Module] = modules.FusedDenoiser
+    further = list[str]()
     if edits:
         kind, further = EditingDenoiser, ["attention"]
     elif request.paint.reuse is not None:
