@@ -22,13 +22,9 @@ from counterfactory.export.pocket import world as fitting
 _DRAWN_FROM, _DRAWN = 10_000, 200  # seeds that the world was not fitted to
 _TIMED = 200
 _WORN = (80, 75)  # qualities of JPEG that streets are not promised to pass with
-_TITLES = {
-    "streets": "Street scenes that pass",
-    "worn_streets": "Street scenes that pass though they are worn",
-    "photographs": "Photographs that are refused, by collection",
-    "altered": "The same photographs, altered",
-    "drawn": "Drawn pictures that are refused",
-}
+_TITLES = {"streets": "Street scenes that pass", "worn_streets": "Street scenes that pass though they are worn"}
+_TITLES |= {"photographs": "Photographs that are refused, by collection", "altered": "The same photographs, altered"}
+_TITLES["drawn"] = "Drawn pictures that are refused"
 
 
 def main() -> None:

@@ -195,12 +195,11 @@ def keep_quiet(work: Callable[[int], T], rounds: int, yardstick: Yardstick | Non
         kept = tuple(j for j in range(i + 1) if idle[j] and idle[j + 1])
         busy = i + 1 - len(kept)
         if 2 * busy > rounds or busy == rounds:
-            raise SystemExit(
-                f"cannot tell: the machine was busy in {busy} of {i + 1} rounds, {rounds} were asked for; run again on "
-                f"an idle machine (beside them a fixed matrix product took {min(b.wall_s for b in brackets):.3f} to "
-                f"{max(b.wall_s for b in brackets):.3f} s and got {min(b.share for b in brackets):.0%} to "
-                f"{max(b.share for b in brackets):.0%} of the cores)"
-            )
+            walls, shares = ([getattr(b, name) for b in brackets] for name in ("wall_s", "share"))
+            said = f"cannot tell: the machine was busy in {busy} of {i + 1} rounds, {rounds} were asked for"
+            product = f"beside them a fixed matrix product took {min(walls):.3f} to {max(walls):.3f} s"
+            got = f"got {min(shares):.0%} to {max(shares):.0%} of the cores"
+            raise SystemExit(f"{said}; run again on an idle machine ({product} and {got})")
     return Rounds(tuple(results[i] for i in kept), kept, rounds)
 
 
@@ -241,13 +240,9 @@ class Ratio:
 
 
 def compare(
-    baseline: Callable[[], object],
-    candidate: Callable[[], object],
-    rounds: int,
-    warm: bool = True,
-    yardstick: Yardstick | None = None,
-    clock: Clock = now,
-) -> Ratio:
+    baseline: Callable[[], object], candidate: Callable[[], object], rounds: int, warm: bool = True,
+    yardstick: Yardstick | None = None, clock: Clock = now,
+) -> Ratio:  # fmt: skip
     """Time both by turns, `rounds` times each, after one untimed call each (`warm`).
 
     Who goes first alternates; rounds on a busy machine do not count: see `keep_quiet`. A side that returns a `Spent`

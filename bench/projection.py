@@ -32,11 +32,8 @@ FILE = DOCS / "a10g.json"
 SOURCES, VARIANTS = 25_000, 5
 GOALS = {"a10g": 0.21, "a10g-fast": 0.05}
 # LLaMA-2-7B in 5 bits in the place of 13B, of 32 layers (Touvron et al. 2023, arXiv 2307.09288).
-LLAMA_7B = PlanFacts(
-    flops=2 * (32 * (4 * 4096**2 + 3 * 4096 * 11008) + 32000 * 4096),
-    weight_bytes=round((32 * (4 * 4096**2 + 3 * 4096 * 11008) + 2 * 32000 * 4096) * 5 / 8),
-    cache_bytes=2 * 32 * 4096 * 2,
-)
+_LAYERS, _TABLE = 32 * (4 * 4096**2 + 3 * 4096 * 11008), 32000 * 4096
+LLAMA_7B = PlanFacts(2 * (_LAYERS + _TABLE), round((_LAYERS + 2 * _TABLE) * 5 / 8), cache_bytes=2 * 32 * 4096 * 2)
 ALL = "all of these"
 
 

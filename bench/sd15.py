@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import argparse
 import gc
-import multiprocessing
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +39,7 @@ from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
 from counterfactory.export.graphs.quantise import quantise
 from counterfactory.export.production import denoiser as sd15
+from counterfactory.export.production.aside import alone
 from counterfactory.export.production.stable_diffusion import SEED, denoiser_sd15
 from counterfactory.export.production.vae import random_vae
 
@@ -51,12 +50,6 @@ _PEERS = ("reference", "diffusers-batched")
 # PSNR in dB of the picture after two steps; random weights amplify rounding, so this is far below what trained ones
 # give. Pictures of other noise stand at about 10 dB.
 _LEAST_PSNR = 20.0
-
-
-def in_process(work: Callable[..., Any], *args: Any) -> Any:
-    """`work(*args)` in a process of its own, which gives all its memory back."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(work, *args).result()
 
 
 def quantise_once(denoiser: Path, int8: Path, feeds: dict[str, Array]) -> None:
@@ -104,13 +97,13 @@ class Engine:
 
     def __init__(self, asked: argparse.Namespace) -> None:
         cache = asked.cache / "sd15"
-        exported = in_process(denoiser_sd15, cache)
+        exported = alone(denoiser_sd15, cache)
         latent = (asked.side // sd15.FACTOR,) * 2
         sizes = {"latents": latent, "hint_embedding": latent}
         int8 = cache / "denoiser_int8.xml"
         if asked.int8:
             feeds = {k: v.numpy() for k, v in sd15.example_inputs(asked.batch, latent).items()}
-            in_process(quantise_once, exported.denoiser, int8, feeds)
+            alone(quantise_once, exported.denoiser, int8, feeds)
         self.work: dict[str, Work] = {}
         self._row_flops: dict[str, int] = {}
 

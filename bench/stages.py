@@ -61,7 +61,7 @@ def setup_steps(folder: Path) -> dict[str, dict[str, float]]:
 
 
 def step(seconds: float, core_s: float, peak: int, **more: float) -> dict[str, float]:
-    """What the table and the figures say of a step; `more` stands between its seconds and those of cores."""
+    """What the table and the figures say of a step."""
     between = {name: round(value, 1) for name, value in more.items()}
     return {"seconds": round(seconds, 1), **between, "core_s": round(core_s, 1), "peak_gb": round(peak / 1e9, 2)}
 
