@@ -151,11 +151,11 @@ def _boxed() -> tuple[list[PictureRow], dict[str, list[SeenBox]]]:
     rng = np.random.default_rng(0)
     plain, _ = classes_suite(1, _BOXED)
 
-    def boxes() -> tuple[Box, ...]:
+    def drawn_boxes() -> tuple[Box, ...]:
         sides = rng.uniform(5, 60, (rng.integers(1, 5), 4)).tolist()
         return tuple(Box(x, y, x + w, y + h, str(rng.choice(_KINDS))) for x, y, w, h in sides)
 
-    things = {row.source: boxes() for row in plain}
+    things = {row.source: drawn_boxes() for row in plain}
     rows = [replace(row, boxes=things[row.source]) for row in plain]
     seen: dict[str, list[SeenBox]] = {}
     for row in rows:

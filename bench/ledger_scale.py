@@ -30,7 +30,6 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -41,7 +40,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from measure import CLI, bench_parser, finish, seconds
+from measure import CLI, bench_parser, finish, in_fresh_process, seconds
 from simulated_suites import write_file
 
 from counterfactory.engine.edit import Edit
@@ -250,8 +249,8 @@ def commits(folder: Path, made: Made, count: int) -> tuple[dict[str, float], dic
     return spread(ours), spread(ceiling)
 
 
-def write_table(folder: Path, made: Made) -> None:
-    """Prints seconds and the rise of peak memory; runs in a process of its own, whose peak nothing else has raised."""
+def write_table(folder: Path, made: Made) -> tuple[float, float]:
+    """Seconds, and the rise of this process's peak memory in 10^6 bytes."""
     with Suite.open(folder) as suite, tempfile.TemporaryDirectory() as spare:
         with Suite.open(Path(spare)) as small:  # what the libraries take for themselves at first use
             small.ledger.put("suite/files", {})
@@ -260,15 +259,7 @@ def write_table(folder: Path, made: Made) -> None:
         *finished, last = made.shards(load_profile("pocket").shard_sources)
         rows = Outcomes(suite, MADE_BY).rows(made.sources_of(sources) for sources, _ in finished)
         taken = seconds(lambda: suite.write_metadata(chain(rows, map(made.row, last[1]))))
-        rise = Memory().peak() - before
-    print(json.dumps({"s": taken, "rise_mb": rise / 1e6}))
-
-
-def table(folder: Path, variants: int, masks: bool) -> dict[str, float]:
-    command = [sys.executable, __file__, "--write-table", str(folder), "--variants", str(variants)]
-    done = subprocess.run(command + ["--masks"] * masks, stdout=subprocess.PIPE, check=True, text=True)
-    written: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return written | {"mb": (folder / "metadata.parquet").stat().st_size / 1e6}
+        return taken, (Memory().peak() - before) / 1e6
 
 
 def replay(folder: Path, made: Made, rounds: int, write: bool) -> None:
@@ -314,17 +305,18 @@ def scale(folder: Path, made: Made, asked: argparse.Namespace) -> None:
     commit, ceiling = commits(folder, made, asked.commits)
     for name, times in (("commit", commit), ("fdatasync", ceiling)):
         print(f"{name:10} median {times['median']:.2f} ms, p99 {times['p99']:.2f} ms, max {times['max']:.2f} ms")
-    parquet = table(folder, asked.variants, asked.masks)
-    print(f"table      {parquet['mb']:.1f} MB, {parquet['s']:.1f} s, peak memory +{parquet['rise_mb']:.0f} MB")
+    table_s, rise_mb = in_fresh_process(write_table, folder, made)
+    table_mb = (folder / "metadata.parquet").stat().st_size / 1e6
+    print(f"table      {table_mb:.1f} MB, {table_s:.1f} s, peak memory +{rise_mb:.0f} MB")
     resume_s = max(result["s"] for result in resumed)
-    reached = {"resume_s": resume_s, "commit_ms": commit["p99"], "table_mb": parquet["mb"]}
+    reached = {"resume_s": resume_s, "commit_ms": commit["p99"], "table_mb": table_mb}
     figures: dict[str, Any] = {"ceiling_share": ceiling["median"] / commit["median"], "variants": count}
     figures |= {"masks": asked.masks, "resume_s": resume_s, "resume_warm_s": resumed[-1]["s"]}
     figures["resume_cpu_s"] = statistics.median(result["cpu_s"] for result in resumed)
     figures |= {"lookups_s": max(result["s"] for result in looked_up), "ledger_mb": ledger_mb}
     for name, times in (("commit_ms", commit), ("fdatasync_ms", ceiling)):
         figures[name] = {of: round(ms, 3) for of, ms in times.items()}
-    figures |= {"table_mb": parquet["mb"], "table_s": parquet["s"], "table_memory_rise_mb": parquet["rise_mb"]}
+    figures |= {"table_mb": table_mb, "table_s": table_s, "table_memory_rise_mb": rise_mb}
     figures["bars"] = {name: BARS[name] for name in reached}
     figures["met"] = {name: value < BARS[name] for name, value in reached.items()}
     finish("ledger_scale", keep="ledger_scale" if asked.write else None, **figures)
@@ -338,13 +330,9 @@ def main() -> None:
     parser.add_argument("--commits", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=5, help="of --replay")
     parser.add_argument("--folder", type=Path, help="where to make the suite (default: the system's temporary folder)")
-    parser.add_argument("--write-table", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     asked.variants = asked.variants or (10_000 if asked.replay else 125_000)
     made = Made(max(1, asked.variants // VARIANTS_PER_SOURCE), asked.masks or asked.replay)
-    if asked.write_table is not None:
-        write_table(asked.write_table, made)
-        return
     with tempfile.TemporaryDirectory(dir=asked.folder) as temporary:
         if asked.replay:
             replay(Path(temporary) / "suite", made, asked.rounds, asked.write)

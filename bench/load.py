@@ -16,14 +16,12 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-from measure import CLI, DOCS, bench_parser, keep_figures, run_command
+from measure import CLI, DOCS, bench_parser, in_fresh_process, keep_figures, run_command
 from PIL import Image
 from simulated_suites import write_file
 
@@ -99,9 +97,8 @@ def main() -> None:
         folder = Path(temporary)
         suite, photographs = folder / "suite", folder / "photographs"
         make_sources(photographs, args.sources)
-        # In a process of its own: one that is started here counts the most that this one ever took as its own.
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            pool.submit(make_suite, folder, suite, args.sources).result()
+        # Commands that are started here count the most that this process ever took as their own.
+        in_fresh_process(make_suite, folder, suite, args.sources)
         commands: dict[str, tuple[str | Path, ...]] = {
             "estimate": (*CLI, "estimate", photographs, "--json"),
             "verify": (*CLI, "verify", suite, "--json"),
