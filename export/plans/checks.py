@@ -84,12 +84,9 @@ def _shared_axes(ports: Ports, profile: PlanProfile) -> Iterator[str]:
 
 def _corners(onnx_path: Path, ports: Ports, profile: PlanProfile) -> Iterator[str]:
     """The graph at its smallest, usual and largest shapes: every operation holds, outputs are as long as declared."""
-    seen = list[dict[str, Any]]()
-    for kind in ("min", "opt", "max"):
-        wanted = {name: getattr(shapes, kind) for name, shapes in profile.items()}
-        if wanted in seen:
-            continue
-        seen.append(wanted)
+    corners = {tuple((n, getattr(s, kind)) for n, s in profile.items()): kind for kind in ("min", "opt", "max")}
+    for corner, kind in corners.items():
+        wanted = dict(corner)
         try:
             model = _reshaped(onnx_path, {name: list(shape) for name, shape in wanted.items()})
         except RuntimeError as error:
