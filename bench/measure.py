@@ -205,9 +205,9 @@ def keep_quiet(work: Callable[[int], T], rounds: int, yardstick: Yardstick | Non
         if 2 * busy > rounds or busy == rounds:
             walls, shares = ([getattr(b, name) for b in brackets] for name in ("wall_s", "share"))
             said = f"cannot tell: the machine was busy in {busy} of {i + 1} rounds, {rounds} were asked for"
-            product = f"beside them a fixed matrix product took {min(walls):.3f} to {max(walls):.3f} s"
+            beside = f"beside them a fixed matrix product took {min(walls):.3f} to {max(walls):.3f} s"
             got = f"got {min(shares):.0%} to {max(shares):.0%} of the cores"
-            raise SystemExit(f"{said}; run again on an idle machine ({product} and {got})")
+            raise SystemExit(f"{said}; run again on an idle machine ({beside} and {got})")
     return Rounds(tuple(results[i] for i in kept), kept, rounds)
 
 

@@ -13,28 +13,26 @@ import os
 import sys
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from counterfactory.engine.errors import CounterfactoryError
 
 _DOCS = Path(__file__).parents[1] / "docs"
-# Where what adds each command is, by its name.
-_COMMANDS = {
-    "pocket": "__main__:add_pocket",
-    "validity": "pocket.validity:add_command",
-    "language": "pocket.language:add_command",
-    "world": "pocket.world:add_command",
-    "a10g": "production.command:add_command",
-    "cpu": "cpu:add_command",
-    "facts": "production.facts:add_command",
-    "llm": "language.llm:add_command",
-    "sentence": "language.bert:add_sentence",
-    "masked": "language.bert:add_masked",
-    "perturber": "language.perturber:add_command",
-    "retrain": "retraining.command:add_command",
-}
+_COMMANDS = (
+    "pocket",
+    "validity",
+    "language",
+    "world",
+    "a10g",
+    "cpu",
+    "facts",
+    "llm",
+    "sentence",
+    "masked",
+    "perturber",
+    "retrain",
+)
 
 
 def main() -> None:
@@ -43,8 +41,7 @@ def main() -> None:
     commands = parser.add_subparsers(required=True)
     first = next(iter(sys.argv[1:]), "")
     for name in (first,) if first in _COMMANDS else _COMMANDS:
-        module, adder = _COMMANDS[name].split(":")
-        getattr(import_module(f".{module}", __package__), adder)(commands)
+        _add(name, commands)
     asked = parser.parse_args()
     try:
         status = asked.run(asked, partial(print, flush=True))
@@ -54,7 +51,37 @@ def main() -> None:
     raise SystemExit(status)
 
 
-def add_pocket(commands: Any) -> None:
+def _add(name: str, commands: Any) -> None:
+    """Add the command of that name."""
+    if name == "pocket":
+        _add_pocket(commands)
+        return
+    if name == "validity":
+        from .pocket.validity import add_command
+    elif name == "language":
+        from .pocket.language import add_command
+    elif name == "world":
+        from .pocket.world import add_command
+    elif name == "a10g":
+        from .production.command import add_command
+    elif name == "cpu":
+        from .cpu import add_command
+    elif name == "facts":
+        from .production.facts import add_command
+    elif name == "llm":
+        from .language.llm import add_command
+    elif name == "sentence":
+        from .language.bert import add_sentence as add_command
+    elif name == "masked":
+        from .language.bert import add_masked as add_command
+    elif name == "retrain":
+        from .retraining.command import add_command
+    else:
+        from .language.perturber import add_command
+    add_command(commands)
+
+
+def _add_pocket(commands: Any) -> None:
     from .pocket.pack import FURTHER, STEPS
 
     parser = commands.add_parser("pocket", help="train the pocket models, export them, pack them")
