@@ -43,7 +43,7 @@ from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.profile.rewrite import ExllamaSettings
-from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
+from counterfactory.engine.schedule.residency import PlanCost, Residency
 
 SETTINGS = ExllamaSettings(rows=4, cache="fp16", cache_tokens=16 * 256, temperature=0.0, top_p=0.85, seed=0)
 TASK = "classify the vehicle in the image"
@@ -349,7 +349,7 @@ def test_a_dropped_model_gives_everything_back(
     library = library_of(load_profile("a10g"))
     library = replace(library, llm=replace(library.llm, backend=name, model=str(folder), exllama=SETTINGS))
     costs = [PlanCost(plan, 1, 1.0) for plan in library.networks.plans]
-    needs = [StageNeeds("caption", ("blip2_vision", "opt_decoder")), StageNeeds("rewrite", ("llm",))]
+    needs = {"caption": ("blip2_vision", "opt_decoder"), "rewrite": ("llm",)}
     models = ModelPool(library, Meter(lambda _: None), Residency(needs, costs, 2))
     models.enter("rewrite")
     llm = models.llm()
