@@ -56,7 +56,7 @@ def pocket_networks() -> Path:
     """
     folder = Path(__file__).parent / "pocket" / "weights"
     apart = None if (folder / "latent.json").is_file() else find_spec("counterfactory_pocket")
-    return folder if apart is None else Path(next(iter(apart.submodule_search_locations or (folder,))))
+    return Path(next(iter(apart.submodule_search_locations or ()), folder)) if apart else folder
 
 
 def pandas() -> ModuleType:

@@ -287,6 +287,14 @@ def made_profile() -> Profile:
 
 
 @pytest.fixture
+def picture(tmp_path: Path) -> Path:
+    """A green picture whose name needs care in an address."""
+    path = tmp_path / "a b#?(1)'\".png"
+    Image.new("RGB", (128, 128), (10, 200, 30)).save(path)
+    return path
+
+
+@pytest.fixture
 def made_suite(street: Street, tmp_path: Path) -> MadeSuite:
     """The street's suite: originals, and variants rendered instead of painted, whose scores fall from 0.9 by 0.1."""
     rows: list[PictureRow] = []

@@ -20,8 +20,7 @@ from ..judging.recheck import threshold_named
 from ..judging.threshold_curve import load_valid, threshold_curve
 from ..profile.check import CheckSettings
 from ..profile.profile import load_profile
-from ..report.effects_text import comparison_notes, comparison_tables, evaluation_tables, finding_line
-from ..report.insights_text import insights_table
+from ..report.effects_text import comparison_note, comparison_tables, evaluation_tables, finding_line, insights_table
 from ..report.paper_tables import ModelResult, paper_tables
 from ..report.suite_text import coverage_data, coverage_table, hand_note, spread_data, uncovered
 from ..report.table import Table
@@ -323,8 +322,7 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
     for table in insights_table(result.evaluation.insights, args.all):
         terminal.show(table)
     for comparison in result.comparisons:
-        for note in comparison_notes(comparison):
-            terminal.note(note)
+        terminal.note(comparison_note(comparison))
         for table in comparison_tables(comparison, args.all):
             terminal.show(table)
     for finding in result.findings:

@@ -77,9 +77,7 @@ class Vocabulary:
 
     def missing(self) -> tuple[str, ...]:
         """The suite's labels that the model's own list of classes lacks."""
-        return (
-            () if self.listed is None else tuple(label for label in self.labels if label not in self.renamed.values())
-        )
+        return tuple(label for label in self.labels if self.listed is not None and label not in self.renamed.values())
 
     def _knows(self, answer: str) -> bool:
         """Known are also all of ImageNet's synsets where the labels are synsets."""
@@ -166,9 +164,9 @@ def _listed(plain: Vocabulary, named: Mapping[int, str], where: str) -> Vocabula
     for number, name in named.items():
         alike = spelled.get(fold_label(short_name(name)), [])
         one = len(alike) == 1 and alike[0] not in names
-        label = str(number) if numbered else name if name in plain.labels else alike[0] if one else name
+        label = str(number) if numbered else alike[0] if one else name
         forms = [name, *([short_name(name)] if shorts[short_name(name)] == 1 else []), str(number)]
-        for form in forms if not numbered else forms[:-1]:
+        for form in forms:
             renamed.setdefault(form, label)
         renamed.setdefault(label, label)
     if not set(plain.labels) & set(renamed.values()):

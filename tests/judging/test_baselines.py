@@ -58,9 +58,6 @@ def test_there_is_no_share_of_nothing_or_of_what_too_few_sources_show(painted: l
     (effect,) = find_baseline_effects(outcomes, types_of, "control")
     assert (effect.share, effect.low, effect.high) == (None, None, None)
     assert effect.drawn == -1
-
-
-def test_variants_without_a_drawn_one_are_not_compared() -> None:
     outcomes = [(row, value) for row, value in suite([0.0] * 4, [0.0] * 4) if row.kind != "baseline" or row.key != "k2"]
     (effect,) = find_baseline_effects(outcomes, types_of, "control")
     assert (effect.sources, effect.share) == (3, 1)
