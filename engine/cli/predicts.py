@@ -1,41 +1,15 @@
-"""`counterfactory predicts`: its arguments, and whether painted drops predict real ones."""
+"""`counterfactory predicts`: whether painted drops predict real ones."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-from .parser import Parser, add_preprocess
 
 if TYPE_CHECKING:
     from ..api.predicting import FieldPrediction
     from ..judging.transfer import Bounded, Transfer
     from ..report.table import Table
     from .terminal import Terminal
-
-
-def add_arguments(parser: Parser) -> None:
-    """The options of `counterfactory predicts`."""
-    parser.add_argument("suite", type=Path, metavar="SUITE", help="folder of a finished suite")
-    parser.add_argument(
-        "--real",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="real pictures: a table with image, label or mask, condition ('weather: rainy'; empty on a plain day) and "
-        "place, within which they are compared",
-    )
-    parser.add_argument(
-        "--model",
-        dest="models",
-        action="append",
-        required=True,
-        metavar="MODEL",
-        help="ask it about both, as in evaluate; four models or more",
-    )
-    add_preprocess(parser)
-    parser.add_argument("--classes", type=Path, metavar="FILE", help="what the models' numbers mean: as in evaluate")
 
 
 def predicts(args: Namespace, terminal: Terminal) -> int:

@@ -1,4 +1,4 @@
-"""`counterfactory retrain`: its arguments, the training program that it starts, and what came of it.
+"""`counterfactory retrain`: the training program that it starts, and what came of it.
 
 The training is a program of its own, export/retraining: only there is torch imported, so that all else works without,
 and a training that is killed takes nothing with it.
@@ -9,12 +9,9 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import CounterfactoryError
-from .parser import Parser
-from .values import positive, seed, share
 
 if TYPE_CHECKING:
     from ..api.retraining import Gain, Retraining
@@ -25,37 +22,6 @@ if TYPE_CHECKING:
 NEEDS = ("torch", "accelerate", "safetensors")
 # Libraries whose models are asked and not trained.
 UNTRAINED = ("hf", "clip", "ultralytics")
-
-
-def add_arguments(parser: Parser) -> None:
-    """The options of `counterfactory retrain`."""
-    parser.add_argument("suite", type=Path, metavar="SUITE", help="folder of a finished suite")
-    parser.add_argument(
-        "--model",
-        required=True,
-        metavar="MODEL",
-        help="train it: a name after timm: or torchvision:, or module:callable, a torch module or what makes one",
-    )
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="DIR", help="folder of checkpoints, models and their answers"
-    )
-    parser.add_argument(
-        "--recipe",
-        default="fine-tune",
-        metavar="NAME|FILE",
-        help="how: dillema-resnet18, dillema-deeplabv3, fine-tune, or a .toml file (%(default)s)",
-    )
-    parser.add_argument("--epochs", type=positive, metavar="N", help="rounds over all pictures (the recipe's)")
-    judged = parser.add_argument_group("what judges")
-    judged.add_argument(
-        "--held", type=share, metavar="SHARE", help="the share of sources that are held out of the training (0.25)"
-    )
-    judged.add_argument("--test", type=Path, metavar="SUITE", help="or another suite; all of SUITE then trains")
-    judged.add_argument(
-        "--seeds", type=positive, default=1, metavar="N", help="trainings from so many seeds (%(default)s)"
-    )
-    judged.add_argument("--seed", type=seed, default=0, metavar="N", help="the first of them (%(default)s)")
-    parser.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu, cuda or cuda:N (%(default)s)")
 
 
 def retrain(args: Namespace, terminal: Terminal) -> int:

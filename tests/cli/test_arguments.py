@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from importlib.metadata import version
@@ -71,13 +72,13 @@ def test_help_of_a_command_explains_all_and_shows_an_example(command: str, capsy
     text = shown(capsys, command, "--help")
     assert text.startswith(f"usage: counterfactory {command} ")
     assert f"example:\n  counterfactory {command} " in text
-    (commands,) = (action for action in build_parser()._actions if isinstance(action, arguments._Commands))
+    (commands,) = (action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
     assert list(commands.choices) == list(COMMANDS)
     assert all(action.help for action in commands.choices[command]._actions)
 
 
 def test_the_examples_of_help_are_commands() -> None:
-    (commands,) = (action for action in build_parser()._actions if isinstance(action, arguments._Commands))
+    (commands,) = (action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
     for name, parser in commands.choices.items():
         example = (parser.epilog or "").splitlines()[-1].split()
         assert example[:2] == ["counterfactory", name]
