@@ -254,7 +254,7 @@ def _add_sources(options: CommandOptions, nargs: str | None = None) -> CommandOp
 
 def _add_class_map(data: CommandOptions) -> None:
     text = "what numbers of masks and labels, or colours, mean: .toml, .json, .txt or a published map's name"
-    data.take("--class-map FILE", text, type=str)
+    data.take("--class-map FILE", text, type=None)
 
 
 def _add_drawing(data: CommandOptions) -> None:

@@ -92,15 +92,12 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
     if report.cache_problem:
         terminal.warn(report.cache_problem)
     terminal.say(cost_line(report))
-    for line in time_lines(report):
-        terminal.say(line)
+    terminal.say(*time_lines(report))
     terminal.say(count_line(report))
     terminal.say("time       " + ", ".join(f"{name} {duration(seconds)}" for name, seconds in parts.items()))
     rejected = reason_table(rows)
-    for table in (*tables, *([rejected] if rejected else [])):
-        terminal.show(table)
-    for note in (*notes, *note_lines(results.classifier)):
-        terminal.note(note)
+    terminal.show(*tables, *([rejected] if rejected else []))
+    terminal.note(*notes, *note_lines(results.classifier))
     for name, path in (("sources", out / "sources"), ("suite", suite_path), ("sheet", files.sheet)):
         terminal.say(f"{name:<10} {path}")
     terminal.note(text.findings[0].sentence)

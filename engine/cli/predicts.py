@@ -23,8 +23,7 @@ def predicts(args: Namespace, terminal: Terminal) -> int:
         caller = Caller.of(on_progress, terminal.warn)
         prediction = predict_field(args.suite, args.real, models, args.classes, caller)
     terminal.show(transfers_table(prediction))
-    for transfer in prediction.transfers:
-        terminal.say(transfer_line(transfer))
+    terminal.say(*map(transfer_line, prediction.transfers))
     terminal.finish(prediction.to_json())
     return 0
 

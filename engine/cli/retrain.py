@@ -61,8 +61,7 @@ def retrain(args: Namespace, terminal: Terminal) -> int:
     if drill.left_out:
         terminal.note(f"{drill.left_out} sources of {drill.suite} were trained on, and do not judge")
     terminal.show(gains_table(outcome))
-    for gain in outcome.gains:
-        terminal.say(gain_line(gain, outcome.measure))
+    terminal.say(*(gain_line(gain, outcome.measure) for gain in outcome.gains))
     terminal.say(f"models     {args.out}")
     terminal.finish({"out": str(args.out), "left_out": drill.left_out, **outcome.to_json()})
     return 0

@@ -101,15 +101,15 @@ class Terminal:
         self._out = out or _Console(highlight=False)
         self._err = err or _Console(stderr=True, highlight=False)
 
-    def say(self, text: str = "", style: str = "") -> None:
-        """A line of the result. Paths in it are never broken over lines."""
-        if not self.as_json:
-            self._out.print(_text(text, style), soft_wrap=True)
+    def say(self, *lines: str) -> None:
+        """Lines of the result. Paths in them are never broken over lines."""
+        for line in () if self.as_json else lines:
+            self._out.print(_text(line), soft_wrap=True)
 
-    def note(self, text: str) -> None:
-        """A sentence of the result, broken at words where it is wider than the terminal."""
-        if not self.as_json:
-            self._out.print(_text(text))
+    def note(self, *sentences: str) -> None:
+        """Sentences of the result, broken at words where one is wider than the terminal."""
+        for sentence in () if self.as_json else sentences:
+            self._out.print(_text(sentence))
 
     def warn(self, text: str) -> None:
         """A line that a person should see whatever becomes of the result."""
@@ -119,12 +119,14 @@ class Terminal:
         """The one sentence that says why a command cannot go on."""
         self._err.print(Text.assemble(("error: ", "bold red"), _text(text)), soft_wrap=True)
 
-    def show(self, table: Table) -> None:
-        """A table under its title. Where it is wider than the terminal, its widest column is broken over lines, so that
-        words of the others, such as a state, stay whole.
+    def show(self, *tables: Table) -> None:
+        """Tables under their titles. Where one is wider than the terminal, its widest column is broken over lines, so
+        that words of the others, such as a state, stay whole.
         """
-        if self.as_json:
-            return
+        for table in () if self.as_json else tables:
+            self._show(table)
+
+    def _show(self, table: Table) -> None:
         table = replace(
             table,
             columns=tuple(map(for_terminal, table.columns)),
@@ -164,6 +166,12 @@ class Terminal:
                 yield lines.update
             finally:
                 lines.close()
+
+    @contextmanager
+    def callbacks(self) -> Iterator[dict[str, Any]]:
+        """The keywords by which a verb of `api` tells of its progress and warns."""
+        with self.progress() as on_progress:
+            yield {"on_progress": on_progress, "warn": self.warn}
 
     def _bars(self) -> Bars:
         return Bars(
