@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
+from command_line import Command
 from hypothesis import settings
 from PIL import Image
 from remembered import RememberedLlm, RememberedSession
@@ -112,6 +113,12 @@ class MadeSuite:
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What tests measure of this machine under all their load is nobody's estimate."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Commands within this process."""
+    return Command(capsys)
 
 
 @pytest.fixture(autouse=True)

@@ -75,6 +75,11 @@ class Ran:
         return {one["label"] for one in self.data["sources"]}
 
 
+def assert_refused(ran: Ran, word: str) -> None:
+    assert ran.status == 2
+    assert word in ran.err
+
+
 @dataclass
 class House:
     """Data sets and suites that cases share, and commands that were run once already."""
@@ -118,9 +123,11 @@ class House:
 
     def fails(self, word: str, command: str, *args: str | Path | int, of: Path | None = None) -> None:
         """The command is refused, in a sentence that holds `word`."""
-        ran = self.ask(command, *args, of=of)
-        assert ran.status == 2
-        assert word in ran.err
+        assert_refused(self.ask(command, *args, of=of), word)
+
+    def refuses(self, word: str, *args: str | Path | int) -> None:
+        """The same of words that are a whole command."""
+        assert_refused(self.run(*args), word)
 
     def suite(self) -> Path:
         """A copy of a finished suite with masks: two variants and a control of three sources."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -144,14 +144,12 @@ class FinishedSuite:
                 "--junit writes what became of limits: give --max-drop, --fail-under or --max-regression as well"
             )
         classes = options.get("classes")
-        given = Given(model, path_or_none(classes), options.get("preprocess"))
-        before = [
-            one
-            if isinstance(one, Result)
-            else Result(self.path, judge(replace(given, model=one), self.path, rows, caller))
-            for one in given_others
-        ]
-        judged = judge(given, self.path, rows, caller)
+
+        def judged_by(model: Any) -> Judged:
+            return judge(Given(model, path_or_none(classes), options.get("preprocess")), self.path, rows, caller)
+
+        before = [one if isinstance(one, Result) else Result(self.path, judged_by(one)) for one in given_others]
+        judged = judged_by(model)
         comparisons = tuple(_compared(self.path, one, judged) for one in before)
         findings = [*check_limits(judged.evaluation, limits, share)]
         for comparison in comparisons if most is not None else ():

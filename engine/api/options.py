@@ -6,7 +6,7 @@ A keyword that is left out has the option's default, which stands where it is re
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import currentframe
 from os import PathLike
@@ -17,6 +17,7 @@ from warnings import warn as warn_python
 from ..errors import CounterfactoryError
 from ..files.fill import nearest
 from ..meter.meter import Progress
+from ..sources.listing import Problem
 
 AnyPath = str | PathLike[str]
 OnProgress = Callable[[Progress], None]
@@ -24,16 +25,9 @@ Warn = Callable[[str], None]
 
 # The least that a number of things may be.
 _LEAST = {
-    "per_class": 1,
-    "sample": 1,
+    **dict.fromkeys(("per_class", "sample", "variants", "levels", "shard", "workers", "first", "limit"), 1),
     "seed": 0,
-    "variants": 1,
     "controls": 0,
-    "levels": 1,
-    "shard": 1,
-    "workers": 1,
-    "first": 1,
-    "limit": 1,
 }
 _SEEDS = 1 << 63
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
@@ -222,6 +216,15 @@ class Caller:
     def of(cls, on_progress: OnProgress | None, warn: Warn | None) -> Caller:
         """These callbacks; without them nobody hears of progress, and warnings are Python's."""
         return cls(on_progress or (lambda _: None), warn or _warn_python)
+
+    def warn_all(self, sentences: Iterable[str]) -> None:
+        """Warns by each."""
+        for sentence in sentences:
+            self.warn(sentence)
+
+    def warn_skipped(self, problems: Iterable[Problem]) -> None:
+        """Warns of sources that cannot be used."""
+        self.warn_all(f"skipped {problem.name}: {problem.reason}" for problem in problems)
 
 
 def _warn_python(text: str) -> None:

@@ -187,20 +187,13 @@ def _add_edits(options: CommandOptions) -> None:
     """What may be changed."""
     edits = options.group("edits")
     _add_task(edits)
-    edits.take(
-        "--edits N|A..B",
-        "edits per variant (the profile's, or 1..3): half have the fewest, to show an edit alone, others mix more",
-    )
-    edits.take(
-        "--levels N",
-        "paint the same edits at N levels, from faint to full, as variants of their own (%(default)s)",
-        default=1,
-    )
+    text = "edits per variant (the profile's, or 1..3): half have the fewest, to show an edit alone, others mix more"
+    edits.take("--edits N|A..B", text)
+    text = "paint the same edits at N levels, from faint to full, as variants of their own (%(default)s)"
+    edits.take("--levels N", text, default=1)
     edits.take("--interventions FILE", "the only edits allowed, such as 'time: night'")
-    edits.flag(
-        "--allow-ungrounded",
-        "change captions that do not name what the source is labelled with, too: nothing holds their labels true",
-    )
+    text = "change captions that do not name what the source is labelled with, too: nothing holds their labels true"
+    edits.flag("--allow-ungrounded", text)
     edits.take("--types FILE", "edit types of your own beside the profile's (TOML)")
     taste = "words that no edit brings, beside matters of taste such as 'stylish'"
     edits.take("--avoid A,B", taste, type=words, default=())
@@ -243,11 +236,8 @@ def _add_sources(options: CommandOptions, nargs: str | None = None) -> CommandOp
     data.take("--pairs PATTERN", "which masks belong to which images: '{stem}_img.jpg={stem}_seg.png'")
     _add_class_map(data)
     data.take("--split NAME", "a list of Pascal VOC's ImageSets/, such as Segmentation/val")
-    data.take(
-        "--boxes",
-        "what a box's numbers are: x, y, width, height; x0, y0, x1, y1; or a middle and a size (the layout's)",
-        choices=FORMS,
-    )
+    text = "what a box's numbers are: x, y, width, height; x0, y0, x1, y1; or a middle and a size (the layout's)"
+    data.take("--boxes", text, choices=FORMS)
     _add_drawing(data)
     return data
 
@@ -264,10 +254,8 @@ def _add_drawing(data: CommandOptions) -> None:
     drawn.take("--per-class N", "use N sources of each class, drawn by --seed")
     drawn.take("--sample N", "use N sources in all, drawn by --seed")
     data.take("--seed N", "another seed, another suite (%(default)s)", type=seed, default=0)
-    data.flag(
-        "--allow-out-of-domain",
-        "take sources outside of what the profile's models know as well; every result then says so",
-    )
+    text = "take sources outside of what the profile's models know as well; every result then says so"
+    data.flag("--allow-out-of-domain", text)
 
 
 def _add_painting(options: CommandOptions) -> CommandOptions:
@@ -287,10 +275,8 @@ def _add_suite(options: CommandOptions) -> None:
 
 
 def _add_coverage(options: CommandOptions) -> None:
-    options.take(
-        "--require-coverage SHARE",
-        "the least share, such as 0.8, of your values' possible cells to have an accepted picture; else status 3",
-    )
+    text = "the least share, such as 0.8, of your values' possible cells to have an accepted picture; else status 3"
+    options.take("--require-coverage SHARE", text)
 
 
 def _add_setup(commands: Commands) -> None:
@@ -317,12 +303,8 @@ def _add_check(commands: Commands) -> None:
     options = commands.add("check", text, "SUITE [options]", "suite --sweep check.min_edit")
     _add_suite(options)
     options.take("--profile", "name or .toml file whose thresholds to take (the suite's own)")
-    options.take(
-        "--set KEY=X",
-        "another threshold by the profile's key, such as check.edit=0.5; may be given several times",
-        action="append",
-        default=[],
-    )
+    text = "another threshold by the profile's key, such as check.edit=0.5; may be given several times"
+    options.take("--set KEY=X", text, action="append", default=[])
     options.flag("--files", "verify first, and stop where a byte is wrong: status 3")
     _add_coverage(options.group("limits"))
     hand = options.group("verdicts by hand, which stand whatever the scores say (by_hand.json)")
@@ -337,14 +319,10 @@ def _add_check(commands: Commands) -> None:
     hand.take("--verdicts FILE", "many at once: CSV or JSONL with image, verdict, by and reason")
     looking = options.group("thresholds, looked at (the suite stays as it is)")
     looking.take("--sweep KEY", "show what each threshold of a check would let pass, and write nothing")
-    looking.take(
-        "--valid FILE",
-        "which variants are valid, for --sweep: CSV or JSONL with image (a file_name) and valid (true or false)",
-    )
-    looking.take(
-        "--fit FILE",
-        "print the parts of the score `valid`, for a profile, that such a FILE asks for, and write nothing",
-    )
+    text = "which variants are valid, for --sweep: CSV or JSONL with image (a file_name) and valid (true or false)"
+    looking.take("--valid FILE", text)
+    text = "print the parts of the score `valid`, for a profile, that such a FILE asks for, and write nothing"
+    looking.take("--fit FILE", text)
     whole = options.group("the set as a whole")
     whole.take(
         "--fid MODEL",
@@ -380,26 +358,18 @@ def _add_evaluate(commands: Commands) -> None:
     )
     _add_classes(options)
     limits = options.group("limits")
-    limits.take(
-        "--max-drop NAME=POINTS",
-        "the most that an edit's type, value or a class may cost, such as weather=5; broken when that is certain",
-        action="append",
-        default=[],
-    )
-    limits.take(
-        "--max-regression POINTS",
-        "the most that the second model may lose to the first, on originals, controls, variants and each type",
-    )
+    text = "the most that an edit's type, value or a class may cost, such as weather=5; broken when that is certain"
+    limits.take("--max-drop NAME=POINTS", text, action="append", default=[])
+    text = "the most that the second model may lose to the first, on originals, controls, variants and each type"
+    limits.take("--max-regression POINTS", text)
     limits.take("--fail-under PERCENT", "the least that variants must reach")
     output = options.group("output")
     output.flag("--all", "show every value and class, not only the worst")
     text = "show a table or figure of the papers instead, of all models given: %(choices)s"
     output.take("--table NAME", text, choices=PAPER_TABLES)
     output.take("--failures FILE", "write the pictures that your model fails on, CSV")
-    output.take(
-        "--order FILE",
-        "write all variants in the order to look at them, CSV: what shows a failure that none before it shows",
-    )
+    text = "write all variants in the order to look at them, CSV: what shows a failure that none before it shows"
+    output.take("--order FILE", text)
     output.take("--junit FILE", "write the limits' outcome as JUnit XML")
 
 
@@ -452,11 +422,8 @@ def _add_retrain(commands: Commands) -> None:
     usage, example = "SUITE --model M --out DIR [options]", "suite --model timm:resnet18 --out r"
     options = commands.add("retrain", text, usage, example, "retrain.retrain")
     _add_suite(options)
-    options.take(
-        "--model MODEL",
-        "train it: a name after timm: or torchvision:, or module:callable, a torch module or what makes one",
-        required=True,
-    )
+    text = "train it: a name after timm: or torchvision:, or module:callable, a torch module or what makes one"
+    options.take("--model MODEL", text, required=True)
     options.take("--out DIR", "folder of checkpoints, models and their answers", required=True)
     text = "how: dillema-resnet18, dillema-deeplabv3, fine-tune, or a .toml file (%(default)s)"
     options.take("--recipe NAME|FILE", text, default="fine-tune")

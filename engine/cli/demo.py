@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from ..api.pages import describe_model, describe_suite
@@ -41,8 +40,6 @@ from .run_text import as_data, cost_line, count_line, duration, time_lines
 from .terminal import Terminal
 
 STREAM = 901
-
-Images = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -77,27 +74,16 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
         *(table for of in (labels.effects, masks.effects) for table in (effects_table(of), alone_table(of))),
         sides_table({f"classifier's {labels.measure_name}": labels, f"segmenter's {masks.measure_name}": masks}),
     )
-    notes = suite_notes(rows)
-    text = _text(suite_path, rows, results)
-    files = write_report(
-        out,
-        add_scores(rows, masks.effects.measure, masks.outcomes),
-        suite_path,
-        text,
-        edges=edge_detector(profile),
-        answers=results.answers,
-    )
+    text, shown = _text(suite_path, rows, results), add_scores(rows, masks.effects.measure, masks.outcomes)
+    files = write_report(out, shown, suite_path, text, edges=edge_detector(profile), answers=results.answers)
     clock.append(time.monotonic())
     parts = dict(zip(("sources", "suite", "judging", "page"), np.diff(clock).tolist(), strict=True))
     if report.cache_problem:
         terminal.warn(report.cache_problem)
-    terminal.say(cost_line(report))
-    terminal.say(*time_lines(report))
-    terminal.say(count_line(report))
+    terminal.say(cost_line(report), *time_lines(report), count_line(report))
     terminal.say("time       " + ", ".join(f"{name} {duration(seconds)}" for name, seconds in parts.items()))
-    rejected = reason_table(rows)
-    terminal.show(*tables, *([rejected] if rejected else []))
-    terminal.note(*notes, *note_lines(results.classifier))
+    terminal.show(*tables, *filter(None, [reason_table(rows)]))
+    terminal.note(*suite_notes(rows), *note_lines(results.classifier))
     for name, path in (("sources", out / "sources"), ("suite", suite_path), ("sheet", files.sheet)):
         terminal.say(f"{name:<10} {path}")
     terminal.note(text.findings[0].sentence)
@@ -159,13 +145,10 @@ def ask_models(rows: Sequence[PictureRow], suite: Path, classifier: Classifier, 
     pictures = np.stack([open_png(suite / row.file_name, np.asarray) for row in rows])
     truths = [open_png(suite / str(row.mask), np.asarray) for row in rows]
     answers, masks = classifier.predict(pictures), segmenter.predict(pictures)
-    counts = [_counts(truth, mask) for truth, mask in zip(truths, masks, strict=True)]
+    size = len(EMBEDDED.classes)
+    counts = [confusion_matrix(truth, mask, size) for truth, mask in zip(truths, masks, strict=True)]
     return ModelResults(
         classifier=evaluate_labels(rows, answers),
         segmenter=evaluate_masks(rows, counts, EMBEDDED.classes),
         answers=mark_answers(rows, answers),
     )
-
-
-def _counts(truth: NDArray[Any], predicted: NDArray[Any]) -> NDArray[np.int64]:
-    return confusion_matrix(truth, predicted, len(EMBEDDED.classes))

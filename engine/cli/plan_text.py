@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -69,10 +70,7 @@ def _variant(variant: Variant) -> dict[str, Any]:
         "repeat": variant.repeat,
         "level": variant.level,
         "levels": variant.levels,
-        "edits": [
-            {"type": edit.type, "kind": edit.kind, "keyword": edit.keyword, "alternative": edit.alternative}
-            for edit in variant.edits
-        ],
+        "edits": [asdict(edit) | {"kind": edit.kind} for edit in variant.edits],
         "edited_caption": variant.edited_caption,
         "dropped": variant.dropped,
     }

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ..api.predicting import FieldPrediction
-    from ..judging.transfer import Bounded, Transfer
-    from ..report.table import Table
-    from .terminal import Terminal
+from ..api.options import Caller
+from ..api.predicting import FieldPrediction, predict_field
+from ..judging.transfer import Bounded, Transfer
+from ..report.effects_text import points
+from ..report.table import Table
+from .commands import with_preprocess
+from .terminal import Terminal
 
 
 def predicts(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory predicts`."""
-    from ..api.options import Caller
-    from ..api.predicting import predict_field
-    from .commands import with_preprocess
-
     models = with_preprocess(args.models, args.preprocess)
     with terminal.progress() as on_progress:
         caller = Caller.of(on_progress, terminal.warn)
@@ -30,8 +27,6 @@ def predicts(args: Namespace, terminal: Terminal) -> int:
 
 def transfers_table(prediction: FieldPrediction) -> Table:
     """A row per edit that both sides have."""
-    from ..report.effects_text import points
-    from ..report.table import Table
 
     def span(values: tuple[float, ...]) -> str:
         return f"{points(min(values))} … {points(max(values))}"

@@ -9,14 +9,17 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from ..api.options import Caller
+from ..api.retraining import CALLED, HELD, Gain, Retraining, judge_drill, plan_drill
 from ..errors import CounterfactoryError
-
-if TYPE_CHECKING:
-    from ..api.retraining import Gain, Retraining
-    from ..report.table import Table
-    from .terminal import Terminal
+from ..files.writing import place_below
+from ..report.effects_text import interval, points
+from ..report.table import Table, percent
+from ..training.lesson import write_lesson
+from ..training.recipe import load_recipe
+from .exporting import COMMAND, missing_modules, run_program
+from .terminal import Terminal
 
 # What the training program imports.
 NEEDS = ("torch", "accelerate", "safetensors")
@@ -26,13 +29,6 @@ UNTRAINED = ("hf", "clip", "ultralytics")
 
 def retrain(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory retrain`."""
-    from ..api.options import Caller
-    from ..api.retraining import HELD, judge_drill, plan_drill
-    from ..files.writing import place_below
-    from ..training.lesson import write_lesson
-    from ..training.recipe import load_recipe
-    from .exporting import COMMAND, missing_modules, run_program
-
     kind, colon, place = args.model.partition(":")
     if not (colon and place) or kind in UNTRAINED:
         raise CounterfactoryError(
@@ -69,10 +65,6 @@ def retrain(args: Namespace, terminal: Terminal) -> int:
 
 def gains_table(outcome: Retraining) -> Table:
     """DILLEMA's table of retraining, of held-out pictures."""
-    from ..api.retraining import CALLED
-    from ..report.effects_text import interval, points
-    from ..report.table import Table, percent
-
     originals, variants = outcome.trained
     seeds = "" if len(outcome.seeds) == 1 else f", mean of {len(outcome.seeds)} seeds"
     gaps, given = [gain.gap for gain in outcome.gains], outcome.given
@@ -94,8 +86,6 @@ def gains_table(outcome: Retraining) -> Table:
 
 def gain_line(gain: Gain, measure: str) -> str:
     """What may be claimed of a gain."""
-    from ..report.effects_text import interval, points
-
     effect, name = gain.gap.effect, gain.gap.name
     if gain.certain or gain.harmful:
         verb = "gains" if gain.certain else "loses"

@@ -48,31 +48,10 @@ _HOMES = {
 }
 
 # In the order of docs/api.md.
-__all__ = [  # noqa: RUF022
-    "generate",
-    "import_pairs",
-    "plan",
-    "estimate",
-    "open",
-    "evaluate",
-    "report",
-    "verify",
-    "FinishedSuite",
-    "Result",
-    "EditPlan",
-    "Estimate",
-    "GenerateOptions",
-    "ImportOptions",
-    "PlanOptions",
-    "EstimateOptions",
-    "EditOptions",
-    "SourceOptions",
-    "EvaluateOptions",
-    "ReportOptions",
-    "PageOptions",
-    "CounterfactoryError",
-    "__version__",
-]
+__all__ = ["generate", "import_pairs", "plan", "estimate", "open", "evaluate", "report", "verify"]  # noqa: RUF022
+__all__ += ["EditPlan", "Estimate", "FinishedSuite", "Result"]
+__all__ += ["EditOptions", "EstimateOptions", "GenerateOptions", "ImportOptions", "PlanOptions", "SourceOptions"]
+__all__ += ["CounterfactoryError", "EvaluateOptions", "PageOptions", "ReportOptions", "__version__"]
 
 
 if not TYPE_CHECKING:  # or a misspelt name would be anything to a type checker

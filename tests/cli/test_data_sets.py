@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import Command
 from PIL import Image
 
-from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.sources.shapes import Box
 from counterfactory.engine.suite import PictureRow, read_metadata, read_run
@@ -92,12 +92,11 @@ def test_generate_carries_truths_over(
     options: tuple[str, ...],
     names: dict[str, str] | None,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    run: Command,
 ) -> None:
     pack(tmp_path / "set")
     suite = tmp_path / "suite"
-    status = main(["generate", str(tmp_path / "set"), "--out", str(suite), "--variants", "1", *options, "--json"])
-    out, err = capsys.readouterr()
+    status, out, err = run("generate", tmp_path / "set", "--out", suite, "--variants", "1", *options, "--json")
     assert status == 0, err
     if pack is not imagenet:
         notes = json.loads(out)["notes"]
@@ -139,45 +138,38 @@ SAID = (
 
 @pytest.mark.usefixtures("shared_answers", "counted_once")
 @pytest.mark.parametrize("command", ["plan", "estimate"])
-def test_what_masks_hold_is_said_before_anything_is_painted(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_masks_hold_is_said_before_anything_is_painted(command: str, tmp_path: Path, run: Command) -> None:
     white_car(tmp_path / "set")
-    args = [command, str(tmp_path / "set"), *(("--task", "segmentation") if command == "plan" else ())]
-    assert main([*args, "--json"]) == 0
-    out, err = capsys.readouterr()
-    (said,) = json.loads(out)["notes"]
+    args = [command, tmp_path / "set", *(("--task", "segmentation") if command == "plan" else ())]
+    (said,) = run.json(*args)["notes"]
     assert said.startswith(SAID)
-    assert said in err
-    assert main(args) == 0
-    assert said in capsys.readouterr().err
+    for more in ((), ("--json",)):
+        status, _, err = run(*args, *more)
+        assert (status, said in err) == (0, True)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("shared_answers")
-def test_a_model_that_sees_nothing_in_black_and_white_masks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_that_sees_nothing_in_black_and_white_masks(tmp_path: Path, run: Command) -> None:
     white_car(tmp_path / "set")
     suite = tmp_path / "suite"
     options = ("--task", "segmentation", "--variants", "1")
-    assert main(["generate", str(tmp_path / "set"), "--out", str(suite), *options]) == 0
+    run.text("generate", tmp_path / "set", "--out", suite, *options)
     scores = {}
     for model, factor in {"blind": 0, "numbers": 1, "white": 255}.items():
         for row in read_metadata(suite):
             file = tmp_path / model / row.file_name
             file.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray((factor * mask_of(suite, row)).astype(np.uint8)).save(file)
-        capsys.readouterr()
-        assert main(["evaluate", str(suite), "--predictions", str(tmp_path / model), "--json"]) == 0
-        scores[model] = json.loads(capsys.readouterr().out)["originals"]["score"]["value"]
+        scores[model] = run.json("evaluate", suite, "--predictions", tmp_path / model)["originals"]["score"]["value"]
     assert scores == {"blind": 0.375, "numbers": 1, "white": 1}
 
 
 @pytest.mark.usefixtures("shared_answers")
-def test_detection_of_streets_keeps_what_boxes_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_detection_of_streets_keeps_what_boxes_show(tmp_path: Path, run: Command) -> None:
     """The pocket's language model was trained on no sentence of detection, and is put what it knows."""
     coco(tmp_path / "set")
-    assert main(["plan", str(tmp_path / "set"), "--task", "detection", "--variants", "2", "--json"]) == 0
-    (source,) = json.loads(capsys.readouterr().out)["sources"]
+    (source,) = run.json("plan", tmp_path / "set", "--task", "detection", "--variants", "2")["sources"]
     assert {"car", "street"} <= set(source["protected"])
     assert len(source["variants"]) == 2
     for variant in source["variants"]:

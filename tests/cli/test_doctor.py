@@ -13,10 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from command_line import Command
 from profiles import SCHEDULER
 
 from counterfactory.engine.cli import doctor, gpus
-from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.rewrite import GroundingSettings, RandomWordSettings
@@ -92,9 +92,8 @@ def describe(folder: Path, **said: Any) -> None:
     manifest.write_text(json.dumps(said))
 
 
-def test_this_machine_runs_the_pocket_profile(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+def test_this_machine_runs_the_pocket_profile(run: Command) -> None:
+    found = run.json("doctor")
     assert found["ready"]
     assert found["packages"].keys() == {"openvino", "llguidance"}
     assert {plan["state"] for plan in found["plans"]} == {"found"}
@@ -103,7 +102,7 @@ def test_this_machine_runs_the_pocket_profile(capsys: pytest.CaptureFixture[str]
 
 
 def test_compiled_networks_are_shown_with_what_clears_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, run: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def look() -> tuple[doctor.Cache, str]:
         found = doctor.examine(load_profile("pocket"))
@@ -129,16 +128,14 @@ def test_compiled_networks_are_shown_with_what_clears_them(
     assert [file.name for file in folder.iterdir()] == ["mine.txt"]
     folder.chmod(0o777)
     assert f"not used: other users may write to {folder}" in look()[1]
-    assert main(["doctor", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["cache"]
+    found = run.json("doctor")["cache"]
     assert (found["folder"], found["bytes"]) == (str(folder), 0)
     assert doctor.examine(load_profile("a10g"), none).cache is None
 
 
-def test_lines_fit_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_fit_a_terminal(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert main(["doctor", "--profile", "a10g"]) == 0
-    out = capsys.readouterr().out
+    out = run.text("doctor", "--profile", "a10g")
     assert "missing" in out
     assert "next" in out
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from wiring import options_by_command
 
 # Commands whose options are tried elsewhere, with what they do.
@@ -13,3 +14,10 @@ ELSEWHERE = {"demo", "doctor", "predicts", "rehearse", "retrain", "setup"}
 def test_no_command_is_without_a_file() -> None:
     files = {file.stem.split("_")[1] for file in Path(__file__).parent.glob("test_*_options.py")}
     assert files == options_by_command().keys() - ELSEWHERE
+
+
+@pytest.mark.parametrize("command", ["predicts", "retrain"])
+def test_an_option_that_is_tried_elsewhere_is_tried(command: str) -> None:
+    text = Path(__file__).with_name(f"test_{command}.py").read_text()
+    options = options_by_command()[command] - {"SUITE", "--json"}
+    assert [name for name in sorted(options) if f'"{name}"' not in text] == []

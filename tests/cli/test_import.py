@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import run
+from command_line import Command
 from numpy.typing import NDArray
 from PIL import Image
 from profiles import profile_with
@@ -237,15 +237,13 @@ def test_levels_and_repeats(light: cf.FinishedSuite, tmp_path: Path) -> None:
     assert [(row.level, row.levels, row.repeat) for row in variants] == [(1, 2, 0), (2, 2, 0), (2, 2, 1), (2, 2, 2)]
 
 
-def test_the_command_says_what_is_missing(
-    light: cf.FinishedSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_what_is_missing(light: cf.FinishedSuite, tmp_path: Path, run: Command) -> None:
     rows = [pair_of(row) | {"caption": "", "edited_caption": ""} for row in light.rows if row.kind == "variant"]
     rows[0] |= {"edited": "none.png"}
     rows[1] |= {"edit": "foggy"}
     rows[2] |= {"edit": ""}
     pairs = write(light.path / "little.csv", rows)
-    status, out, err = run(capsys, "import", pairs, "--out", tmp_path / "suite", "--json")
+    status, out, err = run("import", pairs, "--out", tmp_path / "suite", "--json")
     told, data = " ".join(err.split()), json.loads(out)
     assert status == 1
     assert "skipped little.csv:3: the edit 'foggy' has an unknown form" in told
@@ -258,7 +256,7 @@ def test_the_command_says_what_is_missing(
     assert {row.caption for row in read_metadata(tmp_path / "suite")} == {
         f"a photo of a {row.label}" for row in light.rows
     }
-    status, out, err = run(capsys, "import", pairs, "--out", tmp_path / "suite")
+    status, out, err = run("import", pairs, "--out", tmp_path / "suite")
     assert (status, "look at it with: counterfactory report" in out) == (1, True)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-from wiring import CASES, House, options_by_command, shows
-from wiring_cases import shown
+from wiring import House, shows
+from wiring_cases import arrival
 
 
 @shows("SUITE", "pack")
@@ -27,10 +26,4 @@ def _(house: House, command: str) -> None:
     assert [Path(file).suffix for file in ran.data["files"]] == [".tar"]
 
 
-@pytest.mark.parametrize("option", shown("pack"))
-def test_an_option_of_pack_arrives(house: House, option: str) -> None:
-    CASES["pack", option](house, "pack")
-
-
-def test_no_option_of_pack_is_without_a_case() -> None:
-    assert options_by_command()["pack"] == set(shown("pack"))
+test_an_option_of_pack_arrives = arrival("pack")

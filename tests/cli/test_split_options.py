@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-from wiring import CASES, House, options_by_command, shows
-from wiring_cases import shown
+from wiring import House, shows
+from wiring_cases import arrival
 
 from counterfactory.engine.suite import read_metadata
 
@@ -27,10 +26,4 @@ def _(house: House, command: str) -> None:
     assert {row.source for row in read_metadata(outs[0])} == {"car/0001"}
 
 
-@pytest.mark.parametrize("option", shown("split"))
-def test_an_option_of_split_arrives(house: House, option: str) -> None:
-    CASES["split", option](house, "split")
-
-
-def test_no_option_of_split_is_without_a_case() -> None:
-    assert options_by_command()["split"] == set(shown("split"))
+test_an_option_of_split_arrives = arrival("split")
