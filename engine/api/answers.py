@@ -37,17 +37,7 @@ from ..judging.predictions import (
 from ..report.album import add_scores
 from ..suite import PictureRow
 from ..suite.recorded import recorded_classes, recorded_numbers
-from .model_answers import (
-    GIVEN,
-    array_answers,
-    json_boxes,
-    json_predictions,
-    label_predictions,
-    labelled,
-    plain_cell,
-    seen_boxes,
-    write_maps,
-)
+from . import model_answers
 from .networks_at_hand import CaptionEmbedding
 from .options import AnyPath, Caller
 
@@ -142,13 +132,13 @@ def _judge(given: Given, on: _Judging) -> Judged:
     if named is not None:
         return _ask(named, on)
     path = Path(model) if isinstance(model, (str, PathLike)) else None
-    name = GIVEN if path is None else str(path)
+    name = model_answers.GIVEN if path is None else str(path)
     if path is not None and path.is_dir():
         return replace(_judge_masks(path, on), name=name)
-    listed = json_predictions(path) if path is not None and path.suffix == ".json" else None
+    listed = model_answers.json_predictions(path) if path is not None and path.suffix == ".json" else None
     if path is not None and path.suffix == ".json" and listed is None:
-        return replace(_judge_boxes(json_boxes(path, on.rows, on.caller.warn), None, name, on), name=name)
-    scores = array_answers(model if path is None else path, on.rows)
+        return replace(_judge_boxes(model_answers.json_boxes(path, on.rows, on.caller.warn), None, name, on), name=name)
+    scores = model_answers.array_answers(model if path is None else path, on.rows)
     if scores is not None:
         return replace(_judge_scores(scores, None, name, on), name=name)
     table = listed or (load_predictions(path) if path is not None else _given(model))
@@ -197,7 +187,9 @@ def _ask(model: ModelUnderTest, on: _Judging) -> Judged:
     elif kinds == {MapAnswer}:
         numbers = recorded_numbers(on.suite)
         with TemporaryDirectory() as folder:
-            write_maps(Path(folder), asked.answers, None if on.classes is not None else model.classes, numbers)
+            model_answers.write_maps(
+                Path(folder), asked.answers, None if on.classes is not None else model.classes, numbers
+            )
             judged = _judge_masks(Path(folder), on)
     else:
         judged = _judge_scores(asked.answers, model, model.name, on)
@@ -219,7 +211,7 @@ def _judge_boxes(answers: Mapping[str, ModelAnswer], model: ModelUnderTest | Non
     vocabulary = read_vocabulary(on.suite, on.rows, on.classes, own, by, of_boxes=True)
     if lacking := vocabulary.missing():
         on.caller.warn(f"{vocabulary.listed} lacks labels of the suite, which no answer can name: {_some(lacking)}")
-    boxes = seen_boxes(answers, vocabulary)
+    boxes = model_answers.seen_boxes(answers, vocabulary)
     counted = {row.file_name for row in on.rows if row.accepted}
     called = [box.label for picture, some in boxes.items() if picture in counted for box in some if box.score >= SURE]
     strange = vocabulary.require_known(called)
@@ -245,7 +237,7 @@ def _judge_scores(answers: Mapping[str, ModelAnswer], model: ModelUnderTest | No
         note = (_order(vocabulary, size, name),)
     elif vocabulary.listed is not None:
         note = (f"{name}: classes by {vocabulary.listed}",)
-    predictions = label_predictions(answers, vocabulary, {row.file_name: row.label for row in on.rows})
+    predictions = model_answers.label_predictions(answers, vocabulary, {row.file_name: row.label for row in on.rows})
     judged = _judge_labels(predictions, vocabulary, on)
     if model is not None:
         note += _chance(judged.evaluation, max((*sizes, len(vocabulary.labels))))
@@ -300,7 +292,7 @@ def _judge_labels(answers: Mapping[str, Prediction], vocabulary: Vocabulary, on:
 def _given(predictions: Any) -> Predictions:
     """Answers that are no file."""
     if isinstance(predictions, Mapping):
-        return labelled(predictions)
+        return model_answers.labelled(predictions)
     if hasattr(predictions, "columns") and hasattr(predictions, "to_dict"):
         return _framed(predictions)
     raise CounterfactoryError(
@@ -318,10 +310,10 @@ def _framed(frame: Any) -> Predictions:
     if missing:
         raise CounterfactoryError(f"the data frame of predictions lacks the column {missing[0]!r}")
     rows = (
-        (f"{GIVEN}, row {number}", {name: plain_cell(value) for name, value in row.items()})
+        (f"{model_answers.GIVEN}, row {number}", {name: model_answers.plain_cell(value) for name, value in row.items()})
         for number, row in enumerate(frame.to_dict("records"))
     )
-    return read_predictions(rows, GIVEN)
+    return read_predictions(rows, model_answers.GIVEN)
 
 
 def class_names(classes: AnyPath | None, suite: Path) -> list[str] | None:

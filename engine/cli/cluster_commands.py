@@ -22,7 +22,6 @@ from .terminal import OnProgress, Terminal
 
 
 def merge(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory merge`."""
     with terminal.progress() as on_progress:
         record = merge_suites(args.suites, args.out, _counting(on_progress))
     terminal.finish(_shown(args.out, record, terminal))
@@ -30,7 +29,6 @@ def merge(args: Namespace, terminal: Terminal) -> int:
 
 
 def split(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory split`."""
     names = None if args.sources is None else [line for line in read_text(args.sources).split("\n") if line]
     with terminal.progress() as on_progress:
         records = split_suite(args.suite, args.out, names, _counting(on_progress))
@@ -39,7 +37,6 @@ def split(args: Namespace, terminal: Terminal) -> int:
 
 
 def pack(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory pack`."""
     total = open_table(args.suite).num_rows
     with terminal.progress() as on_progress:
         count = _counting(on_progress)
@@ -50,7 +47,6 @@ def pack(args: Namespace, terminal: Terminal) -> int:
 
 
 def status(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory status`."""
     now, run = time.time(), read_status(args.suite)
     terminal.say(f"{run.state:<10} {run.done:,} of {run.shards:,} shards done, {run.passed:,} of them before this run")
     rate = "no shard yet" if run.shards_per_h is None else f"{figure(run.shards_per_h)} shards an hour"

@@ -43,7 +43,6 @@ def keywords(args: Namespace, options: Any) -> dict[str, Any]:
 
 
 def generate(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory generate`."""
     from ..api import verbs
 
     with terminal.callbacks() as calls:
@@ -55,7 +54,6 @@ def generate(args: Namespace, terminal: Terminal) -> int:
 
 
 def import_pairs(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory import`."""
     from ..api import verbs
 
     with terminal.callbacks() as calls:
@@ -92,7 +90,6 @@ def _show_suite(suite: finished.FinishedSuite, terminal: Terminal) -> int:
 
 
 def plan(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory plan`."""
     from ..api import verbs
     from . import plan_text as text
 
@@ -118,7 +115,6 @@ def plan(args: Namespace, terminal: Terminal) -> int:
 
 
 def estimate(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory estimate`."""
     from ..api import verbs
     from . import estimate_text as text
 
@@ -144,7 +140,6 @@ def estimate(args: Namespace, terminal: Terminal) -> int:
 
 
 def doctor(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory doctor`."""
     from .doctor import as_data, examine, lines, plan_table
 
     examination = examine(load_profile(args.profile), named_as=args.profile)
@@ -157,7 +152,6 @@ def doctor(args: Namespace, terminal: Terminal) -> int:
 
 
 def demo(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory demo`."""
     from .demo import run_demo
 
     run_demo(args.out, args.sources, args.variants, terminal)
@@ -165,7 +159,6 @@ def demo(args: Namespace, terminal: Terminal) -> int:
 
 
 def verify(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory verify`."""
     verification = _verified(finished.open(args.suite), terminal)
     terminal.finish(asdict(verification))
     return 0 if verification.sound else EXIT_BROKEN
@@ -181,7 +174,6 @@ def _verified(suite: finished.FinishedSuite, terminal: Terminal) -> Verification
 
 
 def check(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory check`."""
     suite, rulings = finished.open(args.suite), _rulings(args)
     if args.files and not (verification := _verified(suite, terminal)).sound:
         terminal.finish(asdict(verification))
@@ -272,7 +264,6 @@ def _sweep(args: Namespace, settings: CheckSettings, terminal: Terminal) -> int:
 
 
 def evaluate(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory evaluate`."""
     if not args.models:
         raise CounterfactoryError("evaluate takes a model: --model MODEL, or its answers: --predictions FILE")
     suite = finished.open(args.suite)
@@ -335,7 +326,6 @@ def with_preprocess(models: Sequence[str | Path], words: Sequence[str]) -> list[
 
 
 def report(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory report`."""
     suite, options = finished.open(args.suite), keywords(args, ReportOptions)
     with terminal.callbacks() as calls:
         if args.models:

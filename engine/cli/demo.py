@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +42,6 @@ from .terminal import Terminal
 STREAM = 901
 
 
-@dataclass(frozen=True)
-class ModelResults:
-    """The models under test on originals and variants, and the classifier's answer to each picture (`mark_answers`)."""
-
-    classifier: Evaluation
-    segmenter: Evaluation
-    answers: dict[str, Answer]
-
-
 def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
     """Make the demo in the folder `out`, with `count` sources; a second run goes on where the first was stopped."""
     clock = [time.monotonic()]
@@ -67,15 +58,14 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
     clock.append(time.monotonic())
     rows, weights, blobs = read_metadata(suite_path), profile.models.path, find_blob_cache()
     models = Classifier.load(weights, blobs=blobs), Segmenter.load(weights, blobs=blobs)
-    results = ask_models(rows, suite_path, *models)
+    labels, masks, answers = ask_models(rows, suite_path, *models)
     clock.append(time.monotonic())
-    labels, masks = results.classifier, results.segmenter
     tables = (
         *(table for of in (labels.effects, masks.effects) for table in (effects_table(of), alone_table(of))),
         sides_table({f"classifier's {labels.measure_name}": labels, f"segmenter's {masks.measure_name}": masks}),
     )
-    text, shown = _text(suite_path, rows, results), add_scores(rows, masks.effects.measure, masks.outcomes)
-    files = write_report(out, shown, suite_path, text, edges=edge_detector(profile), answers=results.answers)
+    text, shown = _text(suite_path, rows, labels, masks), add_scores(rows, masks.effects.measure, masks.outcomes)
+    files = write_report(out, shown, suite_path, text, edges=edge_detector(profile), answers=answers)
     clock.append(time.monotonic())
     parts = dict(zip(("sources", "suite", "judging", "page"), np.diff(clock).tolist(), strict=True))
     if report.cache_problem:
@@ -83,7 +73,7 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
     terminal.say(cost_line(report), *time_lines(report), count_line(report))
     terminal.say("time       " + ", ".join(f"{name} {duration(seconds)}" for name, seconds in parts.items()))
     terminal.show(*tables, *filter(None, [reason_table(rows)]))
-    terminal.note(*suite_notes(rows), *note_lines(results.classifier))
+    terminal.note(*suite_notes(rows), *note_lines(labels))
     for name, path in (("sources", out / "sources"), ("suite", suite_path), ("sheet", files.sheet)):
         terminal.say(f"{name:<10} {path}")
     terminal.note(text.findings[0].sentence)
@@ -94,18 +84,18 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
             "page": str(files.page),
             "sheet": str(files.sheet),
             **as_data(report),
-            "classifier": results.classifier.to_json(),
-            "segmenter": results.segmenter.to_json(),
+            "classifier": labels.to_json(),
+            "segmenter": masks.to_json(),
             "parts_s": parts,
         }
     )
 
 
-def _text(suite: Path, rows: Sequence[PictureRow], results: ModelResults) -> ReportText:
+def _text(suite: Path, rows: Sequence[PictureRow], labels: Evaluation, masks: Evaluation) -> ReportText:
     """Both models on one page, the classifier first."""
     classifier, segmenter = (
         describe_model(describe_suite(suite, rows), evaluation, name, (), rows)
-        for evaluation, name in ((results.classifier, "the demo's classifier"), (results.segmenter, "its segmenter"))
+        for evaluation, name in ((labels, "the demo's classifier"), (masks, "its segmenter"))
     )
     return replace(
         classifier,
@@ -140,15 +130,14 @@ def write_sources(folder: Path, count: int) -> None:
                 Image.fromarray(array).save(file, "PNG")
 
 
-def ask_models(rows: Sequence[PictureRow], suite: Path, classifier: Classifier, segmenter: Segmenter) -> ModelResults:
-    """Ask both models under test about every picture of a suite of street scenes with masks."""
+def ask_models(
+    rows: Sequence[PictureRow], suite: Path, classifier: Classifier, segmenter: Segmenter
+) -> tuple[Evaluation, Evaluation, dict[str, Answer]]:
+    """Both models under test on every picture of a suite of street scenes with masks, and the classifier's answers."""
     pictures = np.stack([open_png(suite / row.file_name, np.asarray) for row in rows])
     truths = [open_png(suite / str(row.mask), np.asarray) for row in rows]
     answers, masks = classifier.predict(pictures), segmenter.predict(pictures)
     size = len(EMBEDDED.classes)
     counts = [confusion_matrix(truth, mask, size) for truth, mask in zip(truths, masks, strict=True)]
-    return ModelResults(
-        classifier=evaluate_labels(rows, answers),
-        segmenter=evaluate_masks(rows, counts, EMBEDDED.classes),
-        answers=mark_answers(rows, answers),
-    )
+    evaluations = evaluate_labels(rows, answers), evaluate_masks(rows, counts, EMBEDDED.classes)
+    return *evaluations, mark_answers(rows, answers)

@@ -16,7 +16,6 @@ from .terminal import Terminal
 
 
 def edits(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory edits`."""
     return _write(args, terminal) if args.path.is_dir() else _read(args, terminal)
 
 

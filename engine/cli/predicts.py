@@ -14,7 +14,6 @@ from .terminal import Terminal
 
 
 def predicts(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory predicts`."""
     models = with_preprocess(args.models, args.preprocess)
     with terminal.progress() as on_progress:
         caller = Caller.of(on_progress, terminal.warn)

@@ -166,7 +166,6 @@ class Rehearsal:
 
 
 def rehearse(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory rehearse`."""
     profile = load_profile(args.profile)
     if profile.weights is None or profile.painter_kind not in ("diffusion", "inversion"):
         raise CounterfactoryError(

@@ -28,7 +28,6 @@ UNTRAINED = ("hf", "clip", "ultralytics")
 
 
 def retrain(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory retrain`."""
     kind, colon, place = args.model.partition(":")
     if not (colon and place) or kind in UNTRAINED:
         raise CounterfactoryError(

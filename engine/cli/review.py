@@ -22,7 +22,6 @@ _REMARKS = 5  # that are shown
 
 
 def review(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory review`."""
     suite = finished.open(args.suite)
     wrong = _wrong(args, suite, terminal)
     if args.results or args.follow:

@@ -64,7 +64,6 @@ class Needs:
 
 
 def setup(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory setup`."""
     profile = load_profile(args.profile)
     if profile.weights is None or profile.runtime.provider == "cpu":
         raise CounterfactoryError(
