@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from streets import save_picture, write_streets
 
 from counterfactory.engine.cli.arguments import main
-from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.suite import PictureRow, read_metadata
 
 SETS = ("generate", "plan", "estimate")
@@ -41,7 +41,6 @@ class Ran:
 
     @property
     def rows(self) -> list[PictureRow]:
-        assert self.suite is not None
         return read_metadata(self.suite)
 
     @property
@@ -133,7 +132,6 @@ class House:
         """A copy of a finished suite with masks: two variants and a control of three sources."""
         path = self.new("suite")
         kept = self.ask("generate", "--variants", 2, "--controls", 1, of=self.root / "street").suite
-        assert kept is not None
         shutil.copytree(kept, path)
         return path
 
@@ -198,20 +196,13 @@ def page(house: House, suite: Path, *more: str | Path | int) -> str:
 
 def furnished(root: Path) -> House:
     """A house of three rendered streets."""
-    for index in range(3):
-        scene = EMBEDDED.scene(1, index)
-        picture, mask = map(Image.fromarray, EMBEDDED.draw(scene).pair)
-        for place, image in (("flat", picture), ("street/images", picture), ("street/masks", mask)):
-            file = root / place / scene.label / f"{index:04d}.png"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            image.save(file)
+    write_streets(root / "street")
+    shutil.copytree(root / "street" / "images", root / "flat")
     house, lines = House(root), ["original,edited,edit,label"]
+    shutil.copytree(house.flat, house.pairs.parent)
     for stem in stems(house.flat):
-        brighter = Image.fromarray(np.asarray(Image.open(house.flat / f"{stem}.png")) // 2 + 99)
-        for place, image in ((f"{stem}.png", None), (f"edited/{stem}.png", brighter)):
-            file = house.pairs.parent / place
-            file.parent.mkdir(parents=True, exist_ok=True)
-            image.save(file) if image else shutil.copy(house.flat / place, file)
+        brighter = np.asarray(Image.open(house.flat / f"{stem}.png")) // 2 + 99
+        save_picture(house.pairs.parent / "edited" / f"{stem}.png", brighter)
         lines.append(f"{stem}.png,edited/{stem}.png,light: bright,{stem.partition('/')[0]}")
     house.pairs.write_text("\n".join(lines))
     return house

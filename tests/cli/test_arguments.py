@@ -9,6 +9,7 @@ from importlib.metadata import version
 
 import pytest
 from command_line import Command
+from test_screens import COMMANDS
 
 from counterfactory.engine.cli import arguments
 from counterfactory.engine.cli.arguments import build_parser
@@ -17,11 +18,6 @@ from counterfactory.engine.sources.boxes import FORMS
 from counterfactory.engine.sources.depth import DEPTH_VALUES
 from counterfactory.engine.sources.layouts import LAYOUTS
 from counterfactory.engine.tasks.task import TASKS
-
-COMMANDS = (
-    *("demo", "generate", "import", "plan", "estimate", "doctor", "setup", "rehearse", "check", "verify", "evaluate"),
-    *("report", "edits", "review", "retrain", "predicts", "merge", "split", "pack", "status"),
-)
 
 
 @pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)])

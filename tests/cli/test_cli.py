@@ -14,6 +14,7 @@ from conftest import MadeSuite, Street, made_profile
 from PIL import Image
 from report_pages import Reader
 from session_records import costs, session_facts
+from streets import save_picture
 
 from counterfactory.engine.api import finished
 from counterfactory.engine.journey import Journey
@@ -137,8 +138,6 @@ def test_check_corrects_the_costs_on_record(made_suite: MadeSuite, run: Command)
     assert (found["standing"]["accepted"], found["standing"]["rejected"]) == (1, 5)
     assert found["totals"]["device_hours_per_1k_accepted"] == {"core": pytest.approx(2 * 36 / 3600 * 1000)}
     after = read_run(made_suite.path)
-    assert before is not None
-    assert after is not None
     assert after.sessions == before.sessions, "what was done stays as it was"
     assert after.profile["check"]["min_image_text"] == 0.85
     assert after.profile["name"] == "mine"
@@ -335,9 +334,7 @@ def test_evaluate_holds_a_segmenter_s_numbers_to_the_record(
         for row in made_suite.rows:
             mask = np.array(Image.open(made_suite.path / str(row.mask)))
             mask[shift, shift] += 100
-            file = tmp_path / name / row.file_name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(mask).save(file)
+            save_picture(tmp_path / name / row.file_name, mask)
     status, out, err = run("evaluate", made_suite.path, "--predictions", tmp_path / "many")
     assert (status, out) == (2, "")
     assert "has numbers that are no class of the suite in 100.0 % of the pixels" in " ".join(err.split())
@@ -368,11 +365,9 @@ def test_evaluate_reads_numbers_as_the_user_says(made_suite: MadeSuite, tmp_path
 
 def test_evaluate_takes_a_folder_of_masks(made_suite: MadeSuite, tmp_path: Path, run: Command) -> None:
     for row in made_suite.rows:
-        (tmp_path / "masks" / row.file_name).parent.mkdir(parents=True, exist_ok=True)
         mask = np.asarray(Image.open(made_suite.path / str(row.mask)))
-        Image.fromarray(mask if row.kind == "original" else np.zeros_like(mask)).save(
-            tmp_path / "masks" / row.file_name
-        )
+        answer = mask if row.kind == "original" else np.zeros_like(mask)
+        save_picture(tmp_path / "masks" / row.file_name, answer)
     (tmp_path / "names.txt").write_text("\n".join(EMBEDDED.classes))
     asked = ("--predictions", tmp_path / "masks", "--classes", tmp_path / "names.txt", "--max-drop", "weather=5")
     status, out, _ = run("evaluate", made_suite.path, *asked, "--json")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from command_line import Command
 from PIL import Image
+from streets import save_picture
 
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.sources.shapes import Box
@@ -21,16 +22,14 @@ SIDE = 128
 
 def street(path: Path, seed: int) -> None:
     """A rendered street, which the pocket's models know, also as a JPEG of high quality."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(EMBEDDED.draw(EMBEDDED.sample(np.random.default_rng(seed))).picture).save(path, quality=95)
+    save_picture(path, EMBEDDED.draw(EMBEDDED.sample(np.random.default_rng(seed))).picture, quality=95)
 
 
 def halves(path: Path, upper: Any, lower: Any) -> None:
     """A mask of two halves."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     mask = np.zeros((SIDE, SIDE, *np.shape(upper)), np.uint8)
     mask[: SIDE // 2], mask[SIDE // 2 :] = upper, lower
-    Image.fromarray(mask).save(path)
+    save_picture(path, mask)
 
 
 def imagenet(root: Path) -> None:
@@ -103,7 +102,6 @@ def test_generate_carries_truths_over(
         assert (notes[0].startswith("masks hold "), notes[1].startswith("names of classes: ")) == (True, True)
         assert "".join(f"{note}\n" for note in notes[:2]) in err
     rows, record = read_metadata(suite), read_run(suite)
-    assert record is not None
     data = record.sessions[-1].facts.data
     assert len({row.source for row in rows}) == 1
     if pack is imagenet:
@@ -125,10 +123,9 @@ def test_generate_carries_truths_over(
 
 def white_car(root: Path) -> None:
     street(root / "images" / "0.png", 0)
-    (root / "masks").mkdir()
     mask = np.zeros((SIDE, SIDE), np.uint8)
     mask[32:96, 16:80] = 255
-    Image.fromarray(mask).save(root / "masks" / "0.png")
+    save_picture(root / "masks" / "0.png", mask)
 
 
 SAID = (
@@ -158,9 +155,7 @@ def test_a_model_that_sees_nothing_in_black_and_white_masks(tmp_path: Path, run:
     scores = {}
     for model, factor in {"blind": 0, "numbers": 1, "white": 255}.items():
         for row in read_metadata(suite):
-            file = tmp_path / model / row.file_name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray((factor * mask_of(suite, row)).astype(np.uint8)).save(file)
+            save_picture(tmp_path / model / row.file_name, (factor * mask_of(suite, row)).astype(np.uint8))
         scores[model] = run.json("evaluate", suite, "--predictions", tmp_path / model)["originals"]["score"]["value"]
     assert scores == {"blind": 0.375, "numbers": 1, "white": 1}
 

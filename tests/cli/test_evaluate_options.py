@@ -88,7 +88,6 @@ def _(house: House, command: str) -> None:
 def _(house: House, command: str) -> None:
     suite = house.new("suite")
     made = house.ask("generate", "--variants", 8, "--allow-out-of-domain").suite
-    assert made is not None
     shutil.copytree(made, suite)
     asked = [str(word) for word in (command, suite, "--predictions", answers(house, suite))]
     said = []

@@ -45,7 +45,6 @@ def _(house: House, command: str) -> None:
     apart: list[list[float]] = []
     for more in ((), ("--protect", number)):
         ran = house.ask(command, *more, of=street)
-        assert ran.suite is not None
         apart.append([])
         for row in ran.rows:
             if row.kind == "variant":

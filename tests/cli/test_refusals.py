@@ -12,6 +12,7 @@ import pytest
 from command_line import Command
 from PIL import Image
 from profiles import profile_with
+from streets import save_picture
 
 from counterfactory.engine.pocket.worlds import EMBEDDED
 
@@ -20,8 +21,7 @@ NO_LABELS = "classification needs labels (class folders, or --labels), and no so
 
 def streets(root: Path, names: tuple[str, ...] = ("a.png", "b.png")) -> Path:
     for i, name in enumerate(names):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(EMBEDDED.draw(EMBEDDED.scene(1, i)).picture).save(root / name)
+        save_picture(root / name, EMBEDDED.draw(EMBEDDED.scene(1, i)).picture)
     return root
 
 

@@ -51,7 +51,6 @@ def profile_in(folder: Path, *lines: str) -> str:
 
 def test_the_profile_fits_its_bounds() -> None:
     weights = load_profile("cpu").weights
-    assert weights is not None
     known = checkpoints_of(weights)
     named = {text.partition("@")[0] for text in (str(weights.florence2), weights.llm, weights.clip, weights.diffusion)}
     assert named | {"lllyasviel/control_v11p_sd15_canny", "madebyollin/taesd"} <= {one.repository for one in known}
@@ -259,9 +258,6 @@ def test_an_export_is_on_record_by_the_published_names(
     assert cpu.prepare(profile, weights, tmp_path / "mine", print) == ["clip_text is off"]
     assert len(fetched) == 7
     (request,) = asked
-    assert request.pinned is not None
-    assert request.sources is not None
-    assert profile.weights is not None
     assert request.pinned.clip == profile.weights.clip
     assert request.sources.clip == str(weights / "openai" / "clip-vit-large-patch14")
     assert request.stand_ins is request.random is stand_ins
@@ -320,7 +316,6 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     root = tmp_path_factory.mktemp("hub")
     weights = load_profile("cpu").weights
-    assert weights is not None
     at = {one.repository.split("/")[1]: root / one.repository for one in checkpoints_of(weights)}
     for folder in at.values():
         folder.mkdir(parents=True)
