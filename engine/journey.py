@@ -310,7 +310,6 @@ class Journey:
         )
 
     def _pictures_of(self, source: Source) -> int:
-        """How many pictures a source is to have."""
         if source.given is not None:
             return len(source.given.pictures)
         return self.request.variants + self.request.controls

@@ -47,6 +47,7 @@ from .options import (
     Warn,
     path_or_none,
     require_known,
+    share_or_none,
 )
 from .pages import make_report
 
@@ -128,11 +129,10 @@ class FinishedSuite:
     ) -> Result:
         """As `evaluate`."""
         require_known("evaluate", options, EvaluateOptions)
-        caller, share, rows = Caller.of(on_progress, warn), options.get("fail_under"), self.rows
+        caller, rows = Caller.of(on_progress, warn), self.rows
         drops = options.get("max_drop", ())
         limits = [Drop(*drop) for drop in (drops.items() if isinstance(drops, Mapping) else drops)]
-        if share is not None and not 0 <= share <= 1:
-            raise CounterfactoryError(f"fail_under is a share from 0 to 1, got {share:g}")
+        share = share_or_none("fail_under", options.get("fail_under"))
         given_others, most = _several(options.get("against")), options.get("max_regression")
         if most is not None and not (given_others and 0 <= most <= 100):
             raise CounterfactoryError(
@@ -283,7 +283,6 @@ class Result:
         return pandas().read_csv(io.StringIO(self.judged.failures()), keep_default_na=False)
 
     def _order_text(self) -> str:
-        """The order of `order` as CSV."""
         models = [one.variant_answers() for one in (*self.others, self.judged)]
         return order_text(order_variants(self.judged.rows, models), models[-1])
 

@@ -251,14 +251,12 @@ def require_known(verb: str, options: Mapping[str, Any], known: Any) -> None:
 
 
 def share_or_none(name: str, value: float | None) -> float | None:
-    """A share from 0 to 1 that an option names."""
     if value is not None and not 0 <= value <= 1:
         raise CounterfactoryError(f"{name} is a share from 0 to 1, got {value:g}")
     return value
 
 
 def path_or_none(value: AnyPath | None) -> Path | None:
-    """A file or folder that an option names."""
     return None if value is None else Path(value)
 
 
@@ -288,7 +286,6 @@ def span_of(value: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def bytes_in(gigabytes: float | None) -> int | None:
-    """Bytes in so many gigabytes of 10^9."""
     if gigabytes is not None and not 0.001 <= gigabytes <= 1e6:
         raise CounterfactoryError(f"memory is a number of gigabytes, got {gigabytes!r}")
     return None if gigabytes is None else round(gigabytes * 1e9)

@@ -92,8 +92,6 @@ def build_parser() -> Parser:
 
 
 class _Version(argparse.Action):
-    """Prints the release that is installed."""
-
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
         sys.stdout.write(f"counterfactory {release()}\n")
         parser.exit()
@@ -131,15 +129,11 @@ def _add_generate(commands: Commands) -> None:
     painting = _add_painting(options)
     painting.take("--protect A,B", "classes of the masks of which every variant keeps the pixels")
     painting.flag("--anyway", "go on though hardly a picture is accepted, which else ends the run early")
-    _add_shard(painting)
+    painting.take("--shard N", "sources that travel together (the profile's)")
     output = options.group("output")
     _add_suite_out(output)
     _add_coverage(output)
     add_boxes(options)
-
-
-def _add_shard(options: CommandOptions) -> None:
-    options.take("--shard N", "sources that travel together (the profile's)")
 
 
 def _add_suite_out(output: CommandOptions) -> None:
@@ -168,7 +162,7 @@ def _add_import(commands: Commands) -> None:
     _add_task(options.group("task"))
     checks = options.group("checks")
     checks.take("--profile", 'name or .toml file with [painter] kind = "given" (%(default)s)', default="given")
-    _add_shard(checks)
+    checks.take("--shard N", "sources that travel together (the profile's)")
     _add_suite_out(options.group("output"))
 
 
@@ -184,7 +178,6 @@ def _add_plan(commands: Commands) -> None:
 
 
 def _add_edits(options: CommandOptions) -> None:
-    """What may be changed."""
     edits = options.group("edits")
     _add_task(edits)
     text = "edits per variant (the profile's, or 1..3): half have the fewest, to show an edit alone, others mix more"
@@ -248,7 +241,6 @@ def _add_class_map(data: CommandOptions) -> None:
 
 
 def _add_drawing(data: CommandOptions) -> None:
-    """Which sources are used."""
     data.take("--classes FILE|A,B", "use the sources of these classes only")
     drawn = data.either()
     drawn.take("--per-class N", "use N sources of each class, drawn by --seed")
@@ -268,10 +260,6 @@ def _add_painting(options: CommandOptions) -> CommandOptions:
     text = "draw each variant's weather and light by rule as well: evaluate says how much of an effect that has"
     painting.take("--baseline", text, choices=("light",))
     return painting
-
-
-def _add_suite(options: CommandOptions) -> None:
-    options.take("suite SUITE", "folder of a finished suite")
 
 
 def _add_coverage(options: CommandOptions) -> None:
@@ -301,7 +289,7 @@ def _add_rehearse(commands: Commands) -> None:
 def _add_check(commands: Commands) -> None:
     text = "derive the verdicts anew from the stored scores; generates nothing"
     options = commands.add("check", text, "SUITE [options]", "suite --sweep check.min_edit")
-    _add_suite(options)
+    options.take("suite SUITE", "folder of a finished suite")
     options.take("--profile", "name or .toml file whose thresholds to take (the suite's own)")
     text = "another threshold by the profile's key, such as check.edit=0.5; may be given several times"
     options.take("--set KEY=X", text, action="append", default=[])
@@ -337,24 +325,26 @@ def _add_check(commands: Commands) -> None:
 
 def _add_verify(commands: Commands) -> None:
     text = "compare every byte of a suite with the digests that were recorded of it"
-    _add_suite(commands.add("verify", text, "SUITE [options]", "suite"))
+    commands.add("verify", text, "SUITE [options]", "suite").take("suite SUITE", "folder of a finished suite")
 
 
 def _add_evaluate(commands: Commands) -> None:
     text = "say what each edit does to your model, with certainty, from its answers"
     usage = "SUITE (--model M | --predictions F) [options]"
     options = commands.add("evaluate", text, usage, "suite --model model.onnx --max-drop weather=5")
-    _add_suite(options)
+    options.take("suite SUITE", "folder of a finished suite")
     options.take_models(
         "run it: an .onnx or .xml file, module:callable, or a name after timm:, torchvision:, hf:, clip: or "
         "ultralytics:; its answers are kept in SUITE/predictions. Given twice, the second is compared with the first",
         "or its answers: a table with image (a file_name of metadata.parquet) and prediction, originals and controls "
         "too, and p_true, confidence, top5 where there are; scores in an .npy; a folder of masks by file_name",
     )
-    _add_preprocess(
-        options,
+    options.take(
+        "--preprocess WORDS",
         "how pictures become the model's input: 'resize=256 crop=224 mean=imagenet std=imagenet', or a "
         "preprocessor_config.json (the model's own); once for all, or once for each --model",
+        action="append",
+        default=[],
     )
     _add_classes(options)
     limits = options.group("limits")
@@ -373,11 +363,6 @@ def _add_evaluate(commands: Commands) -> None:
     output.take("--junit FILE", "write the limits' outcome as JUnit XML")
 
 
-def _add_preprocess(options: CommandOptions, text: str = "how pictures become its input: as in evaluate") -> None:
-    """What declares the input of a command's models, of which it asks several."""
-    options.take("--preprocess WORDS", text, action="append", default=[])
-
-
 def _add_classes(options: CommandOptions) -> None:
     options.take(
         "--classes FILE",
@@ -389,12 +374,12 @@ def _add_classes(options: CommandOptions) -> None:
 def _add_report(commands: Commands) -> None:
     text = "make the web page and the contact sheet of a suite"
     options = commands.add("report", text, "SUITE [options]", "suite --predictions answers.csv --out report")
-    _add_suite(options)
+    options.take("suite SUITE", "folder of a finished suite")
     options.take_models(
         "show what this model answers: as in evaluate; given twice, the second, compared with the first",
         "show what your model answered: a file or folder for evaluate",
     )
-    _add_preprocess(options)
+    options.take("--preprocess WORDS", "how pictures become its input: as in evaluate", action="append", default=[])
     _add_classes(options)
     options.take("--profile", "name or .toml file: whose edges to show (the suite's own)")
     options.take("--valid FILE", "which variants are valid, for the curves of thresholds: as in check")
@@ -421,7 +406,7 @@ def _add_retrain(commands: Commands) -> None:
     text = "train your model on a suite's variants, and say what that brings"
     usage, example = "SUITE --model M --out DIR [options]", "suite --model timm:resnet18 --out r"
     options = commands.add("retrain", text, usage, example, "retrain.retrain")
-    _add_suite(options)
+    options.take("suite SUITE", "folder of a finished suite")
     text = "train it: a name after timm: or torchvision:, or module:callable, a torch module or what makes one"
     options.take("--model MODEL", text, required=True)
     options.take("--out DIR", "folder of checkpoints, models and their answers", required=True)
@@ -440,7 +425,7 @@ def _add_predicts(commands: Commands) -> None:
     text = "say whether what painted edits do to models predicts what real conditions do"
     usage, example = "SUITE --real FILE --model M --model M ...", "suite --real real.csv --model a.onnx --model b.onnx"
     options = commands.add("predicts", text, usage, example, "predicts.predicts")
-    _add_suite(options)
+    options.take("suite SUITE", "folder of a finished suite")
     options.take(
         "--real FILE",
         "real pictures: a table with image, label or mask, condition ('weather: rainy'; empty on a plain day) and "
@@ -448,5 +433,5 @@ def _add_predicts(commands: Commands) -> None:
         required=True,
     )
     options.take_models("ask it about both, as in evaluate; four models or more", required=True)
-    _add_preprocess(options)
+    options.take("--preprocess WORDS", "how pictures become its input: as in evaluate", action="append", default=[])
     options.take("--classes FILE", "what the models' numbers mean: as in evaluate")

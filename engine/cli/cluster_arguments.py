@@ -9,7 +9,6 @@ FORMS = ("webdataset", "datasets")
 
 
 def add_cluster(commands: Commands) -> None:
-    """The commands."""
     text, usage = "make one suite of several of one kind; generates nothing", "SUITE SUITE... --out SUITE"
     merge = commands.add("merge", text, usage, "monday tuesday --out week", "cluster_commands.merge")
     merge.take("suites SUITE", "folders of finished suites", nargs="+")

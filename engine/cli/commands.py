@@ -304,7 +304,6 @@ def _asked(
 
 
 def _paper(name: str, suite: finished.FinishedSuite, results: Sequence[finished.Result], terminal: Terminal) -> int:
-    """A paper's table of these models."""
     asked = []
     for result in results:
         judged = result.judged

@@ -63,7 +63,6 @@ def has_nvidia_card(root: Path) -> bool:
 
 
 def has_driver(root: Path) -> bool:
-    """Whether NVIDIA's driver is loaded."""
     return (root / "proc" / "driver" / "nvidia" / "version").is_file()
 
 

@@ -46,7 +46,6 @@ def show_spread(spread: Sequence[TypeSpread], terminal: Terminal) -> None:
 
 
 def as_data(plan: Plan) -> dict[str, Any]:
-    """The plan as plain data."""
     reasons = {problem.name: problem.reason for problem in plan.rewritten.shortfalls}
     return {
         "sources": [

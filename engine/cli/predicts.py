@@ -43,7 +43,6 @@ def transfers_table(prediction: FieldPrediction) -> Table:
 
 
 def transfer_line(transfer: Transfer) -> str:
-    """What may be claimed."""
     if transfer.predicts:
         return f"{transfer.name}: models that lose more to painted pictures lose more to real ones"
     return f"{transfer.name}: whether painted drops predict real ones cannot be told from these models"

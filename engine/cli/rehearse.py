@@ -88,11 +88,10 @@ class Rehearsal:
 
     @property
     def networks(self) -> Path:
-        """The export."""
         return self.folder / "networks"
 
-    def export(self, *more: str) -> None:
-        """Run the exporter; what it made before, it leaves."""
+    def export(self, *more: str) -> list[dict[str, Any]]:
+        """Run the exporter; what it made before, it leaves. Returns what it says of each network."""
         profile, names = self.profile, [n.name for n in library_of(self.profile).networks if n.name != "llm"]
         words = ["a10g", "--profile", self.named_as, "--random", "--small", "--islands", ISLANDS]
         words += ["--precision", "fp16", "--only", ",".join(names), "--out", str(self.networks)]
@@ -102,17 +101,15 @@ class Rehearsal:
         if controls := len(profile.hints or (profile.weights and profile.weights.controlnets) or ()):
             words += ["--controls", str(controls)]
         run_program([self.python, *COMMAND, *words, *more], self.terminal, self.environment)
+        rows: list[dict[str, Any]] = json.loads((self.networks / "export.json").read_text())
+        return rows
 
     def exported(self) -> str:
-        """Export the networks."""
-        self.export()
-        rows = json.loads((self.networks / "export.json").read_text())
+        rows = self.export()
         return f"{len(rows)} networks, off by {max(row['parity_error'] for row in rows):.1e} at most"
 
     def compiled(self, target: str) -> str:
-        """Compile plans of them."""
-        self.export("--plans", "--library", _RTX.replace("_", "-"), "--target", target)
-        rows = json.loads((self.networks / "export.json").read_text())
+        rows = self.export("--plans", "--library", _RTX.replace("_", "-"), "--target", target)
         return f"{sum(row['compiled'] for row in rows)} of {len(rows)} plans for {target.upper()} by TensorRT-RTX"
 
     def journey(self, runtime: str) -> str:

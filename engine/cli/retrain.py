@@ -84,7 +84,6 @@ def gains_table(outcome: Retraining) -> Table:
 
 
 def gain_line(gain: Gain, measure: str) -> str:
-    """What may be claimed of a gain."""
     effect, name = gain.gap.effect, gain.gap.name
     if gain.certain or gain.harmful:
         verb = "gains" if gain.certain else "loses"

@@ -12,7 +12,6 @@ SLICES = ("type", "value", "class")
 
 
 def add_review(commands: Commands) -> None:
-    """The command."""
     text = "let people say which pictures are valid, and what that makes of error rates"
     options = commands.add("review", text, "SUITE [options]", "suite --raters anna,ben --sample 100", "review.review")
     options.take("suite SUITE", "folder of a finished suite")

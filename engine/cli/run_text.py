@@ -110,7 +110,6 @@ def shortfall_lines(report: RunSummary) -> list[str]:
 
 
 def as_data(report: RunSummary) -> dict[str, Any]:
-    """The report in JSON's own types."""
     costs = ("device_hours_per_1k_accepted", "session_device_hours_per_1k_accepted")
     derived = (*costs, "models_load_s", "tokens_per_variant")
     return asdict(report) | {name: getattr(report, name) for name in derived}

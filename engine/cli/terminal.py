@@ -161,11 +161,8 @@ class Terminal:
             with self._bars() as bars:
                 yield _bar_updater(bars, _Paces(self._clock))
         else:
-            lines = _Lines(self._err, _Paces(self._clock))
-            try:
-                yield lines.update
-            finally:
-                lines.close()
+            with _lines(self._err, _Paces(self._clock)) as update:
+                yield update
 
     @contextmanager
     def callbacks(self) -> Iterator[dict[str, Any]]:
@@ -215,22 +212,22 @@ def _time(progress: Progress, pace: _Pace) -> str:
     return str(timedelta(seconds=round(pace.seconds)))
 
 
-class _Lines:
+@contextmanager
+def _lines(console: Console, paces: _Paces) -> Iterator[OnProgress]:
     """One line per stage: when it is complete or, for one that ends short of its total, at the end."""
+    waiting: dict[str, tuple[Progress, _Pace]] = {}
 
-    def __init__(self, console: Console, paces: _Paces) -> None:
-        self._console, self._paces = console, paces
-        self._open: dict[str, tuple[Progress, _Pace]] = {}
+    def tell(stage: str) -> None:
+        progress, pace = waiting.pop(stage)
+        console.print(f"{stage:<9} {progress.done}/{progress.total}  {pace.seconds:.1f} s", soft_wrap=True)
 
-    def update(self, progress: Progress) -> None:
-        self._open[progress.stage] = (progress, self._paces.record(progress))
+    def update(progress: Progress) -> None:
+        waiting[progress.stage] = (progress, paces.record(progress))
         if progress.done >= progress.total:
-            self._print(progress.stage)
+            tell(progress.stage)
 
-    def close(self) -> None:
-        for stage in list(self._open):
-            self._print(stage)
-
-    def _print(self, stage: str) -> None:
-        progress, pace = self._open.pop(stage)
-        self._console.print(f"{stage:<9} {progress.done}/{progress.total}  {pace.seconds:.1f} s", soft_wrap=True)
+    try:
+        yield update
+    finally:
+        for stage in list(waiting):
+            tell(stage)
