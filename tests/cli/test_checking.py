@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 from command_line import Command
 from conftest import MadeSuite
-from picture_rows import picture_row
+from picture_rows import picture_row, written
 
 from counterfactory.engine.cli.arguments import main
-from counterfactory.engine.suite.metadata import write_table
-from counterfactory.engine.suite.row_spool import RowSpool
 
 
 def drawn(suite: Path, *options: str) -> list[tuple[str, str]]:
@@ -65,8 +63,7 @@ def test_check_says_what_other_thresholds_change(made_suite: MadeSuite, run: Com
 def test_a_sweep_shows_thresholds_and_writes_nothing(made_suite: MadeSuite, run: Command, tmp_path: Path) -> None:
     table = (made_suite.path / "metadata.parquet").read_bytes()
     run_json = (made_suite.path / "run.json").read_bytes()
-    status, out, _ = run("check", made_suite.path, "--sweep", "check.image_text")
-    assert status == 0
+    out = run.text("check", made_suite.path, "--sweep", "check.image_text")
     assert any(line.split()[:4] == ["0.450", "now", "5", "83.3"] for line in out.splitlines()), out
     assert "of 6 variants; the other thresholds as they are." in out
     variants = [row for row in made_suite.rows if row.kind == "variant"]
@@ -90,13 +87,9 @@ def test_a_fit_prints_what_goes_into_a_profile_and_writes_nothing(tmp_path: Path
     answers = [f"{row.file_name},{(i % 2 == 1) != (i % 11 == 0)}\n" for i, row in enumerate(rows)]
     valid = tmp_path / "valid.csv"
     valid.write_text("image,valid\n" + "".join(answers))
-    with RowSpool(tmp_path) as draft, (tmp_path / "metadata.parquet").open("wb") as file:
-        for row in rows:
-            draft.add(row)
-        write_table(draft, draft.score_names, file)
+    written(tmp_path, rows)
     before = (tmp_path / "metadata.parquet").read_bytes()
-    status, out, err = run("check", tmp_path, "--fit", valid)
-    assert status == 0, err
+    out = run.text("check", tmp_path, "--fit", valid)
     assert (tmp_path / "metadata.parquet").read_bytes() == before
     assert "Thresholds of min_valid, by 100 variants of which" in out
     said = " ".join(out.split())

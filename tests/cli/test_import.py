@@ -92,6 +92,9 @@ def test_a_suite_of_another_painter_s_pictures_has_the_same_effects(light: cf.Fi
     suite, told = imported(light.path / "pairs.csv", tmp_path / "suite")
     assert [sentence[:10] for sentence in told] == ["masks hold"]
     assert (suite.summary.accepted, suite.summary.rejected, suite.summary.controls) == (4 * SOURCES, 0, SOURCES)
+    facts = read_run(suite.path).sessions[0].facts
+    assert (facts.data["layout"], facts.profile["painter"]["kind"]) == ("pairs of pictures", "given")
+    assert (facts.settings["variants"], facts.settings["controls"]) == (4, 1)
     before, after = by_pixels(light), by_pixels(suite)
     assert before.keys() == after.keys(), "every picture, pixel for pixel"
     assert len(before) == 6 * SOURCES
@@ -111,14 +114,6 @@ def test_a_suite_of_another_painter_s_pictures_has_the_same_effects(light: cf.Fi
     assert all(row.file_name.rpartition("/")[2] in page for row in suite.rows)
     assert suite.check(suite.settings()).turned == 0
     assert suite.check(suite.settings(thresholds={"check.min_changed": 0.9})).turned == 4 * SOURCES
-
-
-def test_the_record_says_what_it_is(light: cf.FinishedSuite, tmp_path: Path) -> None:
-    suite, _ = imported(light.path / "pairs.csv", tmp_path / "suite")
-    record = read_run(suite.path)
-    facts = record.sessions[0].facts
-    assert (facts.data["layout"], facts.profile["painter"]["kind"]) == ("pairs of pictures", "given")
-    assert (facts.settings["variants"], facts.settings["controls"]) == (4, 1)
 
 
 def test_an_interrupted_import_goes_on_to_the_same_bytes(

@@ -38,8 +38,7 @@ def test_photographs_are_refused_before_anything_is_made(command: str, tmp_path:
     add_photographs(tmp_path / "photos" / "images", 10)
     args: list[str | Path] = ["--out", tmp_path / "suite"] if command == "generate" else []
     status, out, err = run(command, tmp_path / "photos", "--profile", "pocket", *args)
-    assert status == 2
-    assert out == ""
+    assert (status, out) == (2, "")
     *progress, said = err.splitlines()
     assert [line.split()[0] for line in progress] == ["read", "masks", "masks"]
     assert said.startswith("error: the models of profile pocket know rendered streets and nothing else, and 10 of 10")

@@ -60,7 +60,7 @@ Make = Callable[[Path], Path]
     [
         (streets, (), NO_LABELS),
         (streets, ("--task", "detection"), "detection needs boxes, and no source has one"),
-        (streets, ("--task", "segmentation"), "segmentation needs masks"),
+        (streets, ("--task", "segmentation"), "segmentation needs masks (a folder masks/ beside images/, or --masks)"),
         (crowds, ("--task", "detection"), "detection needs boxes, and no source has one"),
         (lambda root: table(root, "image\na.png\nb.png\n"), (), NO_LABELS),
         (lambda root: table(root, "image,cat,dog\na.png,1,0\nb.png,0,1\n"), (), NO_LABELS),
