@@ -114,7 +114,7 @@ class _Completion(argparse.Action):
 
 def _add_demo(commands: Commands) -> None:
     text = "render street scenes, make their suite, judge two careless models by it"
-    options = commands.add("demo", text, "[options]", "--out counterfactory-demo")
+    options = commands.add("demo", text, "[options]", "--out counterfactory-demo", "demo.demo")
     options.take("--out", "folder (%(default)s)", type=Path, default=Path("counterfactory-demo"))
     options.take("--sources N", "scenes to render (%(default)s)", default=24)
     options.take("--variants N", "variants per source (%(default)s)", default=5)

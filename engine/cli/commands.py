@@ -151,13 +151,6 @@ def doctor(args: Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def demo(args: Namespace, terminal: Terminal) -> int:
-    from .demo import run_demo
-
-    run_demo(args.out, args.sources, args.variants, terminal)
-    return 0
-
-
 def verify(args: Namespace, terminal: Terminal) -> int:
     verification = _verified(finished.open(args.suite), terminal)
     terminal.finish(asdict(verification))

@@ -7,6 +7,7 @@ The models under test saw nothing else in training. The suite shows them the sam
 from __future__ import annotations
 
 import time
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -42,16 +43,16 @@ from .terminal import Terminal
 STREAM = 901
 
 
-def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
-    """Make the demo in the folder `out`, with `count` sources; a second run goes on where the first was stopped."""
-    clock = [time.monotonic()]
+def demo(args: Namespace, terminal: Terminal) -> int:
+    """A second run goes on where the first was stopped."""
+    clock, out = [time.monotonic()], args.out
     profile, suite_path = load_profile("pocket"), out / "suite"
-    write_sources(out / "sources", count)
+    write_sources(out / "sources", args.sources)
     # The world's own renderer drew them.
     sources = [replace(source, known_world=True) for source in find_sources(out / "sources")[0]]
     clock.append(time.monotonic())
     settings = SuiteRequest(
-        task=street_task("classification"), variants=variants, controls=1, edits=(1, 3), seed=0, interventions=None
+        task=street_task("classification"), variants=args.variants, controls=1, edits=(1, 3), seed=0, interventions=None
     )
     with Suite.open(suite_path) as suite, terminal.progress() as on_progress:
         report = Journey(profile, settings).run(Inputs(sources), suite, on_progress)
@@ -89,6 +90,7 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
             "parts_s": parts,
         }
     )
+    return 0
 
 
 def _text(suite: Path, rows: Sequence[PictureRow], labels: Evaluation, masks: Evaluation) -> ReportText:
