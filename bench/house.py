@@ -10,6 +10,7 @@ figures go into docs/house.json beside those of other commands (tests/mutants.py
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,9 +20,10 @@ from typing import Any
 from measure import bench_parser, finish, keep_figures
 
 ROOT = Path(__file__).parents[1]
+POCKET = ROOT / "engine" / "pocket"
 PRODUCT = ("engine", "export", "kernels", "bench")
-# What a user installs: the product's own wheel, and its extras.
-INSTALLS = {"base_install_mb": "", "judge_install_mb": "[judge]", "generate_install_mb": "[generate]"}
+# What a user installs: an extra of the product's own wheel, and whether the pocket networks too.
+INSTALLS = {"base_install_mb": ("", 0), "judge_install_mb": ("[judge]", 0), "generate_install_mb": ("[generate]", 1)}
 
 
 def main() -> None:
@@ -81,11 +83,15 @@ def install_sizes() -> dict[str, float]:
     pip = [sys.executable, "-m", "pip"]
     with tempfile.TemporaryDirectory() as folder:
         wheel = Path(folder) / "wheel"
-        subprocess.run([*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", str(wheel), str(ROOT)], check=True)
-        (package,) = wheel.glob("*.whl")
-        for name, extra in INSTALLS.items():
+        build = [*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", str(wheel), str(ROOT), str(POCKET)]
+        for place in (ROOT, POCKET):  # or setuptools packs again what it packed once
+            shutil.rmtree(place / "build" / "lib", ignore_errors=True)
+        subprocess.run(build, check=True)
+        (package,), (pocket,) = wheel.glob("counterfactory-*.whl"), wheel.glob("counterfactory_pocket-*.whl")
+        for name, (extra, networks) in INSTALLS.items():
             target = Path(folder) / name
-            subprocess.run([*pip, "install", "--quiet", "--target", str(target), f"{package}{extra}"], check=True)
+            asked = [f"{package}{extra}", *[str(pocket)] * networks]
+            subprocess.run([*pip, "install", "--quiet", "--target", str(target), *asked], check=True)
             sizes[name] = round(sum(f.stat().st_size for f in target.rglob("*") if f.is_file()) / 1e6, 1)
     return sizes
 

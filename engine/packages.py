@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 from types import MappingProxyType, ModuleType
 
 from .errors import CounterfactoryError
@@ -37,6 +38,15 @@ def missing_package(error: ModuleNotFoundError) -> str | None:
 def installed(module: str) -> bool:
     """Whether there is a module of this name; it is not imported."""
     return find_spec(module) is not None
+
+
+def pocket_networks() -> Path:
+    """The folder of the pocket networks: beside the code in a checkout, else the package counterfactory_pocket. Where
+    there is neither, the first, which then holds no network.
+    """
+    folder = Path(__file__).parent / "pocket" / "weights"
+    apart = None if (folder / "latent.json").is_file() else find_spec("counterfactory_pocket")
+    return folder if apart is None else Path(next(iter(apart.submodule_search_locations or (folder,))))
 
 
 def pandas() -> ModuleType:

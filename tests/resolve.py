@@ -154,7 +154,7 @@ def asked_by_pip(arguments: tuple[str, ...]) -> Asked:
             asked += asked_by(ROOT / next(words))
         elif own or word == ".":
             asked += Asked(frozenset(own["extras"].split(",")) if own else frozenset())
-        else:
+        elif not (ROOT / word / "pyproject.toml").is_file():  # the pocket networks, which ask for nothing
             asked += Asked(lines=f"{word}\n")
     return asked
 

@@ -54,6 +54,7 @@ NAMED: dict[str, Callable[[ContentKeys], str]] = {
     "answer": lambda r: r.answer_key("keywords", "request"),
     "original": lambda r: r.original_key("0d"),
     "picture": lambda r: r.picture_key("0b"),
+    "baseline": lambda r: r.baseline_key("0b"),
     "reading": lambda r: r.recaption_key("0c", "", 64, [("a street at night", [(12, 17)])]),
     "sight": lambda r: r.referee_key("0c", "0d", "referee"),
     "scores": lambda r: r.scores_key("0c", "0d", ("a street", "a street at night"), None, []),
@@ -64,6 +65,7 @@ DEPENDS = {
     "answer": {"sampling", "makers.rewrite"},
     "original": {"image"},
     "picture": {"image", "edges", "paint", "text", "makers.edges", "makers.paint", "hints", "protect"},
+    "baseline": {"image", "protect"},
     "reading": {"makers.caption"},
     "sight": {"image"},
     "scores": {"image", "text", "check", "makers.check"},
@@ -107,6 +109,11 @@ def test_what_names_recorded_results_stays_for_ever() -> None:
     assert maker_key("edges", ["a"], "f32", {"b": "1"}) == content_key("edges", ["a"], "f32", {"b": "1"}, 1)
     assert RECIPES.answer_key("q", "r") == content_key("rewrite", "q", "r", "maker of rewrite", "greedy")
     assert RECIPES.original_key("0d") == content_key("original", "0d", "image")
+    assert RECIPES.recaption_key("0c", "", 64, ["words"]) == content_key(
+        "reading", "0c", "", 64, ["words"], "maker of caption", code_of("check")
+    )
+    assert RECIPES.baseline_key("0b") == content_key("baseline", "0b", "image", content_keys.LIGHT)
+    assert content_keys.given_key("s", "c", ["e"], "d", "g") == content_key("given", "s", "c", ["e"], "d", "g")
     painted = ("paint", "0b", "image", "edges", "paint", "text", ("maker of edges", "maker of paint"))
     for optional in ({}, {"hints": "h"}, {"hints": "h", "protect": "p"}, {"invert": "how"}):
         picture_key = replace(RECIPES, **optional).picture_key("0b")

@@ -31,7 +31,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "packages": {"errors"},
         "content_keys": {"keys"},
         "schedule": {"errors"},
-        "profile": {"errors", "edit", "keys", "files"},
+        "profile": {"errors", "edit", "keys", "packages", "files"},
         "runtime": {"errors", "keys", "packages", "files", "profile"},
         "language": {"errors", "files", "keys", "profile", "runtime"},
         "meter": {"errors", "packages", "files", "profile", "runtime"},
@@ -46,7 +46,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "training": {"errors", "keys", "files", "profile", "suite"},
         "tasks": {"errors", "edit", "keys", "files", "profile", "language", "english"},
         "request": {"errors", "language", "tasks"},
-        "pocket": {"errors", "files", "runtime", "tasks"},
+        "pocket": {"errors", "packages", "files", "runtime", "tasks"},
         "stages": {
             *("errors", "edit", "keys", "content_keys", "files", "schedule", "profile", "runtime", "language"),
             *("meter", "sources", "variant", "english", "light", "server", "models", "suite", "tasks"),

@@ -1,4 +1,4 @@
-"""The wheel alone: what it carries, and that it makes suites where there is no checkout."""
+"""The wheels alone: what they carry, and that they make suites where there is no checkout."""
 
 from __future__ import annotations
 
@@ -31,19 +31,28 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, folder / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copyfile(ROOT / name, folder / "source" / name)
-    build = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, folder / "source"]
+    sources = (folder / "source", folder / "source" / "engine" / "pocket")
+    build = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, *sources]
     subprocess.run([sys.executable, "-m", "pip", *map(str, build)], check=True)
-    (built,) = folder.glob("*.whl")
+    (built,) = folder.glob("counterfactory-*.whl")
     return built
 
 
-def test_the_wheel_carries_what_suites_are_made_with(wheel: Path) -> None:
-    assert wheel.stat().st_size < 45e6
-    names = set(zipfile.ZipFile(wheel).namelist())
-    packed = {name for name in names if "/weights/" in name}
+def pocket_of(wheel: Path) -> Path:
+    (built,) = wheel.parent.glob("counterfactory_pocket-*.whl")
+    assert built.stat().st_size < 45e6
+    return built
+
+
+def test_the_wheels_carry_what_suites_are_made_with(wheel: Path) -> None:
+    """The pocket networks apart from the rest, so that who judges suites installs none."""
+    assert wheel.stat().st_size < 2e6
+    names, networks = (set(zipfile.ZipFile(one).namelist()) for one in (wheel, pocket_of(wheel)))
     runtime = {f.relative_to(RUNTIME).as_posix() for f in RUNTIME.rglob("*") if f.is_file()}
-    assert packed == {f"counterfactory/engine/pocket/weights/{name}" for name in runtime}
-    assert not {path.name for path in MASTERS.iterdir()} & {Path(name).name for name in names}
+    assert {name for name in networks if ".dist-info/" not in name} == {f"counterfactory_pocket/{x}" for x in runtime}
+    world = "counterfactory/engine/pocket/weights/world_streets.json"
+    assert {name for name in names if "/weights/" in name} == {world}, "by which streets are known"
+    assert not {path.name for path in MASTERS.iterdir()} & {Path(name).name for name in names | networks}
     assert {"counterfactory/engine/profile/profiles/pocket.toml", "counterfactory/kernels/edges.py"} <= names
     assert {"counterfactory/__init__.py", "counterfactory/py.typed"} <= names
     assert "counterfactory/engine/training/recipes/fine-tune.toml" in names
@@ -60,8 +69,12 @@ def test_an_installed_wheel_makes_a_suite(wheel: Path, street: Street, tmp_path:
         [python, "-c", "import site; print(site.getsitepackages()[0])"], capture_output=True, text=True
     )
     (Path(own.stdout.strip()) / "third_parties.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    install = ["--python", python, "install", "--quiet", "--no-deps", "--no-index", "--force-reinstall", wheel]
-    subprocess.run([sys.executable, "-m", "pip", *map(str, install)], check=True)
+
+    def install(*wheels: Path) -> None:
+        told = ["--python", python, "install", "--quiet", "--no-deps", "--no-index", "--force-reinstall", *wheels]
+        subprocess.run([sys.executable, "-m", "pip", *map(str, told)], check=True)
+
+    install(wheel)
     alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     where = (
         "import counterfactory as cf, counterfactory.engine as e, counterfactory.kernels as k\n"
@@ -73,10 +86,19 @@ def test_an_installed_wheel_makes_a_suite(wheel: Path, street: Street, tmp_path:
     assert len(found) == 4
     assert all(Path(path).is_relative_to(home) for path in found)
     alone[SWITCH] = str(tmp_path / "compiled")
-    asked = ["generate", street.root, "--out", "suite", "--variants", "1", "--task", "classification"]
-    done = subprocess.run(
-        [home / "bin" / "counterfactory", *asked], cwd=tmp_path, env=alone, capture_output=True, text=True, check=False
-    )
+
+    def run(*asked: object) -> subprocess.CompletedProcess[str]:
+        command = [str(home / "bin" / "counterfactory"), *map(str, asked)]
+        return subprocess.run(command, cwd=tmp_path, env=alone, capture_output=True, text=True, check=False)
+
+    asked = ("generate", street.root, "--out", "suite", "--variants", "1", "--task", "classification")
+    lacking = run(*asked)
+    assert lacking.returncode == 2
+    assert lacking.stderr.rstrip().endswith("is missing: 'counterfactory doctor' of the profile says what to do")
+    advice = run("doctor", "--profile", "pocket").stdout.rstrip()
+    assert advice.endswith("-m pip install --force-reinstall ./engine/pocket")
+    install(pocket_of(wheel))
+    done = run(*asked)
     assert done.returncode == 0, done.stderr
     rows = read_metadata(tmp_path / "suite")
     assert {row.source for row in rows} == set(street.names)

@@ -37,6 +37,7 @@ from ..runtime.installing import (
     GPU,
     LIGHT,
     ONNXRUNTIME_CPU,
+    POCKET,
     TENSORRT_RTX,
     pip_install,
     releases,
@@ -294,7 +295,7 @@ def _next(profile: Profile, examination: Examination, named_as: str, place: Plac
     if bad and (on_gpu or onnxruntime or profile.models.folder != "pocket"):
         return _export(profile, examination, named_as, place)
     if bad:
-        return pip_install(f"--force-reinstall --no-deps {ENGINE}")
+        return pip_install(f"--force-reinstall {POCKET}")
     if profile.given:
         return f"counterfactory import PAIRS --out suite --profile {shlex.quote(named_as)}"
     return f"counterfactory generate SOURCES --task classification --out suite --profile {shlex.quote(named_as)}"

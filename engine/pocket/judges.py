@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
+from ..packages import pocket_networks
 from ..runtime.blob_cache import BlobCache
 from ..runtime.openvino import OpenVinoSession, open_session
 from .worlds import EMBEDDED, SIZE
-
-WEIGHTS = Path(__file__).parent / "weights"
 
 Images = NDArray[np.uint8]
 
@@ -36,14 +35,15 @@ class Judge:
 
     @classmethod
     def load(
-        cls, weights: Path = WEIGHTS, *, batch: int = 16, threads: int = 0, blobs: BlobCache | None = None
+        cls, weights: Path | None = None, *, batch: int = 16, threads: int = 0, blobs: BlobCache | None = None
     ) -> Self:
-        """Load from a folder of weights; `threads` 0 uses all cores. In `blobs` it is kept compiled.
+        """Load from a folder of weights, None for the pocket networks'; `threads` 0 uses all cores.
 
-        Raises CounterfactoryError if it is missing.
+        In `blobs` it is kept compiled. Raises CounterfactoryError if it is missing.
         """
         # f32: a measuring instrument must not depend on the CPU's arithmetic, and these networks are small.
-        session = open_session(weights / cls.file, batch=batch, precision="f32", threads=threads, blobs=blobs)
+        file = (weights or pocket_networks()) / cls.file
+        session = open_session(file, batch=batch, precision="f32", threads=threads, blobs=blobs)
         return cls(session, batch)
 
     def run(self, images: Images) -> Iterator[tuple[int, dict[str, NDArray[np.float32]]]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ..packages import pocket_networks
 from .bounds import require
 
 Backend = Literal["openvino", "onnxruntime", "tensorrt"]
@@ -100,8 +101,8 @@ PHOTOGRAPHS = "photographs"
 
 @dataclass(frozen=True)
 class ModelPaths:
-    """Where the networks are, and what they know: `folder` is "pocket" for those that come with the package, or a path;
-    `world` is "photographs", or a kind of picture (see `worlds`).
+    """Where the networks are, and what they know: `folder` is "pocket" for the small ones that come with the checkout,
+    or a path; `world` is "photographs", or a kind of picture (see `worlds`).
     """
 
     folder: str
@@ -116,9 +117,7 @@ class ModelPaths:
     @property
     def path(self) -> Path:
         """The folder itself."""
-        if self.folder == "pocket":
-            return Path(__file__).parents[1] / "pocket" / "weights"
-        return Path(self.folder).expanduser()
+        return pocket_networks() if self.folder == "pocket" else Path(self.folder).expanduser()
 
 
 @dataclass(frozen=True)

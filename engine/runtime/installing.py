@@ -22,6 +22,8 @@ BOX_EXLLAMAV3 = f"{BOX} -r requirements/exllamav3.txt"
 BOX_ONNXRUNTIME = f"{BOX} -r requirements/onnxruntime-gpu.txt"
 # Any NVIDIA card, with the language model on the CPU.
 GPU = "'.[generate,cuda,tensorrt]'"
+# The pocket networks, which a checkout that is installed as it lies has already.
+POCKET = "./engine/pocket"
 # What exports, whose torch is a newer one.
 EXPORTER = "'.[export,cuda,tensorrt]'"
 # What makes a profile for CPUs of published weights.
@@ -33,7 +35,7 @@ TENSORRT = "'.[tensorrt]'"
 TENSORRT_RTX = "'.[tensorrt-rtx]'"
 
 ALL = (
-    *(LIGHT, ENGINE, ONNXRUNTIME_CPU, BOX, BOX_EXLLAMAV3, BOX_ONNXRUNTIME, GPU),
+    *(LIGHT, ENGINE, ONNXRUNTIME_CPU, BOX, BOX_EXLLAMAV3, BOX_ONNXRUNTIME, GPU, POCKET),
     *(DATASETS, EXPORTER, SETUP, TENSORRT, TENSORRT_RTX),
 )
 
