@@ -17,7 +17,7 @@ from measure import Pixels, Spent, spent, with_masters
 from PIL import Image as Pictures
 
 from counterfactory.engine.inputs import Inputs
-from counterfactory.engine.journey import Journey, RunSummary
+from counterfactory.engine.journey import Journey
 from counterfactory.engine.language.chat import prompts_of
 from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.language.open_llm import open_llm
@@ -30,6 +30,7 @@ from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite.caption_edits import Questions
 from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite
 from counterfactory.engine.suite import Suite, read_metadata
+from counterfactory.engine.suite.run_record import RunSummary
 from counterfactory.engine.variant import Variant
 from counterfactory.export.graphs.recording import master_of
 

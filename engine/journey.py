@@ -63,8 +63,6 @@ from .suite.session_record import Costs
 from .suite.status import StatusFile
 from .variant import Variant
 
-__all__ = ["Journey", "Plan", "Progress", "RunSummary"]
-
 # Sources of a first look, and the fewest variants whose verdicts say anything of those to come.
 FEW = 24
 

@@ -46,7 +46,8 @@ def pocket_networks() -> Path:
     """
     folder = Path(__file__).parent / "pocket" / "weights"
     apart = None if (folder / "latent.json").is_file() else find_spec("counterfactory_pocket")
-    return folder if apart is None else Path(next(iter(apart.submodule_search_locations or (folder,))))
+    places = () if apart is None else apart.submodule_search_locations or ()
+    return next(map(Path, places), folder)
 
 
 def pandas() -> ModuleType:

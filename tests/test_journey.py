@@ -23,8 +23,9 @@ from PIL import Image
 from counterfactory.engine import journey
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.inputs import Inputs
-from counterfactory.engine.journey import FEW, Journey, Progress, RunSummary, in_shards
+from counterfactory.engine.journey import FEW, Journey, in_shards
 from counterfactory.engine.judging.recheck import recheck
+from counterfactory.engine.meter.meter import Progress
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import Profile
@@ -35,6 +36,7 @@ from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
 from counterfactory.engine.suite import Suite, read_metadata, read_run
+from counterfactory.engine.suite.run_record import RunSummary
 from counterfactory.engine.tasks.user_task import parse_interventions
 
 pytestmark = pytest.mark.usefixtures("shared_plans")

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..api.options import OnProgress
 from ..cluster.merging import merge_suites, split_suite
 from ..cluster.packing import pack_suite
 from ..files.reading import read_text
@@ -18,7 +19,7 @@ from ..suite.contents import suite_digest
 from ..suite.metadata import open_table
 from ..suite.status import read_status
 from .run_text import duration, figure
-from .terminal import OnProgress, Terminal
+from .terminal import Terminal
 
 
 def merge(args: Namespace, terminal: Terminal) -> int:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..estimate.estimate import OTHER_SHARE
+from ..estimate.estimate import OTHER_SHARE, Estimate, Holding
 from ..report.table import Table
+from ..schedule.residency import Step, Timeline
 from .run_text import duration, figure
-
-if TYPE_CHECKING:
-    from ..estimate.estimate import Estimate, Holding
-    from ..schedule.residency import Step, Timeline
 
 _BASIS = {
     "measured": "measured rates of this machine",

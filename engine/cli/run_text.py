@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..meter.meter import StageCost
 from ..report.table import Table
-
-if TYPE_CHECKING:
-    from ..journey import RunSummary
-    from ..meter.meter import StageCost
-
+from ..suite.run_record import RunSummary
 
 _SHOWN = 5
 _TELLING_S = 0.05  # less reads as 0.0

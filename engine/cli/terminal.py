@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich import box
 from rich.cells import cell_len
@@ -25,14 +25,10 @@ from rich.progress import Progress as Bars
 from rich.table import Table as Grid
 from rich.text import Text
 
+from ..api.options import OnProgress
 from ..files.escaping import for_terminal
+from ..meter.meter import Progress
 from ..report.table import Table
-
-if TYPE_CHECKING:
-    from ..journey import Progress
-
-OnProgress = Callable[["Progress"], None]
-
 
 _WINDOW_S = 30.0  # rates look back so far, or items that were on record would count as fast work for ever
 
