@@ -188,7 +188,7 @@ def read_request(sources: AnyPath, options: EditOptions, caller: Caller, adapt: 
 
 def _asked(profile: Profile, data: DataSet, options: EditOptions, caller: Caller) -> Asked:
     request = _request_of(profile, data, options)
-    judged_by = None if options.get("task_file") is not None else _task_name(options)
+    judged_by = None if options.get("task_file") is not None else options.get("task") or "classification"
     inputs = usable_inputs(profile, data.sources, allow_out_of_domain=request.allow_out_of_domain, judged_by=judged_by)
     warn_of(inputs, caller)
     if options.get("depth") is not None and not profile.reads_depth:
@@ -276,10 +276,6 @@ def _contradiction(key: str, given: str, task_file: AnyPath | None) -> Counterfa
     )
 
 
-def _task_name(options: EditOptions) -> str:
-    return options.get("task") or "classification"
-
-
 def _task(profile: Profile, data: DataSet, options: EditOptions) -> UserTask:
     """The user's task, or a built-in one about the set's own classes; the pocket models know the street world's."""
     file, named = options.get("task_file"), options.get("task")
@@ -287,7 +283,7 @@ def _task(profile: Profile, data: DataSet, options: EditOptions) -> UserTask:
         if named is not None:
             raise CounterfactoryError(f"the task {named!r} and the task file {fspath(file)} contradict: give one")
         return load_task(Path(file))
-    name = _task_name(options)
+    name = named or "classification"
     if not (profile.llm.converses or profile.by_rule):
         task = street_task(name)
     elif name == "classification":

@@ -15,8 +15,8 @@ import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -170,15 +170,19 @@ def rehearse(args: Namespace, terminal: Terminal) -> int:
             "[weights] to paint with"
         )
     python = exporter_python(args.exporter, (*EXPORTS_WITH, "onnxruntime"), Path.home())
-    with _folder(args.keep) as folder:
-        rehearsal = Rehearsal(profile, args.profile, folder, python, terminal)
+    if args.keep is not None:
+        args.keep.mkdir(parents=True, exist_ok=True)
+    goes = tempfile.TemporaryDirectory(prefix="counterfactory-") if args.keep is None else nullcontext(args.keep)
+    with goes as folder:
+        rehearsal = Rehearsal(profile, args.profile, Path(folder).absolute(), python, terminal)
         _take_all(rehearsal, args.target)
     title = f"Rehearsal of {profile.name} over small random networks"
     rows = tuple((one.step, one.result, f"{one.seconds:.1f}") for one in rehearsal.steps)
     terminal.show(Table(title, ("step", "result", "seconds"), rows))
     holds = all(one.holds is not False for one in rehearsal.steps)
     took_s = sum(one.seconds for one in rehearsal.steps)
-    terminal.say(f"{'holds' if holds else 'fails'}, {took_s:.0f} s" + (f"; kept in {folder}" if args.keep else ""))
+    kept = f"; kept in {rehearsal.folder}" if args.keep else ""
+    terminal.say(f"{'holds' if holds else 'fails'}, {took_s:.0f} s{kept}")
     steps = list(map(asdict, rehearsal.steps))
     terminal.finish({"profile": profile.name, "holds": holds, "seconds": took_s, "steps": steps})
     return 0 if holds else EXIT_BROKEN
@@ -208,17 +212,6 @@ def _take_all(rehearsal: Rehearsal, target: str) -> None:
         rehearsal.leave_out("bench", "no checkout is here; the engine's own rates are above")
     elif by_onnx:
         rehearsal.take("bench", lambda: rehearsal.measured(bench))
-
-
-@contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
-    """A folder to work in: one that stays, where it is named, or one that goes."""
-    if keep is not None:
-        keep.mkdir(parents=True, exist_ok=True)
-        yield keep.absolute()
-    else:
-        with tempfile.TemporaryDirectory(prefix="counterfactory-") as folder:
-            yield Path(folder)
 
 
 def _write_openvino(profile: Profile, networks: Path) -> None:
