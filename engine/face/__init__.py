@@ -48,10 +48,11 @@ _HOMES = {
 }
 
 # In the order of docs/api.md.
-__all__ = ["generate", "import_pairs", "plan", "estimate", "open", "evaluate", "report", "verify"]  # noqa: RUF022
-__all__ += ["EditPlan", "Estimate", "FinishedSuite", "Result"]
-__all__ += ["EditOptions", "EstimateOptions", "GenerateOptions", "ImportOptions", "PlanOptions", "SourceOptions"]
-__all__ += ["CounterfactoryError", "EvaluateOptions", "PageOptions", "ReportOptions", "__version__"]
+# ruff: noqa: RUF022
+__all__ = ["generate", "import_pairs", "plan", "estimate", "open", "evaluate", "report", "verify"]
+__all__ += ["FinishedSuite", "Result", "EditPlan", "Estimate"]
+__all__ += ["GenerateOptions", "ImportOptions", "PlanOptions", "EstimateOptions", "EditOptions", "SourceOptions"]
+__all__ += ["EvaluateOptions", "ReportOptions", "PageOptions", "CounterfactoryError", "__version__"]
 
 
 if not TYPE_CHECKING:  # or a misspelt name would be anything to a type checker
