@@ -190,7 +190,7 @@ MODEL = "counterfactory.engine.pocket.judges:classify_streets"
 
 def page(house: House, suite: Path, *more: str | Path | int) -> str:
     ran = house.run("report", suite, *more)
-    assert ran.status == 0, ran.err
+    assert (ran.status, Path(ran.data["sheet"]).is_file()) == (0, True), ran.err
     return Path(ran.data["page"]).read_text()
 
 
