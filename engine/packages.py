@@ -46,8 +46,7 @@ def pocket_networks() -> Path:
     """
     folder = Path(__file__).parent / "pocket" / "weights"
     apart = None if (folder / "latent.json").is_file() else find_spec("counterfactory_pocket")
-    places = () if apart is None else apart.submodule_search_locations or ()
-    return next(map(Path, places), folder)
+    return Path(next(iter(apart.submodule_search_locations or ()), folder)) if apart else folder
 
 
 def pandas() -> ModuleType:
