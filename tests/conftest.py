@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from command_line import Command
 from hypothesis import settings
+from PIL import Image
 from remembered import RememberedLlm, RememberedSession
 from session_records import costs, session_facts
 from stand_in_cuda import OPENED
@@ -283,6 +284,14 @@ def made_profile() -> Profile:
     pocket = load_profile("pocket")
     image = replace(pocket.image, short_side=64)
     return replace(pocket, name="mine", image=image, check=pocket.check.having(min_image_text=0.45))
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Path:
+    """A green picture whose name needs care in an address."""
+    path = tmp_path / "a b#?(1)'\".png"
+    Image.new("RGB", (128, 128), (10, 200, 30)).save(path)
+    return path
 
 
 @pytest.fixture

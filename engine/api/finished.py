@@ -21,9 +21,8 @@ from ..judging.set_quality import CaptionPerplexity, Fid
 from ..packages import pandas
 from ..profile.check import CheckSettings
 from ..profile.profile import load_profile
-from ..report.effects_text import answer_lines, note_lines
+from ..report.effects_text import answer_lines, insight_lines, note_lines
 from ..report.folder import ReportFiles
-from ..report.insights_text import insight_lines
 from ..report.suite_text import hand_note, suite_notes
 from ..sources.source import Problem
 from ..suite import PictureRow, RunRecord, accepted_edits, read_metadata, read_run, require_finished

@@ -20,8 +20,7 @@ from ..judging.recheck import threshold_named
 from ..judging.threshold_curve import load_valid, threshold_curve
 from ..profile.check import CheckSettings
 from ..profile.profile import load_profile
-from ..report.effects_text import comparison_notes, comparison_tables, evaluation_tables, finding_line
-from ..report.insights_text import insights_table
+from ..report.effects_text import comparison_note, comparison_tables, evaluation_tables, finding_line, insights_table
 from ..report.paper_tables import ModelResult, paper_tables
 from ..report.suite_text import coverage_data, coverage_table, hand_note, spread_data, uncovered
 from ..report.table import Table
@@ -270,7 +269,7 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
     terminal.show(*evaluation_tables(result.evaluation, args.all))
     terminal.show(*insights_table(result.evaluation.insights, args.all))
     for comparison in result.comparisons:
-        terminal.note(*comparison_notes(comparison))
+        terminal.note(comparison_note(comparison))
         terminal.show(*comparison_tables(comparison, args.all))
     terminal.say(*map(finding_line, result.findings))
     outside, count = count_outside(result.judged.rows)

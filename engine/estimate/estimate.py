@@ -140,6 +140,7 @@ class Estimate:
 
     @property
     def device_hours_per_1k(self) -> float:
+        """Device-hours per 1,000 variants."""
         return 1000 * self.device_hours / self.variants
 
     @property
