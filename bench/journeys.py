@@ -17,7 +17,7 @@ import cv2
 from measure import Pixels, Spent, picture_at, spent, with_masters
 
 from counterfactory.engine.inputs import Inputs
-from counterfactory.engine.journey import Journey, RunSummary
+from counterfactory.engine.journey import Journey
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.chat import prompts_of
 from counterfactory.engine.language.llm_request import LlmRequest
@@ -34,6 +34,7 @@ from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
 from counterfactory.engine.stages.rewrite.caption_edits import Questions
 from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite
 from counterfactory.engine.suite import Suite, read_metadata
+from counterfactory.engine.suite.run_record import RunSummary
 from counterfactory.engine.variant import Variant
 from counterfactory.export.graphs.recording import master_of
 

@@ -16,21 +16,11 @@ from .errors import CounterfactoryError
 
 # Modules, and the extra of pyproject.toml that brings each.
 EXTRAS: Mapping[str, str] = MappingProxyType(
-    {
-        "cv2": "light",
-        "openvino": "generate",
-        "tokenizers": "generate",
-        "llguidance": "generate",
-        "scipy": "scipy",
-        "prometheus_client": "metrics",
-        "datasets": "datasets",
-        "pycocotools": "detection",
-        "werkzeug": "review",
-        "krippendorff": "review",
-        "ray": "cluster",
-        "fsspec": "cluster",
-        "webdataset": "webdataset",
-    }
+    dict.fromkeys(("openvino", "tokenizers", "llguidance"), "generate")
+    | dict.fromkeys(("werkzeug", "krippendorff"), "review")
+    | dict.fromkeys(("ray", "fsspec"), "cluster")
+    | {"cv2": "light", "scipy": "scipy", "prometheus_client": "metrics", "datasets": "datasets"}
+    | {"pycocotools": "detection", "webdataset": "webdataset"}
 )
 
 
