@@ -172,7 +172,7 @@ class AnswerTally:
         return likeliest
 
     def _name(self, number: int) -> str:
-        name = self.names.get(number, str(number))
+        name = self.names[number]
         return name if name == str(number) else f"{number} ({name})"
 
     def _shares(self, counts: Mapping[int, int]) -> str:
