@@ -102,10 +102,12 @@ def _left_out(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
 
 
 def _lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
-    """TOML of a table: what is no table first. Strings, numbers and lists of JSON are TOML's too."""
+    """TOML of a table: what is no table first. Strings, numbers and lists of JSON are TOML's too, but for escaped pairs
+    of surrogates and DEL.
+    """
     for key, value in table.items():
         if value is not None and not isinstance(value, Mapping) and not _is_tables(value):
-            yield f"{key} = {json.dumps(value)}"
+            yield f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")
     for key, value in table.items():
         for one in value if _is_tables(value) else [value] if isinstance(value, Mapping) else []:
             name = ".".join((*path, key))
