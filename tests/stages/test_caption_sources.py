@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from rewriting import TASK
+from rewriting import source as labelled
 from tiny_desk import IMAGE_BATCH, image_name, tiny_run
 from tiny_painting import pixels_of
 
@@ -105,6 +106,19 @@ def test_a_caption_that_does_not_name_its_label_is_written_again_after_a_text_th
 )
 def test_what_captions_go_on_after(prefix: str, label: str | None, named: str | None) -> None:
     assert stage.named_prefix(prefix, label) == named
+
+
+@pytest.mark.parametrize(
+    ("label", "classes", "caption"),
+    [
+        ("umbrella", ("car",), "a photo of an umbrella"),
+        (None, ("car", "fire_truck"), "a photo of car, fire truck"),
+        (None, (), "a photo"),
+        ("n00000000", ("car",), "a photo"),
+    ],
+)
+def test_what_labels_say_of_a_picture(label: str | None, classes: tuple[str, ...], caption: str) -> None:
+    assert stage.caption_of_labels(replace(labelled("1", label), classes=classes)) == caption
 
 
 def test_marks_follow_what_a_caption_goes_on_after() -> None:

@@ -157,6 +157,7 @@ def test_pictures_are_edited_as_one_by_one(sources: list[Source], tmp_path: Path
     invert, some = replace(INVERT, rounds=1), sources[:1]
     variants = variants_of(some)
     variants[0] = replace(variants[0], level=1, levels=2)  # one faintly, another in full
+    variants.append(variant_of(sources[0], 40, "caption 1 more 3", "colour"))  # no word goes
     with tiny_run(tmp_path / "suite", sources) as desk:
         found = edited(desk, variants, PAINT, invert)
         pictures = desk.pictures.of(some)
@@ -173,7 +174,7 @@ def test_pictures_are_edited_as_one_by_one(sources: list[Source], tmp_path: Path
         difference = np.abs(one.pixels.astype(int) - wanted)
         assert difference.max() <= 2, (one.variant.edited_caption, one.self_attention)
         assert wanted.std() > 20
-    assert len(moved) == 4, "shares and captions make different pictures"
+    assert len(moved) == 6, "shares and captions make different pictures"
 
 
 def test_rows_are_gathered_on_the_host(sources: list[Source], tmp_path: Path) -> None:
@@ -285,11 +286,14 @@ def test_what_the_autoencoder_loses_is_given_back_where_nothing_moved() -> None:
 def test_a_control_with_its_detail_is_the_source(sources: list[Source], tmp_path: Path) -> None:
     variants, exact = variants_of(sources), replace(INVERT, detail_levels=8.0)
     controls = [v for v in variants if v.kind == "control"]
+    controls += [replace(v, key=f"{90 + i:064x}", index=1) for i, v in enumerate(controls)]
     with tiny_run(tmp_path / "suite", sources) as desk:
         found = edit_variants(desk.of(paint=PAINT, invert=exact), controls, {}, desk.pictures)
         images = desk.pictures.of(sources)
         for variant, row in found.items():
             np.testing.assert_array_equal(desk.run.suite.load_image(row), images[variant.source.key])
+            assert row.self_attention is None, "nothing was tried"
+        assert list(found) == controls
 
 
 def test_the_direction_decides_and_among_equals_the_source() -> None:

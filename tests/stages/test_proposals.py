@@ -269,6 +269,13 @@ def test_a_value_that_one_thing_has_goes_to_another() -> None:
     assert found.cells["weather", "rain"].reason == "in the caption already"
 
 
+def test_a_word_that_says_it_of_another_thing_is_replaced_by_a_word() -> None:
+    values = Interventions((("weather", ("rainy",)),))
+    caption = "a rainy street and a foggy field by a dog"
+    (found,) = rewritten(Scripted(weather='"rainy"'), EDIT_TYPES, caption, interventions=values)
+    assert edits_of(found) == {Edit("weather", "foggy", "rainy"): "a rainy street and a rainy field by a dog"}
+
+
 def test_a_user_s_colour_has_no_place_where_the_label_is_not_named() -> None:
     values = Interventions((("colour", ("red",)), ("time", ("night",))))
     (found,) = rewritten(Scripted(), ("colour", "time"), "a cat", interventions=values, allow_ungrounded=True)
@@ -340,12 +347,14 @@ def test_one_question_per_caption_brings_an_edit_of_every_type() -> None:
         assert all("dog" in variant.edited_caption for variant in made)
 
 
-def test_a_sample_of_each_menu_is_offered_by_the_caption_and_the_type() -> None:
-    ask, caption = Chooser(), "a dog on grass"
-    chosen(ask, caption, avoid=("rain",))
-    found = protect(ANIMALS, DOG, (), caption)
+@pytest.mark.parametrize(("label", "caption"), [(DOG, "a dog on grass"), ("umbrella", "an umbrella on grass")])
+def test_a_sample_of_each_menu_is_offered_by_the_caption_and_the_type(label: str, caption: str) -> None:
+    ask = Chooser()
+    chosen(ask, caption, avoid=("rain",), label=label)
+    found = protect(ANIMALS, label, (), caption)
     types = edit_types(EDIT_TYPES, ())
-    allowed = [allowed_proposals(menu(t.name, caption, found.keep, DOG), caption, found.keep, ("rain",)) for t in types]
+    menus = [menu(t.name, caption, found.keep, label) for t in types]
+    allowed = [allowed_proposals(pairs, caption, found.keep, ("rain",)) for pairs in menus]
     offered = [offer(some, content_key(caption, t.name)) for t, some in zip(types, allowed, strict=True)]
     prompt = PROMPTS.choices(types, found.told, caption)
     assert ask.asked == {"choices": [LlmRequest(prompt, choices_grammar(offered))]}

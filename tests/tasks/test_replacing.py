@@ -7,9 +7,11 @@ import pytest
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.english.additions import (
     apply_by_rule,
+    count_links,
     has_known_words,
     medium_of,
     phrase_of,
+    said_of,
     speaking,
     undo_by_rule,
 )
@@ -106,6 +108,29 @@ def test_edits_are_applied_in_order_and_what_is_replaced_is_left() -> None:
 )
 def test_a_user_s_values_become_phrases(type_: str, value: str, said: str) -> None:
     assert phrase_of(type_, value) == said
+
+
+@pytest.mark.parametrize(
+    ("caption", "type_", "said"),
+    [
+        ("At night a bus in the rain on a rainy road at night", "time", ["At night"]),
+        ("At night a bus in the rain on a rainy road at night", "weather", ["in the rain", "rainy"]),
+        ("a bus in rainy weather under the night sky", "weather", ["rainy"]),
+        ("a bus in rainy weather under the night sky", "time", ["night"]),
+        ("a red car, a Blue bus and a red van", "colour", ["red", "Blue"]),
+        ("a bright lamp at noon", "light", []),
+    ],
+)
+def test_a_rule_knows_what_a_caption_says_of_weather_time_and_colours(
+    caption: str, type_: str, said: list[str]
+) -> None:
+    words = caption.replace(",", "").split()
+    assert said_of(caption, type_, words) == said
+    assert said_of(caption, type_, []) == [], "what may not change is no words of it"
+
+
+def test_words_for_where_and_when_are_counted() -> None:
+    assert count_links("At noon, in the fog, on a road during rain by an inn of one's own") == 5
 
 
 def test_captions_speak_of_a_type_by_known_words() -> None:

@@ -126,7 +126,7 @@ def _pieces(values: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], bool
     and what share of their boxes they are.
     """
     least = LEAST * values.size
-    for value in np.flatnonzero(np.bincount(values[values >= 0], minlength=1) >= least):
+    for value in np.flatnonzero(np.bincount(values[values >= 0]) >= least):
         _, parts, stats, _ = cv2.connectedComponentsWithStats((values == value).view(np.uint8), connectivity=8)
         at_border = _at_border(stats, values.shape)
         for part in range(1, len(stats)):
