@@ -83,12 +83,8 @@ def open_language(
     runtime = RuntimeSettings(**{**vars(profile.runtime), "precision": "auto"})
     profile = replace(profile, llm=settings, runtime=runtime, grounding=GROUNDING, rewrite=rewriting)
     rows: dict[Stage, Rows] = {"rewrite": Rows(1)}
-    networks = Networks(
-        (
-            Network("llm", "llm", 1, rows),
-            Network("sentence", "sentence", GROUNDING.batch, rows, files=("sentence_tokenizer.json",)),
-        )
-    )
+    sentence = Network("sentence", "sentence", GROUNDING.batch, rows, files=("sentence_tokenizer.json",))
+    networks = Networks((Network("llm", "llm", 1, rows), sentence))
     library, meter = Library(encoder, networks, runtime, settings), Meter(lambda _: None)
     maker, nothing = library.digest("rewrite"), dict.fromkeys(("image", "caption", "edges", "paint", "text", "check"))
     keys = ContentKeys(**nothing, sampling=settings.sampling, makers=dict.fromkeys(STAGES, maker))

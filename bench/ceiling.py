@@ -30,18 +30,15 @@ def refuse_without_device(profile: Profile) -> None:
     """End the bench before its run where the profile's ceiling could not be measured after it."""
     if not profile.runtime.on_gpu:
         return
+    runs = f"profile {profile.name} runs on a GPU"
     try:
         import torch
     except ImportError as error:
-        raise SystemExit(
-            f"profile {profile.name} runs on a GPU, whose products are measured with torch, and torch cannot be "
-            f"imported ({error}); install torch for CUDA beside the engine"
-        ) from error
+        said = f"whose products are measured with torch, and torch cannot be imported ({error}); install torch for CUDA"
+        raise SystemExit(f"{runs}, {said} beside the engine") from error
     if not torch.cuda.is_available():
-        raise SystemExit(
-            f"profile {profile.name} runs on a GPU, and torch {torch.__version__} sees none; run it on the box, with a "
-            "torch built for CUDA, or choose a profile for CPUs"
-        )
+        advice = "run it on the box, with a torch built for CUDA, or choose a profile for CPUs"
+        raise SystemExit(f"{runs}, and torch {torch.__version__} sees none; {advice}")
 
 
 def measure_product(device: Device, sides: Sequence[int] = _SIDES, rounds: int = 5) -> float:

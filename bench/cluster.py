@@ -28,15 +28,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import bench_parser, finish, keep_figures, machine
+from measure import CLI, DOCS, ROOT, bench_parser, finish, keep_figures, machine
 from PIL import Image
 
 from counterfactory.engine.suite.contents import suite_digest
 from counterfactory.engine.suite.verify import verify_suite
 
 WORKERS, KILLS = 3, 2
-FILE = Path(__file__).parents[1] / "docs" / "cluster.json"
-CORES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 def photographs(root: Path, count: int, size: tuple[int, int] = (480, 360)) -> Path:
@@ -51,9 +49,7 @@ def photographs(root: Path, count: int, size: tuple[int, int] = (480, 360)) -> P
 
 
 def command(photos: Path, out: Path, *more: str) -> list[str]:
-    """`generate` of the photographs, in shards of two."""
-    words = [str(photos), "--profile", "light", "--shard", "2", "--out", str(out), "--json", *more]
-    return [sys.executable, "-m", "counterfactory.engine", "generate", *words]
+    return [*CLI, "generate", str(photos), "--profile", "light", "--shard", "2", "--out", str(out), "--json", *more]
 
 
 def workers_of(driver: int) -> list[int]:
@@ -90,12 +86,8 @@ def kill_some(photos: Path, out: Path, shards: int, luck: random.Random) -> tupl
     run warned of.
     """
     at = sorted(luck.random() * shards * 0.9 for _ in range(KILLS))
-    driver = subprocess.Popen(
-        command(photos, out, "--ray", "local", "--workers", str(WORKERS)),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    ray = command(photos, out, "--ray", "local", "--workers", str(WORKERS))
+    driver = subprocess.Popen(ray, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     killed = 0
     while driver.poll() is None:
         there = workers_of(driver.pid)
@@ -114,26 +106,18 @@ def kills(folder: Path, repetitions: int, seed: int) -> dict[str, Any]:
     """Whether the bytes are those of one box after every repetition."""
     photos, luck = photographs(folder / "photos", 24, (320, 240)), random.Random(seed)
     subprocess.run(command(photos, folder / "one"), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    digest, same, killed, lost = suite_digest(folder / "one"), 0, list[int](), 0
+    digest, same, killed, lost = suite_digest(folder / "one"), 0, 0, 0
     for number in range(repetitions):
         out = folder / "many"
         count, told = kill_some(photos, out, 12, luck)
         verification = verify_suite(out)
         same += verification.sound and verification.digest == digest and not (out / "parts").exists()
-        killed.append(count)
-        lost += told.count("lost a worker")
-        print(
-            f"{number + 1:3}  {count} killed, {told.count('lost a worker')} with a shard in hand, {same} the same",
-            flush=True,
-        )
+        in_hand = told.count("lost a worker")
+        killed, lost = killed + count, lost + in_hand
+        print(f"{number + 1:3}  {count} killed, {in_hand} with a shard in hand, {same} the same", flush=True)
         shutil.rmtree(out)
-    return {
-        "workers": WORKERS,
-        "kills": sum(killed),
-        "kills_with_a_shard": lost,
-        "repetitions": repetitions,
-        "same_bytes": same,
-    }
+    counts = {"workers": WORKERS, "kills": killed, "kills_with_a_shard": lost}
+    return counts | {"repetitions": repetitions, "same_bytes": same}
 
 
 def pin(pid: int, core: int) -> None:
@@ -161,6 +145,11 @@ def efficiency(folder: Path) -> dict[str, Any]:
     return {"efficiency": round(rates[1] / (2 * rates[0]), 3), "shards_per_s": [round(rate, 3) for rate in rates]}
 
 
+def output_of(code: str) -> list[str]:
+    """The words that a program of Python prints, in a process of its own."""
+    return subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+
+
 _DRIVER = """
 import os, sys, resource
 sys.path[:0] = [{tests!r}]
@@ -176,13 +165,11 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 def memory(folder: Path, most: int) -> dict[str, Any]:
     """The driver's peak in 10^6 bytes at 1,000 and at `most` sources."""
-    peaks, here = list[int](), Path(__file__).parent
+    peaks = list[int]()
     for count in (1000, most):
         photos, out = photographs(folder / f"photos{count}", count, (32, 24)), folder / f"suite{count}"
-        places = {"tests": str(here.parent / "tests"), "photos": str(photos), "out": str(out)}
-        code = _DRIVER.format(**places)
-        done = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True)
-        peaks.append(round(float(done.stdout.split()[-1]) * 1.048576))
+        said = output_of(_DRIVER.format(tests=str(ROOT / "tests"), photos=str(photos), out=str(out)))
+        peaks.append(round(float(said[-1]) * 1.048576))
         print(f"{count:,} sources: {peaks[-1]} MB at the peak", flush=True)
         shutil.rmtree(out)
     return {"driver_mb_1k": peaks[0], f"driver_mb_{most // 1000}k": peaks[1]}
@@ -209,17 +196,13 @@ def listing(folder: Path, most: int) -> dict[str, Any]:
                 first = photographs(folder / f"{count}-{number}", 1, (32, 24)) / "a" / "000000.jpg"
                 place.parent.mkdir(parents=True)
             os.link(first, place)
-        done = subprocess.run(
-            [sys.executable, "-c", _LISTING.format(photos=str(photos))], check=True, stdout=subprocess.PIPE, text=True
-        )
-        rate, peak_kib = map(float, done.stdout.split())
+        rate, peak_kib = map(float, output_of(_LISTING.format(photos=str(photos))))
         peaks.append(round(peak_kib * 1.024e-3))
         print(f"{count:,} files: {rate:,.0f} a second, {peaks[-1]} MB at the peak", flush=True)
     return {"files_per_s": round(rate), "listing_mb_1k": peaks[0], f"listing_mb_{most // 1000}k": peaks[1]}
 
 
 def main() -> None:
-    """Run the parts that are asked for."""
     parser = bench_parser(__doc__, write="docs/cluster.json")
     parser.add_argument("--only", default="kills,efficiency,memory,listing", help="parts, with commas (%(default)s)")
     parser.add_argument("--repetitions", type=int, default=20, metavar="N", help="of kills (%(default)s)")
@@ -233,7 +216,7 @@ def main() -> None:
             figures |= PARTS[part](Path(folder), asked)
         figures |= {"machine": machine(), "command": "python bench/cluster.py --write"}
         if asked.write:
-            keep_figures(FILE, figures)
+            keep_figures(DOCS / "cluster.json", figures)
     finish("cluster", **figures)
 
 

@@ -18,9 +18,7 @@ machine, and rounds are compared by them.
 from __future__ import annotations
 
 import copy
-import sys
 from collections.abc import Callable, Sequence
-from datetime import date
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -29,19 +27,17 @@ from typing import Any
 import numpy as np
 import torch
 from diffusers.utils import logging
-from measure import Spent, available_cores, bench_parser, compare, finish, keep_figures, machine, spent
+from measure import DOCS, Spent, available_cores, bench_parser, compare, finish, keep_figures, spent, stamp
 from numpy.typing import NDArray
 from openvino_peer import put_painters, settings
 from reference import open_pipeline
-from sd15 import Scene, scenes
+from sd15 import Scene, paint_scenes, scenes
 
-from counterfactory.engine.keys import generator
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.published import checkpoints_of
-from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
 from counterfactory.export.cpu import placed
 from counterfactory.export.graphs.parity import TOLERANCE, relative_error
 from counterfactory.export.production import denoiser
@@ -50,7 +46,6 @@ from counterfactory.export.production.graph import Sources
 from counterfactory.export.production.vae import random_vae
 
 Array = NDArray[Any]
-FIGURES = Path(__file__).parents[1] / "docs" / "cpu.json"
 _SIDE = 512
 _STAND_INS = "STAND-INS"
 
@@ -67,11 +62,8 @@ class Engine:
         return self.plans.hint.run({"hint": scene.hint[None, :1]})["hint_embedding"]
 
     def __call__(self, some: Sequence[Scene], negative: Array) -> list[Array]:
-        """Pictures, uint8 RGB [H, W, 3], of scenes in order."""
         hints = [self.embed(scene)[0] for scene in some]
-        jobs = [PaintJob(scene.key, scene.text, hint, self.plans) for scene, hint in zip(some, hints, strict=True)]
-        painted = dict(paint(jobs, negative, self.paint, self.sampler))
-        return [painted[i] for i in range(len(some))]
+        return paint_scenes(self.plans, some, hints, negative, self.paint, self.sampler)
 
 
 class Pipeline:
@@ -82,23 +74,14 @@ class Pipeline:
         self._pipeline = open_pipeline(unet, controlnet, vae, profile.paint.sampler, denoiser.SCHEDULER)
 
     def __call__(self, scene: Scene) -> None:
-        """Paint a scene."""
-        side = _SIDE // denoiser.FACTOR
-        noise = generator(scene.key, "noise").standard_normal((1, 4, side, side), np.float32)
-        self._pipeline(
-            prompt_embeds=torch.from_numpy(scene.text[None]),
-            image=torch.from_numpy(scene.hint[None]),
-            latents=torch.from_numpy(noise),
-            num_inference_steps=self._steps,
-            guidance_scale=1.0,
-            output_type="np",
-        )
+        text, image, noise = (torch.from_numpy(array[None]) for array in (scene.text, scene.hint, scene.noise))
+        how: dict[str, Any] = {"num_inference_steps": self._steps, "guidance_scale": 1.0, "output_type": "np"}
+        self._pipeline(prompt_embeds=text, image=image, latents=noise, **how)
 
 
 def agree(engine: Engine, unet: Any, controlnet: Any, scene: Scene) -> float:
     """How far the engine's painter is from diffusers' networks on one row; stops the bench where that is too far."""
-    side = _SIDE // denoiser.FACTOR
-    latents = generator(scene.key, "noise").standard_normal((1, 4, side, side), np.float32)
+    latents = scene.noise[None]
     feeds = {"latents": latents, "timestep": np.array([499]), "text": scene.text[None]}
     feeds["hint_embedding"] = engine.embed(scene)
     found = engine.plans.denoiser.run({**feeds, "control_scale": np.ones(1, np.float32)})["prediction"]
@@ -121,7 +104,6 @@ def by_cores(work: Callable[[], object], times: int) -> Spent:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print, and end with the JSON line."""
     parser = bench_parser(__doc__, write="docs/cpu.json")
     parser.add_argument("--profile", default="cpu")
     parser.add_argument("--weights", type=Path, required=True, help="the folder that setup fetched to")
@@ -165,20 +147,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             ratio = compare(theirs, ours, asked.rounds, warm=False)
             figures[f"ratio_{name}"], figures[f"seconds_{name}"] = ratio.median, ratio.baseline.wall_s
             taken.append(ratio.candidate.wall_s)
-        print(
-            f"{name}: {figures[f'seconds_{name}']:.1f} s a variant, {figures[f'ratio_{name}']:.2f} times the engine's"
-        )
-    row = {
-        "download_gb": sum(one.bytes for one in checkpoints_of(profile.weights)) / 1e9,
-        "seconds_per_variant": median(taken),
-        **figures,
-        "clock": "core-seconds over cores" if asked.core_seconds else "wall",
-        **more,
-    }
+        told = f"{figures[f'seconds_{name}']:.1f} s a variant, {figures[f'ratio_{name}']:.2f} times the engine's"
+        print(f"{name}: {told}")
+    more["download_gb"] = sum(one.bytes for one in checkpoints_of(profile.weights)) / 1e9
+    more["clock"] = "core-seconds over cores" if asked.core_seconds else "wall"
+    row = {"seconds_per_variant": median(taken), **figures, **more}
     row = {name: round(value, 3) if isinstance(value, float) else value for name, value in row.items()}
     if asked.write:
-        command = " ".join(["python", "bench/cpu.py", *sys.argv[1:]])
-        keep_figures(FIGURES, {**row, "machine": machine(), "command": command, "date": date.today().isoformat()})
+        keep_figures(DOCS / "cpu.json", {**row, **stamp()})
     finish(f"profile {profile.name}: a variant in {profile.paint.rows_per_variant} rows", **row)
 
 

@@ -44,7 +44,6 @@ def stem(word: str) -> str:
 
 
 def stems(text: str) -> list[str]:
-    """The words of a text as `stem` has them."""
     return [stem(word) for word in re.findall(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)?", text)]
 
 
@@ -69,20 +68,15 @@ class LabelJudge:
 
     def keeps(self, rows: Sequence[tuple[str, str, str]]) -> list[bool]:
         """Whether each (label, caption, edited caption) keeps its label, by both."""
-        lost = self.lost(rows)
-        return [
-            same_names(label, old, new) and fell <= self.most_lost
-            for (label, old, new), fell in zip(rows, lost, strict=True)
-        ]
+        lost = zip(rows, self.lost(rows), strict=True)
+        return [same_names(*row) and fell <= self.most_lost for row, fell in lost]
 
     def lost(self, rows: Sequence[tuple[str, str, str]]) -> list[float]:
         """By how much the cosine of label and caption falls."""
-        texts = list(
-            dict.fromkeys(text for label, old, new in rows for text in (", ".join(label_words(label)), old, new))
-        )
+        named = [(", ".join(label_words(label)), old, new) for label, old, new in rows]
+        texts = list(dict.fromkeys(text for row in named for text in row))
         at = dict(zip(texts, self.encode(texts), strict=True))
-        names = [at[", ".join(label_words(label))] for label, *_ in rows]
-        return [float(name @ at[old] - name @ at[new]) for name, (_, old, new) in zip(names, rows, strict=True)]
+        return [float(at[name] @ at[old] - at[name] @ at[new]) for name, old, new in named]
 
 
 def same_names(label: str, caption: str, edited: str) -> bool:
@@ -107,10 +101,8 @@ class TypeJudge:
         """The types of each text, the likeliest first: by the mean of its two nearest examples of each."""
         known = {type_: self.encode(some) for type_, some in phrases("known").items()}
         found = self.encode(texts)
-        scores = {type_: np.sort(found @ some.T, axis=1)[:, -2:].mean(1) for type_, some in known.items()}
-        order = list(scores)
-        table = np.stack([scores[type_] for type_ in order])
-        return [[order[i] for i in np.argsort(-column, kind="stable")] for column in table.T]
+        table = np.stack([np.sort(found @ some.T, axis=1)[:, -2:].mean(1) for some in known.values()])
+        return [[list(known)[i] for i in np.argsort(-column, kind="stable")] for column in table.T]
 
     def held_out(self, first: int) -> float:
         """The share of examples that it does not know whose type is among the `first` that it names."""

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from caption_file import name_label, open_language, possible_types, read_captions, sources_of
 from edit_judges import LabelJudge, TypeJudge, changed_words, only_changes
-from measure import bench_parser, finish, machine, show
+from measure import DOCS, bench_parser, finish, machine, show
 
 from counterfactory.engine.edit import EDIT_TYPES, Edit
 from counterfactory.engine.english.label_names import short_name
@@ -36,9 +36,9 @@ from counterfactory.engine.stages.run import Run
 from counterfactory.engine.tasks.task import builtin_task
 from counterfactory.engine.variant import Variant
 
+_FIGURES = DOCS / "edits.json"
 # Texts to how surprising each is.
 Read = Callable[[Sequence[str]], Sequence[float]]
-_FIGURES = Path(__file__).parents[1] / "docs" / "edits.json"
 # A label is lost where its cosine falls by more; a caption reads badly where its perplexity grows by more than that.
 _MOST_LOST, _MOST_SURPRISE = 0.25, 1.5
 _SHARD = 50
@@ -68,27 +68,24 @@ class Judged:
 
 
 def main() -> None:
-    """Rewrite, judge, show, write."""
     parser = bench_parser(__doc__, write="docs/edits.json")
     parser.add_argument("captions", type=Path, metavar="CAPTIONS")
     parser.add_argument("--llm", type=Path, required=True, metavar="FOLDER", help="what `export llm` wrote")
     parser.add_argument("--encoder", type=Path, required=True, metavar="FOLDER", help="what `export sentence` wrote")
     parser.add_argument("--style", choices=("chatml", "llama2"), default="chatml")
     parser.add_argument("--variants", type=int, default=5, metavar="K")
-    parser.add_argument(
-        "--own-words", action="store_true", help="the model writes edits itself: [rewrite] menus = false"
-    )
-    parser.add_argument(
-        "--label-prefix", metavar="TEXT", help='before captions without their label: "a photo of a {label}: "'
-    )
+    menus = "the model writes edits itself: [rewrite] menus = false"
+    parser.add_argument("--own-words", action="store_true", help=menus)
+    before = 'before captions without their label: "a photo of a {label}: "'
+    parser.add_argument("--label-prefix", metavar="TEXT", help=before)
     parser.add_argument("--answers", type=Path, metavar="DIR", help="keeps the model's answers for the next time")
     parser.add_argument("--rows", type=Path, metavar="FILE", help="write every edit with what was judged (CSV)")
     parser.add_argument("--by-eye", type=Path, metavar="FILE", help="what a person says of rows: see by_eye")
     asked = parser.parse_args()
     given = read_captions(asked.captions)
     labels = {row.label for row in given}
-    menus, task = not asked.own_words, builtin_task("classification", sorted(labels))
-    rewriting = RewriteSettings(EDIT_TYPES, 6, 1, 4, 320, verbatim=True, menus=menus)
+    task = builtin_task("classification", sorted(labels))
+    rewriting = RewriteSettings(EDIT_TYPES, 6, 1, 4, 320, verbatim=True, menus=not asked.own_words)
     request = SuiteRequest(task, asked.variants, controls=0, edits=(1, 1), seed=0)
     rows = name_label(given, task, asked.label_prefix)
     with tempfile.TemporaryDirectory() as made:
@@ -100,15 +97,11 @@ def main() -> None:
             read = Llama(asked.llm, precision=resolve_precision("auto"), threads=0).surprises
             judged = judge(found, encode, read)
             judges = try_judges(judged, encode, read)
-    figures: dict[str, Any] = {
-        **summarise(judged, found, captions, possible, asked.variants),
-        "tokens_per_variant": round(tokens / max(len(found), 1), 1),
-        "captions_named_by_prefix": sum(a.caption != b.caption for a, b in zip(given, rows, strict=True)),
-        "classes": len(labels),
-        "judges": judges,
-        "by_type": by_type(judged, possible, len(rows)),
-        "machine": machine(),
-    }
+    figures: dict[str, Any] = summarise(judged, found, captions, possible, asked.variants)
+    figures["tokens_per_variant"] = round(tokens / max(len(found), 1), 1)
+    figures["captions_named_by_prefix"] = sum(a.caption != b.caption for a, b in zip(given, rows, strict=True))
+    figures |= {"classes": len(labels), "judges": judges, "machine": machine()}
+    figures["by_type"] = by_type(judged, possible, len(rows))
     if asked.by_eye:
         figures["by_eye"] = by_eye(asked.by_eye, judged)
     if asked.rows:
@@ -150,20 +143,12 @@ def judge(variants: Sequence[Variant], encode: Any, read: Read) -> list[Judged]:
     said = [changed_words(edit.keyword, edit.alternative) or f"without {edit.keyword}" for edit in edits]
     texts = list(dict.fromkeys(text for _, *both in named for text in both))
     surprise = dict(zip(texts, read(texts), strict=True))
-    return [
-        Judged(
-            variant,
-            edit,
-            kept,
-            lost,
-            only_changes(variant.caption, variant.edited_caption, edit.keyword, edit.alternative),
-            tuple(types),
-            float(np.exp(surprise[variant.edited_caption] - surprise[variant.caption])),
-        )
-        for variant, edit, kept, lost, types in zip(
-            some, edits, labels.keeps(named), labels.lost(named), TypeJudge(encode).ranked(said), strict=True
-        )
-    ]
+    found, answers = [], zip(labels.keeps(named), labels.lost(named), TypeJudge(encode).ranked(said), strict=True)
+    for variant, edit, (kept, lost, types) in zip(some, edits, answers, strict=True):
+        only = only_changes(variant.caption, variant.edited_caption, edit.keyword, edit.alternative)
+        ratio = float(np.exp(surprise[variant.edited_caption] - surprise[variant.caption]))
+        found.append(Judged(variant, edit, kept, lost, only, tuple(types), ratio))
+    return found
 
 
 def try_judges(judged: Sequence[Judged], encode: Any, read: Read) -> dict[str, float]:
@@ -182,17 +167,14 @@ def try_judges(judged: Sequence[Judged], encode: Any, read: Read) -> dict[str, f
         at = int(rng.integers(max(1, len(words) - 1)))
         words[at : at + 2] = words[at : at + 2][::-1]
         mixed.append((caption, " ".join(words)))
-    labels_of = LabelJudge(encode, _MOST_LOST)
-    kept, lost = (labels_of.keeps(wrong), labels_of.lost(wrong)) if wrong else ([], [])
+    labels_of, types = LabelJudge(encode, _MOST_LOST), TypeJudge(encode)
+    kept, lost = (labels_of.keeps(wrong), labels_of.lost(wrong)) if wrong else ([True], [0.0])
     before, after = (read([pair[side] for pair in mixed]) for side in (0, 1))
-    worse = np.exp(np.array(after) - np.array(before))
-    return {
-        "label_broken_seen": round(1 - float(np.mean(kept)), 3) if kept else 0.0,
-        "label_broken_seen_by_encoder": round(float(np.mean(np.array(lost) > _MOST_LOST)), 3) if lost else 0.0,
-        "type_first": round(TypeJudge(encode).held_out(1), 3),
-        "type_first_two": round(TypeJudge(encode).held_out(2), 3),
-        "exchanged_words_seen": round(float(np.mean(worse > _MOST_SURPRISE)), 3),
-    }
+    by_encoder = np.mean(np.array(lost) > _MOST_LOST)
+    shares: dict[str, Any] = {"label_broken_seen": 1 - np.mean(kept), "label_broken_seen_by_encoder": by_encoder}
+    shares |= {"type_first": types.held_out(1), "type_first_two": types.held_out(2)}
+    shares["exchanged_words_seen"] = np.mean(np.exp(np.array(after) - np.array(before)) > _MOST_SURPRISE)
+    return {name: round(float(share), 3) for name, share in shares.items()}
 
 
 def _replaced(caption: str, word: str, label: str) -> str:
@@ -202,46 +184,38 @@ def _replaced(caption: str, word: str, label: str) -> str:
 
 
 def summarise(
-    judged: Sequence[Judged],
-    variants: Sequence[Variant],
-    captions: Mapping[Source, str],
-    possible: Mapping[Source, frozenset[str]],
-    wanted: int,
-) -> dict[str, Any]:
-    """The figures of the whole."""
+    judged: Sequence[Judged], variants: Sequence[Variant], captions: Mapping[Source, str],
+    possible: Mapping[Source, frozenset[str]], wanted: int,
+) -> dict[str, Any]:  # fmt: skip
     every, fresh = Counter(v.source for v in variants), Counter(v.source for v in variants if not v.repeat)
-    return {
-        "captions": len(captions),
-        "edits": len(judged),
-        "label_broken": _share([not j.label_kept for j in judged]),
-        "sources_with_all_variants": _share([every[source] >= wanted for source in captions]),
-        "sources_with_all_different": _share([fresh[source] >= wanted for source in captions]),
-        "grounded": _share([source in possible for source in captions]),
-        "all_types_possible": _share([len(possible.get(source, ())) == len(EDIT_TYPES) for source in captions]),
-        "right_type": _share([j.right_type for j in judged]),
-        "only_the_edit": _share([j.only_edit for j in judged]),
-        "reads_well": _share([j.reads_well for j in judged]),
-        "perplexity_ratio": _median([j.perplexity for j in judged]),
+    counts = {"captions": len(captions), "edits": len(judged)}
+    shares = {
+        "label_broken": [not j.label_kept for j in judged],
+        "sources_with_all_variants": [every[source] >= wanted for source in captions],
+        "sources_with_all_different": [fresh[source] >= wanted for source in captions],
+        "grounded": [source in possible for source in captions],
+        "all_types_possible": [len(possible.get(source, ())) == len(EDIT_TYPES) for source in captions],
+        "right_type": [j.right_type for j in judged],
     }
+    return counts | {name: _share(answers) for name, answers in shares.items()} | _quality(judged)
+
+
+def _quality(judged: Sequence[Judged]) -> dict[str, float]:
+    only, well = ([getattr(j, name) for j in judged] for name in ("only_edit", "reads_well"))
+    ratio = _median([j.perplexity for j in judged])
+    return {"only_the_edit": _share(only), "reads_well": _share(well), "perplexity_ratio": ratio}
 
 
 def by_type(
     judged: Sequence[Judged], possible: Mapping[Source, frozenset[str]], captions: int
 ) -> dict[str, dict[str, float]]:
-    """The same by type."""
     found: dict[str, dict[str, float]] = {}
     for type_ in EDIT_TYPES:
         some = [j for j in judged if j.edit.type == type_]
-        found[type_] = {
-            "edits": len(some),
-            "possible": round(sum(type_ in types for types in possible.values()) / captions, 4),
-            "label_kept": _share([j.label_kept for j in some]),
-            "only_the_edit": _share([j.only_edit for j in some]),
-            "first": _share([j.likely_types[0] == type_ for j in some]),
-            "first_two": _share([type_ in j.likely_types[:2] for j in some]),
-            "perplexity_ratio": _median([j.perplexity for j in some]),
-            "reads_well": _share([j.reads_well for j in some]),
-        }
+        reached = round(sum(type_ in types for types in possible.values()) / captions, 4)
+        first, two = (_share([type_ in j.likely_types[:count] for j in some]) for count in (1, 2))
+        found[type_] = {"edits": len(some), "possible": reached, "label_kept": _share([j.label_kept for j in some])}
+        found[type_] |= {"first": first, "first_two": two} | _quality(some)
     return found
 
 
@@ -264,9 +238,8 @@ def by_eye(file: Path, judged: Sequence[Judged]) -> dict[str, int]:
     strange = [row["edited_caption"] for row in rows if row["edited_caption"] not in made]
     if strange:
         raise SystemExit(f"{len(strange)} rows of {file} are not of this run, such as {strange[0]!r}")
-    return {"edits": len(rows)} | {
-        name: sum(row[name] == "1" for row in rows) for name in ("label", "type", "grammar", "coherent")
-    }
+    asked = ("label", "type", "grammar", "coherent")
+    return {"edits": len(rows)} | {name: sum(row[name] == "1" for row in rows) for name in asked}
 
 
 def write_rows(file: Path, judged: Sequence[Judged]) -> None:
@@ -283,19 +256,12 @@ def write_rows(file: Path, judged: Sequence[Judged]) -> None:
 
 
 def show_types(rows: Mapping[str, Mapping[str, float]]) -> None:
-    """A line per type."""
     columns = ("possible", "edits", "label kept", "only the edit", "type 1st", "1st or 2nd", "perplexity", "reads well")
-    lines = [
-        (
-            type_,
-            percent(row["possible"]),
-            str(row["edits"]),
-            *(percent(row[name]) for name in ("label_kept", "only_the_edit", "first", "first_two")),
-            f"x {row['perplexity_ratio']:.2f}",
-            percent(row["reads_well"]),
-        )
-        for type_, row in rows.items()
-    ]
+    lines = []
+    for type_, row in rows.items():
+        shares = (percent(row[name]) for name in ("label_kept", "only_the_edit", "first", "first_two"))
+        counted, well = (percent(row["possible"]), str(row["edits"])), percent(row["reads_well"])
+        lines.append((type_, *counted, *shares, f"x {row['perplexity_ratio']:.2f}", well))
     show("Edits by type", ("type", *columns), lines)
 
 

@@ -40,16 +40,11 @@ def measure_coverage(draws: int) -> dict[str, Any]:
         # The largest first, so that no core waits at the end.
         asked = [(name, size, draws, truths[name]) for size in sorted(_SIZES, reverse=True) for name in MODELS]
         tallies = list(workers.map(_tally, asked))
-    rows = [
-        (
-            tally.model,
-            str(tally.size),
-            *(f"{100 * tally.least(cell):.1f}" for cell in _CELLS),
-            " ".join(f"{100 * tally.clear_share(by):.1f}" for by in ("type", "value")),
-            f"{100 * tally.not_adding / draws:.1f}",
-        )
-        for tally in tallies
-    ]
+    rows = []
+    for tally in tallies:
+        held = (f"{100 * tally.least(cell):.1f}" for cell in _CELLS)
+        clear = " ".join(f"{100 * tally.clear_share(by):.1f}" for by in ("type", "value"))
+        rows.append((tally.model, str(tally.size), *held, clear, f"{100 * tally.not_adding / draws:.1f}"))
     columns = ("model", "size", "type", "alone", "value", "alone", "clear", "pairs")
     show("% of intervals that hold the truth; of suites with a clear type, value, pair", columns, rows)
     adding = [tally for tally in tallies if tally.model not in NOT_ADDING]
@@ -59,22 +54,16 @@ def measure_coverage(draws: int) -> dict[str, Any]:
     def least(tallies: Sequence[_Tally], *by: str) -> float:
         return round(min(share for t in tallies for cell in _CELLS if cell[0] in by for share in [t.least(cell)]), 4)
 
-    return {
-        "coverage_least_by_type": least(adding, "type"),
-        "coverage_least_by_value": least(adding, "value"),
-        "coverage_least_saturating": least(others, "type", "value"),
-        "false_clear_by_type": round(max(t.clear_share("type") for t in harmless), 4),
-        "false_clear_by_value": round(max(t.clear_share("value") for t in harmless), 4),
-        "false_not_adding": round(max(t.not_adding for t in adding) / draws, 4),
-        "seen_not_adding": {f"{t.model}, {t.size} sources": round(t.not_adding / draws, 4) for t in others},
-        "coverage_by_model": {
-            f"{t.model}, {t.size} sources": {
-                f"{by}{' alone' if alone else ''}": round(t.least((by, alone)), 4) for by, alone in _CELLS
-            }
-            for t in tallies
-        },
-        "coverage_draws": draws,
+    figures: dict[str, Any] = {f"coverage_least_by_{by}": least(adding, by) for by in ("type", "value")}
+    figures["coverage_least_saturating"] = least(others, "type", "value")
+    for by in ("type", "value"):
+        figures[f"false_clear_by_{by}"] = round(max(t.clear_share(by) for t in harmless), 4)
+    figures["false_not_adding"] = round(max(t.not_adding for t in adding) / draws, 4)
+    figures["seen_not_adding"] = {str(t): round(t.not_adding / draws, 4) for t in others}
+    figures["coverage_by_model"] = {
+        str(t): {f"{by}{' alone' * alone}": round(t.least((by, alone)), 4) for by, alone in _CELLS} for t in tallies
     }
+    return {**figures, "coverage_draws": draws}
 
 
 @dataclass
@@ -90,6 +79,9 @@ class _Tally:
     suites: Counter[Cell] = field(default_factory=Counter)
     clear: Counter[Cell] = field(default_factory=Counter)
     not_adding: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.model}, {self.size} sources"
 
     def clear_share(self, by: str) -> float:
         """The share of suites where some effect is called clear, over the mix of edits or alone."""
@@ -141,10 +133,6 @@ def measure_scale() -> dict[str, Any]:
     seconds, peak = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     if len(evaluation.effects.by_class) != _CLASSES:
         raise SystemExit("not every class has an effect")
-    return {
-        "classes_1000_s": round(seconds, 1),
-        "classes_1000_gb": round(peak * 1024 / 1e9, 2),
-        "classes_1000_rows_gb": round(held * 1024 / 1e9, 2),
-        "classes_1000_pictures": len(rows),
-        "classes_1000_sources": _SOURCES,
-    }
+    memory = {"gb": round(peak * 1024 / 1e9, 2), "rows_gb": round(held * 1024 / 1e9, 2)}
+    figures = {"s": round(seconds, 1), **memory, "pictures": len(rows), "sources": _SOURCES}
+    return {f"classes_1000_{name}": value for name, value in figures.items()}

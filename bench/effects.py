@@ -13,7 +13,6 @@ add are said to. `--scale` judges 1,000 classes over 50,000 sources. Both write 
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,9 +21,8 @@ from typing import Any
 import numpy as np
 from effect_coverage import measure_coverage, measure_scale
 from journeys import Bench
-from measure import Pixels, bench_parser, finish, show
+from measure import DOCS, Pixels, bench_parser, finish, picture_at, show
 from numpy.typing import NDArray
-from PIL import Image
 
 from counterfactory.engine.cli.demo import demo_scene, write_sources
 from counterfactory.engine.judging.effects import Effect, PictureOutcome, find_effects
@@ -38,15 +36,14 @@ from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.suite import PictureRow, read_metadata
 from counterfactory.export.pocket.counterfacts import apply_changes, read_edit
 
-_FIGURES = Path(__file__).parents[1] / "docs" / "effects.json"
-_TRUTH = _FIGURES.with_name("truth.json")
 _BATCH = 256
+# What docs/effects.json calls the effects of each way to have the pictures.
+_SHOWN = {"effects": "painted", "rendered": "rendered", "painter": "painter"}
 # 1 where a model was right and 0 where it was not, by row.
 Outcomes = NDArray[np.float64]
 
 
 def main() -> None:
-    """Make, ask, compare, count."""
     parser = bench_parser(__doc__, write="docs/effects.json, or docs/truth.json")
     parser.add_argument("--sources", type=int, default=200, help="scenes (%(default)s)")
     parser.add_argument("--variants", type=int, default=5, help="variants of each (%(default)s)")
@@ -57,10 +54,8 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.coverage or asked.scale:
         measured = measure_coverage(asked.draws) if asked.coverage else measure_scale()
-        if asked.write:
-            known = json.loads(_TRUTH.read_text()) if _TRUTH.exists() else {}
-            _TRUTH.write_text(json.dumps(known | measured, indent=2) + "\n")
-        finish("intervals of effects hold the truth" if asked.coverage else "a thousand classes are judged", **measured)
+        claim = "intervals of effects hold the truth" if asked.coverage else "a thousand classes are judged"
+        finish(claim, into=asked.write and DOCS / "truth.json", **measured)
         return
     with tempfile.TemporaryDirectory() as temporary:
         rows, suite = _made(asked.folder or Path(temporary), asked.sources, asked.variants)
@@ -74,18 +69,11 @@ def main() -> None:
     def accuracy(kind: str) -> float:
         return round(float(outcomes["painted"][[row.kind == kind for row in rows]].mean()), 4)
 
-    figures: dict[str, Any] = {
-        "sources": asked.sources,
-        "variants": asked.variants,
-        "effects": shown(effects["painted"]),
-        "rendered": shown(effects["rendered"]),
-        "painter": shown(effects["painter"]),
-        "original_accuracy": accuracy("original"),
-        "control_accuracy": accuracy("control"),
-    }
-    if asked.write:
-        _FIGURES.write_text(json.dumps(figures, indent=2) + "\n")
-    finish("the painter adds little to what an edit does", **figures)
+    figures: dict[str, Any] = {"sources": asked.sources, "variants": asked.variants}
+    figures |= {name: shown(effects[of]) for name, of in _SHOWN.items()}
+    figures |= {f"{kind}_accuracy": accuracy(kind) for kind in ("original", "control")}
+    into = asked.write and DOCS / "effects.json"
+    finish("the painter adds little to what an edit does", into=into, **figures)
 
 
 def _show(effects: Mapping[str, Sequence[Effect]]) -> None:
@@ -116,7 +104,7 @@ def _asked(rows: Sequence[PictureRow], suite: Path) -> dict[str, Outcomes]:
             found += [float(answer == row.label) for answer, row in zip(answers, some, strict=True)]
         return np.array(found)
 
-    painted = right(lambda row: np.asarray(Image.open(suite / row.file_name).convert("RGB")))
+    painted = right(lambda row: picture_at(suite / row.file_name))
     rendered = right(lambda row: EMBEDDED.draw(rendered_scene(row)).picture)
     return {"painted": painted, "rendered": rendered, "painter": painted - rendered}
 

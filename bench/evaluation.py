@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import bench_parser, finish, keep_figures, show
-from simulated_suites import classes_suite
+from measure import DOCS, bench_parser, finish, show
+from simulated_suites import classes_suite, stored, write_rows
 
 import counterfactory as cf
 from counterfactory.engine.judging.compare import check_regression, compare
@@ -33,15 +33,12 @@ from counterfactory.engine.judging.evaluate import evaluate_labels
 from counterfactory.engine.judging.evaluation import BoxScore, Evaluation
 from counterfactory.engine.judging.insights import Insight
 from counterfactory.engine.sources.shapes import Box
-from counterfactory.engine.suite import Painting, PictureRow
-from counterfactory.engine.suite.metadata import write_table
-from counterfactory.engine.suite.row_spool import RowSpool
+from counterfactory.engine.suite import PictureRow
 
-_FIGURES = Path(__file__).parents[1] / "docs" / "evaluation.json"
+_FIGURES = DOCS / "evaluation.json"
 _DISAGREE, _CLASSES, _BOXED = 0.1, 1000, 40
 # A class of 50 sources that loses 40 points of 100 by one type of edit.
 _SUITES, _INSIGHT_CLASSES, _INSIGHT_SOURCES, _LOST = 100, 3, 150, 0.4
-_PAINTING = Painting(seed=0, steps=1, guidance_scale=1, guidance_start=0, guidance_stop=1)
 _KINDS = ("bus", "car", "person")
 # From a model to what each edit does to it.
 _LINES = """
@@ -52,7 +49,6 @@ print(result.effects())
 
 
 def main() -> None:
-    """Simulate, count, time."""
     parser = bench_parser(__doc__, write="docs/evaluation.json")
     parser.add_argument("--pairs", type=int, default=200, help="pairs of models (%(default)s)")
     parser.add_argument("--sources", type=int, default=500, help="sources of a suite (%(default)s)")
@@ -67,22 +63,14 @@ def main() -> None:
     lost, alike = (
         np.array([_broken(rows, seed, points / 100) for seed in range(asked.pairs)]) for points in (asked.points, 0.0)
     )
-    figures: dict[str, Any] = {
-        "pairs": asked.pairs,
-        "sources": asked.sources,
-        "points": asked.points,
-        "regression_found": round(float(lost[:, 0].mean()), 4),
-        "regression_false_alarms": round(float(alike[:, 0].mean()), 4),
-        "regression_found_beyond_2": round(float(lost[:, 1].mean()), 4),
-        **_insights(_SUITES),
-        "ap_difference": _ap_difference(),
-        "evaluate_s_10k": round(_seconds(10_000), 2),
-        "lines_to_effects": len(_LINES.split("\n")) - 2,
-    }
+    found = {"found": lost[:, 0], "false_alarms": alike[:, 0], "found_beyond_2": lost[:, 1]}
+    figures: dict[str, Any] = {"pairs": asked.pairs, "sources": asked.sources, "points": asked.points}
+    figures |= {f"regression_{name}": round(float(of.mean()), 4) for name, of in found.items()}
+    figures |= {**_insights(_SUITES), "ap_difference": _ap_difference(), "evaluate_s_10k": round(_seconds(10_000), 2)}
+    figures["lines_to_effects"] = len(_LINES.split("\n")) - 2
     show("Two models, and AP", ("figure", "value"), tuple((name, str(value)) for name, value in figures.items()))
-    if asked.write:
-        keep_figures(_FIGURES, figures)
-    finish("evaluate finds a planted regression and counts AP as pycocotools does", **figures)
+    into = asked.write and _FIGURES
+    finish("evaluate finds a planted regression and counts AP as pycocotools does", into=into, **figures)
 
 
 def _measure_orders(scenes: int, write: bool) -> None:
@@ -91,9 +79,8 @@ def _measure_orders(scenes: int, write: bool) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         figures: dict[str, Any] = measure_orders(Path(temporary), scenes)
     show("How soon failures show", ("order", "APFD"), [(name, str(value)) for name, value in figures.items()])
-    if write:
-        keep_figures(_FIGURES, figures)
-    finish("the order shows failures soon of models that chose nothing", **figures)
+    into = _FIGURES if write else None
+    finish("the order shows failures soon of models that chose nothing", into=into, **figures)
 
 
 def _insights(suites: int) -> dict[str, float]:
@@ -150,29 +137,25 @@ def _parts(rows: Sequence[PictureRow], judged: Evaluation) -> list[tuple[list[Pi
         return [score.ap, score.ap50, score.ar]
 
     ap50, ar = judged.measures[:2]
-    sides = [[row for row in rows if row.kind == kind] for kind in ("original", "variant")]
-    whole = [
-        [judged.originals.score.value, ap50.originals.value, ar.originals.value],
-        [judged.variants.score.value, ap50.variants.value, ar.variants.value],
-    ]
-    named = [
-        ([row for row in sides[1] if one.name in (*row.edit_types, *(edit.value for edit in row.edits))], of(one))
-        for one in judged.boxes
-    ]
-    return [*zip(sides, whole, strict=True), *named]
+    originals, variants = ([row for row in rows if row.kind == kind] for kind in ("original", "variant"))
+    parts = [(originals, [judged.originals.score.value, ap50.originals.value, ar.originals.value])]
+    parts.append((variants, [judged.variants.score.value, ap50.variants.value, ar.variants.value]))
+    for one in judged.boxes:
+        some = [row for row in variants if one.name in (*row.edit_types, *(edit.value for edit in row.edits))]
+        parts.append((some, of(one)))
+    return parts
 
 
 def _boxed() -> tuple[list[PictureRow], dict[str, list[SeenBox]]]:
     """A suite with boxes, and a detector that misses, shifts, mistakes and invents some."""
     rng = np.random.default_rng(0)
     plain, _ = classes_suite(1, _BOXED)
-    things = {
-        row.source: tuple(
-            Box(x, y, x + w, y + h, str(rng.choice(_KINDS)))
-            for x, y, w, h in rng.uniform(5, 60, (rng.integers(1, 5), 4)).tolist()
-        )
-        for row in plain
-    }
+
+    def drawn_boxes() -> tuple[Box, ...]:
+        sides = rng.uniform(5, 60, (rng.integers(1, 5), 4)).tolist()
+        return tuple(Box(x, y, x + w, y + h, str(rng.choice(_KINDS))) for x, y, w, h in sides)
+
+    things = {row.source: drawn_boxes() for row in plain}
     rows = [replace(row, boxes=things[row.source]) for row in plain]
     seen: dict[str, list[SeenBox]] = {}
     for row in rows:
@@ -226,13 +209,7 @@ def _seconds(pictures: int) -> float:
     scores[np.arange(len(rows)), [numbers[str(answer)] for answer in answers]] += 9
     with tempfile.TemporaryDirectory() as folder:
         suite = Path(folder)
-        with RowSpool(suite) as spool, (suite / "metadata.parquet").open("wb") as file:
-            for row in rows:
-                top = "originals" if row.kind == "original" else "images"
-                name, original = f"{top}/{row.file_name}", f"originals/{row.original}"
-                painted = None if row.kind == "original" else _PAINTING
-                spool.add(replace(row, file_name=name, original=original, painting=painted))
-            write_table(spool, spool.score_names, file)
+        write_rows(suite, map(stored, rows))
         np.save(suite / "scores.npy", scores)
         (suite / "names.txt").write_text("\n".join(numbers))
         start = time.process_time()

@@ -18,16 +18,13 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
-from measure import bench_parser, finish, keep_figures, show
+from measure import DOCS, ROOT, bench_parser, finish, run_command, show
 
 from counterfactory.engine.meter.machine import machine as this_machine
 
-_ROOT = Path(__file__).parents[1]
-_CPU = _ROOT / "docs" / "cpu.json"
 # Photographs of bench/light_levels.py that show one of ImageNet's classes: those of the first run.
 _FIRST = (
     *("bus", "carousel", "cheetah", "chelsea", "china", "coffee"),
@@ -57,12 +54,11 @@ for file in sorted(Path(sys.argv[1]).iterdir()):
 
 
 def main() -> int:
-    """Run the three commands, then the thousand."""
     parser = bench_parser(__doc__, write="docs/cpu.json")
     parser.add_argument("--photographs", type=Path, required=True, metavar="DIR")
     parser.add_argument("--python", type=Path, metavar="PYTHON")
     parser.add_argument("--picture", action="store_true", help="draw docs/photographs.webp, and no thousand")
-    parser.add_argument("--out", type=Path, default=_ROOT / "build" / "first-run", metavar="DIR")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "first-run", metavar="DIR")
     args = parser.parse_args()
     shutil.rmtree(args.out, ignore_errors=True)
     work = args.out / "work"
@@ -72,12 +68,9 @@ def main() -> int:
     shutil.copy(Path(__file__).parent / "lite0.py", work)  # the user's own model file
     _run([python, "-c", _LABEL, chosen, work / "photos"], work)
     command = [python, "-m", "counterfactory.engine"]
-    ways = (
-        ("generate", [*command, "generate", "photos", "--variants", "5", "--out", "suite"]),
-        ("evaluate", [*command, "evaluate", "suite", "--model", "lite0:model"]),
-        ("report", [*command, "report", "suite", "--model", "lite0:model"]),
-    )
-    times = {name: round(_run(way, work)[0], 1) for name, way in ways}
+    ways = {"generate": ["photos", "--variants", "5", "--out", "suite"]}
+    ways |= {name: ["suite", "--model", "lite0:model"] for name in ("evaluate", "report")}
+    times = {name: round(_run([*command, name, *words], work)[0], 1) for name, words in ways.items()}
     show("The first run", ("command", "seconds"), ((name, f"{took}") for name, took in times.items()))
     if args.picture:
         _draw_page(work / "suite" / "report" / "index.html", args.out / "page.png")
@@ -86,24 +79,17 @@ def main() -> int:
     many = [*command, "generate", "many", "--variants", "5", "--out", "large", "--profile", "light"]
     thousand_s, peak_gb = _run(many, work)
     shutil.rmtree(work / "large")
-    figures: dict[str, Any] = {
-        "first_run_s": round(sum(times.values()), 1),
-        "light_1000_s": round(thousand_s, 1),
-        "light_peak_gb": round(peak_gb, 2),
-        "first_run_parts_s": times,
-        "light_machine": this_machine(),
-        "light_command": "python bench/first_run.py --photographs DIR --write",
-    }
-    if args.write:
-        keep_figures(_CPU, figures)
-    finish("a minute from photographs to effects", **figures)
+    figures: dict[str, Any] = {"first_run_s": round(sum(times.values()), 1), "first_run_parts_s": times}
+    figures |= {"light_1000_s": round(thousand_s, 1), "light_peak_gb": round(peak_gb, 2)}
+    figures |= {"light_machine": this_machine(), "light_command": "python bench/first_run.py --photographs DIR --write"}
+    finish("a minute from photographs to effects", into=args.write and DOCS / "cpu.json", **figures)
     return 0
 
 
 def _environment(folder: Path) -> Path:
     """A Python with the package from a wheel and the classifier."""
     wheels = folder.parent / "wheels"
-    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", wheels, _ROOT], check=True)
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", wheels, ROOT], check=True)
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     python = folder / "bin" / "python"
     (wheel,) = wheels.glob("counterfactory-*.whl")
@@ -132,7 +118,7 @@ def _draw_page(page: Path, drawn: Path) -> None:
     subprocess.run(["chromium", *flags, f"--screenshot={drawn}", address], check=True, capture_output=True)
     picture = Image.open(drawn).convert("RGB")
     picture.thumbnail((1000, 10000), Image.Resampling.LANCZOS)
-    picture.save(_ROOT / "docs" / "photographs.webp", quality=60, method=6)
+    picture.save(DOCS / "photographs.webp", quality=60, method=6)
 
 
 def _thousand(files: list[Path], folder: Path) -> None:
@@ -155,14 +141,9 @@ def _run(command: list[str | Path], folder: Path) -> tuple[float, float]:
     home = folder.parent / "home"
     home.mkdir(exist_ok=True)
     environment = {"HOME": str(home), "PATH": os.defpath, "LANG": "C.UTF-8"}
-    with (folder.parent / "said.log").open("a+b") as said:
-        began = time.perf_counter()
-        child = subprocess.Popen(list(map(str, command)), cwd=folder, env=environment, stdout=said, stderr=said)
-        _, status, usage = os.wait4(child.pid, 0)
-        took = time.perf_counter() - began
-    if status:
-        raise SystemExit(f"{' '.join(map(str, command))} failed: see {folder.parent / 'said.log'}")
-    return took, usage.ru_maxrss * 1024 / 1e9
+    with (folder.parent / "said.log").open("a+b") as said:  # where a failure says why
+        took, used = run_command(command, cwd=folder, env=environment, stdout=said, stderr=said)
+    return took, used.ru_maxrss * 1024 / 1e9
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import simpy
 from cluster import command, photographs
-from measure import bench_parser, finish, keep_figures
+from measure import DOCS, bench_parser, finish, keep_figures
 
 from counterfactory.engine.suite import Suite, read_metadata
 from counterfactory.engine.suite.metadata import write_table
@@ -35,7 +35,6 @@ ACCEPTED = 0.9  # of the painted
 PICTURE_MB, LINE_MB_S = 0.45, 1200.0
 LOAD_S = 30.0  # plans of 27 GB that do not fit together, read once a shard
 BOXES, SHARDS = (1, 4, 16, 64, 100, 160, 256), (3072, 256, 64)
-DOCS = Path(__file__).parents[1] / "docs"
 
 
 def painted_h() -> float:
@@ -108,30 +107,21 @@ def simulate(boxes: int, shard: int, take_s: float, picture_h: float, seed: int 
 
 
 def main() -> None:
-    """Simulate all fleets."""
     asked = bench_parser(__doc__, write="docs/cluster.json").parse_args()
     with tempfile.TemporaryDirectory() as folder:
         take_s, table = driver_s(Path(folder)), table_mb(Path(folder))
     picture_h = painted_h()
     rows = {(boxes, shard): simulate(boxes, shard, take_s, picture_h) for shard in SHARDS for boxes in BOXES}
     for (boxes, shard), row in rows.items():
-        print(
-            f"{boxes:4} boxes, shards of {shard:5}: {row['hours']:7.1f} h, "
-            f"painting {row['painting']:.0%}, driver {row['driver']:.0%}"
-        )
+        told = f"{row['hours']:7.1f} h, painting {row['painting']:.0%}, driver {row['driver']:.0%}"
+        print(f"{boxes:4} boxes, shards of {shard:5}: {told}")
     bound_h = SOURCES * PICTURES * take_s / 3600
     alone_h = SOURCES * (PICTURES - 1) * picture_h
-    figures: dict[str, Any] = {
-        "driver_ms_a_picture": round(1000 * take_s, 2),
-        "one_box_h": round(alone_h, 1),
-        "driver_h": round(bound_h, 2),
-        "stops_at_boxes": round(alone_h / bound_h),
-        "hours": {
-            str(shard): {str(boxes): round(rows[boxes, shard]["hours"], 2) for boxes in BOXES} for shard in SHARDS
-        },
-        "table_mb": round(table, 1),
-        "to_store_mb_s_100": round(SOURCES * PICTURES * PICTURE_MB / rows[100, 64]["hours"] / 3600, 1),
-    }
+    hours = {str(shard): {str(boxes): round(rows[boxes, shard]["hours"], 2) for boxes in BOXES} for shard in SHARDS}
+    to_store = round(SOURCES * PICTURES * PICTURE_MB / rows[100, 64]["hours"] / 3600, 1)
+    figures: dict[str, Any] = {"driver_ms_a_picture": round(1000 * take_s, 2), "one_box_h": round(alone_h, 1)}
+    figures |= {"driver_h": round(bound_h, 2), "stops_at_boxes": round(alone_h / bound_h), "hours": hours}
+    figures |= {"table_mb": round(table, 1), "to_store_mb_s_100": to_store}
     if asked.write:
         keep_figures(DOCS / "cluster.json", {"simulation": figures})
         (DOCS / "cluster.svg").write_text(drawing(rows, bound_h), encoding="utf-8")
@@ -146,35 +136,29 @@ def drawing(rows: dict[tuple[int, int], dict[str, float]], bound_h: float) -> st
         x = 60 + (wide - 90) * np.log(boxes) / np.log(BOXES[-1])
         return round(float(x), 1), round(float(20 + (tall - 70) * np.log(high / hours) / np.log(high / low)), 1)
 
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {tall}" font-family="sans-serif" font-size="12">'
-    ]
-    parts.append(f'<rect width="{wide}" height="{tall}" fill="white"/>')
+    def line(path: str, colour: str, dashes: str = "", width: int = 1) -> str:
+        return f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="{width}" stroke-dasharray="{dashes}"/>'
+
+    def text(x: float, y: float, said: str, anchor: str = "middle") -> str:
+        return f'<text x="{x}" y="{y}" text-anchor="{anchor}">{said}</text>'
+
+    opening = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {tall}" font-family="sans-serif"'
+    parts = [f'{opening} font-size="12">', f'<rect width="{wide}" height="{tall}" fill="white"/>']
     for hours in (1, 10, 40):
         x, y = at(1, hours)
-        parts.append(
-            f'<path d="M{x} {y}H{wide - 30}" stroke="#ddd"/>'
-            f'<text x="{x - 8}" y="{y + 4}" text-anchor="end">{hours} h</text>'
-        )
+        parts += [line(f"M{x} {y}H{wide - 30}", "#ddd"), text(x - 8, y + 4, f"{hours} h", "end")]
     for boxes in BOXES:
         x, y = at(boxes, low)
-        parts.append(f'<text x="{x}" y="{y + 18}" text-anchor="middle">{boxes}</text>')
+        parts.append(text(x, y + 18, str(boxes)))
     for shard, colour, dashes in zip(SHARDS, ("#b5482a", "#1f6f8b", "#333333"), ("2 3", "7 3", ""), strict=True):
         points = [at(boxes, rows[boxes, shard]["hours"]) for boxes in BOXES]
-        line = " ".join(f"{x},{y}" for x, y in points)
-        parts.append(
-            f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/>'
-        )
         place = 250 + 15 * SHARDS.index(shard)
-        parts.append(f'<path d="M80 {place}h36" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/>')
-        parts.append(f'<text x="124" y="{place + 4}">shards of {shard} sources</text>')
+        parts.append(line("M" + "L".join(f"{x} {y}" for x, y in points), colour, dashes, 2))
+        said = text(124, place + 4, f"shards of {shard} sources", "start")
+        parts += [line(f"M80 {place}h36", colour, dashes, 2), said]
     x, y = at(1, bound_h)
-    parts.append(
-        f'<path d="M{x} {y}H{wide - 30}" stroke="#888" stroke-dasharray="1 4"/>'
-        f'<text x="{x + 230}" y="{y - 5}">the driver alone</text>'
-    )
-    parts.append(f'<text x="{wide / 2}" y="{tall - 8}" text-anchor="middle">boxes with one A10G each</text></svg>\n')
-    return "\n".join(parts)
+    parts += [line(f"M{x} {y}H{wide - 30}", "#888", "1 4"), text(x + 230, y - 5, "the driver alone", "start")]
+    return "\n".join([*parts, text(wide / 2, tall - 8, "boxes with one A10G each"), "</svg>\n"])
 
 
 if __name__ == "__main__":

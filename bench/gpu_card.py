@@ -25,8 +25,6 @@ _SIDE, _ROWS, _BYTES, _ROUNDS = 512, 256, 1 << 28, 20
 
 
 class Card:
-    """A device, and arrays' way to it and back."""
-
     def __init__(self) -> None:
         self.cuda = cuda_calls.open_device()
 
@@ -59,7 +57,6 @@ class Card:
 
 
 def require(holds: bool, says: str) -> None:
-    """Raise AssertionError unless it holds."""
     if not holds:
         raise AssertionError(says)
 

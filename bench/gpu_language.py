@@ -52,15 +52,9 @@ def check_language(folder: Path) -> Figures:
         agreed.append(prefix / max(1, len(taken.text), len(answer)))
         require(_follows(llm.vocabulary, request, answer), f"an answer breaks its grammar: {answer!r}")
     require(float(np.mean(agreed)) > 0.7, f"answers agree with transformers' on {np.mean(agreed):.0%} of their length")
-    equal = sum(share == 1 for share in agreed)
     llm.close()
-    return {
-        "answers": len(asked),
-        "equal": equal,
-        "agreed": float(np.mean(agreed)),
-        "choices": free,
-        "opened_s": opened_s,
-    }
+    shares = {"equal": sum(share == 1 for share in agreed), "agreed": float(np.mean(agreed))}
+    return {"answers": len(asked), **shares, "choices": free, "opened_s": opened_s}
 
 
 def _follows(vocabulary: TokenVocabulary, request: LlmRequest, answer: str) -> bool:
@@ -83,11 +77,8 @@ def _write_llama(folder: Path) -> Any:
     tokenizer: Any = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    special = ["<s>", "</s>"]
-    trainer = trainers.BpeTrainer(
-        vocab_size=384, special_tokens=special, initial_alphabet=alphabet, show_progress=False
-    )
+    told: dict[str, Any] = {"special_tokens": ["<s>", "</s>"], "show_progress": False}
+    trainer = trainers.BpeTrainer(vocab_size=384, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), **told)
     tokenizer.train_from_iterator(["a red car on a foggy street at night in the rain"] * 4, trainer)
     torch.manual_seed(3)
     config = LlamaConfig(

@@ -62,12 +62,9 @@ def open_both(profiles: Mapping[str, Profile], card: Card) -> Iterator[tuple[str
         if network.name == "llm" or network.tokens is not None:
             continue
         sizes = library.sizes(network, *SIZES[1])
-        cpu, gpu = (
-            open_plan(
-                library.folder, network.plan, profiles[one].runtime, network.batch, sizes, device=lambda: card.cuda
-            )
-            for one in ("cpu", "cuda")
-        )
+        where, how = (library.folder, network.plan), (network.batch, sizes)
+        runtimes = (profiles[one].runtime for one in ("cpu", "cuda"))
+        cpu, gpu = (open_plan(*where, runtime, *how, device=lambda: card.cuda) for runtime in runtimes)
         yield network.name, cpu, gpu
 
 
@@ -147,9 +144,7 @@ def check_journey(card: Card, profiles: Mapping[str, Profile], folder: Path) -> 
         def captioned(self: Blip2, *arguments: Any, said: list[Any] = said) -> list[list[str]]:
             texts = read(self, *arguments)
             said.extend(texts)
-            return [
-                [f"a red bus on a {sky} street at noon."] for sky, _ in zip(("clear", "foggy"), texts, strict=False)
-            ]
+            return [[f"a red bus on a {sky} street at noon."] for sky in ("clear", "foggy")[: len(texts)]]
 
         suite = folder / provider
         asked = ["generate", str(photographs.parent), "--task", "classification", "--out", str(suite)]

@@ -18,13 +18,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, groupby
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from measure import Pixels, bench_parser, finish, keep_figures, machine
+from journeys import paint_pairs
+from measure import DOCS, Pixels, bench_parser, finish, keep_figures, machine
 
-from counterfactory.engine.keys import content_key
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
@@ -35,7 +35,7 @@ from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.engine.sources.palette import load_palette
 from counterfactory.engine.stages.maps.draw_maps import Maps, edge_maps
-from counterfactory.engine.stages.paint.paint_variants import PaintJob, control_scale, embed_maps, paint
+from counterfactory.engine.stages.paint.paint_variants import control_scale, embed_maps
 from counterfactory.export.pocket.data import JUDGED
 from counterfactory.export.pocket.int8 import full_profile
 from counterfactory.export.pocket.observed import (
@@ -52,7 +52,6 @@ from counterfactory.export.pocket.sheet import draw_blocks
 _FIRST = 7000  # of the stream: no other figure is of these scenes
 _KINDS: tuple[Kind, ...] = ("edges", "depth", "segmentation")
 _SETS = tuple(kinds for count in (1, 2, 3) for kinds in combinations(_KINDS, count))
-_DOCS = Path(__file__).parents[1] / "docs"
 
 
 @dataclass(frozen=True)
@@ -70,13 +69,9 @@ class Subject:
 
     def following(self, kinds: Sequence[str]) -> Profile:
         """The profile that follows hints of these kinds alone, by equal weights that sum to one."""
-        hints = tuple(
-            HintSettings(
-                kind, plan, 1 / len(kinds) if kind in kinds else 0.0, EMBEDDED.name if kind == "segmentation" else None
-            )
-            for kind, plan in zip(_KINDS, ("hint", "hint_depth", "hint_classes"), strict=True)
-        )
-        return replace(self.profile, hints=hints)
+        weights = [1 / len(kinds) if kind in kinds else 0.0 for kind in _KINDS]
+        every = zip(_KINDS, ("hint", "hint_depth", "hint_classes"), weights, (None, None, EMBEDDED.name), strict=True)
+        return replace(self.profile, hints=tuple(HintSettings(*of) for of in every))
 
     def maps(self, pair: Pair) -> Maps:
         """Of a pair's source: edges that are found, true depth, true classes."""
@@ -85,23 +80,18 @@ class Subject:
         return edges, drawing.nearness, load_palette(EMBEDDED.name).paint(drawing.mask, None)
 
 
-def paint_pairs(subject: Subject, kinds: Sequence[str], pairs: Sequence[Pair]) -> list[Pixels]:
+def painted(subject: Subject, kinds: Sequence[str], pairs: Sequence[Pair]) -> list[Pixels]:
     """Pictures of the pairs' captions over hints of these kinds, in the pairs' order."""
     profile = subject.following(kinds)
     assert profile.hints is not None
-    models = ModelPool(library_of(profile), Meter(lambda _: None))
-    plans, weights = models.paint_plans(SIZE, SIZE), [hint.weight for hint in profile.hints]
-    scale, jobs = control_scale(profile, plans), list[PaintJob]()
-    for _, group in groupby(pairs, key=lambda pair: pair.source):
-        same = list(group)
-        maps = tuple(one if weight else None for one, weight in zip(subject.maps(same[0]), weights, strict=True))
-        (hint,) = embed_maps(profile, plans, [maps])
-        for number, pair in enumerate(same):
-            (states,) = models.clip_text().encode_states([pair.caption])
-            key = content_key("hints", pair.source, number, pair.caption)
-            jobs.append(PaintJob(key, states, hint, plans, control_scale=scale))
-    (negative,) = models.clip_text().encode_states([profile.paint.negative_prompt])
-    return [picture for _, picture in sorted(paint(jobs, negative, profile.paint), key=lambda found: found[0])]
+    models, weights = ModelPool(library_of(profile), Meter(lambda _: None)), [hint.weight for hint in profile.hints]
+    plans = models.paint_plans(SIZE, SIZE)
+
+    def embed(pair: Pair) -> Any:
+        maps = zip(subject.maps(pair), weights, strict=True)
+        return embed_maps(profile, plans, [tuple(one if weight else None for one, weight in maps)])[0]
+
+    return paint_pairs(models, plans, profile, pairs, embed, "hints", control_scale=control_scale(profile, plans))[0]
 
 
 def figures_of(observed: Sequence[Observed]) -> dict[str, Any]:
@@ -112,7 +102,6 @@ def figures_of(observed: Sequence[Observed]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run it."""
     parser = bench_parser(__doc__, write="docs/hints.json")
     parser.add_argument("--models", type=Path, required=True, help="folder of networks that know the world")
     parser.add_argument("--denoiser", default="denoiser_controls", help="its plan (%(default)s)")
@@ -127,7 +116,7 @@ def main() -> None:
     table: dict[str, dict[str, Any]] = {}
     shown = [[pair.drawing.picture for pair in pairs], [pair.target.picture for pair in pairs]]
     for kinds in _SETS:
-        shown.append(list(paint_pairs(subject, kinds, pairs)))
+        shown.append(painted(subject, kinds, pairs))
         observed = observe_pairs(pairs, shown[-1], referee)
         table[" + ".join(kinds)] = figures_of(observed)
         print(f"{' + '.join(kinds):32}", brief(table[" + ".join(kinds)]), flush=True)
@@ -140,7 +129,7 @@ def main() -> None:
         draw_blocks(blocks, 1, asked.sheet)
     kept = {"world": EMBEDDED.name, "scenes": asked.scenes, "variants": len(pairs), "sets": table}
     if asked.write:
-        keep_figures(_DOCS / "hints.json", {**kept, "machine": machine()})
+        keep_figures(DOCS / "hints.json", {**kept, "machine": machine()})
     finish("hints", **kept)
 
 

@@ -17,9 +17,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from measure import bench_parser, finish, keep_figures
+from measure import DOCS, ROOT, bench_parser, finish
 
-ROOT = Path(__file__).parents[1]
 POCKET = ROOT / "engine" / "pocket"
 PRODUCT = ("engine", "export", "kernels", "bench")
 # What a user installs: an extra of the product's own wheel, and whether the pocket networks too.
@@ -27,34 +26,25 @@ INSTALLS = {"base_install_mb": ("", 0), "judge_install_mb": ("[judge]", 0), "gen
 
 
 def main() -> None:
-    """Count, print, and write."""
     parser = bench_parser(__doc__, write="docs/house.json")
     parser.add_argument("--installs", action="store_true", help="install into new environments and count their bytes")
     args = parser.parse_args()
     rooms = {room: lines_of(ROOT / room) for room in (*PRODUCT, "tests")}
     for room, lines in rooms.items():
         print(f"{room:<8} {lines:>7,} lines")
-    figures: dict[str, Any] = {
-        "product_lines": sum(rooms[room] for room in PRODUCT),
-        "test_lines": rooms["tests"],
-        "readme_words": words_of([ROOT / "README.md"]),
-        "docs_words": words_of([ROOT / "README.md", ROOT / "bench" / "README.md", *(ROOT / "docs").glob("*.md")]),
-        "wiring_options_tested": wired_options(sorted((ROOT / "tests").glob("**/*.py"))),
-    }
-    if args.installs:
-        figures |= install_sizes()
-    if args.write:
-        keep_figures(ROOT / "docs" / "house.json", figures)
-    finish("house", **figures)
+    readmes = [ROOT / "README.md", ROOT / "bench" / "README.md"]
+    figures: dict[str, Any] = {"product_lines": sum(rooms[room] for room in PRODUCT), "test_lines": rooms["tests"]}
+    figures |= {"readme_words": words_of(readmes[:1]), "docs_words": words_of([*readmes, *DOCS.glob("*.md")])}
+    figures["wiring_options_tested"] = wired_options(sorted((ROOT / "tests").glob("**/*.py")))
+    figures |= install_sizes() if args.installs else {}
+    finish("house", into=args.write and DOCS / "house.json", **figures)
 
 
 def lines_of(folder: Path) -> int:
-    """Lines of the Python files below a folder."""
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in folder.rglob("*.py"))
 
 
 def words_of(files: list[Path]) -> int:
-    """Words of files, as `wc -w` counts them."""
     return sum(len(path.read_text(encoding="utf-8").split()) for path in files)
 
 
@@ -63,17 +53,14 @@ def wired_options(files: list[Path]) -> int:
     of commands may be those of tests/wiring.py.
     """
     trees = [ast.parse(text) for file in files if "shows(" in (text := file.read_text(encoding="utf-8"))]
-    named = {
-        node.targets[0].id: len(node.value.elts)
-        for tree in trees
-        for node in tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Tuple)
-    }
-    count = 0
-    for node in (node for tree in trees for node in ast.walk(tree)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "shows":
-            starred = [part.value for part in node.args[1:] if isinstance(part, ast.Starred)]
-            count += len(node.args) - 1 - len(starred) + sum(named[ast.unparse(name)] for name in starred)
+    named, count = dict[str, int](), 0
+    for node in (node for tree in trees for node in tree.body if isinstance(node, ast.Assign)):
+        if isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Tuple):
+            named[node.targets[0].id] = len(node.value.elts)
+    for call in (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        if isinstance(call.func, ast.Name) and call.func.id == "shows":
+            starred = [part.value for part in call.args[1:] if isinstance(part, ast.Starred)]
+            count += len(call.args) - 1 - len(starred) + sum(named[ast.unparse(name)] for name in starred)
     return count
 
 

@@ -7,31 +7,39 @@ were painted, source by source, so that others can be given the same.
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import cv2
-import numpy as np
-from measure import Pixels, Spent, spent, with_masters
-from PIL import Image as Pictures
+from measure import Pixels, Spent, picture_at, spent, with_masters
 
 from counterfactory.engine.inputs import Inputs
-from counterfactory.engine.journey import Journey, RunSummary
+from counterfactory.engine.journey import Journey
+from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.chat import prompts_of
 from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.language.open_llm import open_llm
+from counterfactory.engine.models.denoiser import PaintPlans
+from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import Profile
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Source
+from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
 from counterfactory.engine.stages.rewrite.caption_edits import Questions
 from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite
 from counterfactory.engine.suite import Suite, read_metadata
+from counterfactory.engine.suite.run_record import RunSummary
 from counterfactory.engine.variant import Variant
 from counterfactory.export.graphs.recording import master_of
+
+if TYPE_CHECKING:
+    from counterfactory.export.pocket.observed import Pair
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,6 @@ def save_sources(folder: Path, pictures: Mapping[str, Pixels]) -> list[Source]:
 
 
 def render_sources(folder: Path, count: int) -> list[Source]:
-    """Street scenes as class folders."""
     scenes = [EMBEDDED.scene(56, i) for i in range(count)]
     return save_sources(folder, {f"{s.label}/{i:04d}.png": EMBEDDED.draw(s).picture for i, s in enumerate(scenes)})
 
@@ -124,15 +131,32 @@ def work_of(bench: Bench, name: str, most: int) -> list[Work]:
 
 
 def pictures_of(suite: Path) -> dict[str, Pixels]:
-    """A suite's painted RGB pictures by key."""
-    rows = [row for row in read_metadata(suite) if row.kind != "original"]
-    return {row.key: np.asarray(Pictures.open(suite / row.file_name).convert("RGB")) for row in rows}
+    return {row.key: picture_at(suite / row.file_name) for row in read_metadata(suite) if row.kind != "original"}
 
 
 def fully_guided(profile: Profile) -> Profile:
     """The profile with every step guided, as diffusers' pipelines do it."""
     guidance = replace(profile.paint.guidance, start=0.0, stop=1.0)
     return replace(profile, paint=replace(profile.paint, guidance=guidance))
+
+
+def paint_pairs(
+    models: ModelPool, plans: PaintPlans, profile: Profile, pairs: Sequence[Pair], embed: Callable[[Pair], Any],
+    purpose: str, **how: Any,
+) -> tuple[list[Pixels], float]:  # fmt: skip
+    """Pictures of the pairs' captions over what `embed` makes of each source, in the pairs' order, from the noise of a
+    `purpose`; and the core-seconds of painting. `how` is of every PaintJob.
+    """
+    clip, jobs, found = models.clip_text(), list[PaintJob](), list[tuple[int, Pixels]]()
+    (negative,) = clip.encode_states([profile.paint.negative_prompt])
+    texts = iter(clip.encode_states([pair.caption for pair in pairs]))
+    for source, group in groupby(pairs, key=lambda pair: pair.source):
+        same = list(group)
+        hint = embed(same[0])
+        keys = [content_key(purpose, source, number, pair.caption) for number, pair in enumerate(same)]
+        jobs += [PaintJob(key, next(texts), hint, plans, **how) for key in keys]
+    took = spent(lambda: found.extend(paint(jobs, negative, profile.paint)))
+    return [picture for _, picture in sorted(found, key=lambda painted: painted[0])], took.cpu_s
 
 
 def unquantised(profile: Profile) -> Profile:

@@ -7,34 +7,27 @@ scenes of a stream of their own, saved in several ways. The last line is JSON.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import bench_parser, finish, show, spent
+from measure import DOCS, bench_parser, finish, show, spent
 
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.report.table import percent
 from counterfactory.engine.sources.domain import Domain, examiner, traits_of, world_of
 from counterfactory.export.pocket import world as fitting
 
-_FIGURES = Path(__file__).parents[1] / "docs" / "known_world.json"
 _DRAWN_FROM, _DRAWN = 10_000, 200  # seeds that the world was not fitted to
 _TIMED = 200
 _WORN = (80, 75)  # qualities of JPEG that streets are not promised to pass with
-_TITLES = {
-    "streets": "Street scenes that pass",
-    "worn_streets": "Street scenes that pass though they are worn",
-    "photographs": "Photographs that are refused, by collection",
-    "altered": "The same photographs, altered",
-    "drawn": "Drawn pictures that are refused",
-}
+_TITLES = {"streets": "Street scenes that pass", "worn_streets": "Street scenes that pass though they are worn"}
+_TITLES |= {"photographs": "Photographs that are refused, by collection", "altered": "The same photographs, altered"}
+_TITLES["drawn"] = "Drawn pictures that are refused"
 
 
 def main() -> None:
-    """Count, show, write."""
     parser = bench_parser(__doc__, write="docs/known_world.json")
     parser.add_argument("--photographs", type=Path, nargs="+", required=True, metavar="DIR", help="one per collection")
     parser.add_argument("--scenes", type=int, default=1000, help="street scenes (%(default)s)")
@@ -62,16 +55,11 @@ def main() -> None:
     for kind, title in _TITLES.items():
         rows = [(name, str(n["of"]), percent(n["right"] / n["of"])) for name, n in counts[kind].items()]
         show(title, ("pictures", "count", "share"), rows)
-    figures: dict[str, Any] = {
-        "streets_passed": _share(counts["streets"]),
-        "photographs_refused": _share(counts["photographs"]),
-        **counts,
-        "ms_per_picture": round(_ms(world, photographs or scenes), 2),
-        "fitted_to": world.fitted_to,
-    }
-    if asked.write:
-        _FIGURES.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    finish("what the models do not know is refused, and streets are not", **figures)
+    shares = {"streets_passed": _share(counts["streets"]), "photographs_refused": _share(counts["photographs"])}
+    figures: dict[str, Any] = {**shares, **counts, "ms_per_picture": round(_ms(world, photographs or scenes), 2)}
+    figures["fitted_to"] = world.fitted_to
+    into = asked.write and DOCS / "known_world.json"
+    finish("what the models do not know is refused, and streets are not", into=into, **figures)
 
 
 def _share(counts: Mapping[str, Mapping[str, int]]) -> float:

@@ -26,6 +26,7 @@ import torch
 from journeys import save_sources
 from lance_peer import LancePeer
 from measure import (
+    DOCS,
     Pixels,
     bench_parser,
     compare,
@@ -63,7 +64,6 @@ from counterfactory.export.pocket.observed import Judged, held_out, judge_varian
 from counterfactory.export.pocket.restore import restore_clip, restore_denoiser, restore_vae
 from counterfactory.export.pocket.sheet import draw_blocks
 
-_DOCS = Path(__file__).parents[1] / "docs" / "lance.json"
 # Of a picture's pixels, lest a few at an edge decide.
 _LEAST_OUTSIDE = 0.05
 _SHOWN = 8  # scenes on the sheet
@@ -95,7 +95,6 @@ def success(judged: Sequence[Judged]) -> dict[str, float]:
 
 
 def quality(lance: Profile, pocket: Profile, asked: argparse.Namespace) -> dict[str, Any]:
-    """Both profiles on the same edits."""
     referee = Referee.load(lance.models.path)
     request = SuiteRequest(street_task("segmentation"), asked.variants, 0, (1, 1), seed=0)
     with tempfile.TemporaryDirectory() as folder:
@@ -114,16 +113,10 @@ def quality(lance: Profile, pocket: Profile, asked: argparse.Namespace) -> dict[
         draw_pairs(edited, painted, asked.variants)
     print(f"{len(edited)} variants; edits seen: {by_type}, painted anew: {of_painter}")
     print(f"outside of {len(pairs)} edits {ours:.1f} dB, painted anew {theirs:.1f} dB")
-    return {
-        "variants": len(edited),
-        "edit_success": by_type["all"],
-        "edit_success_by_type": by_type,
-        "edit_success_painted": of_painter["all"],
-        "outside_db": ours,
-        "outside_painted_db": theirs,
-        "outside_gain_db": ours - theirs,
-        "outside_gain_db_by_type": gains,
-    }
+    seen = {"": by_type["all"], "_by_type": by_type, "_painted": of_painter["all"]}
+    outside = {"outside_db": ours, "outside_painted_db": theirs, "outside_gain_db": ours - theirs}
+    successes = {f"edit_success{name}": value for name, value in seen.items()}
+    return {"variants": len(edited), **successes, **outside, "outside_gain_db_by_type": gains}
 
 
 def draw_pairs(edited: Sequence[Judged], painted: Sequence[Judged], each: int) -> None:
@@ -139,7 +132,7 @@ def draw_pairs(edited: Sequence[Judged], painted: Sequence[Judged], each: int) -
             (other.picture, "painted anew"),
         ]
         blocks.append([*tiles, (one.target.picture, "rendered truth")] if one.target is not None else tiles)
-    draw_blocks(blocks, 2, _DOCS.with_name("lance.webp"))
+    draw_blocks(blocks, 2, DOCS / "lance.webp")
 
 
 def reconstruction(profile: Profile, models: ModelPool, count: int) -> dict[str, float]:
@@ -185,7 +178,6 @@ def cases(count: int, each: int) -> list[tuple[Pixels, str, list[str]]]:
 
 
 def speed(profile: Profile, models: ModelPool, asked: argparse.Namespace) -> dict[str, Any]:
-    """Inverting and editing by turns with diffusers."""
     assert profile.invert is not None
     paint, invert, weights = profile.paint, profile.invert, profile.models.path
     sampler = Sampler(paint.sampler)
@@ -238,18 +230,12 @@ def speed(profile: Profile, models: ModelPool, asked: argparse.Namespace) -> dic
     product = open_yardstick(asked.uneven)
     inverting, editing = (compare(*pair, asked.rounds, yardstick=product) for pair in (inversions, journeys))
     print(f"inversion {inverting}\nediting {editing}")
-    return {
-        "inversion_speedup": inverting.median,
-        "inversion": inverting.figures,
-        "inversion_fidelity_db": float(ours),
-        "null_text_fidelity_db": float(theirs),
-        "throughput_ratio": editing.median,
-        "throughput": editing.figures,
-    }
+    fidelity = {"inversion_fidelity_db": float(ours), "null_text_fidelity_db": float(theirs)}
+    inverted = {"inversion_speedup": inverting.median, "inversion": inverting.figures}
+    return fidelity | inverted | {"throughput_ratio": editing.median, "throughput": editing.figures}
 
 
 def main() -> None:
-    """Run it."""
     parser = bench_parser(__doc__, uneven=True, write="docs/lance.json, and the sheet beside them")
     parser.add_argument("--sources", type=int, default=150, help="scenes that are edited and judged")
     parser.add_argument("--variants", type=int, default=3, help="edits of each")
@@ -270,7 +256,7 @@ def main() -> None:
     for name in (name for name in _PARTS if name in asked.only):
         found |= parts[name]()
         if asked.write:
-            keep_figures(_DOCS, {**found, "editor_machine": machine()})
+            keep_figures(DOCS / "lance.json", {**found, "editor_machine": machine()})
     finish("lance", **found)
 
 

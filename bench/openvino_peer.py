@@ -41,7 +41,6 @@ class Traced(nn.Module):
         self.module, self._call = module, call
 
     def forward(self, *tensors: torch.Tensor) -> Any:
-        """What `call` returns."""
         return self._call(*tensors)
 
 
@@ -60,7 +59,6 @@ class Graph:
         self._compiled: dict[tuple[tuple[int, ...], ...], Any] = {}
 
     def __call__(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """The results of `call`, in order."""
         shapes = tuple(tuple(tensor.shape) for tensor in tensors)
         if shapes not in self._compiled:
             model = convert(*self._call, tensors, input=list(shapes))
@@ -77,7 +75,6 @@ class Past(Cache):  # type: ignore[misc]  # transformers has no types here
         self.states = list(past)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """How many positions there are."""
         return self.states[2 * layer_idx].shape[2]
 
     def update(self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any) -> Any:
@@ -112,23 +109,14 @@ class StatefulDecoder:
         total, new = mask.shape[1], embeds.shape[1]
         seen = torch.arange(total)[None] <= (torch.arange(new) + total - new)[:, None]
         visible = torch.where(seen[None] & mask[:, None].bool(), 0.0, -1e9)[:, None]
-        out = self._forward(
-            inputs_embeds=embeds,
-            attention_mask=visible,
-            position_ids=positions,
-            past_key_values=cache,
-            logits_to_keep=1,
-        )
+        given = {"inputs_embeds": embeds, "attention_mask": visible, "position_ids": positions}
+        out = self._forward(**given, past_key_values=cache, logits_to_keep=1)
         return out.logits, *cache.states
 
     def __call__(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        past_key_values: Any = None,
-        inputs_embeds: torch.Tensor | None = None,
-        **_: Any,
-    ) -> CausalLMOutputWithPast:
+        self, input_ids: torch.Tensor | None = None, attention_mask: torch.Tensor | None = None,
+        past_key_values: Any = None, inputs_embeds: torch.Tensor | None = None, **_: Any,
+    ) -> CausalLMOutputWithPast:  # fmt: skip
         """The next step of a generation, as `forward`; another cache than the last, itself left empty, begins one."""
         embeds = self._embedding(input_ids) if inputs_embeds is None else inputs_embeds
         new = embeds.shape[1]
@@ -182,7 +170,6 @@ def put_on_openvino(networks: PeerNetworks, text: Any, image: Any) -> tuple[Any,
 
 
 def put_painters(unet: Any, controlnet: Any, vae: Any, config: dict[str, Any]) -> None:
-    """Of diffusers' pipeline."""
     predict, control, decode = unet.forward, controlnet.forward, vae.decode
 
     def predict_graph(latents: Any, timestep: Any, text: Any, mid: Any, *down: Any) -> Any:
@@ -210,7 +197,6 @@ def put_painters(unet: Any, controlnet: Any, vae: Any, config: dict[str, Any]) -
 
 
 def put_language(networks: PeerNetworks, config: dict[str, Any]) -> None:
-    """Of transformers: BLIP-2's encoders, its OPT, and the Llama."""
     blip2 = networks.blip2
     see, ask = blip2.vision_model.forward, blip2.qformer.forward
     eyes = Graph(blip2.vision_model, lambda pixels: see(pixel_values=pixels).last_hidden_state, config)

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from measure import picture_at
 from numpy.typing import NDArray
-from PIL import Image
 from torch import nn
 from torch.nn import functional
 
@@ -43,7 +43,7 @@ def measure_orders(folder: Path, sources: int) -> dict[str, Any]:
         write_sources(folder / "sources", sources)
         cf.generate(folder / "sources", out=folder / "suite", variants=5, controls=0, edits=(1, 3), warn=print)
     rows = [row for row in cf.open(folder / "suite").rows if row.kind == "variant" and row.accepted]
-    pictures = np.stack([np.asarray(Image.open(folder / "suite" / row.file_name).convert("RGB")) for row in rows])
+    pictures = np.stack([picture_at(folder / "suite" / row.file_name) for row in rows])
     shares = [classify_streets(pictures).astype(np.float64), *_trained(pictures)]
     models = [label_answers(rows, _predictions(rows, one)) for one in shares]
     figures: dict[str, list[float]] = {}

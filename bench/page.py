@@ -12,27 +12,21 @@ which of its tasks took longer than 50 ms. `--write` puts the figures into docs/
 from __future__ import annotations
 
 import io
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import bench_parser, finish, keep_figures, show
+from measure import CLI, DOCS, bench_parser, finish, run_command, show
 from PIL import Image
-from simulated_suites import classes_suite
+from simulated_suites import classes_suite, stored, write_rows
 
-from counterfactory.engine.suite import Painting
-from counterfactory.engine.suite.metadata import write_table
-from counterfactory.engine.suite.row_spool import RowSpool
+from counterfactory.engine.suite import PictureRow
 
-_ROOT = Path(__file__).parents[1]
-_PAINTING = Painting(seed=0, steps=1, guidance_scale=1, guidance_start=0, guidance_stop=1)
 _SIDE, _PICTURES = 128, 97
 _VARIANTS = 5
 # Sources that are scrolled through.
@@ -49,7 +43,6 @@ _DRAWN = (
 
 
 def main() -> None:
-    """Make, report, open, scroll."""
     parser = bench_parser(__doc__, write="docs/evaluation.json")
     parser.add_argument("--variants", type=int, default=10_000, metavar="N", help="variants in all (%(default)s)")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="a folder that is to hold the suite afterwards")
@@ -62,15 +55,14 @@ def main() -> None:
         suite = (asked.keep or Path(temporary)) / f"suite-{asked.variants}"
         sources = asked.variants // _VARIANTS
         answers = make_suite(suite, sources)
-        command = [sys.executable, "-m", "counterfactory.engine", "report", suite, "--predictions", answers]
-        took, peak = _run([*command, "--limit", str(sources), "--profile", "pocket"])
-        figures: dict[str, Any] = {"report_s": round(took, 1), "report_peak_mb": round(peak)}
+        command = [*CLI, "report", suite, "--predictions", answers, "--limit", str(sources), "--profile", "pocket"]
+        used = run_command(command)[1]
+        figures: dict[str, Any] = {"report_s": round(used.ru_utime + used.ru_stime, 1)}
+        figures["report_peak_mb"] = round(used.ru_maxrss * 1024 / 1e6)
         figures |= open_page(suite / "report" / "index.html")
     named = {f"{name}_{asked.variants // 1000}k": value for name, value in figures.items()}
     show("The page", ("figure", "value"), tuple((name, str(value)) for name, value in named.items()))
-    if asked.write:
-        keep_figures(_ROOT / "docs" / "evaluation.json", named)
-    finish("the page of a large suite", **named)
+    finish("the page of a large suite", into=asked.write and DOCS / "evaluation.json", **named)
 
 
 def make_suite(suite: Path, sources: int) -> Path:
@@ -82,84 +74,67 @@ def make_suite(suite: Path, sources: int) -> Path:
     suite.mkdir(parents=True, exist_ok=True)
     for k, picture in enumerate(pictures):
         picture.save(suite / f"{k}.png")
-    lines = ["image,prediction"]
-    with RowSpool(suite) as spool, (suite / "metadata.parquet").open("wb") as file:
-        for i, (row, answer) in enumerate(zip(rows, answers, strict=True)):
-            top = "originals" if row.kind == "original" else "images"
-            name, original = f"{top}/{row.file_name}", f"originals/{row.original}"
-            control = None if row.control is None else f"images/{row.control}"
-            painted = None if row.kind == "original" else _PAINTING
-            scores = {} if row.kind == "original" else {"edit": float(rng.random()), "valid": float(rng.random())}
-            spool.add(replace(row, file_name=name, original=original, control=control, painting=painted, scores=scores))
-            (suite / name).parent.mkdir(parents=True, exist_ok=True)
-            (suite / name).unlink(missing_ok=True)
-            (suite / name).hardlink_to(suite / f"{i % _PICTURES}.png")
-            lines.append(f"{name},{answer}")
-        write_table(spool, spool.score_names, file)
+    lines, made = ["image,prediction"], list[PictureRow]()
+    for i, (row, answer) in enumerate(zip(rows, answers, strict=True)):
+        scores = {} if row.kind == "original" else {"edit": float(rng.random()), "valid": float(rng.random())}
+        made.append(stored(row, scores=scores))
+        path = suite / made[-1].file_name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.hardlink_to(suite / f"{i % _PICTURES}.png")
+        lines.append(f"{made[-1].file_name},{answer}")
+    write_rows(suite, made)
     (suite / "answers.csv").write_text("\n".join(lines))
     return suite / "answers.csv"
 
 
-def _run(command: list[str | Path]) -> tuple[float, float]:
-    """Seconds of one core that a command takes, and its memory at most, in MB."""
-    child = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(child.pid, 0)
-    if status:
-        raise SystemExit(f"{' '.join(map(str, command))} failed")
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6
-
-
-def open_page(page: Path) -> dict[str, Any]:
-    """When the first picture is there, the longest tasks until then and while all is scrolled through, in ms."""
+@contextmanager
+def chromium(height: int, **how: Any) -> Iterator[Any]:
+    """A tab of Chromium, so many pixels high."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        tab = browser.new_page(viewport={"width": 1280, "height": 900}, bypass_csp=True)
+        tab = browser.new_page(viewport={"width": 1280, "height": height}, **how)
+        yield tab
+        browser.close()
+
+
+def open_page(page: Path) -> dict[str, Any]:
+    """When the first picture is there, the longest tasks until then and while all is scrolled through, in ms."""
+    longest = "Math.max(0, ...window.tasks.splice(0))"
+    with chromium(900, bypass_csp=True) as tab:
         tab.add_init_script(_WATCH)
         began = time.perf_counter()
         tab.goto(page.resolve().as_uri(), wait_until="commit")
         tab.wait_for_function(_DRAWN)
-        opened = 1000 * (time.perf_counter() - began)
+        figures = {"page_first_view_ms": 1000 * (time.perf_counter() - began)}
         tab.wait_for_function("frames.length === start.variants", timeout=300_000)
         tab.wait_for_timeout(1000)
-        loading = tab.evaluate("window.tasks.splice(0)")
+        figures["page_longest_task_loading_ms"] = tab.evaluate(longest)
         tab.evaluate("document.querySelector('#more').click()")
         tab.mouse.move(640, 450)
         while tab.evaluate(f"drawn < Math.min(chosen.length, {_SCROLLED})"):
             for _ in range(10):
                 tab.mouse.wheel(0, 3000)
                 tab.wait_for_timeout(30)
-        drawn = tab.evaluate("drawn")
-        scrolling = tab.evaluate("window.tasks.splice(0)")
+        figures["page_sources_scrolled"] = tab.evaluate("drawn")
+        figures["page_longest_task_scrolling_ms"] = tab.evaluate(longest)
         tab.evaluate("location.hash = '#answer=wrong'")
         tab.wait_for_timeout(1500)
-        filtering = tab.evaluate("window.tasks.splice(0)")
-        heap = tab.evaluate("performance.memory.usedJSHeapSize / 1e6")
-        browser.close()
-    return {
-        "page_first_view_ms": round(opened),
-        "page_longest_task_loading_ms": round(max(loading, default=0)),
-        "page_longest_task_scrolling_ms": round(max(scrolling, default=0)),
-        "page_longest_task_filter_ms": round(max(filtering, default=0)),
-        "page_sources_scrolled": drawn,
-        "page_heap_mb": round(heap),
-    }
+        figures["page_longest_task_filter_ms"] = tab.evaluate(longest)
+        figures["page_heap_mb"] = tab.evaluate("performance.memory.usedJSHeapSize / 1e6")
+    return {name: round(value) for name, value in figures.items()}
 
 
 def _draw_readme(page: Path) -> None:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        tab = browser.new_page(viewport={"width": 1280, "height": 1560}, color_scheme="light")
+    with chromium(1560, color_scheme="light") as tab:
         tab.goto(page.resolve().as_uri())
         tab.wait_for_load_state("networkidle")
         tab.wait_for_timeout(500)
         picture = Image.open(io.BytesIO(tab.screenshot())).convert("RGB")
-        browser.close()
     picture.thumbnail((900, 10_000), Image.Resampling.LANCZOS)
-    picture.save(_ROOT / "docs" / "report.webp", quality=72, method=6)
+    picture.save(DOCS / "report.webp", quality=72, method=6)
 
 
 if __name__ == "__main__":

@@ -66,7 +66,6 @@ class PeerNetworks:
 
     @property
     def modules(self) -> tuple[Any, ...]:
-        """All but the language model."""
         return self.blip2, self.clip, self.unet, self.controlnet, self.vae
 
 
@@ -84,19 +83,12 @@ class TorchLanguage:
         length = max(map(len, rows))
         ids = torch.tensor([[llama.END] * (length - len(row)) + row for row in rows])
         mask = torch.tensor([[0] * (length - len(row)) + [1] * len(row) for row in rows])
-        out = self.model.generate(
-            ids,
-            attention_mask=mask,
-            max_new_tokens=MAX_ANSWER_TOKENS,
-            do_sample=False,
-            eos_token_id=self._stops,
-            pad_token_id=llama.END,
-        )
+        ends = {"eos_token_id": self._stops, "pad_token_id": llama.END}
+        out = self.model.generate(ids, attention_mask=mask, max_new_tokens=MAX_ANSWER_TOKENS, do_sample=False, **ends)
         said = [until(row, self._stops) for row in out[:, length:].tolist()]
         return [self._tokenizer.decode(row) for row in said], sum(map(len, said))
 
     def close(self) -> float:
-        """It stays."""
         return 0.0
 
 
@@ -119,7 +111,6 @@ class EngineLanguage:
         return answers, self._llm.usage.generated_tokens - before
 
     def close(self) -> float:
-        """Give its memory back."""
         if self._llm is not None:
             self._llm.close()
         self._llm, took, self._load_s = None, self._load_s, 0.0
@@ -152,9 +143,7 @@ def box_networks(profile: Profile, request: Request) -> PeerNetworks:
 def _captioner(request: Request, dtype: torch.dtype) -> tuple[Blip2ForConditionalGeneration, Tokenizer]:
     if request.sources is not None:
         folder = locate(request.sources.named("blip2"), ("config.json", "tokenizer.json"))
-        loaded: Blip2ForConditionalGeneration = Blip2ForConditionalGeneration.from_pretrained(
-            folder, dtype=dtype, local_files_only=True
-        )
+        loaded: Any = Blip2ForConditionalGeneration.from_pretrained(folder, dtype=dtype, local_files_only=True)
         return loaded.eval(), Tokenizer.from_file(str(folder / "tokenizer.json"))
     config = blip2.config_of(request)
     if config.image_token_index is None:

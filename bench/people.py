@@ -14,15 +14,14 @@ docs/people.json. The last line is JSON.
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import numpy as np
-from measure import bench_parser, finish, keep_figures, machine, show
+from measure import DOCS, bench_parser, command_line, finish, keep_figures, machine, show
+from simulated_suites import PAINTING, blank_row
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.review.answer_book import Rating
@@ -30,17 +29,13 @@ from counterfactory.engine.review.careless import RaterRecord, judge_raters
 from counterfactory.engine.review.question_set import load_questions
 from counterfactory.engine.review.study import Study, StudyPlan, draw_study
 from counterfactory.engine.review.study_results import SuiteFacts, find_results
-from counterfactory.engine.suite import Crop, Origin, PictureRow
-from counterfactory.engine.suite.picture_row import Painting
+from counterfactory.engine.suite import PictureRow
 
-_FIGURES = Path(__file__).parents[1] / "docs" / "people.json"
 _SOURCES, _VARIANTS, _RATERS, _EACH = 1_000, 5, 8, 5
 _VALID = (0.827, 0.95, 0.99)
 _CARELESS = "rater 0"
 _TWO_MINDS, _BY_CHANCE = 0.05, 0.2
 _CAREFUL = (0.01, 0.05)
-_ORIGIN, _CROP = Origin("", "", 1, 1), Crop(0, 0, 1, 1)
-_PAINTING = Painting(0, 1, 1.0, 0.0, 0.0)
 
 
 def suite() -> list[PictureRow]:
@@ -48,15 +43,13 @@ def suite() -> list[PictureRow]:
     edits, rows = (Edit("weather", "clear", "foggy"),), []
     for number in range(_SOURCES):
         label, at = ("bus", "car")[number % 2], f"images/{number}"
-        first = PictureRow(
-            f"originals/{number}/o.png", "", "original", str(number), label, None, f"originals/{number}/o.png",
-            f"{at}/c.png", "", "", (), 0, None, {}, None, _ORIGIN, _CROP, "", "",
-        )  # fmt: skip
-        rows += [first, replace(first, file_name=f"{at}/c.png", kind="control", painting=_PAINTING)]
-        rows += [
-            replace(first, file_name=f"{at}/{k}.png", kind="variant", painting=_PAINTING, edits=edits, number=k)
-            for k in range(_VARIANTS)
-        ]
+        original = f"originals/{number}/o.png"
+        files: dict[str, Any] = {"file_name": original, "original": original, "control": f"{at}/c.png", "label": label}
+        first = blank_row("original", str(number), **files)
+        painted = replace(first, file_name=f"{at}/c.png", kind="control", painting=PAINTING)
+        variant = replace(painted, kind="variant", edits=edits)
+        rows += [first, painted]
+        rows += [replace(variant, file_name=f"{at}/{k}.png", number=k) for k in range(_VARIANTS)]
     return rows
 
 
@@ -92,8 +85,7 @@ def coverage(rows: Sequence[PictureRow], share: float, trials: int, two_minds: f
     """How often the interval of what is agreed holds the truth, how often the one by majority does, and the share that
     is discarded.
     """
-    agreed = majority = 0
-    discarded, gate = [], {row.file_name: True for row in rows if row.kind == "variant"}
+    held, discarded, gate = [0, 0], [], {row.file_name: True for row in rows if row.kind == "variant"}
     questions = load_questions("dillema")
     for trial in range(trials):
         rng = np.random.default_rng([trial, round(1000 * share)])
@@ -102,17 +94,15 @@ def coverage(rows: Sequence[PictureRow], share: float, trials: int, two_minds: f
         minds = {name for name in gate if rng.random() < two_minds}
         valid |= {name: bool(rng.random() < 0.5) for name in minds}
         study = draw_study(rows, questions, StudyPlan(seed=trial))
-        results = find_results(
-            study, answer(study, valid, minds, rng, _EACH), SuiteFacts(rows, gate), without=["careless"]
-        )
-        whole, truth = results.validity[0], sum(valid.values()) / len(valid)
+        ratings = answer(study, valid, minds, rng, _EACH)
+        whole = find_results(study, ratings, SuiteFacts(rows, gate), without=["careless"]).validity[0]
+        truth = sum(valid.values()) / len(valid)
         for place, one in enumerate((whole.valid, whole.by_majority)):
             assert one.low is not None
             assert one.high is not None
-            holds = one.low <= truth <= one.high
-            agreed, majority = agreed + (holds and place == 0), majority + (holds and place == 1)
+            held[place] += one.low <= truth <= one.high
         discarded.append(whole.discarded_share or 0.0)
-    return agreed / trials, majority / trials, float(np.mean(discarded))
+    return held[0] / trials, held[1] / trials, float(np.mean(discarded))
 
 
 def area(
@@ -122,22 +112,22 @@ def area(
     label, if the truth were known; and the shares of careless and of careful ones that are called careless.
     """
     rows = [replace(row, protected=words) for row in rows]
-    careless, careful = list[RaterRecord](), list[RaterRecord]()
     names = [row.file_name for row in rows if row.kind == "variant"]
+    records: dict[bool, list[RaterRecord]] = {True: [], False: []}
     errors: dict[bool, list[float]] = {True: [], False: []}
     for trial in range(trials):
         rng = np.random.default_rng([trial, 7])
         valid = {name: bool(rng.random() < 0.9) for name in names}
         study = draw_study(rows, load_questions(questions), StudyPlan(sample=27, checks=0.1, seed=trial))
         ratings = answer(study, valid, set(), rng, _RATERS)
-        for one in judge_raters(study, ratings):
-            (careless if one.rater == _CARELESS else careful).append(one)
+        for record in judge_raters(study, ratings):
+            records[record.rater == _CARELESS].append(record)
         wrong = Counter(one.rater for one in ratings if one.asked == "label" and one.value != _truth(study, valid, one))
         for rater in {one.rater for one in ratings}:
             errors[rater == _CARELESS].append(wrong[rater])
-    suspicions = [[one.suspicion for one in group] for group in (careless, careful)]
-    called = [sum(one.careless for one in group) / len(group) for group in (careless, careful)]
-    return _area(*suspicions), _area(errors[True], errors[False]), called[0], called[1]
+    suspicions = [[one.suspicion for one in group] for group in records.values()]
+    called = [sum(one.careless for one in group) / len(group) for group in records.values()]
+    return _area(*suspicions), _area(*errors.values()), called[0], called[1]
 
 
 def _truth(study: Study, valid: Mapping[str, bool], one: Rating) -> int:
@@ -151,39 +141,29 @@ def _area(above: Sequence[float], below: Sequence[float]) -> float:
 
 
 def main() -> None:
-    """Run the crowds."""
     parser = bench_parser(__doc__, write="docs/people.json")
     parser.add_argument("--trials", type=int, default=400, help="studies of each kind (%(default)s)")
     asked = parser.parse_args()
     rows = suite()
     clear = {share: coverage(rows, share, asked.trials, 0.0) for share in _VALID}
     minds = coverage(rows, _VALID[0], asked.trials, _TWO_MINDS)
-    areas = {
-        "one question": area(rows, "dillema", (), asked.trials),
-        "dillema": area(rows, "dillema", ("road", "person"), asked.trials),
-        "lance": area(rows, "lance", (), asked.trials),
-    }
+    kinds = {"one question": ("dillema", ()), "dillema": ("dillema", ("road", "person")), "lance": ("lance", ())}
+    areas = {name: area(rows, *kind, asked.trials) for name, kind in kinds.items()}
     cells = [(f"{share:.1%}", *(f"{value:.3f}" for value in of)) for share, of in clear.items()]
     cells.append((f"{_VALID[0]:.1%}, of two minds", *(f"{value:.3f}" for value in minds)))
     show("Intervals that hold the truth", ("valid", "agreed", "by majority", "discarded"), cells)
     lines = [(name, *(f"{value:.3f}" for value in of)) for name, of in areas.items()]
-    show(
-        "Raters of 30 pictures", ("questions", "area", "truth known", "careless called so", "careful called so"), lines
-    )
-    figures = {
-        "coverage": min(of[0] for of in clear.values()),
-        "coverage_by_validity": {str(share): of[0] for share, of in clear.items()},
-        "coverage_two_minds": {"agreed": minds[0], "majority": minds[1], "discarded": minds[2]},
-        "careless_auc": areas["dillema"][0],
-        "careless_auc_lance": areas["lance"][0],
-        "careless_auc_one_question": areas["one question"][0],
-        "careless_auc_one_question_truth_known": areas["one question"][1],
-        "called_careless": {name: {"careless": of[2], "careful": of[3]} for name, of in areas.items()},
-        "trials": asked.trials,
-    }
-    command = shlex.join(["python", "bench/people.py", *sys.argv[1:]])
+    columns = ("questions", "area", "truth known", "careless called so", "careful called so")
+    show("Raters of 30 pictures", columns, lines)
+    figures: dict[str, Any] = {"trials": asked.trials, "coverage": min(of[0] for of in clear.values())}
+    figures["coverage_by_validity"] = {str(share): of[0] for share, of in clear.items()}
+    figures["coverage_two_minds"] = dict(zip(("agreed", "majority", "discarded"), minds, strict=True))
+    figures |= {"careless_auc": areas["dillema"][0], "careless_auc_lance": areas["lance"][0]}
+    alone = "careless_auc_one_question"
+    figures |= {alone: areas["one question"][0], f"{alone}_truth_known": areas["one question"][1]}
+    figures["called_careless"] = {name: {"careless": of[2], "careful": of[3]} for name, of in areas.items()}
     if asked.write:
-        keep_figures(_FIGURES, {**figures, "machine": machine(), "command": command})
+        keep_figures(DOCS / "people.json", {**figures, "machine": machine(), "command": command_line()})
     finish("what people say of a sample holds for the suite", **figures)
 
 

@@ -13,11 +13,12 @@ import json
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from journeys import fully_guided
-from measure import bench_parser, finish, keep_figures
+from measure import DOCS, bench_parser, finish, keep_figures
 
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.estimate.estimate import OTHER_SHARE, Estimate, estimate
@@ -27,15 +28,12 @@ from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.runtime import ModelPaths
 from counterfactory.engine.report.table import Table
 
-FILE = Path(__file__).parents[1] / "docs" / "a10g.json"
+FILE = DOCS / "a10g.json"
 SOURCES, VARIANTS = 25_000, 5
 GOALS = {"a10g": 0.21, "a10g-fast": 0.05}
 # LLaMA-2-7B in 5 bits in the place of 13B, of 32 layers (Touvron et al. 2023, arXiv 2307.09288).
-LLAMA_7B = PlanFacts(
-    flops=2 * (32 * (4 * 4096**2 + 3 * 4096 * 11008) + 32000 * 4096),
-    weight_bytes=round((32 * (4 * 4096**2 + 3 * 4096 * 11008) + 2 * 32000 * 4096) * 5 / 8),
-    cache_bytes=2 * 32 * 4096 * 2,
-)
+_LAYERS, _TABLE = 32 * (4 * 4096**2 + 3 * 4096 * 11008), 32000 * 4096
+LLAMA_7B = PlanFacts(2 * (_LAYERS + _TABLE), round((_LAYERS + 2 * _TABLE) * 5 / 8), cache_bytes=2 * 32 * 4096 * 2)
 ALL = "all of these"
 
 
@@ -85,6 +83,14 @@ def changed(profile: Profile) -> dict[str, Profile]:
     return found | {ALL: together}
 
 
+def _painting(profile: Profile, **paint: Any) -> Profile:
+    return replace(profile, paint=replace(profile.paint, **paint))
+
+
+def _rewriting(profile: Profile, **rewrite: Any) -> Profile:
+    return replace(profile, rewrite=replace(profile.rewrite, **rewrite))
+
+
 def _weighed(profile: Profile, **weights: Any) -> Profile:
     assert profile.weights is not None
     return replace(profile, weights=replace(profile.weights, **weights))
@@ -102,8 +108,7 @@ def _captions(profile: Profile, tokens: int) -> Profile:
 
 def _four_steps(profile: Profile) -> Profile:
     """Where the profile's weights are for few."""
-    few = replace(profile.paint.sampler, steps=max(4, profile.paint.sampler.steps))
-    return replace(profile, paint=replace(profile.paint, sampler=few))
+    return _painting(profile, sampler=replace(profile.paint.sampler, steps=max(4, profile.paint.sampler.steps)))
 
 
 _DEARER = (
@@ -114,26 +119,18 @@ _DEARER = (
     "captions of at most 50 tokens",
 )
 _CHANGES: Mapping[str, Callable[[Profile], Profile]] = {
-    "TAESD decodes": lambda profile: (
-        profile if profile.decoder == "vae_decoder_tiny" else _weighed(profile, tiny_vae="madebyollin/taesd")
-    ),
+    "TAESD decodes": lambda p: p if p.decoder == "vae_decoder_tiny" else _weighed(p, tiny_vae="madebyollin/taesd"),
     "guidance on all steps": fully_guided,
-    "deep features anew at every step": lambda profile: replace(profile, paint=replace(profile.paint, reuse=None)),
-    "deep features on every second step": lambda profile: replace(
-        profile, paint=replace(profile.paint, reuse=ReuseSettings(2))
-    ),
+    "deep features anew at every step": partial(_painting, reuse=None),
+    "deep features on every second step": partial(_painting, reuse=ReuseSettings(2)),
     "four steps": _four_steps,
-    "the pipeline's own decoder": lambda profile: _weighed(profile, tiny_vae=None),
-    "captions of at most 50 tokens": lambda profile: _captions(profile, 50),
+    "the pipeline's own decoder": partial(_weighed, tiny_vae=None),
+    "captions of at most 50 tokens": partial(_captions, tokens=50),
     "one caption per source": _one_caption,
-    "captions of at most 25 tokens": lambda profile: _captions(profile, 25),
-    "captions verbatim but for their edits": lambda profile: replace(
-        profile, rewrite=replace(profile.rewrite, verbatim=True)
-    ),
-    "one question a source, whose answer chooses from menus": lambda profile: replace(
-        profile, rewrite=replace(profile.rewrite, menus=True)
-    ),
-    "LLaMA-2-7B": lambda profile: _weighed(profile, llm="meta-llama/Llama-2-7b-chat-hf"),
+    "captions of at most 25 tokens": partial(_captions, tokens=25),
+    "captions verbatim but for their edits": partial(_rewriting, verbatim=True),
+    "one question a source, whose answer chooses from menus": partial(_rewriting, menus=True),
+    "LLaMA-2-7B": partial(_weighed, llm="meta-llama/Llama-2-7b-chat-hf"),
 }
 
 
@@ -178,9 +175,7 @@ def show(profile: Profile) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run it."""
-    parser = bench_parser(__doc__, write="docs/a10g.json")
-    asked = parser.parse_args()
+    asked = bench_parser(__doc__, write="docs/a10g.json").parse_args()
     Terminal().show(profile_table())
     found: dict[str, Any] = {name: show(load_profile(name)) for name in GOALS}
     if asked.write:

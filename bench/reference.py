@@ -203,14 +203,10 @@ class Peer:
         config, texts = blip2.config, self.profile.caption.texts
         sampled = {"top_p": how.top_p, "temperature": how.temperature, "top_k": 0, "num_return_sequences": texts}
         ids = blip2.generate(
-            pixel_values=self._pixels(images, config.vision_config.image_size),
-            min_new_tokens=how.min_tokens,
-            max_new_tokens=how.max_tokens,
-            repetition_penalty=how.repetition_penalty,
-            do_sample=how.mode == "nucleus",
-            num_beams=how.beams,
-            **(sampled if how.mode == "nucleus" else {}),
-        )
+            pixel_values=self._pixels(images, config.vision_config.image_size), min_new_tokens=how.min_tokens,
+            max_new_tokens=how.max_tokens, repetition_penalty=how.repetition_penalty, num_beams=how.beams,
+            do_sample=how.mode == "nucleus", **(sampled if how.mode == "nucleus" else {}),
+        )  # fmt: skip
         eos = config.text_config.eos_token_id
         # The prompt (query places and the start token) comes back before what was generated.
         start = config.num_query_tokens + 1
@@ -235,17 +231,12 @@ class Peer:
         guiding: dict[str, Any] = {"guidance_scale": paint.guidance.scale}
         if self.way.dynamic:
             guiding = guide_some(paint, states, negative, image)
+        latents = torch.from_numpy(noise).to(self.device, self.way.dtype)
         result = pipeline(
-            prompt_embeds=states,
-            negative_prompt_embeds=negative,
-            image=image,
-            latents=torch.from_numpy(noise).to(self.device, self.way.dtype),
-            height=height,
-            width=width,
-            num_inference_steps=paint.sampler.steps,
-            controlnet_conditioning_scale=float(paint.control_scale),
-            **guiding,
-        )
+            prompt_embeds=states, negative_prompt_embeds=negative, image=image, latents=latents, height=height,
+            width=width, num_inference_steps=paint.sampler.steps,
+            controlnet_conditioning_scale=float(paint.control_scale), **guiding,
+        )  # fmt: skip
         pictures: list[Pictures.Image] = result.images
         return pictures
 
@@ -289,17 +280,9 @@ def open_pipeline(
     unet: Any, controlnet: Any, vae: Any, sampler: SamplerSettings, published: Mapping[str, Any] | None = None
 ) -> Any:
     """diffusers' pipeline without text networks: prompts are encoded outside, by CLIP's text model as it would."""
-    pipeline = StableDiffusionControlNetPipeline(
-        vae=vae,
-        text_encoder=None,
-        tokenizer=None,
-        unet=unet,
-        controlnet=controlnet,
-        scheduler=scheduler_of(sampler, published),
-        safety_checker=None,
-        feature_extractor=None,
-        requires_safety_checker=False,
-    )
+    networks = {"unet": unet, "controlnet": controlnet, "vae": vae, "scheduler": scheduler_of(sampler, published)}
+    absent = dict.fromkeys(("text_encoder", "tokenizer", "safety_checker", "feature_extractor"))
+    pipeline = StableDiffusionControlNetPipeline(**networks, **absent, requires_safety_checker=False)
     pipeline.set_progress_bar_config(disable=True)
     return pipeline
 
@@ -335,11 +318,8 @@ def scheduler_of(settings: SamplerSettings, published: Mapping[str, Any] | None)
     noise of later steps by itself: at the same cost its pictures are others than the engine's.
     """
     usual = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear", "steps_offset": 1}
-    said = {
-        "prediction_type": settings.prediction,
-        "timestep_spacing": settings.spacing,
-        "rescale_betas_zero_snr": settings.zero_snr,
-    }
+    said: dict[str, Any] = {"prediction_type": settings.prediction, "timestep_spacing": settings.spacing}
+    said |= {"rescale_betas_zero_snr": settings.zero_snr}
     schedule = {**(published or {**usual, "clip_sample": False}), **{k: v for k, v in said.items() if v is not None}}
     kinds: dict[str, Any] = {"ddim": DDIMScheduler, "unipc": UniPCMultistepScheduler, "lcm": LCMScheduler}
     return kinds[settings.kind].from_config(schedule)

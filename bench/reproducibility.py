@@ -16,8 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from journeys import Bench, render_sources
-from measure import Pixels, bench_parser, finish, psnr, with_masters
-from PIL import Image as Pictures
+from measure import Pixels, bench_parser, finish, picture_at, psnr, with_masters
 
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.profile.profile import Profile, load_profile
@@ -27,15 +26,12 @@ from counterfactory.engine.suite import read_metadata
 
 
 def digests(suite: Path) -> dict[str, str]:
-    """Of every image and of the table."""
     files = [*suite.rglob("*.png"), suite / "metadata.parquet"]
     return {str(f.relative_to(suite)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
 
 
 def pictures(suite: Path) -> dict[tuple[str, str, int], Pixels]:
-    """By source, kind and number."""
-    rows = read_metadata(suite)
-    return {(r.source, r.kind, r.number): np.asarray(Pictures.open(suite / r.file_name).convert("RGB")) for r in rows}
+    return {(row.source, row.kind, row.number): picture_at(suite / row.file_name) for row in read_metadata(suite)}
 
 
 def between(a: Path, b: Path) -> float | None:
@@ -47,7 +43,6 @@ def between(a: Path, b: Path) -> float | None:
 
 
 def main() -> None:
-    """Run it."""
     parser = bench_parser(__doc__)
     parser.add_argument("--sources", type=int, default=12)
     asked = parser.parse_args()

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from measure import Pixels, available_cores, bench_parser, finish, keep_figures, machine, show
+from measure import DOCS, Pixels, available_cores, bench_parser, finish, machine, picture_at, show
 from numpy.typing import NDArray
 from PIL import Image
 from training_pictures import CONDITIONS, EXAMINED, TRAINED, added, fair_scene
@@ -41,7 +41,6 @@ from counterfactory.export.pocket.data import as_pixels
 from counterfactory.export.pocket.judges import Block, ClassifierNet
 from counterfactory.export.retraining.train import train
 
-_FIGURES = Path(__file__).parents[1] / "docs" / "retraining.json"
 _RECIPE = Path(__file__).with_name("careless.toml")
 _VALUES = {"weather": ["rainy", "snowy", "foggy"], "time": ["night", "sunset"]}
 _BATCH = 128
@@ -61,7 +60,6 @@ Outcomes = NDArray[np.float64]
 
 
 def main() -> None:
-    """Make, train, judge, compare."""
     parser = bench_parser(__doc__, write="docs/retraining.json")
     parser.add_argument("--sources", type=int, default=800, help="scenes that train (%(default)s)")
     parser.add_argument("--held", type=int, default=500, help="scenes that judge (%(default)s)")
@@ -80,9 +78,8 @@ def main() -> None:
     asked_for = [word for word in sys.argv[1:] if word not in ("--write", "--folder", str(asked.folder))]
     command = shlex.join(["python", "bench/retraining.py", *asked_for, "--write"])
     figures |= {"machine": machine(), "command": command}
-    if asked.write:
-        keep_figures(_FIGURES, figures)
-    finish("painted variants mend careless models, and predict the truth", **figures)
+    into = asked.write and DOCS / "retraining.json"
+    finish("painted variants mend careless models, and predict the truth", into=into, **figures)
 
 
 @dataclass(frozen=True)
@@ -100,14 +97,8 @@ class Trial:
 
 def open_trial(folder: Path, sources: int, variants: int, held: int) -> Trial:
     """Renders the scenes, and makes the suite, or takes those that are there."""
-    for index in range(sources):
-        scene: Any = fair_scene(TRAINED, index)
-        save(folder / "sources" / scene.label / f"{index:04d}.png", lambda scene=scene: EMBEDDED.draw(scene).picture)
-    suite = folder / "suite"
-    if not (suite / "metadata.parquet").exists():
-        verbs.generate(
-            folder / "sources", out=suite, profile="pocket", interventions=_VALUES, variants=variants, controls=0
-        )
+    save_fair(folder / "sources", TRAINED, sources)
+    suite = painted_suite(folder, variants)
     rows = [row for row in read_metadata(suite) if row.accepted]
     number = {kind: at for at, kind in enumerate(EMBEDDED.kinds)}
 
@@ -116,63 +107,65 @@ def open_trial(folder: Path, sources: int, variants: int, held: int) -> Trial:
 
     originals = tuple(taught(row) for row in rows if row.kind == "original")
     painted = [row for row in rows if row.kind == "variant"]
-    lesson = Lesson(
-        "ClassifierNet", load_recipe(str(_RECIPE)), EMBEDDED.kinds, (0, 1, 2), (), (), originals,
-        tuple(map(taught, painted)), (),
-    )  # fmt: skip
+    recipe, variants_taught = load_recipe(str(_RECIPE)), tuple(map(taught, painted))
+    lesson = Lesson("ClassifierNet", recipe, EMBEDDED.kinds, (0, 1, 2), (), (), originals, variants_taught, ())
     scenes: list[Any] = [fair_scene(EXAMINED, index) for index in range(held)]
     file = folder / f"judged-{held}.npy"
     if not file.exists():
-        shown = [scenes]
-        shown += [
-            [replace(s, weather=weather or s.weather, time=time) for s in scenes]
-            for weather, time in CONDITIONS.values()
-        ]
+        bad = ([replace(s, weather=w or s.weather, time=time) for s in scenes] for w, time in CONDITIONS.values())
+        shown = [scenes, *bad]
         np.save(file, np.stack([[EMBEDDED.draw(scene).picture for scene in some] for some in shown]))
     labels = np.array([number[scene.label] for scene in scenes])
     return Trial(folder, lesson, painted, np.load(file), labels)
 
 
 def save(path: Path, draw: Any) -> None:
-    """Keeps a picture, if it is not there."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(draw()).save(path)
 
 
+def save_fair(folder: Path, stream: int, count: int) -> None:
+    """The first scenes of a stream on fair days, in class folders."""
+    for index in range(count):
+        scene: Any = fair_scene(stream, index)
+        save(folder / scene.label / f"{index:04d}.png", lambda scene=scene: EMBEDDED.draw(scene).picture)
+
+
+def painted_suite(folder: Path, variants: int) -> Path:
+    """The suite of the sources in a folder, made unless it is there."""
+    suite = folder / "suite"
+    how: dict[str, Any] = {"interventions": _VALUES, "variants": variants, "controls": 0}
+    if not (suite / "metadata.parquet").exists():
+        verbs.generate(folder / "sources", out=suite, profile="pocket", **how)
+    return suite
+
+
 def measure_gains(trial: Trial, asked: Any) -> dict[str, Any]:
-    """The figures of all kinds of training, differences in points."""
     arms = asked.arms.split(",")
     right = {arm: np.stack([judged(trial, arm, seed) for seed in range(asked.seeds)]) for arm in arms}
     # Means over seeds of fair days [seeds, scenes], and of all conditions.
     clean, bad = {a: of[:, 0] for a, of in right.items()}, {a: of[:, 1:].mean(axis=1) for a, of in right.items()}
-    rows = [
-        (arm, *(f"{100 * part.mean():.1f}" for part in (clean[arm], bad[arm], *right[arm].transpose(1, 0, 2)[1:])))
-        for arm in arms
-    ]
+    parts = {arm: (clean[arm], bad[arm], *right[arm].transpose(1, 0, 2)[1:]) for arm in arms}
+    rows = [(arm, *(f"{100 * part.mean():.1f}" for part in of)) for arm, of in parts.items()]
     show("Accuracy, rendered", ("trained with", "fair", "bad", *CONDITIONS), rows)
     gained = {arm: difference(arm, bad[arm], bad["fair"]) for arm in arms if arm != "fair"}
     over = {arm: difference(arm, bad["painted"], bad[arm]) for arm in arms if arm not in ("fair", "painted")}
     change = difference("fair days", clean["painted"], clean["fair"])
     columns = ("trained with", "gain", "interval", "painted over it", "interval")
-    gaps = {arm: (one, over.get(arm)) for arm, one in gained.items()}
-    cells = [
-        (a, *(cell for e in two for cell in (("-", "-") if e is None else (points(e.value), interval(e)))))
-        for a, two in gaps.items()
-    ]
+
+    def told(effect: Effect | None) -> tuple[str, str]:
+        return ("-", "-") if effect is None else (points(effect.value), interval(effect))
+
+    cells = [(arm, *told(one), *told(over.get(arm))) for arm, one in gained.items()]
     show("Points, 95 % interval over scenes and seeds", columns, cells)
-    figures: dict[str, Any] = {
-        "scenes": [asked.sources, asked.held],
-        "added_pictures": len(trial.rows),
-        "seeds": asked.seeds,
-        "accuracy": {
-            a: {"fair": round(float(clean[a].mean()), 4), "bad": round(float(bad[a].mean()), 4)} for a in arms
-        },
-        "clean_change": kept(change)[1],
-        "clean_change_interval": kept(change)[::2],
-        "gains": {arm: kept(one) for arm, one in gained.items()},
-        "painted_over": {arm: kept(one) for arm, one in over.items()},
-    }
+    figures: dict[str, Any] = {"scenes": [asked.sources, asked.held], "added_pictures": len(trial.rows)}
+    days = {"fair": clean, "bad": bad}
+    accuracy = {a: {day: round(float(of[a].mean()), 4) for day, of in days.items()} for a in arms}
+    figures |= {"seeds": asked.seeds, "accuracy": accuracy}
+    figures |= {"clean_change": kept(change)[1], "clean_change_interval": kept(change)[::2]}
+    for name, effects in (("gains", gained), ("painted_over", over)):
+        figures[name] = {arm: kept(one) for arm, one in effects.items()}
     if "rendered" in arms:
         figures |= gain_share(*(bad[arm].mean(axis=0) for arm in ("painted", "rendered", "fair")))
     figures |= {f"over_{arm}_low": kept(over[arm])[0] for arm in ("jitter", "augmix", "light") if arm in over}
@@ -224,23 +217,17 @@ def added_pictures(trial: Trial, arm: str) -> list[TrainingPicture]:
     """A picture of that kind for each accepted variant, in their order."""
     root, draw = trial.folder / "arms" / arm, added(trial.folder / "suite")[arm]
     for row in trial.rows:
-        save(root / row.file_name, lambda row=row: draw(row, opened(trial.folder / "suite" / row.original)))
+        save(root / row.file_name, lambda row=row: draw(row, picture_at(trial.folder / "suite" / row.original)))
     return [replace(painted, root=str(root)) for painted in trial.lesson.variants]
 
 
 def trained(
     lesson: Lesson, build: Callable[[], torch.nn.Module], pictures: Sequence[TrainingPicture], seed: int, place: Path
 ) -> torch.nn.Module:
-    """A network trained by the lesson's recipe."""
     place.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
     print(f"{place.name}: {len(pictures)} pictures")
     return train(lesson, build(), pictures, seed, place, torch.device("cpu"), print)
-
-
-def opened(path: Path) -> Pixels:
-    """A picture of a suite."""
-    return np.asarray(Image.open(path).convert("RGB"))
 
 
 def classes_of(network: torch.nn.Module, pictures: Pixels) -> NDArray[np.int64]:
@@ -264,15 +251,10 @@ def measure_prediction(trial: Trial) -> dict[str, Any]:
     """Whether what painted edits do to models of different weaknesses predicts what rendered ones do, by the product's
     own `predicts`: on a suite of scenes that no model was trained on, and on others that the truth rendered.
     """
-    suite, table = trial.folder / "asked" / "suite", real_set(trial.folder / "asked" / "real")
-    if not (suite / "metadata.parquet").exists():
-        for index in range(_ASKED):
-            scene: Any = fair_scene(EXAMINED, index)
-            name = f"sources/{scene.label}/{index:04d}.png"
-            save(trial.folder / "asked" / name, lambda scene=scene: EMBEDDED.draw(scene).picture)
-        verbs.generate(
-            suite.parent / "sources", out=suite, profile="pocket", interventions=_VALUES, variants=5, controls=0
-        )
+    folder = trial.folder / "asked"
+    table = real_set(folder / "real")
+    save_fair(folder / "sources", EXAMINED, _ASKED)
+    suite = painted_suite(folder, 5)
     models = [(weak_model(trial, name), None) for name in WEAKNESSES]
     names = trial.folder / "kinds.txt"
     names.write_text("\n".join(EMBEDDED.kinds))
@@ -281,10 +263,8 @@ def measure_prediction(trial: Trial) -> dict[str, Any]:
     show(drawn.title, drawn.columns, drawn.rows)
     figures: dict[str, Any] = {"models": len(models), "rank_correlation": {}, "slope": {}}
     for one in prediction.transfers:
-        for key in ("rank_correlation", "slope"):
-            bounded = getattr(one, key)
-            ends = (bounded.low, bounded.value, bounded.high)
-            figures[key][one.name] = [None if end is None else round(end, 3) for end in ends]
+        for key, of in (("rank_correlation", one.rank_correlation), ("slope", one.slope)):
+            figures[key][one.name] = [None if end is None else round(end, 3) for end in (of.low, of.value, of.high)]
     return figures
 
 
@@ -307,9 +287,8 @@ def real_set(folder: Path) -> Path:
 def weak_model(trial: Trial, name: str) -> Callable[[Pixels], NDArray[np.float32]]:
     """A small network that was trained on fair days and on the pictures that its weakness leaves it."""
     arm, values = WEAKNESSES[name]
-    lesson = replace(
-        trial.lesson, recipe=replace(trial.lesson.recipe, rate=replace(trial.lesson.recipe.rate, epochs=4))
-    )
+    recipe = trial.lesson.recipe
+    lesson = replace(trial.lesson, recipe=replace(recipe, rate=replace(recipe.rate, epochs=4)))
     place = trial.folder / "weak" / name.replace(" ", "-")
     if (file := place / "weights.pt").exists():
         network: torch.nn.Module = SmallNet()

@@ -9,18 +9,15 @@ of scenes drawn again. The last line is JSON; --write keeps it in docs/reuse.jso
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import Pixels, bench_parser, finish, keep_figures, machine, show, with_masters
+from journeys import paint_pairs
+from measure import DOCS, Pixels, bench_parser, finish, keep_figures, machine, show, with_masters
 
 from counterfactory.engine.judging.confusion import confusion_matrix, iou
-from counterfactory.engine.keys import content_key
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.denoiser import DenoiserRow, Evaluated, PaintPlans
 from counterfactory.engine.models.model_pool import ModelPool
@@ -29,7 +26,6 @@ from counterfactory.engine.pocket.worlds import EMBEDDED, SIZE
 from counterfactory.engine.profile.paint import ReuseSettings
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.stages.maps.draw_maps import edge_maps
-from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
 from counterfactory.export.pocket.counterfacts import is_seen
 from counterfactory.export.pocket.data import JUDGED
 from counterfactory.export.pocket.likeness import likeness_figures
@@ -40,7 +36,6 @@ from counterfactory.kernels.pixels import to_pictures
 
 FIRST = 9000  # of the stream: no other figure is of these scenes
 TOGETHER, _DRAWS = 20, 1000  # scenes painted in a turn, and draws of scenes for an interval
-FILE = Path(__file__).parents[1] / "docs" / "reuse.json"
 _EDITS = {"weather and time": ("weather", "time"), "colours": ("colour", "second colour")}
 
 
@@ -58,19 +53,13 @@ class Painter:
 
     def paint(self, pairs: Sequence[Pair]) -> list[Pixels]:
         """Pictures of the pairs' captions over their sources' edges, in the pairs' order."""
-        jobs, clip = list[PaintJob](), self._models.clip_text()
-        (negative,) = clip.encode_states([self.profile.paint.negative_prompt])
-        states = clip.encode_states([pair.caption for pair in pairs])
-        texts = iter(states)
-        for source, group in groupby(pairs, key=lambda pair: pair.source):
-            same = list(group)
-            (hint,) = self._plans.embed_hints(edge_maps(same[0].drawing.picture[None], self.profile.edges))
-            keys = [content_key("reuse", source, number, pair.caption) for number, pair in enumerate(same)]
-            jobs += [PaintJob(key, next(texts), hint, self._plans) for key in keys]
-        began = time.process_time()
-        found = sorted(paint(jobs, negative, self.profile.paint), key=lambda painted: painted[0])
-        self.core_s += time.process_time() - began
-        return [picture for _, picture in found]
+
+        def embed(pair: Pair) -> Any:
+            return self._plans.embed_hints(edge_maps(pair.drawing.picture[None], self.profile.edges))[0]
+
+        pictures, took = paint_pairs(self._models, self._plans, self.profile, pairs, embed, "reuse")
+        self.core_s += took
+        return pictures
 
 
 _FIELDS = ("hint", "denoiser", "decoder", "latent_shape", "other_hints", "shallow")
@@ -104,11 +93,8 @@ def values_of(observed: Sequence[Observed]) -> dict[str, list[list[float]]]:
     found: dict[str, list[list[float]]] = {name: [] for name in (*_EDITS, "layout", "unchanged")}
     for one in observed:
         for name, kinds in _EDITS.items():
-            hits = [
-                is_seen(change, one.finding, one.truth.objects)
-                for change in one.changes
-                if ("second colour" if change.number else change.name) in kinds
-            ]
+            some = [change for change in one.changes if ("second colour" if change.number else change.name) in kinds]
+            hits = [is_seen(change, one.finding, one.truth.objects) for change in some]
             found[name].append([float(hit) for hit in hits if hit is not None])
         matrix = confusion_matrix(one.drawing.mask, one.finding.mask, len(EMBEDDED.classes))
         found["layout"].append([float(np.nanmean(iou(matrix)))])
@@ -132,16 +118,14 @@ def difference(one: Sequence[list[float]], other: Sequence[list[float]], sources
 
 
 def main() -> None:
-    """Run it."""
     parser = bench_parser(__doc__, write="docs/reuse.json")
     parser.add_argument("--scenes", type=int, default=300)
     parser.add_argument("--variants", type=int, default=2)
     parser.add_argument("--profile", default="pocket-full", help="of the embedded models (%(default)s)")
     parser.add_argument("--steps", type=int, help="of the sampler, instead of the profile's")
     parser.add_argument("--every", type=int, nargs="*", default=[2, 3], help="steps that features serve (2 3)")
-    parser.add_argument(
-        "--uncontrolled", action="store_true", help="also without ControlNet in the last 40 %% of the steps"
-    )
+    without = "also without ControlNet in the last 40 %% of the steps"
+    parser.add_argument("--uncontrolled", action="store_true", help=without)
     parser.add_argument("--also", nargs="*", default=[], metavar="PROFILE", help="other profiles of these networks")
     asked = parser.parse_args()
     profile = with_masters(load_profile(asked.profile))
@@ -172,17 +156,14 @@ def main() -> None:
     columns = (*_EDITS, "layout", "unchanged", "sharpness", "kid", "core_ratio")
     show("figures", ("", *table), [(c, *(f"{row[c]:.3f}" for row in table.values())) for c in columns])
     for name, row in table.items():
-        parts = (f"{key[:-5]} {d:+.3f} ({low:+.3f} to {high:+.3f})" for key, (d, low, high) in _less(row).items())
+        less = {key[:-5]: value for key, value in row.items() if key.endswith("_less")}
+        parts = (f"{key} {d:+.3f} ({low:+.3f} to {high:+.3f})" for key, (d, low, high) in less.items())
         print(f"{name}: {', '.join(parts)}")
     kept = {"scenes": asked.scenes, "variants": len(pairs), "ways": table}
     if asked.write:
         name = ", ".join((asked.profile, f"{profile.paint.sampler.steps} steps", *asked.also))
-        keep_figures(FILE, {name: {**kept, "machine": machine()}})
+        keep_figures(DOCS / "reuse.json", {name: {**kept, "machine": machine()}})
     finish("reuse", **kept)
-
-
-def _less(row: Mapping[str, Any]) -> dict[str, list[float]]:
-    return {key: value for key, value in row.items() if key.endswith("_less")}
 
 
 if __name__ == "__main__":

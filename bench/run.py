@@ -53,18 +53,11 @@ def show(profile: Profile, run: Run) -> dict[str, Any]:
     terminal.show(table)
     stages = [asdict(stage) | {"ceiling_share": shares[stage.stage]} for stage in report.stages]
     stages = [{k: round(v, 4) if isinstance(v, float) else v for k, v in stage.items()} for stage in stages]
-    return {
-        "ceiling_share": whole,
-        "accepted": report.accepted,
-        "accepted_per_hour": 3600 * report.accepted / report.wall_s,
-        "device": report.device,
-        "device_hours_per_1k": report.device_hours_per_1k_accepted,
-        "load_s": report.models_load_s,
-        "wall_s": report.wall_s,
-        "cpu_s": run.spent.cpu_s,
-        "peak_memory_bytes": report.peak_memory_bytes,
-        "stages": stages,
-    }
+    made = {"accepted": report.accepted, "accepted_per_hour": 3600 * report.accepted / report.wall_s}
+    device = {"device": report.device, "device_hours_per_1k": report.device_hours_per_1k_accepted}
+    took = {"load_s": report.models_load_s, "wall_s": report.wall_s, "cpu_s": run.spent.cpu_s}
+    memory = {"peak_memory_bytes": report.peak_memory_bytes}
+    return {"ceiling_share": whole, **made, **device, **took, **memory, "stages": stages}
 
 
 def of_equal_work(comparison: Comparison) -> dict[str, Any]:
@@ -97,7 +90,6 @@ def box_of(asked: argparse.Namespace, profile: Profile) -> Request | None:
 
 
 def parser_of() -> argparse.ArgumentParser:
-    """The command line."""
     parser = bench_parser(__doc__, uneven=True, write="docs/performance.json")
     parser.add_argument("--profile", default="pocket", help="a profile's name or file")
     parser.add_argument("--sources", type=int, default=24)
@@ -133,9 +125,8 @@ def main(arguments: Sequence[str] | None = None, yardstick: Yardstick | None = N
             box_of(asked, one)
     refuse_without_device(profile)
     # Both sides paint what the captioner says, a vehicle named or not: this bench asks what work costs.
-    settings = SuiteRequest(
-        street_task("classification"), asked.variants, controls=0, edits=(1, 3), seed=0, allow_ungrounded=True
-    )
+    how: dict[str, Any] = {"controls": 0, "edits": (1, 3), "seed": 0, "allow_ungrounded": True}
+    settings = SuiteRequest(street_task("classification"), asked.variants, **how)
     yardstick = yardstick or (open_yardstick(True) if asked.uneven else None)
     comparison: Comparison | None = None
     with tempfile.TemporaryDirectory() as folder:

@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import argparse
 import gc
-import multiprocessing
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +39,7 @@ from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
 from counterfactory.export.graphs.quantise import quantise
 from counterfactory.export.production import denoiser as sd15
+from counterfactory.export.production.aside import alone
 from counterfactory.export.production.stable_diffusion import SEED, denoiser_sd15
 from counterfactory.export.production.vae import random_vae
 
@@ -51,12 +50,6 @@ _PEERS = ("reference", "diffusers-batched")
 # PSNR in dB of the picture after two steps; random weights amplify rounding, so this is far below what trained ones
 # give. Pictures of other noise stand at about 10 dB.
 _LEAST_PSNR = 20.0
-
-
-def in_process(work: Callable[..., Any], *args: Any) -> Any:
-    """`work(*args)` in a process of its own, which gives all its memory back."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(work, *args).result()
 
 
 def quantise_once(denoiser: Path, int8: Path, feeds: dict[str, Array]) -> None:
@@ -75,6 +68,12 @@ class Scene:
     hint: Array
     text: Array
 
+    @property
+    def noise(self) -> Array:
+        """The latents that painting starts from, [4, h, w]."""
+        side = self.hint.shape[-1] // sd15.FACTOR
+        return generator(self.key, "noise").standard_normal((4, side, side), np.float32)
+
 
 def scenes(count: int, side: int) -> tuple[list[Scene], Array]:
     """Seeded scenes, and the text states of the negative prompt."""
@@ -84,18 +83,27 @@ def scenes(count: int, side: int) -> tuple[list[Scene], Array]:
     return [Scene(f"{i:064x}", np.repeat(edges[i], 3, 0), texts[i + 1]) for i in range(count)], texts[0]
 
 
+def paint_scenes(
+    plans: PaintPlans, some: Sequence[Scene], hints: Sequence[Array], negative: Array, *how: Any
+) -> list[Array]:
+    """Pictures, uint8 RGB [H, W, 3], of scenes in order, by the engine; `how` as `paint` takes it."""
+    jobs = [PaintJob(scene.key, scene.text, hint, plans) for scene, hint in zip(some, hints, strict=True)]
+    painted = dict(paint(jobs, negative, *how))
+    return [painted[i] for i in range(len(some))]
+
+
 class Engine:
     """The engine's way: the painter's plans at Stable Diffusion 1.5's size."""
 
     def __init__(self, asked: argparse.Namespace) -> None:
         cache = asked.cache / "sd15"
-        exported = in_process(denoiser_sd15, cache)
+        exported = alone(denoiser_sd15, cache)
         latent = (asked.side // sd15.FACTOR,) * 2
         sizes = {"latents": latent, "hint_embedding": latent}
         int8 = cache / "denoiser_int8.xml"
         if asked.int8:
             feeds = {k: v.numpy() for k, v in sd15.example_inputs(asked.batch, latent).items()}
-            in_process(quantise_once, exported.denoiser, int8, feeds)
+            alone(quantise_once, exported.denoiser, int8, feeds)
         self.work: dict[str, Work] = {}
         self._row_flops: dict[str, int] = {}
 
@@ -113,20 +121,14 @@ class Engine:
         )
 
     def __call__(self, some: Sequence[Scene], negative: Array, settings: PaintSettings) -> list[Array]:
-        """Pictures, uint8 RGB [H, W, 3], of scenes in order."""
         hints = [self.plans.hint.run({"hint": scene.hint[None]})["hint_embedding"][0] for scene in some]
-        jobs = [PaintJob(scene.key, scene.text, hint, self.plans) for scene, hint in zip(some, hints, strict=True)]
-        painted = dict(paint(jobs, negative, settings))
-        return [painted[i] for i in range(len(some))]
+        return paint_scenes(self.plans, some, hints, negative, settings)
 
     def flops(self) -> int:
-        """Operations of all rows that the plans have run so far."""
         return sum(self._row_flops[name] * work.rows for name, work in self.work.items())
 
 
 class Pipeline:
-    """diffusers' way."""
-
     def __init__(self, batched: bool) -> None:
         networks = sd15.random_unet(SEED), sd15.random_controlnet(SEED + 1), random_vae(SEED + 2)
         self.batched = batched
@@ -155,23 +157,17 @@ class Pipeline:
             ends.append(time.perf_counter())
             return kept
 
-        side = some[0].hint.shape[-1] // sd15.FACTOR
+        texts, image = tensor([scene.text for scene in some]), tensor([scene.hint for scene in some])
+        latents, negatives = tensor([scene.noise for scene in some]), tensor([negative] * len(some))
         found = self._pipeline(
-            prompt_embeds=tensor([scene.text for scene in some]),
-            negative_prompt_embeds=tensor([negative] * len(some)),
-            image=tensor([scene.hint for scene in some]),
-            latents=tensor([generator(s.key, "noise").standard_normal((4, side, side), np.float32) for s in some]),
-            num_inference_steps=steps,
-            guidance_scale=_SCALE,
-            output_type="np",
-            callback_on_step_end=end,
-        )
+            prompt_embeds=texts, negative_prompt_embeds=negatives, image=image, latents=latents, output_type="np",
+            num_inference_steps=steps, guidance_scale=_SCALE, callback_on_step_end=end,
+        )  # fmt: skip
         pictures: Array = np.asarray(found.images, np.float32)
         return pictures
 
 
 def settings_of(asked: argparse.Namespace) -> PaintSettings:
-    """How the engine paints."""
     sampler = SamplerSettings("unipc", asked.engine_steps or asked.steps, "epsilon", "leading", zero_snr=False)
     guidance = GuidanceSettings(_SCALE, *asked.guidance)
     batches = {"batch": asked.batch, "streams": 1, "decode_batch": 1}
@@ -191,7 +187,6 @@ def agree(engine: Engine, pipeline: Pipeline, some: Sequence[Scene], negative: A
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print, and end with the JSON line."""
     asked = parser_of().parse_args(arguments)
     torch.set_num_threads(asked.threads or os.cpu_count() or 1)
     logging.set_verbosity_error()  # it warns of every change of precision, which is what is asked for here
@@ -245,20 +240,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if ratio:
         print(f"engine against {asked.against}: {ratio}; {ratio.baseline.wall_s:.2f} s an image there")
         more["peer_seconds_per_image"] = ratio.baseline.wall_s
-    finish(
-        f"sd15 {asked.side}x{asked.side} {settings.sampler.steps} steps guided {asked.guidance[0]:g}.."
-        f"{asked.guidance[1]:g} in {precision} against {asked.steps} of {asked.against}",
-        ratio,
-        share,
-        keep=f"sd15 {precision} {settings.sampler.steps} of {asked.steps} steps" if asked.write else None,
-        seconds_per_image=taken,
-        fill=fill,
-        **more,
-    )
+    steps, (start, stop) = settings.sampler.steps, asked.guidance
+    claim = f"sd15 {asked.side}x{asked.side} {steps} steps guided {start:g}..{stop:g} in {precision}"
+    more |= {"ceiling_share": share, "seconds_per_image": taken, "fill": fill}
+    keep = f"sd15 {precision} {steps} of {asked.steps} steps" if asked.write else None
+    finish(f"{claim} against {asked.steps} of {asked.against}", ratio, keep=keep, **more)
 
 
 def parser_of() -> argparse.ArgumentParser:
-    """The command line."""
     parser = bench_parser(__doc__, write="docs/performance.json")
     parser.add_argument("--against", choices=_PEERS, help="without it the engine runs alone")
     parser.add_argument("--rounds", type=int, default=3)

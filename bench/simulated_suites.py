@@ -7,8 +7,10 @@ weathers; three in ten colours and one in ten of the others are rejected, whatev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,13 +19,17 @@ from numpy.typing import NDArray
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.judging.effects import PictureOutcome
 from counterfactory.engine.judging.within import Observations
-from counterfactory.engine.suite import Crop, Origin, PictureRow
+from counterfactory.engine.suite import Crop, Origin, Painting, PictureRow
+from counterfactory.engine.suite.metadata import write_table
+from counterfactory.engine.suite.picture_store import FileRecord
+from counterfactory.engine.suite.row_spool import RowSpool
 from counterfactory.engine.variant import Kind
 
 TYPES = ("background", "colour", "time", "weather")
 _VALUES, _KINDS, _VARIANTS = (5, 7, 3, 5), 3, 5
 _ONE_EDIT, _REJECTED = 0.6, (0.1, 0.3, 0.1, 0.1)
 _ORIGIN, _CROP, _NO_SCORES = Origin("", "", 1, 1), Crop(0, 0, 1, 1), dict[str, float]()
+PAINTING = Painting(seed=0, steps=1, guidance_scale=1, guidance_start=0, guidance_stop=1)
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -40,7 +46,6 @@ class Model:
 
     @property
     def harmless(self) -> bool:
-        """Whether no edit does anything."""
         return self.more is _nothing
 
 
@@ -65,10 +70,7 @@ MODELS: Mapping[str, Model] = {
     "no effect, seldom fails": Model(_seldom, _nothing),
     "no effect, hard sources": Model(_hard, _nothing),
     "effects add": Model(_usual, lambda carried, value: 0.3 * carried[:, 2] + 0.15 * carried[:, 3]),
-    "night and fog": Model(
-        _usual,
-        lambda carried, value: 0.4 * (carried[:, 2] & (value[:, 2] == 0)) + 0.3 * (carried[:, 3] & (value[:, 3] == 0)),
-    ),
+    "night and fog": Model(_usual, lambda carried, value: (carried & (value == 0))[:, 2:] @ np.array([0.4, 0.3])),
     "a few colours, seldom": Model(_seldom, lambda carried, value: 0.08 * (carried[:, 1] & (value[:, 1] < 3))),
     "saturating": Model(_usual, lambda carried, value: 0.4 * (carried[:, 2] | carried[:, 3])),
     "interaction": Model(_usual, lambda carried, value: 0.4 * (carried[:, 1] & carried[:, 2])),
@@ -97,9 +99,8 @@ class Suite:
         of_kind = np.where(type_ == TYPES.index("colour"), self.kind[self.source[some[picture]]], 0)
         value = self.value[some[picture], type_] if by == "value" else np.zeros(len(type_), np.int64)
         numbers, name = np.unique((type_ * _KINDS + of_kind * (by == "value")) * 10 + value, return_inverse=True)
-        names = [
-            TYPES[n // 10 // _KINDS] + (f": {n % 10} of {n // 10 % _KINDS}" if by == "value" else "") for n in numbers
-        ]
+        valued = ": {} of {}" if by == "value" else ""
+        names = [TYPES[n // 10 // _KINDS] + valued.format(n % 10, n // 10 % _KINDS) for n in numbers]
         sources = np.concatenate([np.arange(len(self.controls)), self.source[some]])
         outcomes = np.concatenate([self.controls, self.variants[some]])
         return names, Observations(sources, outcomes, picture + len(self.controls), name, len(names))
@@ -107,9 +108,8 @@ class Suite:
     def answers(self) -> list[PictureOutcome]:
         """The same as `find_interactions` takes it, by type."""
         pictures = [PictureOutcome(str(g), "control", outcome) for g, outcome in enumerate(self.controls.tolist())]
-        for g, carried, outcome in zip(
-            self.source.tolist(), self.carried.tolist(), self.variants.tolist(), strict=True
-        ):
+        rows = (of.tolist() for of in (self.source, self.carried, self.variants))
+        for g, carried, outcome in zip(*rows, strict=True):
             names = frozenset(name for name, has in zip(TYPES, carried, strict=True) if has)
             pictures.append(PictureOutcome(str(g), "variant", outcome, names))
         return pictures
@@ -142,34 +142,48 @@ def classes_suite(classes: int, sources: int) -> tuple[list[PictureRow], list[st
     """The rows of a suite of so many classes and the answers of a model that is right in eight of ten pictures."""
     rng = np.random.default_rng(0)
     suite = draw_suite(MODELS["effects add"], sources, rng, rejects=False)
-    rows = [_row(g, kind, 0, classes) for g in range(sources) for kind in ("original", "control")]
+
+    def row(g: int, kind: Kind, **more: Any) -> PictureRow:
+        return blank_row(kind, str(g), label=f"class {g % classes}", **more)
+
+    rows = [row(g, kind) for g in range(sources) for kind in ("original", "control")]
     for v, (g, carried, value) in enumerate(zip(suite.source.tolist(), suite.carried, suite.value, strict=True)):
         edits = tuple(Edit(TYPES[t], "x", str(value[t])) for t in np.flatnonzero(carried))
-        rows.append(_row(g, "variant", v, classes, edits))
+        rows.append(row(g, "variant", number=v, edits=edits))
     others = rng.integers(0, classes, len(rows)).tolist()
     right = rng.random(len(rows)) < 0.8
     return rows, [row.label if well else f"class {k}" for row, well, k in zip(rows, right, others, strict=True)]
 
 
-def _row(g: int, kind: Kind, number: int, classes: int, edits: tuple[Edit, ...] = ()) -> PictureRow:
-    return PictureRow(
-        file_name=f"{kind}/{g}/{number}.png",
-        sha256=f"{kind}{g}",
-        kind=kind,
-        source=str(g),
-        label=f"class {g % classes}",
-        mask=None,
-        original=f"original/{g}/0.png",
-        control=None,
-        caption="",
-        edited_caption="",
-        edits=edits,
-        number=number,
-        painting=None,
-        scores=_NO_SCORES,
-        reason=None,
-        origin=_ORIGIN,
-        crop=_CROP,
-        source_key="",
-        key="",
-    )
+def blank_row(kind: Kind, source: str, number: int = 0, **more: Any) -> PictureRow:
+    """A row that says nothing but what it is told; names of files are without the folder at their top."""
+    name, original = f"{kind}/{source}/{number}.png", f"original/{source}/0.png"
+    row = PictureRow(
+        name, f"{kind}{source}", kind, source, None, None, original, None, "", "", (), number, None, _NO_SCORES, None,
+        _ORIGIN, _CROP, "", "",
+    )  # fmt: skip
+    return replace(row, **more)
+
+
+def stored(row: PictureRow, **more: Any) -> PictureRow:
+    """The row of a painted suite, its files in their folders."""
+    top = "originals" if row.kind == "original" else "images"
+    name, painted = f"{top}/{row.file_name}", None if row.kind == "original" else PAINTING
+    control = None if row.control is None else f"images/{row.control}"
+    files = {"file_name": name, "original": f"originals/{row.original}", "control": control}
+    return replace(row, **{**files, "painting": painted, **more})
+
+
+def write_file(suite: Path, name: str, data: bytes) -> list[Any]:
+    """A file of a suite, not synced: it stands for one that was, long ago. Returns the ledger's row of it."""
+    path = suite / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return FileRecord(True, len(data), hashlib.sha256(data).hexdigest(), path.stat().st_mtime_ns).to_json()
+
+
+def write_rows(suite: Path, rows: Iterable[PictureRow]) -> None:
+    with RowSpool(suite) as spool, (suite / "metadata.parquet").open("wb") as file:
+        for row in rows:
+            spool.add(row)
+        write_table(spool, spool.score_names, file)

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import tempfile
 import time
-from datetime import date
 from pathlib import Path
 from typing import Any
 
-from measure import bench_parser, finish, keep_figures, machine, show
+from measure import DOCS, bench_parser, finish, keep_figures, show, stamp
 
 from counterfactory.engine.api import verbs
 from counterfactory.engine.cli.setup import TRIAL
@@ -30,7 +28,7 @@ from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.export.production.peak import PeakMemory
 
-FIGURES = Path(__file__).parents[1] / "docs" / "cpu.json"
+_SUMS = {"setup_s": "seconds", "setup_core_s": "core_s"}
 
 
 class StagePeaks:
@@ -42,12 +40,10 @@ class StagePeaks:
         self._watch, self._worked = PeakMemory(), 0.0
 
     def begin(self) -> None:
-        """The first stage, or the next one."""
         self._watch, self._worked = PeakMemory(), time.process_time()
         self._watch.__enter__()
 
     def advance(self, progress: Progress) -> None:
-        """Called with each stage's progress."""
         if progress.done == progress.total and progress.stage in STAGES:
             self._watch.__exit__()
             self.bytes[progress.stage] = self._watch.bytes
@@ -58,17 +54,16 @@ class StagePeaks:
 def setup_steps(folder: Path) -> dict[str, dict[str, float]]:
     """What each network of a profile took to be made, by its name."""
     rows = {row["name"]: row for row in json.loads((folder / "export.json").read_text())}
-    for stamp in (*folder.glob("*/made_of.json"), *folder.glob("onnx/*/made_of.json")):
-        row = json.loads(stamp.read_text())
-        rows |= {stamp.parent.name: row} if "core_seconds" in row else {}
-    return {
-        name: {
-            "seconds": round(row["seconds"], 1),
-            "core_s": round(row["core_seconds"], 1),
-            "peak_gb": round(row["peak_memory_bytes"] / 1e9, 2),
-        }
-        for name, row in rows.items()
-    }
+    for file in (*folder.glob("*/made_of.json"), *folder.glob("onnx/*/made_of.json")):
+        row = json.loads(file.read_text())
+        rows |= {file.parent.name: row} if "core_seconds" in row else {}
+    return {name: step(row["seconds"], row["core_seconds"], row["peak_memory_bytes"]) for name, row in rows.items()}
+
+
+def step(seconds: float, core_s: float, peak: int, **more: float) -> dict[str, float]:
+    """What the table and the figures say of a step."""
+    between = {name: round(value, 1) for name, value in more.items()}
+    return {"seconds": round(seconds, 1), **between, "core_s": round(core_s, 1), "peak_gb": round(peak / 1e9, 2)}
 
 
 def journey(photos: Path, named: str, variants: int) -> dict[str, Any]:
@@ -89,23 +84,15 @@ def journey(photos: Path, named: str, variants: int) -> dict[str, Any]:
         )  # fmt: skip
     summary = suite.summary
     assert summary is not None, "a run that just ended"
-    stages: dict[str, dict[str, Any]] = {
-        cost.stage: {
-            "items": cost.items,
-            "seconds": round(cost.wall_s, 1),
-            "load_s": round(cost.load_s, 1),
-            "core_s": round(peaks.core_s[cost.stage], 1),
-            "estimated_s": round(expected.get(cost.stage, 0.0), 1),
-            "peak_gb": round(peaks.bytes[cost.stage] / 1e9, 2),
-        }
-        for cost in summary.stages
-        if cost.stage in peaks.bytes
-    }
+    stages: dict[str, dict[str, float]] = {}
+    for cost in (cost for cost in summary.stages if cost.stage in peaks.bytes):
+        more = {"load_s": cost.load_s, "estimated_s": expected.get(cost.stage, 0.0)}
+        row = step(cost.wall_s, peaks.core_s[cost.stage], peaks.bytes[cost.stage], **more)
+        stages[cost.stage] = {"items": cost.items, **row}
     return {"journey_s": round(summary.wall_s, 1), "journey_variants": summary.variants, "journey_stages": stages}
 
 
 def main() -> None:
-    """Read what setup took, run, print."""
     parser = bench_parser(__doc__, write="docs/cpu.json")
     parser.add_argument("--profile", default="cpu")
     parser.add_argument("--photos", type=Path, help="photographs for a run (without: setup alone)")
@@ -118,17 +105,11 @@ def main() -> None:
         if parts:
             columns = list(next(iter(parts.values())))
             show(title, ("step", *columns), [(name, *map(str, part.values())) for name, part in parts.items()])
-    figures: dict[str, Any] = {
-        "peak_gb": max(part["peak_gb"] for parts in (made, stages) for part in parts.values()),
-        "setup_s": round(sum(step["seconds"] for step in made.values()), 1),
-        "setup_core_s": round(sum(step["core_s"] for step in made.values()), 1),
-        "setup_steps": made,
-        **ran,
-    }
+    every = [*made.values(), *stages.values()]
+    sums = {name: round(sum(part[of] for part in made.values()), 1) for name, of in _SUMS.items()}
+    figures: dict[str, Any] = {"peak_gb": max(part["peak_gb"] for part in every), **sums, "setup_steps": made, **ran}
     if asked.write:
-        command = " ".join(["python", "bench/stages.py", *sys.argv[1:]])
-        of = {"machine": machine(), "command": command, "date": date.today().isoformat()}
-        keep_figures(FIGURES, {**figures, **{f"stages_{name}": value for name, value in of.items()}})
+        keep_figures(DOCS / "cpu.json", {**figures, **{f"stages_{name}": value for name, value in stamp().items()}})
     finish(f"profile {asked.profile}: setup and a run over photographs, step by step", **figures)
 
 

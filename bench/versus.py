@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from ceiling import Device, gpu_yardstick
 from journeys import Bench, Run, Work, fully_guided, in_f32, pictures_of, unquantised, work_of
-from measure import Ratio, Spent, Yardstick, compare, psnr, seconds, spent
+from measure import Ratio, Spent, Yardstick, compare, now, psnr, spent
 from peer_networks import box_networks, pocket_networks
 from reference import DIFFUSERS_BATCHED, ON_GPU, OPENVINO, REFERENCE, Made, Peer, rows_of
 
@@ -57,22 +57,15 @@ INTEGERS = Bound(0.8, 30.0)
 
 @dataclass(frozen=True)
 class Comparison:
-    """The ratio, the engine's runs in it, and what else is worth telling."""
-
     ratio: Ratio
     runs: list[Run]
     told: dict[str, Any]
 
 
 def against(
-    bench: Bench,
-    name: str,
-    most: int,
-    rounds: int,
-    compiled: bool,
-    box_of: Callable[[Profile], Request | None] = lambda _: None,
-    yardstick: Yardstick | None = None,
-) -> tuple[Comparison, Comparison]:
+    bench: Bench, name: str, most: int, rounds: int, compiled: bool,
+    box_of: Callable[[Profile], Request | None] = lambda _: None, yardstick: Yardstick | None = None,
+) -> tuple[Comparison, Comparison]:  # fmt: skip
     """Engine and peer `name` by turns, after a run of the engine into the suite "first": at equal quality and at equal
     work, which are one comparison where the profile's denoiser has no teacher.
 
@@ -89,32 +82,25 @@ def against(
 
 
 def compare_with_peer(
-    bench: Bench,
-    profile: Profile,
-    name: str,
-    works: Sequence[Work],
-    rounds: int,
-    compiled: bool,
-    box: Request | None,
-    yardstick: Yardstick | None,
-    way: str,
-) -> Comparison:
+    bench: Bench, profile: Profile, name: str, works: Sequence[Work], rounds: int, compiled: bool, box: Request | None,
+    yardstick: Yardstick | None, way: str,
+) -> Comparison:  # fmt: skip
     """The engine as the bench has it and a peer that takes its networks and steps from `profile`, by turns. Suites of
     this are made in the bench's folder `way`.
     """
     bench = replace(bench, folder=bench.folder / way)
     bench.folder.mkdir(exist_ok=True)
-    peers: list[Peer] = []
-    load_s = seconds(lambda: peers.append(peer_of(profile, name, compiled, box)))
-    peer = peers[0]
-    made: list[Made] = []
-    warm_s = seconds(lambda: made.append(peer.run(works, bench.folder / "peer")))
-    told: dict[str, Any] = {**agreement(replace(bench, profile=profile), name, works, made[0], box is not None)}
-    accepted = accepted_of(made[0], profile)
+    began = now()
+    peer = peer_of(profile, name, compiled, box)
+    opened = now()
+    first = peer.run(works, bench.folder / "peer")
+    load_s, warm_s = (opened - began).wall_s, (now() - opened).wall_s
+    told: dict[str, Any] = {**agreement(replace(bench, profile=profile), name, works, first, box is not None)}
+    accepted = accepted_of(first, profile)
     if not accepted:
         raise SystemExit(f"no variant of {name} passes the checks, so there is nothing to count")
     steps, rows = profile.paint.sampler.steps, rows_of(profile.paint, peer.way.dynamic)
-    print(f"peer       {name}: {accepted} accepted of {len(works)} sources' {len(made[0].pictures)} variants")
+    print(f"peer       {name}: {accepted} accepted of {len(works)} sources' {len(first.pictures)} variants")
     print(f"           {way or 'equal quality'}: {profile.paint.denoiser} in {steps} steps, {rows} rows a variant")
     print(f"           loaded in {load_s:.1f} s; its first run took {warm_s:.1f} s and is not counted")
     if yardstick is None and peer.device == "cuda":
@@ -123,19 +109,12 @@ def compare_with_peer(
     last = made[-1]
     stages = ", ".join(f"{stage} {took:.1f}" for stage, took in last.seconds.items())
     print(f"           seconds by stage, last run: {stages}; {last.tokens:,} tokens written")
-    told |= {
-        "peer": name,
-        "peer_device": peer.device,
-        "peer_steps": steps,
-        "peer_rows": rows,
-        "peer_accepted": accepted,
-        "peer_s_per_accepted": ratio.baseline.wall_s,
-        "engine_s_per_accepted": ratio.candidate.wall_s,
-        "peer_load_s": load_s,
-        "peer_moving_s": statistics.median(run.load_s for run in made),
-        "engine_load_s": statistics.median(run.report.models_load_s for run in runs),
-        "peer_stage_s": {stage: round(took, 4) for stage, took in last.seconds.items()},
-    }
+    told |= {"peer": name, "peer_device": peer.device, "peer_steps": steps, "peer_rows": rows}
+    told |= {"peer_accepted": accepted, "peer_s_per_accepted": ratio.baseline.wall_s, "peer_load_s": load_s}
+    told["engine_s_per_accepted"] = ratio.candidate.wall_s
+    told["peer_moving_s"] = statistics.median(run.load_s for run in made)
+    told["engine_load_s"] = statistics.median(run.report.models_load_s for run in runs)
+    told["peer_stage_s"] = {stage: round(took, 4) for stage, took in last.seconds.items()}
     if last.event_s:
         print("           by the GPU's events: " + ", ".join(f"{s} {took:.1f}" for s, took in last.event_s.items()))
         told["peer_event_s"] = {stage: round(took, 4) for stage, took in last.event_s.items()}
@@ -146,7 +125,6 @@ def compare_with_peer(
 
 
 def peer_of(profile: Profile, name: str, compiled: bool, box: Request | None) -> Peer:
-    """The peer on the profile's device."""
     device: Device = "cuda" if profile.runtime.on_gpu else "cpu"
     mode: Literal["default", "max-autotune"] | None = "max-autotune" if device == "cuda" else "default"
     mode = mode if compiled else None
@@ -227,9 +205,8 @@ def compared(suite: Path, made: Made, bound: Bound, told: str, sampled: bool) ->
     equal = float(np.mean([float(read_facts(ours) == read_facts(theirs)) for ours, theirs in both] or [0.0]))
     painted = pictures_of(suite)
     if not painted.keys() & made.pictures.keys():
-        raise SystemExit(
-            f"{told}: both painted no picture of one text, so nothing can be compared: take more --sources"
-        )
+        said = "both painted no picture of one text, so nothing can be compared: take more --sources"
+        raise SystemExit(f"{told}: {said}")
     decibel = [psnr(painted[key], picture) for key, picture in made.pictures.items() if key in painted]
     mean = float(np.mean(decibel))
     line = f"{len(decibel)} pictures {mean:.1f} dB (worst {min(decibel):.1f})"

@@ -62,7 +62,6 @@ def code_of(stage: Stage) -> int:
 
 
 def source_key(name: str, image_sha256: str, label: str | None, mask_sha256: str | None) -> str:
-    """Names a source."""
     return content_key(name, image_sha256, label, mask_sha256)
 
 

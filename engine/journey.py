@@ -63,8 +63,6 @@ from .suite.session_record import Costs
 from .suite.status import StatusFile
 from .variant import Variant
 
-__all__ = ["Journey", "Plan", "Progress", "RunSummary"]
-
 # Sources of a first look, and the fewest variants whose verdicts say anything of those to come.
 FEW = 24
 
@@ -310,7 +308,6 @@ class Journey:
         )
 
     def _pictures_of(self, source: Source) -> int:
-        """How many pictures a source is to have."""
         if source.given is not None:
             return len(source.given.pictures)
         return self.request.variants + self.request.controls

@@ -41,7 +41,6 @@ class Digests:
         self._known: dict[tuple[Path, int, int, int, int], str] = {}
 
     def of(self, path: Path) -> str:
-        """SHA-256 of a file's bytes, as 64 hex digits."""
         about = path.stat()
         key = (path, about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino)
         if key not in self._known:

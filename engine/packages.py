@@ -16,21 +16,11 @@ from .errors import CounterfactoryError
 
 # Modules, and the extra of pyproject.toml that brings each.
 EXTRAS: Mapping[str, str] = MappingProxyType(
-    {
-        "cv2": "light",
-        "openvino": "generate",
-        "tokenizers": "generate",
-        "llguidance": "generate",
-        "scipy": "scipy",
-        "prometheus_client": "metrics",
-        "datasets": "datasets",
-        "pycocotools": "detection",
-        "werkzeug": "review",
-        "krippendorff": "review",
-        "ray": "cluster",
-        "fsspec": "cluster",
-        "webdataset": "webdataset",
-    }
+    dict.fromkeys(("openvino", "tokenizers", "llguidance"), "generate")
+    | dict.fromkeys(("werkzeug", "krippendorff"), "review")
+    | dict.fromkeys(("ray", "fsspec"), "cluster")
+    | {"cv2": "light", "scipy": "scipy", "prometheus_client": "metrics", "datasets": "datasets"}
+    | {"pycocotools": "detection", "webdataset": "webdataset"}
 )
 
 
@@ -56,7 +46,7 @@ def pocket_networks() -> Path:
     """
     folder = Path(__file__).parent / "pocket" / "weights"
     apart = None if (folder / "latent.json").is_file() else find_spec("counterfactory_pocket")
-    return folder if apart is None else Path(next(iter(apart.submodule_search_locations or (folder,))))
+    return Path(next(iter(apart.submodule_search_locations or ()), folder)) if apart else folder
 
 
 def pandas() -> ModuleType:

@@ -88,12 +88,10 @@ def _add_pocket(commands: Any) -> None:
     some = f"some of: {','.join(STEPS)}; with --weights also: {','.join(FURTHER)}"
     parser.add_argument("--only", default=",".join(STEPS), help=some)
     parser.add_argument("--report", action="store_true", help="measure the packed models into docs/pocket.json")
-    parser.add_argument(
-        "--work", type=Path, default=Path("pocket-training"), help="folder of training states; a run goes on from it"
-    )
-    parser.add_argument(
-        "--weights", type=Path, help="folder of the packed models, all in one (default: this checkout's, in two places)"
-    )
+    work = "folder of training states; a run goes on from it"
+    parser.add_argument("--work", type=Path, default=Path("pocket-training"), help=work)
+    weights = "folder of the packed models, all in one (default: this checkout's, in two places)"
+    parser.add_argument("--weights", type=Path, help=weights)
     parser.add_argument("--gather", type=Path, metavar="DIR", help="only copy this checkout's packed models to DIR")
     parser.add_argument("--docs", type=Path, default=_DOCS, help="folder of the report")
     parser.add_argument("--scenes", type=int, help="measure on so many scenes only; not for the report in docs")
@@ -119,9 +117,8 @@ def _pocket(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     if asked.report:
         scenes = SCENES if asked.scenes is None else asked.scenes
         if scenes < SCENES and asked.docs.resolve() == _DOCS.resolve():
-            raise CounterfactoryError(
-                f"the report in docs is of {SCENES} scenes, {scenes} asked for; name another folder with --docs"
-            )
+            asked_for = f"the report in docs is of {SCENES} scenes, {scenes} asked for"
+            raise CounterfactoryError(f"{asked_for}; name another folder with --docs")
         say(table(write_report(Subject(weights, asked.work, scenes), asked.docs)))
         return 0
     names, steps = asked.only.split(","), STEPS | FURTHER
@@ -130,9 +127,8 @@ def _pocket(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
         raise CounterfactoryError(f"no step {', '.join(unknown)}; there are {', '.join(steps)}")
     further = ", ".join(name for name in FURTHER if name in names)
     if further and not asked.weights:
-        raise CounterfactoryError(
-            f"the package does not hold what {further} makes; name a folder for it with --weights, filled by --gather"
-        )
+        advice = "name a folder for it with --weights, filled by --gather"
+        raise CounterfactoryError(f"the package does not hold what {further} makes; {advice}")
     weights.mkdir(parents=True, exist_ok=True)
     for name, step in steps.items():
         if name in names:

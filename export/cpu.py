@@ -55,9 +55,8 @@ def prepare(profile: Profile, weights: Path, photos: Path, say: _Say) -> list[st
     CounterfactoryError for what stops it; what was done by then is kept.
     """
     if profile.weights is None or profile.runtime.backend != "openvino" or profile.llm.backend != "openvino":
-        raise CounterfactoryError(
-            f'profile {profile.name} is none for CPUs with a table [weights]: name one with backend = "openvino"'
-        )
+        none = f"profile {profile.name} is none for CPUs with a table [weights]"
+        raise CounterfactoryError(f'{none}: name one with backend = "openvino"')
     pictures = _pictures(photos)
     for checkpoint in checkpoints_of(profile.weights):
         fetch(checkpoint, weights, say)
@@ -75,12 +74,8 @@ def prepare(profile: Profile, weights: Path, photos: Path, say: _Say) -> list[st
     name = profile.paint.denoiser
     master = master_of(name)
     if master != name:
-        made = {
-            "graph": read_manifest(out, master)["onnx_sha256"],
-            "pictures": [file_digest(picture) for picture in pictures],
-            "paint": asdict(profile.paint),
-            "openvino": version("openvino"),
-        }
+        made = {"graph": read_manifest(out, master)["onnx_sha256"], "pictures": list(map(file_digest, pictures))}
+        made |= {"paint": asdict(profile.paint), "openvino": version("openvino")}
         _once(out / "onnx" / name, ir_files(out / f"{name}.xml"), made, say, calibrate, profile, pictures)
     return []
 
@@ -154,7 +149,6 @@ def _measured(work: _Work, arguments: tuple[Any, ...]) -> tuple[str, dict[str, f
 
 
 def add_command(commands: Any) -> None:
-    """Add `cpu` to the export's commands."""
     parser = commands.add_parser("cpu", help="fetch, export and quantise the networks of a CPU", description=__doc__)
     parser.add_argument("--profile", default="cpu", help="whose networks are made, in its folder (%(default)s)")
     parser.add_argument("--weights", type=Path, required=True, help="folder laid out like the hub: OWNER/NAME/FILE")

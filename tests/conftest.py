@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
+from command_line import Command
 from hypothesis import settings
 from PIL import Image
 from remembered import RememberedLlm, RememberedSession
 from session_records import costs, session_facts
 from stand_in_cuda import OPENED
+from streets import write_streets
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.estimate import estimate, formulas
@@ -112,6 +114,12 @@ class MadeSuite:
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What tests measure of this machine under all their load is nobody's estimate."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Commands within this process."""
+    return Command(capsys)
 
 
 @pytest.fixture(autouse=True)
@@ -240,15 +248,7 @@ def house(furnished_house: House, shared_answers: None, counted_once: None) -> H
 @pytest.fixture
 def street(tmp_path: Path) -> Street:
     """Three scenes as image and mask pairs."""
-    names = []
-    for index in range(3):
-        scene = EMBEDDED.scene(1, index)
-        names.append(f"{scene.label}/{index:04d}")
-        for kind, array in zip(("images", "masks"), EMBEDDED.draw(scene).pair, strict=True):
-            path = tmp_path / "street" / kind / f"{names[-1]}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(array).save(path)
-    return Street(tmp_path / "street", tuple(sorted(names)))
+    return Street(tmp_path / "street", tuple(sorted(write_streets(tmp_path / "street"))))
 
 
 @pytest.fixture(scope="module")
@@ -287,6 +287,14 @@ def made_profile() -> Profile:
 
 
 @pytest.fixture
+def picture(tmp_path: Path) -> Path:
+    """A green picture whose name needs care in an address."""
+    path = tmp_path / "a b#?(1)'\".png"
+    Image.new("RGB", (128, 128), (10, 200, 30)).save(path)
+    return path
+
+
+@pytest.fixture
 def made_suite(street: Street, tmp_path: Path) -> MadeSuite:
     """The street's suite: originals, and variants rendered instead of painted, whose scores fall from 0.9 by 0.1."""
     rows: list[PictureRow] = []
@@ -308,34 +316,23 @@ def made_suite(street: Street, tmp_path: Path) -> MadeSuite:
                 "crop": Crop(0.0, 0.0, 128.0, 128.0),
                 "source_key": "0" * 64,
             }
-            rows.append(
-                PictureRow(
-                    file_name=original.image.path,
-                    sha256=original.image.sha256,
-                    kind="original",
-                    mask=mask_path(original.image.path),
-                    edited_caption="a clear street.",
-                    edits=(),
-                    number=0,
-                    painting=None,
-                    scores={},
-                    reason=None,
-                    key=f"{number:016x}" + "f" * 48,
-                    **common,
-                )
-            )
+
+            def row(painted: PaintedRow, common: dict[str, Any] = common, **more: Any) -> PictureRow:
+                image = painted.image
+                about = {"file_name": image.path, "sha256": image.sha256, "mask": mask_path(image.path)}
+                return PictureRow(**about | common | more)
+
+            unedited: dict[str, Any] = {"edits": (), "number": 0, "painting": None, "scores": {}, "reason": None}
+            unedited |= {"edited_caption": "a clear street.", "key": f"{number:016x}" + "f" * 48}
+            rows.append(row(original, kind="original", **unedited))
             for variant in range(2):
                 made = 2 * number + variant
                 key = f"{made:016x}" + "0" * 48
-                painted = keep(
-                    key, EMBEDDED.draw(EMBEDDED.restyle(scene, np.random.default_rng((variant, made)))).pair, "images"
-                )
+                restyled = EMBEDDED.restyle(scene, np.random.default_rng((variant, made)))
                 rows.append(
-                    PictureRow(
-                        file_name=painted.image.path,
-                        sha256=painted.image.sha256,
+                    row(
+                        keep(key, EMBEDDED.draw(restyled).pair, "images"),
                         kind="variant",
-                        mask=mask_path(painted.image.path),
                         edited_caption="a foggy street.",
                         edits=(Edit("weather", "clear", "foggy"),),
                         number=variant,
@@ -344,7 +341,6 @@ def made_suite(street: Street, tmp_path: Path) -> MadeSuite:
                         edit_scores=(0.75,),
                         reason="unlike its caption: image_text 0.400 is below 0.450" if made == 5 else None,
                         key=key,
-                        **common,
                     )
                 )
         profile = asdict(made_profile())

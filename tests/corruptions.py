@@ -20,10 +20,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from PIL import Image
+from streets import write_streets
 
 from counterfactory.engine.cli.arguments import main
-from counterfactory.engine.pocket.worlds import EMBEDDED
 
 KINDS = ("images", "originals", "masks", "metadata.parquet", "ledger.sqlite", "run.json")
 _AGAIN = ("--sample", "3", "--variants", "2", "--controls", "1", "--profile", "light", "--anyway")
@@ -81,12 +80,7 @@ HARMS: dict[str, Callable[[bytes, random.Random], bytes]] = {
 
 def make(root: Path) -> Path:
     """A suite of three streets with masks: two variants, a control and an original each."""
-    for index in range(3):
-        scene = EMBEDDED.scene(1, index)
-        for place, array in zip(("images", "masks"), EMBEDDED.draw(scene).pair, strict=True):
-            file = root / "street" / place / scene.label / f"{index:04d}.png"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(array).save(file)
+    write_streets(root / "street")
     _, status = generate(root, root / "suite")
     assert status == 0
     return root / "suite"

@@ -73,17 +73,7 @@ def _generate(work: Path, suite: Path, variants: int, at: int = 0, kind: int = 0
 
         status = 99
         try:
-            out = [
-                "generate",
-                str(work / "photos"),
-                "--out",
-                str(suite),
-                "--profile",
-                "light",
-                "--variants",
-                str(variants),
-            ]
-            status = main([*out, "--json"])
+            status = main(_command(work, suite, variants))
         except SystemExit as leaving:
             status = leaving.code if isinstance(leaving.code, int) else 1
         finally:
@@ -96,7 +86,8 @@ def _generate(work: Path, suite: Path, variants: int, at: int = 0, kind: int = 0
 
 
 def _command(work: Path, suite: Path, variants: int) -> list[str]:
-    return ["generate", str(work / "photos"), "--out", str(suite), "--profile", "light", "--variants", str(variants)]
+    words = ("generate", work / "photos", "--out", suite, "--profile", "light", "--variants", variants, "--json")
+    return [*map(str, words)]
 
 
 def contents(suite: Path) -> dict[str, str]:
@@ -158,9 +149,7 @@ def _main() -> None:
             Image.fromarray(pixels).resize((96, 64)).save(place)
         # What a command imports is imported before the forks.
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            main(
-                ["generate", str(work / "photos"), "--out", str(work / "warm"), "--profile", "light", "--variants", "1"]
-            )
+            main(_command(work, work / "warm", 1))
         for fault in _faults(work, int(sys.argv[1]), int(sys.argv[2])):
             print("\t".join(map(str, (fault.scenario, fault.kind, fault.at, fault.status, fault.lost))), flush=True)
 

@@ -348,10 +348,6 @@ def _many_shapes(here: Path) -> None:
         Image.new("L", (1000, 1000), 90).save(here / "set" / "images" / f"{name}.png")
 
 
-def _below_report(at: str, to: str) -> Callable[[Path], object]:
-    return _link(f"suite/report/{at}", f"outside/{to}")
-
-
 def _cases() -> Iterator[HostileCase]:
     yield HostileCase("good", lambda _: None, (*SUITE, CHANGED, ESTIMATE), (0, 1))
     # Journals, logs and links beside a ledger

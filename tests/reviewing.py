@@ -82,9 +82,7 @@ def served(suite: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], 
     command = [sys.executable, "-m", "counterfactory.engine", "review", str(suite), "--json", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        assert process.stdout is not None
         line = process.stdout.readline()
-        assert process.stderr is not None
         assert line, process.stderr.read()
         yield process, json.loads(line)
     finally:

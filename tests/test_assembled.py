@@ -25,6 +25,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from command_line import Command
 from diffusers import UniPCMultistepScheduler
 from measure import Bracket
 from numpy.typing import NDArray
@@ -230,12 +231,11 @@ def copied(box: Path) -> Any:
 
 
 def test_rehearse_takes_the_journey_twice_and_compares(
-    box: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    box: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Command
 ) -> None:
     monkeypatch.setattr(rehearse, "run_program", copied(box))
     monkeypatch.setattr(rehearse.Rehearsal, "measured", lambda *_: "as the test below has it")
-    assert main(["rehearse", "--keep", str(tmp_path), "--json"]) == 0
-    steps = {step["step"]: step["result"] for step in json.loads(capsys.readouterr().out)["steps"]}
+    steps = {step["step"]: step["result"] for step in run.json("rehearse", "--keep", tmp_path)["steps"]}
     assert re.fullmatch(r"6 of 6 variants accepted, .*", steps["onnxruntime"])
     assert re.fullmatch(r"9 pictures, [5-9]\d dB apart at most .*", steps["compare"])
     # Other pictures are seen to be others, and another caption is.
@@ -248,7 +248,7 @@ def test_rehearse_takes_the_journey_twice_and_compares(
 
 
 def test_setup_makes_tries_and_keeps_a_line_of_figures(
-    box: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    box: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Command
 ) -> None:
     """The whole of it for a GPU, which is the stand-in, over networks that lie where the exporter puts them."""
     driver = Memory(seed=0)
@@ -263,13 +263,12 @@ def test_setup_makes_tries_and_keeps_a_line_of_figures(
     made, ran = tmp_path / "made", list[list[str]]()
     profile = small.write_small(tmp_path / "box.toml", "a10g", made, RUNTIMES["tensorrt"])
 
-    def run(command: list[str], *_: Any) -> None:
+    def export(command: list[str], *_: Any) -> None:
         ran.append(command)
         shutil.copytree(box, made, dirs_exist_ok=True)
 
-    monkeypatch.setattr(setup, "run_program", run)
-    assert main(["setup", "--profile", str(profile), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    monkeypatch.setattr(setup, "run_program", export)
+    told = run.json("setup", "--profile", profile)
     assert told["accepted"] == told["variants"] == 2
     kept = (made / "runs.txt").read_text()
     assert re.fullmatch(
@@ -278,8 +277,7 @@ def test_setup_makes_tries_and_keeps_a_line_of_figures(
     )
     assert told["figures"] == kept.strip()
     assert Path(told["sheet"]).is_file()
-    assert main(["setup", "--profile", str(profile), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["reused"] == 2
+    assert run.json("setup", "--profile", profile)["reused"] == 2
     assert [command[3:6] for command in ran] == [["a10g", "--profile", str(profile)]], "nothing is made twice"
 
 
@@ -437,9 +435,8 @@ def test_the_bench_s_peer_on_a_box_paints_the_same_pictures(profile: Path, tmp_p
     assert set(row["peer_stage_s"]) == {"read", "caption", "rewrite", "paint", "check"}
 
 
-def test_doctor_finds_all_that_it_needs(profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", "--profile", str(profile), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+def test_doctor_finds_all_that_it_needs(profile: Path, run: Command) -> None:
+    found = run.json("doctor", "--profile", profile)
     assert found["runtime"]["uses"] == "onnxruntime, f32, CPUExecutionProvider"
     assert {plan["state"] for plan in found["plans"]} == {"found"}
     assert set(found["packages"]) == {"onnxruntime", "onnx", "openvino", "llguidance"}

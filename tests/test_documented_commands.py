@@ -69,7 +69,6 @@ def test_the_doctor_s_export_command_is_one(named: bool, exported: list[Any], mo
     assert [python, *words[:3]] == [sys.executable, "-m", "counterfactory.export", "a10g"]
     assert run_export(words[2:], monkeypatch) == 0
     ((request, _, asked),) = exported
-    assert usual.weights is not None
     assert request.sources == Sources(
         blip2=usual.weights.blip2,
         clip=usual.weights.clip,
@@ -89,8 +88,6 @@ def test_ci_runs_the_small_export_as_documented() -> None:
 def test_the_dockerfile_ends_in_a_command_that_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / "Dockerfile").read_text()
     entry, words = (re.search(rf"^{name} (\[.*\])$", text, re.M) for name in ("ENTRYPOINT", "CMD"))
-    assert entry is not None
-    assert words is not None
     assert entry[1] == '["counterfactory"]'
     assert main(re.findall(r'"([^"]+)"', words[1])) == 0
     assert subprocess.run(["git", "ls-files", "requirements"], cwd=ROOT, capture_output=True, check=True).stdout

@@ -23,8 +23,9 @@ from PIL import Image
 from counterfactory.engine import journey
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.inputs import Inputs
-from counterfactory.engine.journey import FEW, Journey, Progress, RunSummary, in_shards
+from counterfactory.engine.journey import FEW, Journey, in_shards
 from counterfactory.engine.judging.recheck import recheck
+from counterfactory.engine.meter.meter import Progress
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import Profile
@@ -35,6 +36,7 @@ from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
 from counterfactory.engine.suite import Suite, read_metadata, read_run
+from counterfactory.engine.suite.run_record import RunSummary
 from counterfactory.engine.tasks.user_task import parse_interventions
 
 pytestmark = pytest.mark.usefixtures("shared_plans")
@@ -132,9 +134,7 @@ def test_originals_are_what_the_painter_saw_and_controls_its_own_caption(
         np.testing.assert_array_equal(np.asarray(Image.open(path / str(row.mask))), load_mask(source, pixels.shape[:2]))
 
 
-def test_more_controls_paint_nothing_anew_and_none_are_a_choice(
-    finished: tuple[Path, RunSummary], streets: Path, quick: Profile, tmp_path: Path
-) -> None:
+def test_more_controls_paint_nothing_anew_and_none_are_a_choice(streets: Path, quick: Profile, tmp_path: Path) -> None:
     sources = find_sources(streets)[0][:2]
     first = travel(quick, SETTINGS, sources, tmp_path / "s")
     more = travel(quick, replace(SETTINGS, controls=3), sources, tmp_path / "s")
@@ -192,9 +192,7 @@ def test_a_teacher_makes_no_other_suite(
     assert report.reused == first.painted
 
 
-def test_changes_reuse_what_they_leave_as_it_was(
-    finished: tuple[Path, RunSummary], streets: Path, quick: Profile, tmp_path: Path
-) -> None:
+def test_changes_reuse_what_they_leave_as_it_was(streets: Path, quick: Profile, tmp_path: Path) -> None:
     """More variants, another threshold, another paint setting: no model opens that has nothing to do."""
     sources = find_sources(streets)[0][:3]
     first = travel(quick, replace(SETTINGS, variants=1), sources, tmp_path / "s")
@@ -237,9 +235,7 @@ def test_edited_captions_are_scored_as_texts_and_thresholds_on_them_hold_later_t
     assert (none.variants, none.dropped, none.controls) == (0, SETTINGS.variants, 0), "nothing of it is painted"
 
 
-def test_a_damaged_picture_is_painted_again(
-    finished: tuple[Path, RunSummary], streets: Path, quick: Profile, tmp_path: Path
-) -> None:
+def test_a_damaged_picture_is_painted_again(streets: Path, quick: Profile, tmp_path: Path) -> None:
     sources = find_sources(streets)[0][:2]
     travel(quick, SETTINGS, sources, tmp_path / "s")
     before = contents(tmp_path / "s")
@@ -272,8 +268,6 @@ def test_every_value_is_painted_once_and_a_verdict_by_hand_outlives_runs(
     travel(replace(quick, shard_sources=2), settings, sources, tmp_path / "by two")
     assert contents(tmp_path / "by two") == whole
     record = read_run(tmp_path / "s")
-    assert record is not None
-    assert record.standing is not None
     cells, rows = record.standing.cells or (), read_metadata(tmp_path / "s")
     assert [one.cell for one in cells] == [("weather", "rainy"), ("weather", "snowy"), ("time", "night")]
     brought = [(row.source, edit.type) for row in rows if row.repeat == 0 for edit in row.edits]
@@ -336,7 +330,6 @@ def test_killed_at_any_moment_the_suite_comes_out_the_same(
     for _ in range(40):
         runs += 1
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
         # Die some lines of progress on, and a moment later, so that every run gets somewhere and none gets far.
         for _ in range(chance.randint(1, 5)):
             process.stdout.readline()
@@ -352,7 +345,6 @@ def test_killed_at_any_moment_the_suite_comes_out_the_same(
     assert done.returncode == 0, done.stderr
     assert contents(path) == contents(finished[0])
     record = read_run(path)
-    assert record is not None
     assert len(record.sessions) == runs + 1, "every run that showed progress had begun a session"
     assert sum(session.finished for session in record.sessions) == runs + 1 - kills
     assert record.costs.device_hours["core"] > record.sessions[-1].costs.device_hours

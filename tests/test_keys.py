@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -60,20 +61,10 @@ def test_keys_are_equal_just_when_the_content_is(a: list[Any], b: list[Any]) -> 
     assert (content_key(*a) == content_key(*b)) == same
 
 
-@settings(max_examples=40)
-@given(st.dictionaries(st.text(max_size=8), PLAIN, min_size=2, max_size=4))
-def test_the_order_of_a_table_does_not_matter(table: dict[str, Any]) -> None:
-    assert content_key(table) == content_key(dict(reversed(table.items())))
-
-
-def test_parts_do_not_run_together() -> None:
-    keys = [content_key("ab", "c"), content_key("a", "bc"), content_key("abc"), content_key(["ab", "c"]), content_key()]
-    assert len(set(keys)) == len(keys)
-
-
 @pytest.mark.parametrize("part", [Path("/tmp/x"), {1, 2}, b"bytes", np.float32(1), np.zeros(2), object(), Inner])
 def test_what_is_not_plain_data_is_refused(part: object) -> None:
-    with pytest.raises(TypeError, match="content"):
+    kind = re.escape(type(part).__name__)
+    with pytest.raises(TypeError, match=f"takes plain data, got {kind}: hash a file's content, not its path$"):
         content_key("ok", part)
 
 
@@ -109,17 +100,6 @@ def test_a_generator_is_philox_keyed_by_the_digest() -> None:
 def test_keys_and_purposes_have_streams_of_their_own(key: str, one: str, other: str) -> None:
     same = generator(key, one).integers(2**62) == generator(key, other).integers(2**62)
     assert same == (one == other)
-
-
-def test_noise_is_standard_normal() -> None:
-    noise = generator("k", "noise").standard_normal(40_000)
-    assert abs(noise.mean()) < 0.02
-    assert abs(noise.std() - 1) < 0.02
-
-
-def test_the_error_names_what_was_given() -> None:
-    with pytest.raises(TypeError, match=r"takes plain data, got bytes: hash a file's content, not its path$"):
-        content_key(b"bytes")
 
 
 def test_a_file_is_read_again_just_when_it_is_another_one(tmp_path: Path) -> None:

@@ -202,7 +202,6 @@ class Networks:
 
     def paint_plans(self, height: int, width: int) -> PaintPlans:
         self.opened.append(f"paint {height} {width}")
-        assert self.painter is not None
         if (height, width) not in self._plans:
             self._plans[height, width] = self.painter.plans(height, width, batch=3, streams=1, decode_batch=2)
         return self._plans[height, width]

@@ -171,6 +171,5 @@ def tiny_painter() -> TinyPainter:
     last = [layer for layer in vae.decoder.modules() if isinstance(layer, nn.Conv2d)][-1]
     with torch.no_grad():
         last.weight *= 0.1
-        assert last.bias is not None
         last.bias.fill_(0.5)
     return TinyPainter(*tiny_denoiser(), vae)

@@ -4,7 +4,6 @@ and networks that learn it in seconds.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -111,9 +110,3 @@ def networks_module(folder: Path) -> str:
     """A module of a user's in the folder; its name."""
     (folder / "networks_of_tests.py").write_text(NETWORKS)
     return "networks_of_tests"
-
-
-def last_json(text: str) -> dict[str, Any]:
-    """The object that a command with --json printed."""
-    data: dict[str, Any] = json.loads(text)
-    return data

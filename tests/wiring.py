@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from streets import save_picture, write_streets
 
 from counterfactory.engine.cli.arguments import main
-from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.suite import PictureRow, read_metadata
 
 SETS = ("generate", "plan", "estimate")
@@ -41,7 +41,6 @@ class Ran:
 
     @property
     def rows(self) -> list[PictureRow]:
-        assert self.suite is not None
         return read_metadata(self.suite)
 
     @property
@@ -73,6 +72,11 @@ class Ran:
         if self.suite is not None:
             return {row.label for row in self.rows}
         return {one["label"] for one in self.data["sources"]}
+
+
+def assert_refused(ran: Ran, word: str) -> None:
+    assert ran.status == 2
+    assert word in ran.err
 
 
 @dataclass
@@ -118,15 +122,16 @@ class House:
 
     def fails(self, word: str, command: str, *args: str | Path | int, of: Path | None = None) -> None:
         """The command is refused, in a sentence that holds `word`."""
-        ran = self.ask(command, *args, of=of)
-        assert ran.status == 2
-        assert word in ran.err
+        assert_refused(self.ask(command, *args, of=of), word)
+
+    def refuses(self, word: str, *args: str | Path | int) -> None:
+        """The same of words that are a whole command."""
+        assert_refused(self.run(*args), word)
 
     def suite(self) -> Path:
         """A copy of a finished suite with masks: two variants and a control of three sources."""
         path = self.new("suite")
         kept = self.ask("generate", "--variants", 2, "--controls", 1, of=self.root / "street").suite
-        assert kept is not None
         shutil.copytree(kept, path)
         return path
 
@@ -185,26 +190,19 @@ MODEL = "counterfactory.engine.pocket.judges:classify_streets"
 
 def page(house: House, suite: Path, *more: str | Path | int) -> str:
     ran = house.run("report", suite, *more)
-    assert ran.status == 0, ran.err
+    assert (ran.status, Path(ran.data["sheet"]).is_file()) == (0, True), ran.err
     return Path(ran.data["page"]).read_text()
 
 
 def furnished(root: Path) -> House:
     """A house of three rendered streets."""
-    for index in range(3):
-        scene = EMBEDDED.scene(1, index)
-        picture, mask = map(Image.fromarray, EMBEDDED.draw(scene).pair)
-        for place, image in (("flat", picture), ("street/images", picture), ("street/masks", mask)):
-            file = root / place / scene.label / f"{index:04d}.png"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            image.save(file)
+    write_streets(root / "street")
+    shutil.copytree(root / "street" / "images", root / "flat")
     house, lines = House(root), ["original,edited,edit,label"]
+    shutil.copytree(house.flat, house.pairs.parent)
     for stem in stems(house.flat):
-        brighter = Image.fromarray(np.asarray(Image.open(house.flat / f"{stem}.png")) // 2 + 99)
-        for place, image in ((f"{stem}.png", None), (f"edited/{stem}.png", brighter)):
-            file = house.pairs.parent / place
-            file.parent.mkdir(parents=True, exist_ok=True)
-            image.save(file) if image else shutil.copy(house.flat / place, file)
+        brighter = np.asarray(Image.open(house.flat / f"{stem}.png")) // 2 + 99
+        save_picture(house.pairs.parent / "edited" / f"{stem}.png", brighter)
         lines.append(f"{stem}.png,edited/{stem}.png,light: bright,{stem.partition('/')[0]}")
     house.pairs.write_text("\n".join(lines))
     return house

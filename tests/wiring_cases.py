@@ -6,13 +6,14 @@ import contextlib
 import io
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 from profiles import profile_with
-from wiring import CASES, EDITS, MAKES, SETS, House, answers, page, shows, stems
+from wiring import CASES, EDITS, MAKES, SETS, House, answers, options_by_command, page, shows, stems
 
 from counterfactory.engine.cli.arguments import main
 
@@ -267,12 +268,8 @@ def _(house: House, command: str) -> None:
 @shows("--avoid", *EDITS)
 def _(house: House, command: str) -> None:
     free = house.ask(command, "--variants", 4)
-    brought = {word for edit in free.edits for word in edit["alternative"].split()} & {
-        "snowy",
-        "rainy",
-        "blue",
-        "night",
-    }
+    words = {word for edit in free.edits for word in edit["alternative"].split()}
+    brought = words & {"snowy", "rainy", "blue", "night"}
     assert brought
     ran = house.ask(command, "--variants", 4, "--avoid", ",".join(sorted(brought)))
     assert ran.edits
@@ -285,7 +282,6 @@ def _(house: House, command: str) -> None:
 @shows("--out", *MAKES)
 def _(house: House, command: str) -> None:
     suite = house.ask(command).suite
-    assert suite is not None
     assert (suite / "metadata.parquet").is_file()
 
 
@@ -294,7 +290,6 @@ def _(house: House, command: str) -> None:
     recorded = []
     for more in ((), ("--shard", 2)):
         suite = house.ask(command, *more).suite
-        assert suite is not None
         recorded.append((suite / "run.json").read_text())
     assert '"shard_sources": 2' not in recorded[0]
     assert '"shard_sources": 2' in recorded[1]
@@ -313,9 +308,7 @@ def _(house: House, command: str) -> None:
 @shows("SUITE", "check", "report", "evaluate", "verify")
 def _(house: House, command: str) -> None:
     more = ("--predictions", answers(house, house.suite())) if command == "evaluate" else ()
-    ran = house.run(command, house.root / "none", *more)
-    assert ran.status == 2
-    assert "none" in ran.err
+    house.refuses("none", command, house.root / "none", *more)
 
 
 @shows("--json", *SETS, "import", "check", "evaluate", "report", "edits", "verify", "merge", "split", "status", "pack")
@@ -339,6 +332,13 @@ def _(house: House, command: str) -> None:
         json.loads(out.getvalue())
 
 
-def shown(command: str) -> list[str]:
-    """The options of a command that have a case, those of several commands among them."""
-    return sorted(option for of, option in CASES if of == command)
+def arrival(command: str) -> Callable[[House, str], None]:
+    """The test of a command's options, for a file in which the last of their cases are: each has one."""
+    options = options_by_command()[command]
+
+    @pytest.mark.parametrize("option", sorted(options | {option for of, option in CASES if of == command}))
+    def arrives(house: House, option: str) -> None:
+        assert option in options, "a case of what is no option"
+        CASES[command, option](house, command)
+
+    return arrives

@@ -4,14 +4,13 @@ picture, a data frame, or the model itself.
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unicodedata import normalize
 
 from ..asking.ask import ask_model
 from ..asking.callables import wrap_callable
@@ -38,13 +37,12 @@ from ..judging.predictions import (
 from ..report.album import add_scores
 from ..suite import PictureRow
 from ..suite.recorded import recorded_classes, recorded_numbers
-from .model_answers import array_answers, json_boxes, json_predictions, label_predictions, seen_boxes, write_maps
+from . import model_answers
 from .networks_at_hand import CaptionEmbedding
 from .options import AnyPath, Caller
 
 # Names that a warning shows.
 _SHOWN = 5
-_GIVEN = "predictions"
 # Originals of which nothing is said of chance.
 _FEW = 20
 
@@ -108,7 +106,10 @@ class _Judging:
 
     def composed(self) -> _Judging:
         """With labels in the form that answers are read in."""
-        return replace(self, rows=[_composed(row) for row in self.rows])
+        return replace(
+            self,
+            rows=[row if row.label is None else replace(row, label=normalize("NFC", row.label)) for row in self.rows],
+        )
 
 
 def judge(given: Given, suite: Path, rows: Sequence[PictureRow], caller: Caller) -> Judged:
@@ -131,13 +132,13 @@ def _judge(given: Given, on: _Judging) -> Judged:
     if named is not None:
         return _ask(named, on)
     path = Path(model) if isinstance(model, (str, PathLike)) else None
-    name = _GIVEN if path is None else str(path)
+    name = model_answers.GIVEN if path is None else str(path)
     if path is not None and path.is_dir():
         return replace(_judge_masks(path, on), name=name)
-    listed = json_predictions(path) if path is not None and path.suffix == ".json" else None
+    listed = model_answers.json_predictions(path) if path is not None and path.suffix == ".json" else None
     if path is not None and path.suffix == ".json" and listed is None:
-        return replace(_judge_boxes(json_boxes(path, on.rows, on.caller.warn), None, name, on), name=name)
-    scores = array_answers(model if path is None else path, on.rows)
+        return replace(_judge_boxes(model_answers.json_boxes(path, on.rows, on.caller.warn), None, name, on), name=name)
+    scores = model_answers.array_answers(model if path is None else path, on.rows)
     if scores is not None:
         return replace(_judge_scores(scores, None, name, on), name=name)
     table = listed or (load_predictions(path) if path is not None else _given(model))
@@ -179,21 +180,20 @@ def _ask(model: ModelUnderTest, on: _Judging) -> Judged:
     notes = (f"{model.name}: input {model.input}{kept}",)
     kinds = {type(answer) for answer in asked.answers.values()}
     if len(kinds) > 1:
-        raise CounterfactoryError(f"{model.name} gives pictures answers of different kinds: {_kinds(kinds)}")
+        names = " and ".join(sorted(kind.__name__.removesuffix("Answer").lower() for kind in kinds))
+        raise CounterfactoryError(f"{model.name} gives pictures answers of different kinds: {names}")
     if kinds == {BoxAnswer}:
         judged = _judge_boxes(asked.answers, model, model.name, on)
     elif kinds == {MapAnswer}:
         numbers = recorded_numbers(on.suite)
         with TemporaryDirectory() as folder:
-            write_maps(Path(folder), asked.answers, None if on.classes is not None else model.classes, numbers)
+            model_answers.write_maps(
+                Path(folder), asked.answers, None if on.classes is not None else model.classes, numbers
+            )
             judged = _judge_masks(Path(folder), on)
     else:
         judged = _judge_scores(asked.answers, model, model.name, on)
     return replace(judged, notes=(*notes, *judged.notes), name=model.name)
-
-
-def _kinds(kinds: Iterable[type]) -> str:
-    return " and ".join(sorted(kind.__name__.removesuffix("Answer").lower() for kind in kinds))
 
 
 def _judge_masks(folder: Path, on: _Judging) -> Judged:
@@ -211,7 +211,7 @@ def _judge_boxes(answers: Mapping[str, ModelAnswer], model: ModelUnderTest | Non
     vocabulary = read_vocabulary(on.suite, on.rows, on.classes, own, by, of_boxes=True)
     if lacking := vocabulary.missing():
         on.caller.warn(f"{vocabulary.listed} lacks labels of the suite, which no answer can name: {_some(lacking)}")
-    boxes = seen_boxes(answers, vocabulary)
+    boxes = model_answers.seen_boxes(answers, vocabulary)
     counted = {row.file_name for row in on.rows if row.accepted}
     called = [box.label for picture, some in boxes.items() if picture in counted for box in some if box.score >= SURE]
     strange = vocabulary.require_known(called)
@@ -237,7 +237,7 @@ def _judge_scores(answers: Mapping[str, ModelAnswer], model: ModelUnderTest | No
         note = (_order(vocabulary, size, name),)
     elif vocabulary.listed is not None:
         note = (f"{name}: classes by {vocabulary.listed}",)
-    predictions = label_predictions(answers, vocabulary, {row.file_name: row.label for row in on.rows})
+    predictions = model_answers.label_predictions(answers, vocabulary, {row.file_name: row.label for row in on.rows})
     judged = _judge_labels(predictions, vocabulary, on)
     if model is not None:
         note += _chance(judged.evaluation, max((*sizes, len(vocabulary.labels))))
@@ -275,7 +275,9 @@ def _order(vocabulary: Vocabulary, size: int, name: str) -> str:
 def _judge_labels(answers: Mapping[str, Prediction], vocabulary: Vocabulary, on: _Judging) -> Judged:
     matched = match_predictions(answers, on.rows)
     if matched.unmatched:
-        on.caller.warn(strangers_line(matched.unmatched))
+        first, more = matched.unmatched[0], len(matched.unmatched) - 1
+        which = f"{first}, {more} more like it: their predictions are" if more else f"{first}: its prediction is"
+        on.caller.warn(f"no picture of the suite is called {which} not counted")
     if str(on.classes) == IMAGE_FOLDER:
         on.caller.warn(f"answers' numbers from 0 are ImageFolder's: {_some(vocabulary.folders)}")
     if lacking := vocabulary.missing():
@@ -287,16 +289,10 @@ def _judge_labels(answers: Mapping[str, Prediction], vocabulary: Vocabulary, on:
     return Judged(on.rows, replace(evaluation, strange=strange), matched.answers)
 
 
-def _composed(row: PictureRow) -> PictureRow:
-    """The row with its label in the form that answers are read in."""
-    label = row.label if row.label is None else unicodedata.normalize("NFC", row.label)
-    return row if label == row.label else replace(row, label=label)
-
-
 def _given(predictions: Any) -> Predictions:
     """Answers that are no file."""
     if isinstance(predictions, Mapping):
-        return _labelled(predictions.items())
+        return model_answers.labelled(predictions)
     if hasattr(predictions, "columns") and hasattr(predictions, "to_dict"):
         return _framed(predictions)
     raise CounterfactoryError(
@@ -304,11 +300,6 @@ def _given(predictions: Any) -> Predictions:
         f"{' and '.join(COLUMNS)}, an array, or a model that takes pictures and returns labels; got a "
         f"{type(predictions).__name__}"
     )
-
-
-def _labelled(pairs: Iterable[tuple[Any, Any]]) -> Predictions:
-    cells = ({"image": name, "prediction": _plain(label)} for name, label in pairs)
-    return read_predictions(((f"{_GIVEN}[{row['image']!r}]", row) for row in cells), _GIVEN)
 
 
 def _framed(frame: Any) -> Predictions:
@@ -319,21 +310,10 @@ def _framed(frame: Any) -> Predictions:
     if missing:
         raise CounterfactoryError(f"the data frame of predictions lacks the column {missing[0]!r}")
     rows = (
-        (f"{_GIVEN}, row {number}", {name: _plain(value) for name, value in row.items()})
+        (f"{model_answers.GIVEN}, row {number}", {name: model_answers.plain_cell(value) for name, value in row.items()})
         for number, row in enumerate(frame.to_dict("records"))
     )
-    return read_predictions(rows, _GIVEN)
-
-
-def _plain(value: Any) -> Any:
-    """A cell of a table in Python's own types, as a file would have it; None for NaN."""
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, Real) and not isinstance(value, bool):
-        value = int(value) if isinstance(value, Integral) else float(value)
-        return None if value != value else value
-    # The kinds of nothing that pandas has, which cannot be compared.
-    return None if type(value).__name__ in ("NAType", "NaTType") else value
+    return read_predictions(rows, model_answers.GIVEN)
 
 
 def class_names(classes: AnyPath | None, suite: Path) -> list[str] | None:
@@ -343,13 +323,6 @@ def class_names(classes: AnyPath | None, suite: Path) -> list[str] | None:
     if classes is None:
         return recorded_classes(suite)
     return [line for line in read_text(Path(classes)).split("\n") if line.strip()]
-
-
-def strangers_line(images: Sequence[str]) -> str:
-    """Answers that belong to no picture of the suite."""
-    more = f", {len(images) - 1} more like it" if len(images) > 1 else ""
-    its = "their predictions are" if len(images) > 1 else "its prediction is"
-    return f"no picture of the suite is called {images[0]}{more}: {its} not counted"
 
 
 def _some(names: Sequence[str]) -> str:

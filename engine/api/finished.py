@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -21,9 +21,8 @@ from ..judging.set_quality import CaptionPerplexity, Fid
 from ..packages import pandas
 from ..profile.check import CheckSettings
 from ..profile.profile import load_profile
-from ..report.effects_text import answer_lines, note_lines
+from ..report.effects_text import answer_lines, insight_lines, note_lines
 from ..report.folder import ReportFiles
-from ..report.insights_text import insight_lines
 from ..report.suite_text import hand_note, suite_notes
 from ..sources.source import Problem
 from ..suite import PictureRow, RunRecord, accepted_edits, read_metadata, read_run, require_finished
@@ -47,6 +46,7 @@ from .options import (
     Warn,
     path_or_none,
     require_known,
+    share_or_none,
 )
 from .pages import make_report
 
@@ -128,11 +128,10 @@ class FinishedSuite:
     ) -> Result:
         """As `evaluate`."""
         require_known("evaluate", options, EvaluateOptions)
-        caller, share, rows = Caller.of(on_progress, warn), options.get("fail_under"), self.rows
+        caller, rows = Caller.of(on_progress, warn), self.rows
         drops = options.get("max_drop", ())
         limits = [Drop(*drop) for drop in (drops.items() if isinstance(drops, Mapping) else drops)]
-        if share is not None and not 0 <= share <= 1:
-            raise CounterfactoryError(f"fail_under is a share from 0 to 1, got {share:g}")
+        share = share_or_none("fail_under", options.get("fail_under"))
         given_others, most = _several(options.get("against")), options.get("max_regression")
         if most is not None and not (given_others and 0 <= most <= 100):
             raise CounterfactoryError(
@@ -144,14 +143,12 @@ class FinishedSuite:
                 "--junit writes what became of limits: give --max-drop, --fail-under or --max-regression as well"
             )
         classes = options.get("classes")
-        given = Given(model, path_or_none(classes), options.get("preprocess"))
-        before = [
-            one
-            if isinstance(one, Result)
-            else Result(self.path, judge(replace(given, model=one), self.path, rows, caller))
-            for one in given_others
-        ]
-        judged = judge(given, self.path, rows, caller)
+
+        def judged_by(model: Any) -> Judged:
+            return judge(Given(model, path_or_none(classes), options.get("preprocess")), self.path, rows, caller)
+
+        before = [one if isinstance(one, Result) else Result(self.path, judged_by(one)) for one in given_others]
+        judged = judged_by(model)
         comparisons = tuple(_compared(self.path, one, judged) for one in before)
         findings = [*check_limits(judged.evaluation, limits, share)]
         for comparison in comparisons if most is not None else ():
@@ -285,7 +282,6 @@ class Result:
         return pandas().read_csv(io.StringIO(self.judged.failures()), keep_default_na=False)
 
     def _order_text(self) -> str:
-        """The order of `order` as CSV."""
         models = [one.variant_answers() for one in (*self.others, self.judged)]
         return order_text(order_variants(self.judged.rows, models), models[-1])
 

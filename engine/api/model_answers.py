@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from ..suite import PictureRow
 from .options import Warn
 
 _LIKELIEST = 5
-_GIVEN = "predictions"
+GIVEN = "predictions"
 _SHOWN = 80  # letters of a wrong result in an error
 # Stands for a class of the model that is none of the suite.
 _NO_CLASS = 65_535
@@ -43,9 +44,8 @@ def label_predictions(
     """The answers as predictions: of scores the likeliest class with its probability, the five likeliest where there
     are more, and the probability of the true label, by `file_name`; classes of one label add up.
     """
-    labels = [(name, answer) for name, answer in answers.items() if isinstance(answer, LabelAnswer)]
-    cells = ((f"{_GIVEN}[{name!r}]", {"image": name, "prediction": _plain(one.label)}) for name, one in labels)
-    predictions = dict(read_predictions(cells, _GIVEN).answers) if labels else {}
+    labels = {name: answer.label for name, answer in answers.items() if isinstance(answer, LabelAnswer)}
+    predictions = dict(labelled(labels).answers) if labels else {}
     scored = {name: answer for name, answer in answers.items() if isinstance(answer, ScoreAnswer)}
     size = max((len(answer.scores) for answer in scored.values()), default=0)
     names = [vocabulary.settle(Prediction(str(number))).label for number in range(size)]
@@ -65,8 +65,21 @@ def label_predictions(
     return predictions
 
 
-def _plain(value: Any) -> Any:
-    return int(value) if isinstance(value, np.integer) else value
+def labelled(labels: Mapping[str, Any]) -> Predictions:
+    """Labels by picture as predictions."""
+    rows = ((f"{GIVEN}[{name!r}]", {"image": name, "prediction": plain_cell(one)}) for name, one in labels.items())
+    return read_predictions(rows, GIVEN)
+
+
+def plain_cell(value: Any) -> Any:
+    """A cell of a table in Python's own types, as a file would have it; None for NaN."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, Real) and not isinstance(value, bool):
+        value = int(value) if isinstance(value, Integral) else float(value)
+        return None if value != value else value
+    # The kinds of nothing that pandas has, which cannot be compared.
+    return None if type(value).__name__ in ("NAType", "NaTType") else value
 
 
 def array_answers(given: Any, rows: Sequence[PictureRow]) -> dict[str, ModelAnswer] | None:

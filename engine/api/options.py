@@ -6,7 +6,7 @@ A keyword that is left out has the option's default, which stands where it is re
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import currentframe
 from os import PathLike
@@ -17,6 +17,7 @@ from warnings import warn as warn_python
 from ..errors import CounterfactoryError
 from ..files.fill import nearest
 from ..meter.meter import Progress
+from ..sources.listing import Problem
 
 AnyPath = str | PathLike[str]
 OnProgress = Callable[[Progress], None]
@@ -24,16 +25,9 @@ Warn = Callable[[str], None]
 
 # The least that a number of things may be.
 _LEAST = {
-    "per_class": 1,
-    "sample": 1,
+    **dict.fromkeys(("per_class", "sample", "variants", "levels", "shard", "workers", "first", "limit"), 1),
     "seed": 0,
-    "variants": 1,
     "controls": 0,
-    "levels": 1,
-    "shard": 1,
-    "workers": 1,
-    "first": 1,
-    "limit": 1,
 }
 _SEEDS = 1 << 63
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
@@ -223,6 +217,15 @@ class Caller:
         """These callbacks; without them nobody hears of progress, and warnings are Python's."""
         return cls(on_progress or (lambda _: None), warn or _warn_python)
 
+    def warn_all(self, sentences: Iterable[str]) -> None:
+        """Warns by each."""
+        for sentence in sentences:
+            self.warn(sentence)
+
+    def warn_skipped(self, problems: Iterable[Problem]) -> None:
+        """Warns of sources that cannot be used."""
+        self.warn_all(f"skipped {problem.name}: {problem.reason}" for problem in problems)
+
 
 def _warn_python(text: str) -> None:
     """A warning of Python's at the line that called this package."""
@@ -248,14 +251,12 @@ def require_known(verb: str, options: Mapping[str, Any], known: Any) -> None:
 
 
 def share_or_none(name: str, value: float | None) -> float | None:
-    """A share from 0 to 1 that an option names."""
     if value is not None and not 0 <= value <= 1:
         raise CounterfactoryError(f"{name} is a share from 0 to 1, got {value:g}")
     return value
 
 
 def path_or_none(value: AnyPath | None) -> Path | None:
-    """A file or folder that an option names."""
     return None if value is None else Path(value)
 
 
@@ -285,7 +286,6 @@ def span_of(value: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def bytes_in(gigabytes: float | None) -> int | None:
-    """Bytes in so many gigabytes of 10^9."""
     if gigabytes is not None and not 0.001 <= gigabytes <= 1e6:
         raise CounterfactoryError(f"memory is a number of gigabytes, got {gigabytes!r}")
     return None if gigabytes is None else round(gigabytes * 1e9)

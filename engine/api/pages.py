@@ -18,16 +18,17 @@ from ..report.album import Answer, mark_answers
 from ..report.curves import Curve
 from ..report.effects_text import (
     answer_lines,
-    comparison_notes,
+    comparison_note,
     comparison_tables,
     evaluation_tables,
     headline,
+    insight_lines,
+    insights_table,
     unplaced_notes,
 )
 from ..report.findings import comparison_sentences, find_sentences, short_name, suite_sentences
 from ..report.folder import LIMIT, EdgeDetector, ReportFiles, edge_detector, write_report
 from ..report.forest import draw_forest
-from ..report.insights_text import insight_lines, insights_table
 from ..report.page import ReportText
 from ..report.suite_text import coverage_table, hand_note, suite_notes
 from ..report.table import Table
@@ -111,7 +112,7 @@ def describe_model(
     compared = [table for comparison in comparisons for table in comparison_tables(comparison, everything=True)]
     measures = (evaluation.effects, *(measure.effects for measure in evaluation.measures))
     tables = evaluation_tables(evaluation, everything=True, confused=_CONFUSED)
-    which = tuple(note for comparison in comparisons for note in comparison_notes(comparison))
+    which = tuple(map(comparison_note, comparisons))
     return replace(
         text,
         title=f"{text.title}: {short_name(name)}",

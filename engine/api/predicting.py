@@ -54,7 +54,6 @@ class FieldPrediction:
     places: int
 
     def to_json(self) -> dict[str, Any]:
-        """In JSON's own types."""
         data = plain(self)
         for one, transfer in zip(data["transfers"], self.transfers, strict=True):
             one["predicts"] = transfer.predicts

@@ -92,10 +92,8 @@ def read_data(
 
 def _warn_of_set(data: DataSet, root: str, caller: Caller) -> None:
     """Say what has to be known of a data set, of which something can be used."""
-    for problem in data.problems:
-        caller.warn(f"skipped {problem.name}: {problem.reason}")
-    for note in data.all_notes:
-        caller.warn(note)
+    caller.warn_skipped(data.problems)
+    caller.warn_all(data.all_notes)
     if not data.sources:
         raise CounterfactoryError(f"none of the {len(data.problems)} images in {root} can be used")
 
@@ -118,8 +116,7 @@ def read_pairs(pairs: AnyPath, options: EditOptions, caller: Caller, adapt: Adap
     asked = _asked(adapt(profile), data, options, caller)
     most = Counter[str]()
     for source in asked.inputs.sources:
-        kinds = Counter(picture.kind for picture in source.given.pictures) if source.given is not None else {}
-        most |= kinds
+        most |= Counter(picture.kind for picture in source.given.pictures) if source.given is not None else {}
     request = replace(asked.request, variants=max(1, most["variant"]), controls=most["control"])
     return replace(asked, request=request)
 
@@ -151,24 +148,19 @@ def _read_set(sources: AnyPath, profile: Profile, options: SourceOptions, caller
     for name, value, choices in chosen:
         if value is not None and value not in choices:
             raise CounterfactoryError(f"no {name} {value!r}; {nearest(value, choices)}")
-    return read_set(
-        fspath(sources),
-        SetOptions(
-            labels=path_or_none(options.get("labels")),
-            masks=path_or_none(options.get("masks")),
-            layout=layout,
-            pairs=options.get("pairs"),
-            class_map=None if class_map is None else fspath(class_map),
-            split=options.get("split"),
-            selection=_selection(options),
-            depth=path_or_none(options.get("depth")),
-            depth_values=depth_values,
-            boxes=boxes,
-        ),
-        _reading(caller),
-        examiner(profile),
-        whole,
+    asked = SetOptions(
+        labels=path_or_none(options.get("labels")),
+        masks=path_or_none(options.get("masks")),
+        layout=layout,
+        pairs=options.get("pairs"),
+        class_map=None if class_map is None else fspath(class_map),
+        split=options.get("split"),
+        selection=_selection(options),
+        depth=path_or_none(options.get("depth")),
+        depth_values=depth_values,
+        boxes=boxes,
     )
+    return read_set(fspath(sources), asked, _reading(caller), examiner(profile), whole)
 
 
 def _reading(caller: Caller) -> Callable[[int, int], None]:
@@ -179,14 +171,10 @@ def _selection(options: SourceOptions) -> Selection:
     named, per_class, sample = options.get("classes"), options.get("per_class"), options.get("sample")
     if per_class is not None and sample is not None:
         raise CounterfactoryError("per_class and sample contradict: give one")
-    if named is None:
-        classes = None
-    elif isinstance(named, (str, PathLike)):
-        classes = parse_classes(fspath(named))
-    else:
-        classes = names_in(named)
-    if classes is not None:
-        classes = tuple(unicodedata.normalize("NFC", name) for name in classes)
+    classes = None
+    if named is not None:
+        given = parse_classes(fspath(named)) if isinstance(named, (str, PathLike)) else names_in(named)
+        classes = tuple(unicodedata.normalize("NFC", name) for name in given)
     return Selection(classes, per_class, sample, options.get("seed", 0))
 
 
@@ -200,14 +188,13 @@ def read_request(sources: AnyPath, options: EditOptions, caller: Caller, adapt: 
 
 def _asked(profile: Profile, data: DataSet, options: EditOptions, caller: Caller) -> Asked:
     request = _request_of(profile, data, options)
-    judged_by = None if options.get("task_file") is not None else _task_name(options)
+    judged_by = None if options.get("task_file") is not None else options.get("task") or "classification"
     inputs = usable_inputs(profile, data.sources, allow_out_of_domain=request.allow_out_of_domain, judged_by=judged_by)
     warn_of(inputs, caller)
     if options.get("depth") is not None and not profile.reads_depth:
         caller.warn(f"--depth: profile {profile.name} has no hint of kind depth from files, so nothing follows them")
     labels, by_rule = list(dict.fromkeys(source.label for source in data.sources)), profile.by_rule or profile.given
-    for warning in label_warnings(request.task, labels, by_rule=by_rule):
-        caller.warn(warning)
+    caller.warn_all(label_warnings(request.task, labels, by_rule=by_rule))
     if profile.by_rule and request.interventions is not None:
         values_of(request.interventions, profile.painter_kind)  # refuses before anything is made
     return Asked(profile, request, replace(inputs, record=data.record()), data)
@@ -215,10 +202,8 @@ def _asked(profile: Profile, data: DataSet, options: EditOptions, caller: Caller
 
 def warn_of(inputs: Inputs, caller: Caller) -> None:
     """Say what has to be known of the sources before anything is made of them."""
-    for note in inputs.notes:
-        caller.warn(note)
-    for problem in inputs.left_out:
-        caller.warn(f"skipped {problem.name}: {problem.reason}")
+    caller.warn_all(inputs.notes)
+    caller.warn_skipped(inputs.left_out)
 
 
 def _request_of(profile: Profile, data: DataSet, options: EditOptions) -> SuiteRequest:
@@ -231,12 +216,9 @@ def _request_of(profile: Profile, data: DataSet, options: EditOptions) -> SuiteR
         raise _contradiction("types", fspath(given), task_file)
     types = user_task.types if given is None else load_types(Path(given))
     if types and not profile.llm.converses:
-        knows = "knows the types that it was trained on and no others"
-        model = (
-            f"profile {profile.name} has no language model"
-            if profile.by_rule
-            else (f"the language model of profile {profile.name} {knows}")
-        )
+        model = f"the language model of profile {profile.name} knows the types that it was trained on and no others"
+        if profile.by_rule:
+            model = f"profile {profile.name} has no language model"
         raise CounterfactoryError(
             f"the types of {fspath(given or task_file or '')}: {model}; take a profile whose model converses, such as "
             "a10g"
@@ -294,10 +276,6 @@ def _contradiction(key: str, given: str, task_file: AnyPath | None) -> Counterfa
     )
 
 
-def _task_name(options: EditOptions) -> str:
-    return options.get("task") or "classification"
-
-
 def _task(profile: Profile, data: DataSet, options: EditOptions) -> UserTask:
     """The user's task, or a built-in one about the set's own classes; the pocket models know the street world's."""
     file, named = options.get("task_file"), options.get("task")
@@ -305,7 +283,7 @@ def _task(profile: Profile, data: DataSet, options: EditOptions) -> UserTask:
         if named is not None:
             raise CounterfactoryError(f"the task {named!r} and the task file {fspath(file)} contradict: give one")
         return load_task(Path(file))
-    name = _task_name(options)
+    name = named or "classification"
     if not (profile.llm.converses or profile.by_rule):
         task = street_task(name)
     elif name == "classification":

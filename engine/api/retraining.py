@@ -90,7 +90,6 @@ class Retraining:
         return (*self.sides, *self.by_type)
 
     def to_json(self) -> dict[str, Any]:
-        """In JSON's own types."""
         data = plain(self)
         for name in ("sides", "by_type"):
             for one, gain in zip(data[name], getattr(self, name), strict=True):

@@ -12,7 +12,7 @@ from dataclasses import replace
 from os import fspath
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Unpack, cast
+from typing import Any, Unpack, cast
 
 from ..errors import CounterfactoryError
 from ..estimate.estimate import Estimate, least_accepted
@@ -74,13 +74,10 @@ def generate(
     refuse_suite_among_sources(Path(sources), suite_path)
     least = share_or_none("require_coverage", options.get("require_coverage"))
     if options.get("ray") is not None:  # whose workers stand in other folders
+        paths: Any = {name: options.get(name) for name in ("masks", "depth", "parts")}
+        paths = {name: _from_anywhere(path) for name, path in paths.items() if path is not None}
+        options |= paths
         sources = _from_anywhere(sources)
-        if (masks := options.get("masks")) is not None:
-            options["masks"] = _from_anywhere(masks)
-        if (depth := options.get("depth")) is not None:
-            options["depth"] = _from_anywhere(depth)
-        if (parts := options.get("parts")) is not None:
-            options["parts"] = _from_anywhere(parts)
     asked = read_request(sources, options, caller, lambda profile: _with_options(profile, options))
     if least is not None and asked.request.interventions is None:
         raise CounterfactoryError("--require-coverage counts the values that you name: give --interventions as well")
@@ -91,8 +88,7 @@ def generate(
     finished = _make(asked, journey, suite_path, metrics, caller)
     if least is not None and not finished.covers(least):
         caller.warn(uncovered(finished.cells, least))
-    for note in one_sided(finished.spread, asked.request.interventions, by_rule=asked.profile.by_rule):
-        caller.warn(note)
+    caller.warn_all(one_sided(finished.spread, asked.request.interventions, by_rule=asked.profile.by_rule))
     return finished
 
 
@@ -143,13 +139,11 @@ def _make(asked: Asked, journey: Journey, suite_path: Path, metrics: Path | None
         summary = journey.run(asked.inputs, suite, caller.on_progress, metrics)
         if denied := suite.ledger.denied:
             caller.warn(f"{denied:,} rows of the ledger were not as they were written, and were made again")
-    for problem in summary.problems[len(asked.inputs.left_out) :]:
-        caller.warn(f"skipped {problem.name}: {problem.reason}")
+    caller.warn_skipped(summary.problems[len(asked.inputs.left_out) :])
     if not summary.variants:
         reason = summary.shortfalls[0].reason if summary.shortfalls else "no source could be used"
         caller.warn(f"no variant was made: {reason}")
-    for unwritten in filter(None, (summary.metrics_problem, summary.cache_problem)):
-        caller.warn(unwritten)
+    caller.warn_all(filter(None, (summary.metrics_problem, summary.cache_problem)))
     _warn_outside(summary.outside_world, summary.sources, caller)
     problems = (*asked.data.problems, *summary.problems)
     return FinishedSuite(suite_path, summary, problems, asked.data.all_notes)
@@ -186,13 +180,11 @@ def plan(
         write_edits(write, planned_edits(both, planned.rewritten.scores, asked.profile.check))
     if planned.cache_problem is not None:
         caller.warn(planned.cache_problem)
-    for problem in planned.problems:
-        caller.warn(f"skipped {problem.name}: {problem.reason}")
+    caller.warn_skipped(planned.problems)
     problems = (*asked.data.problems, *asked.inputs.left_out, *planned.problems)
     baselines = sum(has_baseline(asked.request, variant) for variant in planned.rewritten.variants)
     plan = EditPlan(planned, problems, asked.data.all_notes, baselines)
-    for note in one_sided(plan.spread, asked.request.interventions, by_rule=asked.profile.by_rule):
-        caller.warn(note)
+    caller.warn_all(one_sided(plan.spread, asked.request.interventions, by_rule=asked.profile.by_rule))
     return plan
 
 

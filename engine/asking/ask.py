@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -52,9 +53,7 @@ class _Input:
 
 @dataclass
 class ModelAnswers:
-    """`answers` by `file_name`; `failed` are the sentences why pictures have none, by the same. Of the answers `kept`
-    were on record.
-    """
+    """`answers` by `file_name`; `failed`: why pictures have none, by the same. So many answers were `kept`."""
 
     answers: dict[str, ModelAnswer] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
@@ -87,7 +86,7 @@ def ask_model(
     """
     wanted = [row for row in rows if row.accepted]
     with open_kept(suite, model.digest, {"name": model.name, "input": model.input}, warn) as kept:
-        asking = _Asking(model, read or _SuiteReader(suite), kept, len(wanted), on_progress)
+        asking = _Asking(model, read or partial(_read_picture, Folder(suite)), kept, len(wanted), on_progress)
         known = kept.of([row.sha256 for row in wanted])
         if known and model.probe:
             known = asking.probe(wanted, known, warn)
@@ -98,18 +97,12 @@ def ask_model(
     return asked
 
 
-class _SuiteReader:
-    """Reads the pictures of a suite."""
-
-    def __init__(self, suite: Path) -> None:
-        self._folder = Folder(suite)
-
-    def __call__(self, row: AskedPicture) -> Picture:
-        path = self._folder.path(row.file_name)
-        try:
-            return open_png(path, lambda image: np.asarray(image.convert("RGB")))
-        except ValueError as error:
-            raise CounterfactoryError(f"{path} cannot be read as a picture of a suite: {error}") from error
+def _read_picture(suite: Folder, row: AskedPicture) -> Picture:
+    path = suite.path(row.file_name)
+    try:
+        return open_png(path, lambda image: np.asarray(image.convert("RGB")))
+    except ValueError as error:
+        raise CounterfactoryError(f"{path} cannot be read as a picture of a suite: {error}") from error
 
 
 class _Asking:
@@ -151,16 +144,12 @@ class _Asking:
         self, rows: Sequence[AskedPicture], known: dict[str, ModelAnswer], warn: Callable[[str], None]
     ) -> dict[str, ModelAnswer]:
         """`known`, if the model still answers the first of its pictures so; else nothing."""
-        first = next(row for row in rows if row.sha256 in known)
-        same = [row for row in rows if row.sha256 in known][: self._model.batch]
-        (shape,) = {one.pixels.shape for one in self._loaded([first])}
-        batch = [one for one in self._loaded(same) if one.pixels.shape == shape]
+        same = list(self._loaded([row for row in rows if row.sha256 in known][: self._model.batch]))
+        batch = [one for one in same if one.pixels.shape == same[0].pixels.shape]
         for one, answer in zip(batch, self._run(batch), strict=True):
             if isinstance(answer, UnusableError) or not _alike(answer, known[one.row.sha256]):
-                warn(
-                    f"{self._model.name} answers otherwise than when its predictions were kept: all pictures are asked "
-                    "anew"
-                )
+                before = "than when its predictions were kept"
+                warn(f"{self._model.name} answers otherwise {before}: all pictures are asked anew")
                 self._kept.forget()
                 return {}
         return known

@@ -84,6 +84,5 @@ def wrap_callable(
 
 def is_torch(model: Any) -> bool:
     """Whether it is a module of torch, which is not imported for that."""
-    return any(
-        base.__module__.startswith("torch.nn") and base.__name__ == "Module" for base in inspect.getmro(type(model))
-    )
+    bases = inspect.getmro(type(model))
+    return any(base.__module__.startswith("torch.nn") and base.__name__ == "Module" for base in bases)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ..errors import CounterfactoryError
@@ -79,22 +79,16 @@ def open_kept(
         return
     file = suite / FOLDER / f"{digest[:16]}.sqlite"
     Folder(suite).refuse_outward_links([FOLDER, f"{FOLDER}/{file.name}", f"{FOLDER}/{digest[:16]}.lock"])
-    lock = None
-    try:
-        make_folder(file.parent, suite)
-        lock = Lock(file.with_suffix(".lock"))
-    except CounterfactoryError as error:
-        if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in _READ_ONLY:
-            raise
-        warn(f"the answers are not kept: {error}")
-    if lock is None:
-        yield KeptAnswers(None)
-        return
-    try:
-        ledger = Ledger(file)
+    with ExitStack() as held:
         try:
-            yield KeptAnswers(ledger, digest, about)
-        finally:
-            ledger.close()
-    finally:
-        lock.release()
+            make_folder(file.parent, suite)
+            held.callback(Lock(file.with_suffix(".lock")).release)
+        except CounterfactoryError as error:
+            if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in _READ_ONLY:
+                raise
+            warn(f"the answers are not kept: {error}")
+            ledger = None
+        else:
+            ledger = Ledger(file)
+            held.callback(ledger.close)
+        yield KeptAnswers(ledger, digest, about)

@@ -34,107 +34,81 @@ def open_model_file(path: Path, preprocess: str | None) -> ModelUnderTest:
     files = [path, *(part for part in (path.with_suffix(".bin"), Path(f"{path}.data")) if part.is_file())]
     if not path.is_file():
         raise CounterfactoryError(f"there is no model file {path}")
-    sessions = _Sessions(path)
-    port = sessions.port
-    preparation = _declared(path, port, preprocess)
-    graph = _GraphModel(path, port, preparation, sessions)
+    graph = _GraphModel(path, preprocess)
     return ModelUnderTest(
         name=str(path),
         run=graph.run,
         prepare=graph.prepare,
-        input=preparation.text,
-        digest=content_key("model file", [file_digest(file) for file in files], preparation),
-        batch=sessions.batch,
+        input=graph.preparation.text,
+        digest=content_key("model file", [file_digest(file) for file in files], graph.preparation),
+        batch=graph.batch,
     )
 
 
-def _declared(path: Path, port: Port, preprocess: str | None) -> Preparation:
-    rows_last = port.shape[-1] == _COLOURS
-    height, width = port.shape[1:3] if rows_last else port.shape[2:4]
-    fixed = (height, width) if height is not None and width is not None else None
-    if preprocess is None:
-        if port.dtype != "uint8":
-            example = "" if fixed is None else f"resize={fixed[0]}x{fixed[1]} "
-            raise CounterfactoryError(
-                f"{path} takes {port.dtype} and does not say how pictures become its input: declare it by "
-                f"--preprocess, such as '{example}mean=imagenet std=imagenet', or scale=255 where pixels go from 0 to 1"
-            )
-        return Preparation(resize=fixed)
-    preparation = read_preparation(preprocess)
-    if fixed is not None and preparation.crop is None and preparation.resize is None:
-        preparation = replace(preparation, resize=fixed)
-    floats = preparation.scale is not None or preparation.mean is not None
-    if floats == (port.dtype == "uint8"):
-        wanted = "uint8 pixels: leave out scale, mean and std" if floats else "numbers: add scale, or mean and std"
-        raise CounterfactoryError(f"{path} takes {wanted}; --preprocess declares {preparation.text!r}")
-    return preparation
-
-
 class _GraphModel:
-    """Runs a graph on prepared pictures, a last batch filled up with black ones."""
+    """A file's graph, run on prepared pictures, a last batch filled up with black ones. A session is of pictures of one
+    (height, width); one is open at a time.
+    """
 
-    def __init__(self, path: Path, port: Port, preparation: Preparation, sessions: _Sessions) -> None:
-        self._path, self._port, self._preparation, self._sessions = path, port, preparation, sessions
-        self._rows_last = port.shape[-1] == _COLOURS
+    def __init__(self, path: Path, preprocess: str | None) -> None:
+        self._path = path
+        self._port = self._read_port()
+        self._rows_last = self._port.shape[-1] == _COLOURS
+        self.batch = self._port.shape[0] or BATCH
+        self.preparation = self._declared(preprocess)
+        self._size: Size | None = None
+        self._open: Session | None = None
 
     def prepare(self, picture: NDArray[np.uint8]) -> NDArray[Any]:
-        pixels = self._preparation.apply(picture)
+        pixels = self.preparation.apply(picture)
         return np.ascontiguousarray(pixels if self._rows_last else pixels.transpose(2, 0, 1))
 
     def run(self, inputs: NDArray[Any], sizes: Sequence[Size]) -> Any:
         count, wanted = len(inputs), self._port.shape[1:]
         if any(want not in (None, have) for want, have in zip(wanted, inputs.shape[1:], strict=True)):
             raise CounterfactoryError(
-                f"{self._path} takes pictures as {_shape(wanted)}, and {self._preparation.text!r} gives "
+                f"{self._path} takes pictures as {_shape(wanted)}, and {self.preparation.text!r} gives "
                 f"{_shape(inputs.shape[1:])}: declare resize and crop by --preprocess"
             )
         size = inputs.shape[1:3] if self._rows_last else inputs.shape[2:4]
-        session = self._sessions.of(size)
-        feed = np.zeros((self._sessions.batch, *inputs.shape[1:]), self._port.dtype)
+        if self._open is None or self._size != size:
+            self._open = None
+            self._open, self._size = self._opened(size), size
+        feed = np.zeros((self.batch, *inputs.shape[1:]), self._port.dtype)
         feed[:count] = inputs
-        (own,) = session.signature.inputs  # a tensor may have several names
-        outputs = session.run({own.name: feed})
+        (own,) = self._open.signature.inputs  # a tensor may have several names
+        outputs = self._open.run({own.name: feed})
         if outputs.keys() >= _BOXES:
             return {name: outputs[name] for name in _BOXES}
         return _chosen(outputs)[:count]
 
-
-def _shape(lengths: Sequence[int | None]) -> str:
-    return f"[{', '.join('any' if n is None else str(n) for n in lengths)}]"
-
-
-def _chosen(outputs: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-    """The output that is the answer: the logits or probabilities where one is called so, else the first."""
-    named = [name for name in outputs if name.rpartition("/")[2] in ("logits", "probabilities", "probs", "out")]
-    return outputs[named[0] if named else next(iter(outputs))]
-
-
-class _Sessions:
-    """Sessions of one file, by the pictures' (height, width); one is open at a time. `port` is the input as the file
-    has it, rows aside.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.port = self._read_port()
-        self.batch = self.port.shape[0] or BATCH
-        self._size: Size | None = None
-        self._open: Session | None = None
-
-    def of(self, size: Size) -> Session:
-        """The session for pictures of that size."""
-        if self._open is None or self._size != size:
-            self._open = None
-            self._open, self._size = self._opened(size), size
-        return self._open
+    def _declared(self, preprocess: str | None) -> Preparation:
+        path, port = self._path, self._port
+        height, width = port.shape[1:3] if self._rows_last else port.shape[2:4]
+        fixed = (height, width) if height is not None and width is not None else None
+        if preprocess is None:
+            if port.dtype != "uint8":
+                example = "" if fixed is None else f"resize={fixed[0]}x{fixed[1]} "
+                raise CounterfactoryError(
+                    f"{path} takes {port.dtype} and does not say how pictures become its input: declare it by "
+                    f"--preprocess, such as '{example}mean=imagenet std=imagenet', or scale=255 where pixels go "
+                    "from 0 to 1"
+                )
+            return Preparation(resize=fixed)
+        preparation = read_preparation(preprocess)
+        if fixed is not None and preparation.crop is None and preparation.resize is None:
+            preparation = replace(preparation, resize=fixed)
+        floats = preparation.scale is not None or preparation.mean is not None
+        if floats == (port.dtype == "uint8"):
+            wanted = "uint8 pixels: leave out scale, mean and std" if floats else "numbers: add scale, or mean and std"
+            raise CounterfactoryError(f"{path} takes {wanted}; --preprocess declares {preparation.text!r}")
+        return preparation
 
     def _read_port(self) -> Port:
         inputs = self._ports()
         if len(inputs) != 1:
-            names = ", ".join(port.name for port in inputs)
-            raise CounterfactoryError(
-                f"{self._path} takes {len(inputs)} inputs ({names}): a model of pictures takes one"
-            )
+            several = f"{len(inputs)} inputs ({', '.join(port.name for port in inputs)})"
+            raise CounterfactoryError(f"{self._path} takes {several}: a model of pictures takes one")
         (port,) = inputs
         if len(port.shape) != 4 or _COLOURS not in (port.shape[1], port.shape[3]):
             raise CounterfactoryError(
@@ -153,13 +127,12 @@ class _Sessions:
 
             return of_graph(self._path)
         extras = "generate]', or 'counterfactory[onnxruntime-cpu" if self._path.suffix == ".onnx" else "generate"
-        raise CounterfactoryError(
-            f"{self._path} is run by OpenVINO, which is not installed: pip install 'counterfactory[{extras}]'"
-        )
+        install = f"pip install 'counterfactory[{extras}]'"
+        raise CounterfactoryError(f"{self._path} is run by OpenVINO, which is not installed: {install}")
 
     def _opened(self, size: Size) -> Session:
         # Sessions fix the last two axes; where colours are the last, sizes stay open.
-        sizes = {self.port.name: size} if None in self.port.shape[2:] and self.port.shape[3] != _COLOURS else {}
+        sizes = {self._port.name: size} if None in self._port.shape[2:] and self._port.shape[3] != _COLOURS else {}
         if installed("openvino"):
             from ..runtime import openvino
 
@@ -167,3 +140,13 @@ class _Sessions:
         from ..runtime import onnxruntime
 
         return onnxruntime.open_session(self._path, batch=self.batch, provider="cpu", sizes=sizes)
+
+
+def _shape(lengths: Sequence[int | None]) -> str:
+    return f"[{', '.join('any' if n is None else str(n) for n in lengths)}]"
+
+
+def _chosen(outputs: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    """The output that is the answer: the logits or probabilities where one is called so, else the first."""
+    named = [name for name in outputs if name.rpartition("/")[2] in ("logits", "probabilities", "probs", "out")]
+    return outputs[named[0] if named else next(iter(outputs))]

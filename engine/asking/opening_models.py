@@ -18,15 +18,12 @@ _CALLABLE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 def names_model(text: str) -> bool:
     """Whether a text names a model, rather than a file of its answers."""
-    path = Path(text)
-    return path.suffix in SUFFIXES or (
-        not path.exists() and (_library(text) is not None or bool(_CALLABLE.fullmatch(text)))
-    )
+    path, named = Path(text), _library(text) is not None or _CALLABLE.fullmatch(text) is not None
+    return path.suffix in SUFFIXES or (named and not path.exists())
 
 
 def open_model(text: str, preprocess: str | None = None, labels: Sequence[str] = ()) -> ModelUnderTest:
     """The model that `text` names; `preprocess` declares its input, and `labels` are what a zero-shot model may answer.
-
     Raises CounterfactoryError for a model that cannot be opened, in one sentence.
     """
     if Path(text).suffix in SUFFIXES:
@@ -43,12 +40,8 @@ def open_model(text: str, preprocess: str | None = None, labels: Sequence[str] =
 
         if kind == "clip":
             return torch_models.load_clip(text, labels, preprocess)
-        load = {
-            "timm": torch_models.load_timm,
-            "torchvision": torch_models.load_torchvision,
-            "hf": torch_models.load_hugging_face,
-        }[kind]
-        return load(text, preprocess)
+        loaders = {"timm": torch_models.load_timm, "torchvision": torch_models.load_torchvision}
+        return loaders.get(kind, torch_models.load_hugging_face)(text, preprocess)
     if _CALLABLE.fullmatch(text):
         return load_callable(text, preprocess)
     raise CounterfactoryError(

@@ -68,9 +68,7 @@ class MapAnswer:
 
 @dataclass(frozen=True)
 class Detection:
-    """A thing that a detector sees: its box in the picture's pixels, how sure it is, 0..1, and the class, by name or by
-    number.
-    """
+    """A thing that a detector sees: its box in pixels, how sure it is, 0..1, and the class, by name or by number."""
 
     x0: float
     y0: float
@@ -101,10 +99,9 @@ def read_outputs(outputs: Any, sizes: Sequence[Size]) -> list[ModelAnswer | Unus
     answer per picture.
     """
     count = len(sizes)
-    if isinstance(outputs, Mapping) and set(_BOXES) <= outputs.keys():
-        outputs = [outputs]
-    elif isinstance(outputs, Mapping):
-        outputs = outputs.get("logits", outputs.get("out", outputs))
+    if isinstance(outputs, Mapping):
+        boxes = set(_BOXES) <= outputs.keys()
+        outputs = [outputs] if boxes else outputs.get("logits", outputs.get("out", outputs))
     elif hasattr(outputs, "logits"):
         outputs = outputs.logits
     if isinstance(outputs, (list, tuple)) and outputs and all(map(_holds_boxes, outputs)):
@@ -204,9 +201,7 @@ def _holds_boxes(one: Any) -> bool:
 
 
 def _boxes(one: Any) -> BoxAnswer:
-    """The boxes of a picture: torchvision's dict of boxes (corners), scores and labels, or an array [M, 6] of corners,
-    score and class.
-    """
+    """A picture's boxes: of torchvision's dict (boxes are corners), or an array [M, 6] of corners, score and class."""
     if isinstance(one, Mapping):
         missing = [name for name in _BOXES if name not in one]
         if missing:
@@ -234,8 +229,7 @@ def _boxes(one: Any) -> BoxAnswer:
 def as_list(values: Any) -> list[Any]:
     """A list, or an array of any library, as a list of Python's own numbers."""
     array = as_array(values)
-    listed = list(values) if array is None else array.tolist()
-    return listed if isinstance(listed, list) else [listed]
+    return list(values) if array is None else np.atleast_1d(array).tolist()
 
 
 def to_json(answer: ModelAnswer) -> dict[str, Any]:

@@ -25,14 +25,7 @@ Picture = NDArray[np.uint8]
 Size = tuple[int, int]
 Triple = tuple[float, float, float]
 
-_FILTERS = {
-    "nearest": Image.Resampling.NEAREST,
-    "lanczos": Image.Resampling.LANCZOS,
-    "bilinear": Image.Resampling.BILINEAR,
-    "bicubic": Image.Resampling.BICUBIC,
-    "box": Image.Resampling.BOX,
-    "hamming": Image.Resampling.HAMMING,
-}
+_FILTERS = {one.name.lower(): one for one in sorted(Image.Resampling)}
 _IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 _KEYS = ("resize", "crop", "interpolation", "scale", "mean", "std", "channels")
 _EXAMPLE = "resize=256 crop=224 mean=imagenet std=imagenet"
@@ -90,24 +83,16 @@ class Preparation:
     @property
     def text(self) -> str:
         """The preparation in the words that declare it."""
-        values = {
-            "resize": self.resize,
-            "crop": self.crop,
-            "interpolation": self.interpolation if self.resize else None,
-            "scale": self.scale,
-            "mean": self.mean,
-            "std": self.std,
-            "channels": self.channels if self.channels != "rgb" else None,
-        }
-        return " ".join(f"{name}={_written(name, value)}" for name, value in values.items() if value is not None) or (
-            "uint8 RGB as it is"
-        )
+        values = {name: getattr(self, name) for name in _KEYS}
+        values["interpolation"] = self.interpolation if self.resize else None
+        values["channels"] = self.channels if self.channels != "rgb" else None
+        words = [f"{name}={_written(name, value)}" for name, value in values.items() if value is not None]
+        return " ".join(words) or "uint8 RGB as it is"
 
 
 def read_preparation(declared: str) -> Preparation:
-    """What is declared in words, or in a preprocessor_config.json.
-
-    Raises CounterfactoryError for words that say nothing, and for a file that cannot be read.
+    """What is declared in words, or in a preprocessor_config.json. Raises CounterfactoryError for words that say
+    nothing, and for a file that cannot be read.
     """
     if declared.endswith(".json"):
         return _from_json(Path(declared))

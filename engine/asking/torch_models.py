@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -41,17 +42,14 @@ def library(name: str, asked: str) -> Any:
     except ImportError as error:
         raise CounterfactoryError(f"--model {asked} needs the package {name}: pip install {name}") from error
     except Exception as error:
-        raise CounterfactoryError(
-            f"--model {asked}: the package {name} does not start ({_first_line(error)})"
-        ) from error
+        reason = _first_line(error)
+        raise CounterfactoryError(f"--model {asked}: the package {name} does not start ({reason})") from error
 
 
 def wrap_module(module: Any, name: str, declared: str | None) -> ModelUnderTest:
     """A module of torch; its input is declared, or read from what timm knows of it."""
     if declared is not None:
-        preparation = read_preparation(declared)
-        classes = class_names_of(getattr(module, "classes", None))
-        own = _Library(lambda picture: _first(preparation.apply(picture)), preparation.text, classes)
+        own = _declared(declared, class_names_of(getattr(module, "classes", None)))
     elif hasattr(module, "pretrained_cfg"):
         own = _of_timm(module, name)
     else:
@@ -83,11 +81,8 @@ def load_torchvision(name: str, preprocess: str | None) -> ModelUnderTest:
         return wrap_module(module, name, preprocess)
     transform = weights.transforms()
     categories = dict(enumerate(map(str, weights.meta.get("categories", ()))))
-
-    def prepare(picture: Picture) -> NDArray[Any]:
-        return np.asarray(transform(Image.fromarray(picture)).numpy())
-
-    own = _Library(prepare, " ".join(repr(transform).split()), categories or None, f"torchvision's {weights}")
+    text = " ".join(repr(transform).split())
+    own = _Library(partial(_transformed, transform), text, categories or None, f"torchvision's {weights}")
     return _under_test(module, name, own, lists="detection" in type(module).__module__)
 
 
@@ -111,17 +106,11 @@ def load_hugging_face(name: str, preprocess: str | None) -> ModelUnderTest:
     module = _built(name, lambda: getattr(transformers, auto).from_pretrained(place))
     classes = {int(number): str(label) for number, label in (config.id2label or {}).items()}
     if preprocess is not None:
-        preparation = read_preparation(preprocess)
-        own = _Library(lambda picture: _first(preparation.apply(picture)), preparation.text, classes, "its id2label")
-        return _under_test(module, name, own)
+        return _under_test(module, name, replace(_declared(preprocess, classes), named_by="its id2label"))
     processor = _built(name, lambda: transformers.AutoImageProcessor.from_pretrained(place))
-
-    def prepare(picture: Picture) -> NDArray[Any]:
-        return np.asarray(processor(images=[picture], return_tensors="np")["pixel_values"][0])
-
     settings = {key: value for key, value in processor.to_dict().items() if key.startswith(("size", "crop", "image_"))}
     text = f"{type(processor).__name__}({', '.join(f'{key}={value}' for key, value in settings.items())})"
-    own = _Library(prepare, text, classes, "its id2label")
+    own = _Library(partial(_processed, processor), text, classes, "its id2label")
     if auto != "AutoModelForObjectDetection":
         return _under_test(module, name, own)
 
@@ -139,9 +128,8 @@ def load_clip(name: str, labels: Sequence[str], preprocess: str | None) -> Model
     if preprocess is not None:
         raise CounterfactoryError(f"--model {name} prepares pictures by its own configuration: leave out --preprocess")
     if not labels:
-        raise CounterfactoryError(
-            f"--model {name} chooses among labels, and the suite has none: name them by --classes"
-        )
+        asked = f"--model {name} chooses among labels"
+        raise CounterfactoryError(f"{asked}, and the suite has none: name them by --classes")
     module = _built(name, lambda: transformers.CLIPModel.from_pretrained(place))
     processor = _built(name, lambda: transformers.CLIPProcessor.from_pretrained(place))
     prompts = [f"a photo of a {label}" for label in labels]
@@ -156,10 +144,8 @@ def load_clip(name: str, labels: Sequence[str], preprocess: str | None) -> Model
             held = {key: value.to(pixels.device) for key, value in tokens.items()}
             return self.clip(pixel_values=pixels, **held).logits_per_image
 
-    def prepare(picture: Picture) -> NDArray[Any]:
-        return np.asarray(processor(images=[picture], return_tensors="np")["pixel_values"][0])
-
-    own = _Library(prepare, f"CLIP's own; {prompts[0]!r} and so on", dict(enumerate(labels)), "the suite's labels")
+    text = f"CLIP's own; {prompts[0]!r} and so on"
+    own = _Library(partial(_processed, processor), text, dict(enumerate(labels)), "the suite's labels")
     return _under_test(Chooser(), name, own)
 
 
@@ -167,11 +153,7 @@ def _of_timm(module: Any, name: str) -> _Library:
     """timm's own transform of a model of timm, and the synsets that its numbers stand for where it knows them."""
     data = library("timm.data", name)
     settings = data.resolve_model_data_config(module)
-    transform = data.create_transform(**settings, is_training=False)
-
-    def prepare(picture: Picture) -> NDArray[Any]:
-        return np.asarray(transform(Image.fromarray(picture)).numpy())
-
+    prepare = partial(_transformed, data.create_transform(**settings, is_training=False))
     shown = ("input_size", "interpolation", "mean", "std", "crop_pct", "crop_mode")
     text = "timm's " + " ".join(f"{key}={settings[key]}" for key in shown if key in settings)
     names = module.pretrained_cfg.get("label_names")
@@ -209,7 +191,6 @@ def _under_test(
 
 
 def _weights_digest(module: Any) -> str:
-    """SHA-256 of a module's structure and all its numbers."""
     digest = hashlib.sha256(repr(module).encode())
     for key, tensor in sorted(module.state_dict().items()):
         digest.update(key.encode())
@@ -217,9 +198,22 @@ def _weights_digest(module: Any) -> str:
     return digest.hexdigest()
 
 
-def _first(pixels: NDArray[Any]) -> NDArray[Any]:
-    """Channels before rows and columns."""
-    return np.ascontiguousarray(pixels.transpose(2, 0, 1))
+def _declared(declared: str, classes: Mapping[int, str] | None) -> _Library:
+    """What the user says of a picture's way in; channels come before rows and columns."""
+    preparation = read_preparation(declared)
+
+    def prepare(picture: Picture) -> NDArray[Any]:
+        return np.ascontiguousarray(preparation.apply(picture).transpose(2, 0, 1))
+
+    return _Library(prepare, preparation.text, classes)
+
+
+def _processed(processor: Any, picture: Picture) -> NDArray[Any]:
+    return np.asarray(processor(images=[picture], return_tensors="np")["pixel_values"][0])
+
+
+def _transformed(transform: Any, picture: Picture) -> NDArray[Any]:
+    return np.asarray(transform(Image.fromarray(picture)).numpy())
 
 
 def _built(name: str, build: Callable[[], Any]) -> Any:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..keys import content_key, file_digest
-from .preparation import Picture, Preparation, Size
+from .preparation import Preparation, Size
 from .torch_models import library
 from .under_test import ModelUnderTest
 
@@ -37,16 +37,12 @@ def load_ultralytics(name: str, preprocess: str | None) -> ModelUnderTest:
             return np.stack([result.probs.data.cpu().numpy() for result in results])
         return [result.boxes.data.cpu().numpy()[:, :6] for result in results]
 
-    def prepare(picture: Picture) -> NDArray[Any]:
-        return picture
-
     file = Path(getattr(model, "ckpt_path", None) or weights)
-    plain = Preparation()
     return ModelUnderTest(
         name=name,
         run=run,
-        prepare=prepare,
-        input=f"{plain.text}, prepared by ultralytics",
+        prepare=lambda picture: picture,
+        input=f"{Preparation().text}, prepared by ultralytics",
         digest=content_key("ultralytics", file_digest(file)) if file.is_file() else None,
         classes={int(number): str(label) for number, label in model.names.items()},
         named_by="ultralytics",

@@ -6,23 +6,18 @@ A command's code is imported when it runs, so that help and completion wait for 
 from __future__ import annotations
 
 import argparse
-import gc
 import sys
-from collections.abc import Callable, Sequence
-from importlib import import_module
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from ..errors import CounterfactoryError
 from ..packages import missing_package, release
 from .cluster_arguments import add_boxes, add_cluster
-from .parser import Parser, add_preprocess
-from .review_arguments import add_review_arguments
+from .parser import CommandOptions, Commands, Parser
+from .review_arguments import add_review
 from .statuses import EXIT_ERROR, EXIT_STOPPED
-from .values import count, drop, gigabytes, names, percent, place, points, positive, seed, setting, share, span, words
-
-if TYPE_CHECKING:
-    from .terminal import Terminal
+from .values import count, place, seed, words
 
 # Those of tasks/task.py, sources/depth.py, sources/boxes.py, sources/layouts.py and report/paper_tables.py, which
 # import more than help should wait for; a test holds them to those.
@@ -38,9 +33,6 @@ PAPER_TABLES = (
 )
 SHELLS = ("bash", "zsh", "tcsh")
 
-Run = Callable[[argparse.Namespace, "Terminal"], int]
-_Commands = argparse._SubParsersAction  # argparse has no public name for it
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit status.
@@ -54,23 +46,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     terminal = Terminal(as_json=args.json)
     try:
         status: int = args.run(args, terminal)
+        return status
     except CounterfactoryError as error:
-        terminal.error(str(error))
-        return EXIT_ERROR
+        reason = str(error)
     except ModuleNotFoundError as error:
-        if (reason := missing_package(error)) is None:
+        if (package := missing_package(error)) is None:
             raise
-        terminal.error(reason)
-        return EXIT_ERROR
+        reason = package
     except BrokenPipeError:
         raise
     except OSError as error:
-        terminal.error(f"{error.filename or 'a file or the output'}: {error.strerror or error}")
-        return EXIT_ERROR
+        reason = f"{error.filename or 'a file or the output'}: {error.strerror or error}"
     except KeyboardInterrupt:
         terminal.warn("\nstopped; run the same command again to go on: what is done is kept")
         return EXIT_STOPPED
-    return status
+    terminal.error(reason)
+    return EXIT_ERROR
 
 
 def build_parser() -> Parser:
@@ -85,34 +76,22 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--print-completion", action=_Completion, choices=SHELLS, help="print the shell's completion of commands"
     )
-    commands = parser.add_subparsers(
+    subparsers = parser.add_subparsers(
         title="commands", required=True, metavar="COMMAND", prog="counterfactory", parser_class=Parser
     )
-    _add_demo(commands)
-    _add_generate(commands)
-    _add_import(commands)
-    _add_plan(commands)
-    _add_estimate(commands)
-    _add_doctor(commands)
-    _add_setup(commands)
-    _add_rehearse(commands)
-    _add_check(commands)
-    _add_verify(commands)
-    _add_evaluate(commands)
-    _add_report(commands)
-    _add_labelling(commands)
-    _add_review(commands)
-    _add_retrain(commands)
-    _add_predicts(commands)
-    add_cluster(commands, _add, _late)
-    for command in commands.choices.values():
+    commands = Commands(subparsers)
+    for add in (
+        *(_add_demo, _add_generate, _add_import, _add_plan, _add_estimate, _add_doctor, _add_setup, _add_rehearse),
+        *(_add_check, _add_verify, _add_evaluate, _add_report, _add_labelling, add_review, _add_retrain, _add_predicts),
+        add_cluster,
+    ):
+        add(commands)
+    for command in subparsers.choices.values():
         command.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     return parser
 
 
 class _Version(argparse.Action):
-    """Prints the release that is installed."""
-
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
         sys.stdout.write(f"counterfactory {release()}\n")
         parser.exit()
@@ -124,529 +103,335 @@ class _Completion(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, _: Any, values: Any, *__: Any) -> NoReturn:
         import shtab
 
-        for command in (parser, *_subcommands(parser)):
+        (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+        for command in (parser, *dict(commands.choices or {}).values()):
             for action in command._actions:
                 if action.type in (Path, place) or action.dest in ("profile", "class_map"):
-                    action.complete = shtab.FILE  # type: ignore[attr-defined]  # shtab reads it there
+                    action.complete = shtab.FILE  # shtab reads it there
         sys.stdout.write(shtab.complete(parser, values) + "\n")
         parser.exit()
 
 
-def _subcommands(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
-    (commands,) = (action for action in parser._actions if isinstance(action, _Commands))
-    return list(dict(commands.choices or {}).values())
-
-
-def _late(name: str, module: str = "commands") -> Run:
-    """The command `name` of a module that is imported when the command runs."""
-
-    def run(args: argparse.Namespace, terminal: Terminal) -> int:
-        command: Run = getattr(import_module(f".{module}", __package__), name)
-        # What is imported stays as long as the process: the collector need not walk it again and again.
-        gc.freeze()
-        return command(args, terminal)
-
-    return run
-
-
-def _add(commands: _Commands[Parser], name: str, text: str, usage: str, example: str) -> Parser:
-    """A command with its line in the list, its usage, and an example, both without the words before them."""
-    return commands.add_parser(
-        name,
-        help=text,
-        description=f"{text[0].upper()}{text[1:]}.",
-        usage=f"counterfactory {name} {usage}",
-        example=f"counterfactory {name} {example}",
-    )
-
-
-def _add_demo(commands: _Commands[Parser]) -> None:
+def _add_demo(commands: Commands) -> None:
     text = "render street scenes, make their suite, judge two careless models by it"
-    parser = _add(commands, "demo", text, "[options]", "--out counterfactory-demo")
-    parser.add_argument("--out", type=Path, default=Path("counterfactory-demo"), help="folder (%(default)s)")
-    parser.add_argument("--sources", type=positive, default=24, metavar="N", help="scenes to render (%(default)s)")
-    parser.add_argument("--variants", type=positive, default=5, metavar="N", help="variants per source (%(default)s)")
-    parser.set_defaults(run=_late("demo"))
+    options = commands.add("demo", text, "[options]", "--out counterfactory-demo", "demo.demo")
+    options.take("--out", "folder (%(default)s)", type=Path, default=Path("counterfactory-demo"))
+    options.take("--sources N", "scenes to render (%(default)s)", default=24)
+    options.take("--variants N", "variants per source (%(default)s)", default=5)
 
 
-def _add_generate(commands: _Commands[Parser]) -> None:
+def _add_generate(commands: Commands) -> None:
     text = "make a suite from your images; run again, it goes on where it was"
     example = "photos --task classification --out suite"
-    parser = _add(commands, "generate", text, "SOURCES --out SUITE [options]", example)
-    _add_sources(parser)
-    _add_edits(parser)
-    painting = _add_painting(parser)
-    painting.add_argument(
-        "--protect", type=names, metavar="A,B", help="classes of the masks of which every variant keeps the pixels"
-    )
-    painting.add_argument(
-        "--anyway", action="store_true", help="go on though hardly a picture is accepted, which else ends the run early"
-    )
-    _add_shard(painting)
-    output = parser.add_argument_group("output")
-    _add_made(output)
+    options = commands.add("generate", text, "SOURCES --out SUITE [options]", example)
+    _add_sources(options)
+    _add_edits(options)
+    painting = _add_painting(options)
+    painting.take("--protect A,B", "classes of the masks of which every variant keeps the pixels")
+    painting.flag("--anyway", "go on though hardly a picture is accepted, which else ends the run early")
+    painting.take("--shard N", "sources that travel together (the profile's)")
+    output = options.group("output")
+    _add_suite_out(output)
     _add_coverage(output)
-    add_boxes(parser)
-    parser.set_defaults(run=_late("generate"))
+    add_boxes(options)
 
 
-def _add_shard(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--shard", type=positive, metavar="N", help="sources that travel together (the profile's)")
-
-
-def _add_made(output: argparse._ArgumentGroup) -> None:
+def _add_suite_out(output: CommandOptions) -> None:
     """Where a suite goes, and what it costs."""
-    output.add_argument("--out", type=Path, required=True, metavar="SUITE", help="folder of the suite")
-    output.add_argument(
-        "--metrics",
-        type=Path,
-        metavar="FILE",
-        help="what it costs so far: JSON lines, one a second; Prometheus text if FILE ends in .prom",
+    output.take("--out SUITE", "folder of the suite", required=True)
+    output.take(
+        "--metrics FILE", "what it costs so far: JSON lines, one a second; Prometheus text if FILE ends in .prom"
     )
 
 
-def _add_import(commands: _Commands[Parser]) -> None:
+def _add_import(commands: Commands) -> None:
     text = "make a suite of pictures that are edited already, by whatever painter"
-    parser = _add(commands, "import", text, "PAIRS --out SUITE [options]", "pairs.csv --out suite")
-    data = parser.add_argument_group("data")
-    data.add_argument(
-        "pairs",
-        type=Path,
-        metavar="PAIRS",
-        help="table (.csv, .jsonl, .parquet) with original and edited, and where known edit ('weather: foggy', "
-        "'weather: sunny -> foggy'), caption, edited_caption, label, mask, kind (variant, control), level; or a folder "
-        "with originals/NAME.* and edited/NAME/EDIT.* or edited/EDIT/NAME.*",
+    options = commands.add(
+        "import", text, "PAIRS --out SUITE [options]", "pairs.csv --out suite", "commands.import_pairs"
     )
-    data.add_argument("--masks", type=Path, metavar="DIR", help="folder of masks with the originals' names")
+    data = options.group("data")
+    data.take(
+        "pairs PAIRS",
+        "table (.csv, .jsonl, .parquet) with original and edited, and where known edit ('weather: foggy', 'weather: "
+        "sunny -> foggy'), caption, edited_caption, label, mask, kind (variant, control), level; or a folder with "
+        "originals/NAME.* and edited/NAME/EDIT.* or edited/EDIT/NAME.*",
+    )
+    data.take("--masks DIR", "folder of masks with the originals' names")
     _add_class_map(data)
     _add_drawing(data)
-    _add_task(parser.add_argument_group("task"))
-    checks = parser.add_argument_group("checks")
-    checks.add_argument(
-        "--profile", default="given", help='name or .toml file with [painter] kind = "given" (%(default)s)'
-    )
-    _add_shard(checks)
-    _add_made(parser.add_argument_group("output"))
-    parser.set_defaults(run=_late("import_pairs"))
+    _add_task(options.group("task"))
+    checks = options.group("checks")
+    checks.take("--profile", 'name or .toml file with [painter] kind = "given" (%(default)s)', default="given")
+    checks.take("--shard N", "sources that travel together (the profile's)")
+    _add_suite_out(options.group("output"))
 
 
-def _add_plan(commands: _Commands[Parser]) -> None:
+def _add_plan(commands: Commands) -> None:
     text = "show what would be changed of some sources, before anything is painted"
-    parser = _add(commands, "plan", text, "SOURCES [options]", "photos --task classification --first 5")
-    _add_sources(parser)
-    _add_edits(parser)
-    _add_painting(parser)
-    output = parser.add_argument_group("output")
-    output.add_argument("--first", type=positive, default=5, metavar="N", help="sources to look at (%(default)s)")
-    output.add_argument(
-        "--write", type=Path, metavar="FILE", help="write the edits for people to label (see edits): .csv or .jsonl"
-    )
-    parser.set_defaults(run=_late("plan"))
+    options = commands.add("plan", text, "SOURCES [options]", "photos --task classification --first 5")
+    _add_sources(options)
+    _add_edits(options)
+    _add_painting(options)
+    output = options.group("output")
+    output.take("--first N", "sources to look at (%(default)s)", default=5)
+    output.take("--write FILE", "write the edits for people to label (see edits): .csv or .jsonl")
 
 
-def _add_edits(parser: Parser) -> None:
-    """What may be changed."""
-    edits = parser.add_argument_group("edits")
+def _add_edits(options: CommandOptions) -> None:
+    edits = options.group("edits")
     _add_task(edits)
-    edits.add_argument(
-        "--edits",
-        type=span,
-        metavar="N|A..B",
-        help="edits per variant (the profile's, or 1..3): half have the fewest, to show an edit alone, others mix more",
-    )
-    edits.add_argument(
-        "--levels",
-        type=positive,
-        default=1,
-        metavar="N",
-        help="paint the same edits at N levels, from faint to full, as variants of their own (%(default)s)",
-    )
-    edits.add_argument(
-        "--interventions", type=Path, metavar="FILE", help="the only edits allowed, such as 'time: night'"
-    )
-    edits.add_argument(
-        "--allow-ungrounded",
-        action="store_true",
-        help="change captions that do not name what the source is labelled with, too: nothing holds their labels true",
-    )
-    edits.add_argument("--types", type=Path, metavar="FILE", help="edit types of your own beside the profile's (TOML)")
-    edits.add_argument(
-        "--avoid",
-        type=words,
-        metavar="A,B",
-        help="words that no edit brings, beside matters of taste such as 'stylish'",
-        default=(),
-    )
+    text = "edits per variant (the profile's, or 1..3): half have the fewest, to show an edit alone, others mix more"
+    edits.take("--edits N|A..B", text)
+    text = "paint the same edits at N levels, from faint to full, as variants of their own (%(default)s)"
+    edits.take("--levels N", text, default=1)
+    edits.take("--interventions FILE", "the only edits allowed, such as 'time: night'")
+    text = "change captions that do not name what the source is labelled with, too: nothing holds their labels true"
+    edits.flag("--allow-ungrounded", text)
+    edits.take("--types FILE", "edit types of your own beside the profile's (TOML)")
+    taste = "words that no edit brings, beside matters of taste such as 'stylish'"
+    edits.take("--avoid A,B", taste, type=words, default=())
 
 
-def _add_task(group: argparse._ArgumentGroup) -> None:
-    task = group.add_mutually_exclusive_group()
-    task.add_argument("--task", choices=TASKS, help="what the model under test does (classification)")
-    task.add_argument("--task-file", type=Path, metavar="FILE", help="a task of your own (TOML)")
+def _add_task(options: CommandOptions) -> None:
+    task = options.either()
+    task.take("--task", "what the model under test does (classification)", choices=TASKS)
+    task.take("--task-file FILE", "a task of your own (TOML)")
 
 
-def _add_doctor(commands: _Commands[Parser]) -> None:
+def _add_doctor(commands: Commands) -> None:
     text = "say what this box has, what a profile lacks, and the next command"
-    parser = _add(commands, "doctor", text, "[--profile NAME] [--json]", "--profile a10g")
-    parser.add_argument("--profile", default="pocket", help="name or .toml file (%(default)s)")
-    parser.set_defaults(run=_late("doctor"))
+    options = commands.add("doctor", text, "[--profile NAME] [--json]", "--profile a10g")
+    options.take("--profile", "name or .toml file (%(default)s)", default="pocket")
 
 
-def _add_estimate(commands: _Commands[Parser]) -> None:
+def _add_estimate(commands: Commands) -> None:
     text = "predict a run's time and cost, and what would be in memory when"
-    usage = "(SOURCES | --sources N) [options]"
-    parser = _add(commands, "estimate", text, usage, "--sources 1000 --profile a10g")
-    data = _add_sources(parser, optional=True)
-    data.add_argument("--sources", dest="count", type=positive, metavar="N", help="this many instead of SOURCES")
-    painting = _add_painting(parser)
-    painting.add_argument(
-        "--memory", type=gigabytes, metavar="GB", help="plan for this much, in 10^9 bytes (this machine's, and 24)"
-    )
-    parser.set_defaults(run=_late("estimate"))
+    options = commands.add("estimate", text, "(SOURCES | --sources N) [options]", "--sources 1000 --profile a10g")
+    data = _add_sources(options, nargs="?")
+    data.take("--sources N", "this many instead of SOURCES", dest="count")
+    painting = _add_painting(options)
+    painting.take("--memory GB", "plan for this much, in 10^9 bytes (this machine's, and 24)")
 
 
-def _add_sources(parser: Parser, optional: bool = False) -> argparse._ArgumentGroup:
+def _add_sources(options: CommandOptions, nargs: str | None = None) -> CommandOptions:
     """What a suite is made of."""
-    data = parser.add_argument_group("data")
-    data.add_argument(
-        "sources",
-        type=place,
-        metavar="SOURCES",
-        nargs="?" if optional else None,
-        help="folder of images, a table, or a data set in a layout of docs/data.md; or an URL such as s3://bucket/photos",
+    data = options.group("data")
+    data.take(
+        "sources SOURCES",
+        "folder of images, a table, or a data set in a layout of docs/data.md; or an URL such as s3://bucket/photos",
+        nargs=nargs,
     )
-    data.add_argument(
-        "--labels", type=Path, metavar="FILE", help="labels (and masks) of a folder's images: CSV, JSONL or TXT"
-    )
-    data.add_argument("--masks", type=Path, metavar="DIR", help="folder of masks with the images' names")
-    data.add_argument(
-        "--depth", type=Path, metavar="DIR", help="folder of depth maps with the images' names: .npy, or 16-bit .png"
-    )
-    data.add_argument(
-        "--depth-values", choices=DEPTH_VALUES, default="distance", help="what depth maps hold (%(default)s)"
-    )
-    data.add_argument(
-        "--layout", choices=LAYOUTS, metavar="NAME", help="the data set's layout (recognised): %(choices)s"
-    )
-    data.add_argument(
-        "--pairs", metavar="PATTERN", help="which masks belong to which images: '{stem}_img.jpg={stem}_seg.png'"
-    )
+    data.take("--labels FILE", "labels (and masks) of a folder's images: CSV, JSONL or TXT")
+    data.take("--masks DIR", "folder of masks with the images' names")
+    data.take("--depth DIR", "folder of depth maps with the images' names: .npy, or 16-bit .png")
+    data.take("--depth-values", "what depth maps hold (%(default)s)", choices=DEPTH_VALUES, default="distance")
+    data.take("--layout NAME", "the data set's layout (recognised): %(choices)s", choices=LAYOUTS)
+    data.take("--pairs PATTERN", "which masks belong to which images: '{stem}_img.jpg={stem}_seg.png'")
     _add_class_map(data)
-    data.add_argument("--split", metavar="NAME", help="a list of Pascal VOC's ImageSets/, such as Segmentation/val")
-    data.add_argument(
-        "--boxes",
-        choices=FORMS,
-        help="what a box's numbers are: x, y, width, height; x0, y0, x1, y1; or a middle and a size (the layout's)",
-    )
+    data.take("--split NAME", "a list of Pascal VOC's ImageSets/, such as Segmentation/val")
+    text = "what a box's numbers are: x, y, width, height; x0, y0, x1, y1; or a middle and a size (the layout's)"
+    data.take("--boxes", text, choices=FORMS)
     _add_drawing(data)
     return data
 
 
-def _add_class_map(data: argparse._ArgumentGroup) -> None:
-    data.add_argument(
-        "--class-map",
-        metavar="FILE",
-        help="what numbers of masks and labels, or colours, mean: .toml, .json, .txt or a published map's name",
-    )
+def _add_class_map(data: CommandOptions) -> None:
+    text = "what numbers of masks and labels, or colours, mean: .toml, .json, .txt or a published map's name"
+    data.take("--class-map FILE", text, type=None)
 
 
-def _add_drawing(data: argparse._ArgumentGroup) -> None:
-    """Which sources are used."""
-    data.add_argument("--classes", metavar="FILE|A,B", help="use the sources of these classes only")
-    drawn = data.add_mutually_exclusive_group()
-    drawn.add_argument("--per-class", type=positive, metavar="N", help="use N sources of each class, drawn by --seed")
-    drawn.add_argument("--sample", type=positive, metavar="N", help="use N sources in all, drawn by --seed")
-    data.add_argument("--seed", type=seed, default=0, metavar="N", help="another seed, another suite (%(default)s)")
-    data.add_argument(
-        "--allow-out-of-domain",
-        action="store_true",
-        help="take sources outside of what the profile's models know as well; every result then says so",
-    )
+def _add_drawing(data: CommandOptions) -> None:
+    data.take("--classes FILE|A,B", "use the sources of these classes only")
+    drawn = data.either()
+    drawn.take("--per-class N", "use N sources of each class, drawn by --seed")
+    drawn.take("--sample N", "use N sources in all, drawn by --seed")
+    data.take("--seed N", "another seed, another suite (%(default)s)", type=seed, default=0)
+    text = "take sources outside of what the profile's models know as well; every result then says so"
+    data.flag("--allow-out-of-domain", text)
 
 
-def _add_painting(parser: Parser) -> argparse._ArgumentGroup:
+def _add_painting(options: CommandOptions) -> CommandOptions:
     """What paints, and how many pictures of each source."""
-    painting = parser.add_argument_group("painting")
-    painting.add_argument("--profile", help="name or .toml file (that which suits the sources: pocket or light)")
-    painting.add_argument("--variants", type=positive, default=5, metavar="N", help="variants per source (%(default)s)")
-    painting.add_argument(
-        "--controls",
-        type=count,
-        default=1,
-        metavar="N",
-        help="pictures per source of its own caption, to compare variants with (%(default)s)",
-    )
-    painting.add_argument(
-        "--baseline",
-        choices=("light",),
-        help="draw each variant's weather and light by rule as well: evaluate says how much of an effect that has",
-    )
+    painting = options.group("painting")
+    painting.take("--profile", "name or .toml file (that which suits the sources: pocket or light)")
+    painting.take("--variants N", "variants per source (%(default)s)", default=5)
+    text = "pictures per source of its own caption, to compare variants with (%(default)s)"
+    painting.take("--controls N", text, type=count, default=1)
+    text = "draw each variant's weather and light by rule as well: evaluate says how much of an effect that has"
+    painting.take("--baseline", text, choices=("light",))
     return painting
 
 
-def _add_suite(parser: Parser) -> None:
-    parser.add_argument("suite", type=Path, metavar="SUITE", help="folder of a finished suite")
+def _add_coverage(options: CommandOptions) -> None:
+    text = "the least share, such as 0.8, of your values' possible cells to have an accepted picture; else status 3"
+    options.take("--require-coverage SHARE", text)
 
 
-def _add_coverage(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--require-coverage",
-        type=share,
-        metavar="SHARE",
-        help="the least share, such as 0.8, of your values' possible cells to have an accepted picture; else status 3",
-    )
-
-
-def _add_setup(commands: _Commands[Parser]) -> None:
+def _add_setup(commands: Commands) -> None:
     text = "fetch published weights, make a profile's networks of them, try them"
-    parser = _add(commands, "setup", text, "[options]", "--profile cpu --photos photos")
-    parser.add_argument(
-        "--profile", default="cpu", metavar="NAME", help="a profile with weights to fetch (%(default)s)"
-    )
-    parser.add_argument(
-        "--photos", type=Path, metavar="DIR", help="photographs to calibrate on and try (drawn streets)"
-    )
-    parser.add_argument(
-        "--weights",
-        type=Path,
-        metavar="DIR",
-        help="where they are or go, laid out like the hub (in the profile's folder); for CPUs",
-    )
-    parser.add_argument("--exporter", type=Path, metavar="PYTHON", help="a Python with the exporter's packages")
-    parser.add_argument("--dry-run", action="store_true", help="only say what it would take")
-    parser.set_defaults(run=_late("setup", "setup"))
+    options = commands.add("setup", text, "[options]", "--profile cpu --photos photos", "setup.setup")
+    options.take("--profile NAME", "a profile with weights to fetch (%(default)s)", default="cpu")
+    options.take("--photos DIR", "photographs to calibrate on and try (drawn streets)")
+    options.take("--weights DIR", "where they are or go, laid out like the hub (in the profile's folder); for CPUs")
+    options.take("--exporter PYTHON", "a Python with the exporter's packages")
+    options.flag("--dry-run", "only say what it would take")
 
 
-def _add_rehearse(commands: _Commands[Parser]) -> None:
+def _add_rehearse(commands: Commands) -> None:
     text = "try a box's way without a GPU: small random networks, exported and run"
-    parser = _add(commands, "rehearse", text, "[options]", "--profile a10g")
-    parser.add_argument("--profile", default="a10g", metavar="NAME", help="a profile with weights (%(default)s)")
-    parser.add_argument("--target", default="sm86", metavar="SM", help="the GPU that plans are for (%(default)s)")
-    parser.add_argument("--exporter", type=Path, metavar="PYTHON", help="a Python with the exporter's packages")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="where everything stays (nowhere)")
-    parser.set_defaults(run=_late("rehearse", "rehearse"))
+    options = commands.add("rehearse", text, "[options]", "--profile a10g", "rehearse.rehearse")
+    options.take("--profile NAME", "a profile with weights (%(default)s)", default="a10g")
+    options.take("--target SM", "the GPU that plans are for (%(default)s)", default="sm86")
+    options.take("--exporter PYTHON", "a Python with the exporter's packages")
+    options.take("--keep DIR", "where everything stays (nowhere)")
 
 
-def _add_check(commands: _Commands[Parser]) -> None:
+def _add_check(commands: Commands) -> None:
     text = "derive the verdicts anew from the stored scores; generates nothing"
-    parser = _add(commands, "check", text, "SUITE [options]", "suite --sweep check.min_edit")
-    _add_suite(parser)
-    parser.add_argument("--profile", help="name or .toml file whose thresholds to take (the suite's own)")
-    parser.add_argument(
-        "--set",
-        action="append",
-        type=setting,
-        default=[],
-        metavar="KEY=X",
-        help="another threshold by the profile's key, such as check.edit=0.5; may be given several times",
-    )
-    parser.add_argument("--files", action="store_true", help="verify first, and stop where a byte is wrong: status 3")
-
-    _add_coverage(parser.add_argument_group("limits"))
-    hand = parser.add_argument_group("verdicts by hand, which stand whatever the scores say (by_hand.json)")
+    options = commands.add("check", text, "SUITE [options]", "suite --sweep check.min_edit")
+    options.take("suite SUITE", "folder of a finished suite")
+    options.take("--profile", "name or .toml file whose thresholds to take (the suite's own)")
+    text = "another threshold by the profile's key, such as check.edit=0.5; may be given several times"
+    options.take("--set KEY=X", text, action="append", default=[])
+    options.flag("--files", "verify first, and stop where a byte is wrong: status 3")
+    _add_coverage(options.group("limits"))
+    hand = options.group("verdicts by hand, which stand whatever the scores say (by_hand.json)")
     for ruling, text in (
         ("exclude", "pictures, by file_name, that are not to count"),
         ("accept", "pictures that count although they were rejected"),
         ("undo", "pictures whose verdict is to follow from their scores again"),
     ):
-        hand.add_argument(f"--{ruling}", action="extend", nargs="+", default=[], metavar="PICTURE", help=text)
-    hand.add_argument("--by", metavar="NAME", help="who says so, for the record")
-    hand.add_argument("--reason", metavar="TEXT", help="why, for the record")
-    hand.add_argument(
-        "--verdicts", type=Path, metavar="FILE", help="many at once: CSV or JSONL with image, verdict, by and reason"
-    )
-    looking = parser.add_argument_group("thresholds, looked at (the suite stays as it is)")
-    looking.add_argument(
-        "--sweep", metavar="KEY", help="show what each threshold of a check would let pass, and write nothing"
-    )
-    looking.add_argument(
-        "--valid",
-        type=Path,
-        metavar="FILE",
-        help="which variants are valid, for --sweep: CSV or JSONL with image (a file_name) and valid (true or false)",
-    )
-    looking.add_argument(
-        "--fit",
-        type=Path,
-        metavar="FILE",
-        help="print the parts of the score `valid`, for a profile, that such a FILE asks for, and write nothing",
-    )
-    whole = parser.add_argument_group("the set as a whole")
-    whole.add_argument(
-        "--fid",
+        hand.take(f"--{ruling} PICTURE", text, action="extend", nargs="+", default=[])
+    hand.take("--by NAME", "who says so, for the record")
+    hand.take("--reason TEXT", "why, for the record")
+    hand.take("--verdicts FILE", "many at once: CSV or JSONL with image, verdict, by and reason")
+    looking = options.group("thresholds, looked at (the suite stays as it is)")
+    looking.take("--sweep KEY", "show what each threshold of a check would let pass, and write nothing")
+    text = "which variants are valid, for --sweep: CSV or JSONL with image (a file_name) and valid (true or false)"
+    looking.take("--valid FILE", text)
+    text = "print the parts of the score `valid`, for a profile, that such a FILE asks for, and write nothing"
+    looking.take("--fit FILE", text)
+    whole = options.group("the set as a whole")
+    whole.take(
+        "--fid MODEL",
+        "FID of variants and controls against the originals: by the CLIP of the suite's profile, or by a MODEL that "
+        "gives features, such as inception.onnx",
         nargs="?",
         const="clip",
-        metavar="MODEL",
-        help="FID of variants and controls against the originals: by the CLIP of the suite's profile, or by a MODEL "
-        "that gives features, such as inception.onnx",
     )
-    whole.add_argument("--preprocess", metavar="WORDS", help="how pictures become its input: as in evaluate")
-    whole.add_argument(
-        "--perplexity", action="store_true", help="how the profile's language model reads captions before and after"
-    )
-    parser.set_defaults(run=_late("check"))
+    whole.take("--preprocess WORDS", "how pictures become its input: as in evaluate")
+    whole.flag("--perplexity", "how the profile's language model reads captions before and after")
 
 
-def _add_verify(commands: _Commands[Parser]) -> None:
+def _add_verify(commands: Commands) -> None:
     text = "compare every byte of a suite with the digests that were recorded of it"
-    parser = _add(commands, "verify", text, "SUITE [options]", "suite")
-    _add_suite(parser)
-    parser.set_defaults(run=_late("verify"))
+    commands.add("verify", text, "SUITE [options]", "suite").take("suite SUITE", "folder of a finished suite")
 
 
-def _add_evaluate(commands: _Commands[Parser]) -> None:
+def _add_evaluate(commands: Commands) -> None:
     text = "say what each edit does to your model, with certainty, from its answers"
     usage = "SUITE (--model M | --predictions F) [options]"
-    parser = _add(commands, "evaluate", text, usage, "suite --model model.onnx --max-drop weather=5")
-    _add_suite(parser)
-    parser.add_argument(
-        "--model",
-        dest="models",
-        action="append",
-        metavar="MODEL",
-        help="run it: an .onnx or .xml file, module:callable, or a name after timm:, torchvision:, hf:, clip: or "
+    options = commands.add("evaluate", text, usage, "suite --model model.onnx --max-drop weather=5")
+    options.take("suite SUITE", "folder of a finished suite")
+    options.take_models(
+        "run it: an .onnx or .xml file, module:callable, or a name after timm:, torchvision:, hf:, clip: or "
         "ultralytics:; its answers are kept in SUITE/predictions. Given twice, the second is compared with the first",
+        "or its answers: a table with image (a file_name of metadata.parquet) and prediction, originals and controls "
+        "too, and p_true, confidence, top5 where there are; scores in an .npy; a folder of masks by file_name",
     )
-    parser.add_argument(
-        "--predictions",
-        dest="models",
-        action="append",
-        type=Path,
-        metavar="FILE",
-        help="or its answers: a table with image (a file_name of metadata.parquet) and prediction, originals and "
-        "controls too, and p_true, confidence, top5 where there are; scores in an .npy; a folder of masks by file_name",
-    )
-    parser.add_argument(
-        "--preprocess",
-        action="append",
-        default=[],
-        metavar="WORDS",
-        help="how pictures become the model's input: 'resize=256 crop=224 mean=imagenet std=imagenet', or a "
+    options.take(
+        "--preprocess WORDS",
+        "how pictures become the model's input: 'resize=256 crop=224 mean=imagenet std=imagenet', or a "
         "preprocessor_config.json (the model's own); once for all, or once for each --model",
-    )
-    _add_classes(parser)
-    limits = parser.add_argument_group("limits")
-    limits.add_argument(
-        "--max-drop",
         action="append",
-        type=drop,
         default=[],
-        metavar="NAME=POINTS",
-        help="the most that an edit's type, value or a class may cost, such as weather=5; broken when that is certain",
     )
-    limits.add_argument(
-        "--max-regression",
-        type=points,
-        metavar="POINTS",
-        help="the most that the second model may lose to the first, on originals, controls, variants and each type",
-    )
-    limits.add_argument("--fail-under", type=percent, metavar="PERCENT", help="the least that variants must reach")
-    output = parser.add_argument_group("output")
-    output.add_argument("--all", action="store_true", help="show every value and class, not only the worst")
-    output.add_argument(
-        "--table",
-        choices=PAPER_TABLES,
-        metavar="NAME",
-        help="show a table or figure of the papers instead, of all models given: %(choices)s",
-    )
-    output.add_argument(
-        "--failures", type=Path, metavar="FILE", help="write the pictures that your model fails on, CSV"
-    )
-    output.add_argument(
-        "--order",
-        type=Path,
-        metavar="FILE",
-        help="write all variants in the order to look at them, CSV: what shows a failure that none before it shows",
-    )
-    output.add_argument("--junit", type=Path, metavar="FILE", help="write the limits' outcome as JUnit XML")
-    parser.set_defaults(run=_late("evaluate"))
+    _add_classes(options)
+    limits = options.group("limits")
+    text = "the most that an edit's type, value or a class may cost, such as weather=5; broken when that is certain"
+    limits.take("--max-drop NAME=POINTS", text, action="append", default=[])
+    text = "the most that the second model may lose to the first, on originals, controls, variants and each type"
+    limits.take("--max-regression POINTS", text)
+    limits.take("--fail-under PERCENT", "the least that variants must reach")
+    output = options.group("output")
+    output.flag("--all", "show every value and class, not only the worst")
+    text = "show a table or figure of the papers instead, of all models given: %(choices)s"
+    output.take("--table NAME", text, choices=PAPER_TABLES)
+    output.take("--failures FILE", "write the pictures that your model fails on, CSV")
+    text = "write all variants in the order to look at them, CSV: what shows a failure that none before it shows"
+    output.take("--order FILE", text)
+    output.take("--junit FILE", "write the limits' outcome as JUnit XML")
 
 
-def _add_classes(parser: Parser) -> None:
-    parser.add_argument(
-        "--classes",
-        type=Path,
-        metavar="FILE",
-        help="names of masks' classes (those of the record), or of all that your classifier knows, by its numbers; "
+def _add_classes(options: CommandOptions) -> None:
+    options.take(
+        "--classes FILE",
+        "names of masks' classes (those of the record), or of all that your classifier knows, by its numbers; "
         "imagefolder: numbers are of sorted class folders",
     )
 
 
-def _add_report(commands: _Commands[Parser]) -> None:
+def _add_report(commands: Commands) -> None:
     text = "make the web page and the contact sheet of a suite"
-    parser = _add(commands, "report", text, "SUITE [options]", "suite --predictions answers.csv --out report")
-    _add_suite(parser)
-    parser.add_argument(
-        "--model",
-        dest="models",
-        action="append",
-        metavar="MODEL",
-        help="show what this model answers: as in evaluate; given twice, the second, compared with the first",
+    options = commands.add("report", text, "SUITE [options]", "suite --predictions answers.csv --out report")
+    options.take("suite SUITE", "folder of a finished suite")
+    options.take_models(
+        "show what this model answers: as in evaluate; given twice, the second, compared with the first",
+        "show what your model answered: a file or folder for evaluate",
     )
-    parser.add_argument(
-        "--predictions",
-        dest="models",
-        action="append",
-        type=Path,
-        metavar="FILE",
-        help="show what your model answered: a file or folder for evaluate",
-    )
-    add_preprocess(parser)
-    _add_classes(parser)
-    parser.add_argument("--profile", help="name or .toml file: whose edges to show (the suite's own)")
-    parser.add_argument(
-        "--valid", type=Path, metavar="FILE", help="which variants are valid, for the curves of thresholds: as in check"
-    )
-    output = parser.add_argument_group("output")
-    output.add_argument("--out", type=Path, metavar="DIR", help="folder of the report (SUITE/report)")
-    output.add_argument("--no-edges", action="store_true", help="show no edges, which the suite does not hold")
-    output.add_argument("--limit", type=positive, default=2000, metavar="N", help="sources on the page (%(default)s)")
-    output.add_argument(
-        "--single-file", type=Path, metavar="FILE", help="write a page that holds its pictures, small enough to mail"
-    )
-    output.add_argument(
-        "--markdown", type=Path, metavar="FILE", help="write findings and effects for a pull request, in Markdown"
-    )
-    parser.set_defaults(run=_late("report"))
+    options.take("--preprocess WORDS", "how pictures become its input: as in evaluate", action="append", default=[])
+    _add_classes(options)
+    options.take("--profile", "name or .toml file: whose edges to show (the suite's own)")
+    options.take("--valid FILE", "which variants are valid, for the curves of thresholds: as in check")
+    output = options.group("output")
+    output.take("--out DIR", "folder of the report (SUITE/report)")
+    output.flag("--no-edges", "show no edges, which the suite does not hold")
+    output.take("--limit N", "sources on the page (%(default)s)", default=2000)
+    output.take("--single-file FILE", "write a page that holds its pictures, small enough to mail")
+    output.take("--markdown FILE", "write findings and effects for a pull request, in Markdown")
 
 
-def _add_labelling(commands: _Commands[Parser]) -> None:
+def _add_labelling(commands: Commands) -> None:
     text = "write text edits for people to label, or say what their labels say"
-    parser = _add(commands, "edits", text, "(SUITE --write FILE | FILE) [options]", "suite --write edits.csv")
-    parser.add_argument(
-        "path", type=Path, metavar="SUITE|FILE", help="a suite whose edits to write, or a table of labelled edits"
-    )
-    parser.add_argument("--write", type=Path, metavar="FILE", help="the table to write: .csv or .jsonl")
-    parser.add_argument("--sample", type=positive, metavar="N", help="this many of them, drawn by chance (all)")
-    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="which ones are drawn (%(default)s)")
-    parser.add_argument("--profile", help="name or .toml file whose text filters to judge (as they were when written)")
-    parser.set_defaults(run=_late("edits", "edits"))
+    usage = "(SUITE --write FILE | FILE) [options]"
+    options = commands.add("edits", text, usage, "suite --write edits.csv", "edits.edits")
+    options.take("path SUITE|FILE", "a suite whose edits to write, or a table of labelled edits")
+    options.take("--write FILE", "the table to write: .csv or .jsonl")
+    options.take("--sample N", "this many of them, drawn by chance (all)")
+    options.take("--seed N", "which ones are drawn (%(default)s)", type=seed, default=0)
+    options.take("--profile", "name or .toml file whose text filters to judge (as they were when written)")
 
 
-def _add_review(commands: _Commands[Parser]) -> None:
-    text = "let people say which pictures are valid, and what that makes of error rates"
-    parser = _add(commands, "review", text, "SUITE [options]", "suite --raters anna,ben --sample 100")
-    _add_suite(parser)
-    add_review_arguments(parser)
-    parser.set_defaults(run=_late("review", "review"))
-
-
-def _add_retrain(commands: _Commands[Parser]) -> None:
-    from .retrain import add_arguments
-
+def _add_retrain(commands: Commands) -> None:
     text = "train your model on a suite's variants, and say what that brings"
-    parser = _add(
-        commands, "retrain", text, "SUITE --model M --out DIR [options]", "suite --model timm:resnet18 --out r"
-    )
-    add_arguments(parser)
-    parser.set_defaults(run=_late("retrain", "retrain"))
+    usage, example = "SUITE --model M --out DIR [options]", "suite --model timm:resnet18 --out r"
+    options = commands.add("retrain", text, usage, example, "retrain.retrain")
+    options.take("suite SUITE", "folder of a finished suite")
+    text = "train it: a name after timm: or torchvision:, or module:callable, a torch module or what makes one"
+    options.take("--model MODEL", text, required=True)
+    options.take("--out DIR", "folder of checkpoints, models and their answers", required=True)
+    text = "how: dillema-resnet18, dillema-deeplabv3, fine-tune, or a .toml file (%(default)s)"
+    options.take("--recipe NAME|FILE", text, default="fine-tune")
+    options.take("--epochs N", "rounds over all pictures (the recipe's)")
+    judged = options.group("what judges")
+    judged.take("--held SHARE", "the share of sources that are held out of the training (0.25)")
+    judged.take("--test SUITE", "or another suite; all of SUITE then trains")
+    judged.take("--seeds N", "trainings from so many seeds (%(default)s)", default=1)
+    judged.take("--seed N", "the first of them (%(default)s)", type=seed, default=0)
+    options.take("--device NAME", "auto, cpu, cuda or cuda:N (%(default)s)", default="auto")
 
 
-def _add_predicts(commands: _Commands[Parser]) -> None:
-    from .predicts import add_arguments
-
+def _add_predicts(commands: Commands) -> None:
     text = "say whether what painted edits do to models predicts what real conditions do"
-    usage = "SUITE --real FILE --model M --model M ..."
-    parser = _add(commands, "predicts", text, usage, "suite --real real.csv --model a.onnx --model b.onnx")
-    add_arguments(parser)
-    parser.set_defaults(run=_late("predicts", "predicts"))
+    usage, example = "SUITE --real FILE --model M --model M ...", "suite --real real.csv --model a.onnx --model b.onnx"
+    options = commands.add("predicts", text, usage, example, "predicts.predicts")
+    options.take("suite SUITE", "folder of a finished suite")
+    options.take(
+        "--real FILE",
+        "real pictures: a table with image, label or mask, condition ('weather: rainy'; empty on a plain day) and "
+        "place, within which they are compared",
+        required=True,
+    )
+    options.take_models("ask it about both, as in evaluate; four models or more", required=True)
+    options.take("--preprocess WORDS", "how pictures become its input: as in evaluate", action="append", default=[])
+    options.take("--classes FILE", "what the models' numbers mean: as in evaluate")

@@ -1,76 +1,41 @@
-"""Arguments of the commands for many boxes: merge, split, pack, status; and those that `generate` has for them."""
+"""The commands for many boxes: merge, split, pack, status; and the options that `generate` has for them."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
-from .values import positive
+from .parser import CommandOptions, Commands
 
 # Those of cluster/packing.py; a test holds them to those.
 FORMS = ("webdataset", "datasets")
-# `_add` and `_late` of arguments.py.
-AddCommand = Callable[..., Any]
-LateCommand = Callable[[str, str], Any]
 
 
-def add_cluster(commands: Any, add: AddCommand, late: LateCommand) -> None:
-    """The commands."""
-    parser = add(
-        commands,
-        "merge",
-        "make one suite of several of one kind; generates nothing",
-        "SUITE SUITE... --out SUITE",
-        "monday tuesday --out week",
+def add_cluster(commands: Commands) -> None:
+    text, usage = "make one suite of several of one kind; generates nothing", "SUITE SUITE... --out SUITE"
+    merge = commands.add("merge", text, usage, "monday tuesday --out week", "cluster_commands.merge")
+    merge.take("suites SUITE", "folders of finished suites", nargs="+")
+    merge.take("--out SUITE", "folder of the new suite", required=True)
+    text, usage = "make several suites of one; generates nothing", "SUITE --out SUITE SUITE... [options]"
+    split = commands.add("split", text, usage, "week --out first second", "cluster_commands.split")
+    split.take("suite SUITE", "folder of a finished suite")
+    split.take("--out SUITE", "folders of the new suites: equal parts", nargs="+", required=True)
+    split.take("--sources FILE", "names of sources, one a line: they go to the first, the rest to the second")
+    text, usage = (
+        "write a suite for others' loaders: WebDataset's shards, or a datasets set",
+        "SUITE --out DIR [options]",
     )
-    parser.add_argument("suites", type=Path, nargs="+", metavar="SUITE", help="folders of finished suites")
-    parser.add_argument("--out", type=Path, required=True, metavar="SUITE", help="folder of the new suite")
-    parser.set_defaults(run=late("merge", "cluster_commands"))
-    parser = add(
-        commands,
-        "split",
-        "make several suites of one; generates nothing",
-        "SUITE --out SUITE SUITE... [options]",
-        "week --out first second",
-    )
-    parser.add_argument("suite", type=Path, metavar="SUITE", help="folder of a finished suite")
-    parser.add_argument(
-        "--out", type=Path, nargs="+", required=True, metavar="SUITE", help="folders of the new suites: equal parts"
-    )
-    parser.add_argument(
-        "--sources",
-        type=Path,
-        metavar="FILE",
-        help="names of sources, one a line: they go to the first, the rest to the second",
-    )
-    parser.set_defaults(run=late("split", "cluster_commands"))
-    text = "write a suite for others' loaders: WebDataset's shards, or a datasets set"
-    parser = add(commands, "pack", text, "SUITE --out DIR [options]", "suite --out tars --form webdataset")
-    parser.add_argument("suite", type=Path, metavar="SUITE", help="folder of a finished suite")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="new folder of the files")
-    parser.add_argument("--form", choices=FORMS, default="webdataset", help="whose form (%(default)s)")
-    parser.add_argument("--shard-mb", type=positive, default=500, metavar="N", help="size of a file (%(default)s)")
-    parser.set_defaults(run=late("pack", "cluster_commands"))
-    parser = add(commands, "status", "say how far the run over a suite is, from any box", "SUITE", "suite")
-    parser.add_argument("suite", type=Path, metavar="SUITE", help="folder of a suite that is being made")
-    parser.set_defaults(run=late("status", "cluster_commands"))
+    pack = commands.add("pack", text, usage, "suite --out tars --form webdataset", "cluster_commands.pack")
+    pack.take("suite SUITE", "folder of a finished suite")
+    pack.take("--out DIR", "new folder of the files", required=True)
+    pack.take("--form", "whose form (%(default)s)", choices=FORMS, default="webdataset")
+    pack.take("--shard-mb N", "size of a file (%(default)s)", default=500)
+    text = "say how far the run over a suite is, from any box"
+    status = commands.add("status", text, "SUITE", "suite", "cluster_commands.status")
+    status.take("suite SUITE", "folder of a suite that is being made")
 
 
-def add_boxes(parser: argparse.ArgumentParser) -> None:
+def add_boxes(options: CommandOptions) -> None:
     """Where the shards of `generate` travel."""
-    boxes = parser.add_argument_group("many boxes (docs/cluster.md)")
-    boxes.add_argument(
-        "--ray", metavar="ADDRESS", help="a Ray cluster whose boxes take the shards: HOST:PORT, auto, or local"
-    )
-    boxes.add_argument("--workers", type=positive, metavar="N", help="use at most N workers (one a GPU, or a core)")
-    boxes.add_argument(
-        "--parts", metavar="PATH|URL", help="where workers leave finished shards; all boxes share it (SUITE/parts)"
-    )
-    boxes.add_argument(
-        "--shard-log",
-        type=Path,
-        metavar="FILE",
-        help="add a line of JSON for each shard that is done, without --ray too",
-    )
+    boxes = options.group("many boxes (docs/cluster.md)")
+    boxes.take("--ray ADDRESS", "a Ray cluster whose boxes take the shards: HOST:PORT, auto, or local")
+    boxes.take("--workers N", "use at most N workers (one a GPU, or a core)")
+    boxes.take("--parts PATH|URL", "where workers leave finished shards; all boxes share it (SUITE/parts)")
+    boxes.take("--shard-log FILE", "add a line of JSON for each shard that is done, without --ray too")

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..api.options import OnProgress
 from ..cluster.merging import merge_suites, split_suite
 from ..cluster.packing import pack_suite
 from ..files.reading import read_text
@@ -18,31 +19,25 @@ from ..suite.contents import suite_digest
 from ..suite.metadata import open_table
 from ..suite.status import read_status
 from .run_text import duration, figure
-from .terminal import OnProgress, Terminal
+from .terminal import Terminal
 
 
 def merge(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory merge`."""
     with terminal.progress() as on_progress:
         record = merge_suites(args.suites, args.out, _counting(on_progress))
-    _show(args.out, record, terminal)
-    terminal.finish(_data(args.out, record))
+    terminal.finish(_shown(args.out, record, terminal))
     return 0
 
 
 def split(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory split`."""
     names = None if args.sources is None else [line for line in read_text(args.sources).split("\n") if line]
     with terminal.progress() as on_progress:
         records = split_suite(args.suite, args.out, names, _counting(on_progress))
-    for path, record in zip(args.out, records, strict=True):
-        _show(path, record, terminal)
-    terminal.finish({"suites": [_data(path, record) for path, record in zip(args.out, records, strict=True)]})
+    terminal.finish({"suites": [_shown(path, one, terminal) for path, one in zip(args.out, records, strict=True)]})
     return 0
 
 
 def pack(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory pack`."""
     total = open_table(args.suite).num_rows
     with terminal.progress() as on_progress:
         count = _counting(on_progress)
@@ -53,7 +48,6 @@ def pack(args: Namespace, terminal: Terminal) -> int:
 
 
 def status(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory status`."""
     now, run = time.time(), read_status(args.suite)
     terminal.say(f"{run.state:<10} {run.done:,} of {run.shards:,} shards done, {run.passed:,} of them before this run")
     rate = "no shard yet" if run.shards_per_h is None else f"{figure(run.shards_per_h)} shards an hour"
@@ -69,18 +63,15 @@ def _counting(on_progress: OnProgress) -> Callable[[int, int], None]:
     return lambda done, total: on_progress(Progress("copy", done, total))
 
 
-def _show(path: Path, record: RunRecord, terminal: Terminal) -> None:
-    data = _data(path, record)
-    terminal.say(f"suite      {path}: {data['accepted']:,} accepted variants of {data['sources']:,} sources")
-    terminal.say(f"digest     {data['suite_digest']}")
-
-
-def _data(path: Path, record: RunRecord) -> dict[str, Any]:
-    standing, costs = record.standing, record.costs
+def _shown(path: Path, record: RunRecord, terminal: Terminal) -> dict[str, Any]:
+    """Says what a new suite holds; returns it in JSON's own types."""
+    standing, costs, digest = record.standing, record.costs, suite_digest(path)
     assert standing is not None, "a suite that was just written"
+    terminal.say(f"suite      {path}: {standing.accepted:,} accepted variants of {standing.sources:,} sources")
+    terminal.say(f"digest     {digest}")
     return {
         "suite": str(path),
-        "suite_digest": suite_digest(path),
+        "suite_digest": digest,
         "sources": standing.sources,
         "accepted": standing.accepted,
         "rejected": standing.rejected,

@@ -20,8 +20,7 @@ from ..judging.recheck import threshold_named
 from ..judging.threshold_curve import load_valid, threshold_curve
 from ..profile.check import CheckSettings
 from ..profile.profile import load_profile
-from ..report.effects_text import comparison_notes, comparison_tables, evaluation_tables, finding_line
-from ..report.insights_text import insights_table
+from ..report.effects_text import comparison_note, comparison_tables, evaluation_tables, finding_line, insights_table
 from ..report.paper_tables import ModelResult, paper_tables
 from ..report.suite_text import coverage_data, coverage_table, hand_note, spread_data, uncovered
 from ..report.table import Table
@@ -29,16 +28,7 @@ from ..suite import count_outside
 from ..suite.by_hand import RULINGS, Ruling, read_rulings, word_ruling
 from ..suite.verdicts import read_verdicts
 from ..suite.verify import Verification
-from .check_text import (
-    changes_table,
-    fid_line,
-    fit_table,
-    perplexity_line,
-    recheck_lines,
-    sweep_lines,
-    sweep_table,
-    verified_lines,
-)
+from . import check_text
 from .plan_text import show_spread
 from .run_text import as_data, cost_line, cost_table, count_line, shortfall_lines, time_lines, use_line
 from .statuses import EXIT_BROKEN, EXIT_SKIPPED
@@ -52,13 +42,10 @@ def keywords(args: Namespace, options: Any) -> dict[str, Any]:
 
 
 def generate(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory generate`."""
     from ..api import verbs
 
-    with terminal.progress() as on_progress:
-        suite = verbs.generate(
-            args.sources, out=args.out, on_progress=on_progress, warn=terminal.warn, **keywords(args, GenerateOptions)
-        )
+    with terminal.callbacks() as calls:
+        suite = verbs.generate(args.sources, out=args.out, **calls, **keywords(args, GenerateOptions))
     status = _show_suite(suite, terminal)
     if args.require_coverage is not None and not suite.covers(args.require_coverage):
         return EXIT_BROKEN
@@ -66,13 +53,10 @@ def generate(args: Namespace, terminal: Terminal) -> int:
 
 
 def import_pairs(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory import`."""
     from ..api import verbs
 
-    with terminal.progress() as on_progress:
-        suite = verbs.import_pairs(
-            args.pairs, out=args.out, on_progress=on_progress, warn=terminal.warn, **keywords(args, ImportOptions)
-        )
+    with terminal.callbacks() as calls:
+        suite = verbs.import_pairs(args.pairs, out=args.out, **calls, **keywords(args, ImportOptions))
     return _show_suite(suite, terminal)
 
 
@@ -80,44 +64,37 @@ def _show_suite(suite: finished.FinishedSuite, terminal: Terminal) -> int:
     """Says what a run came to, and returns its status."""
     assert suite.summary is not None, "a suite of a run that just ended"
     summary = suite.summary
-    for line in (cost_line(summary), *time_lines(summary), count_line(summary), use_line(summary)):
-        terminal.say(line)
-    terminal.show(cost_table(suite.summary))
-    for line in shortfall_lines(suite.summary):
-        terminal.say(line)
-    spread = suite.spread
+    terminal.say(cost_line(summary), *time_lines(summary), count_line(summary), use_line(summary))
+    terminal.show(cost_table(summary))
+    terminal.say(*shortfall_lines(summary))
+    spread, digest = suite.spread, suite.digest
     show_spread(spread, terminal)
     if summary.cells:
         terminal.show(coverage_table(summary.cells))
-    terminal.say(f"suite      {suite.path}")
-    if digest := suite.digest:
-        terminal.say(f"digest     {digest}")
-    if suite.summary.variants:
-        look = shlex.join(["counterfactory", "report", str(suite.path)])
-        terminal.say(f"look at it with: {look}")
+    terminal.say(f"suite      {suite.path}", *([f"digest     {digest}"] if digest else []))
+    if summary.variants:
+        terminal.say(f"look at it with: {shlex.join(['counterfactory', 'report', str(suite.path)])}")
     terminal.finish(
         {
             "suite": str(suite.path),
-            "suite_digest": suite.digest,
-            **as_data(suite.summary),
+            "suite_digest": digest,
+            **as_data(summary),
             **coverage_data(summary.cells),
             "edits": spread_data(spread),
             "problems": [asdict(problem) for problem in suite.problems],
             "notes": list(suite.notes),
         }
     )
-    return EXIT_SKIPPED if suite.problems or not suite.summary.variants else 0
+    return EXIT_SKIPPED if suite.problems or not summary.variants else 0
 
 
 def plan(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory plan`."""
     from ..api import verbs
     from . import plan_text as text
 
-    with terminal.progress() as on_progress:
-        planned = verbs.plan(args.sources, on_progress=on_progress, warn=terminal.warn, **keywords(args, PlanOptions))
-    for line in text.lines(planned.plan):
-        terminal.say(line)
+    with terminal.callbacks() as calls:
+        planned = verbs.plan(args.sources, **calls, **keywords(args, PlanOptions))
+    terminal.say(*text.lines(planned.plan))
     show_spread(planned.spread, terminal)
     if args.baseline is not None:
         kept = sum(variant.dropped is None for variant in planned.variants)
@@ -137,45 +114,35 @@ def plan(args: Namespace, terminal: Terminal) -> int:
 
 
 def estimate(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory estimate`."""
     from ..api import verbs
     from . import estimate_text as text
 
     if (args.sources is None) == (args.count is None):
         raise CounterfactoryError("estimate takes either SOURCES, a folder or a file, or --sources N, a number of them")
     sources = args.count if args.sources is None else args.sources
-    with terminal.progress() as on_progress:
-        options = keywords(args, EstimateOptions)
-        forecast = verbs.forecast(sources, on_progress=on_progress, warn=terminal.warn, **options)
+    with terminal.callbacks() as calls:
+        forecast = verbs.forecast(sources, **calls, **keywords(args, EstimateOptions))
     predicted = forecast.estimate
-    for line in text.cost_lines(predicted):
-        terminal.say(line)
+    terminal.say(*text.cost_lines(predicted))
     terminal.show(text.stage_table(predicted))
     shown: Table | None = None
-    for holding in predicted.holdings:
-        if not predicted.plans:
-            continue
+    for holding in predicted.holdings if predicted.plans else ():
         terminal.say(text.holding_line(holding))
-        if holding.timeline is None:
-            continue
-        table = text.holding_table(predicted, holding)
-        if table != shown:
-            terminal.show(table)
-        shown = table
-    for note in predicted.assumptions:
-        terminal.say(f"assumed    {note}")
+        if holding.timeline is not None:
+            table = text.holding_table(predicted, holding)
+            terminal.show(*([] if table == shown else [table]))
+            shown = table
+    terminal.say(*(f"assumed    {note}" for note in predicted.assumptions))
     described = {"outside_world": forecast.outside_world, "notes": list(forecast.notes)}
     terminal.finish({**text.as_data(predicted), **described})
     return EXIT_SKIPPED if forecast.problems else 0
 
 
 def doctor(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory doctor`."""
     from .doctor import as_data, examine, lines, plan_table
 
     examination = examine(load_profile(args.profile), named_as=args.profile)
-    for line in lines(examination):
-        terminal.say(line)
+    terminal.say(*lines(examination))
     if examination.plans:
         terminal.show(plan_table(examination))
     terminal.say(f"next       {examination.next}")
@@ -183,16 +150,7 @@ def doctor(args: Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def demo(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory demo`."""
-    from .demo import run_demo
-
-    run_demo(args.out, args.sources, args.variants, terminal)
-    return 0
-
-
 def verify(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory verify`."""
     verification = _verified(finished.open(args.suite), terminal)
     terminal.finish(asdict(verification))
     return 0 if verification.sound else EXIT_BROKEN
@@ -202,15 +160,12 @@ def _verified(suite: finished.FinishedSuite, terminal: Terminal) -> Verification
     """Says what is wrong with a suite's bytes."""
     with terminal.progress() as on_progress:
         verification = suite.verify(on_progress=on_progress)
-    for note in verification.notes:
-        terminal.note(note)
-    for line in verified_lines(verification):
-        terminal.say(line)
+    terminal.note(*verification.notes)
+    terminal.say(*check_text.verified_lines(verification))
     return verification
 
 
 def check(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory check`."""
     suite, rulings = finished.open(args.suite), _rulings(args)
     if args.files and not (verification := _verified(suite, terminal)).sound:
         terminal.finish(asdict(verification))
@@ -226,10 +181,8 @@ def check(args: Namespace, terminal: Terminal) -> int:
     if least is not None:
         suite.covers(least)  # refuses a suite without values before anything is written
     result = suite.check(settings, rulings)
-    for line in (*recheck_lines(result, settings), *hand_note(result.by_hand)):
-        terminal.say(line)
-    changes = changes_table(result)
-    if changes is not None:
+    terminal.say(*check_text.recheck_lines(result, settings), *hand_note(result.by_hand))
+    if (changes := check_text.changes_table(result)) is not None:
         terminal.show(changes)
     if result.cells:
         terminal.show(coverage_table(result.cells))
@@ -251,13 +204,13 @@ def _set_quality(args: Namespace, suite: finished.FinishedSuite, terminal: Termi
             "--preprocess says how pictures become the input of a model: give it with --fid MODEL"
         )
     if args.fid is not None:
-        with terminal.progress() as on_progress:
-            fid = suite.fid(args.fid, preprocess=args.preprocess, on_progress=on_progress, warn=terminal.warn)
-        terminal.say(fid_line(fid))
+        with terminal.callbacks() as calls:
+            fid = suite.fid(args.fid, preprocess=args.preprocess, **calls)
+        terminal.say(check_text.fid_line(fid))
         data["fid"] = asdict(fid)
     if args.perplexity:
         perplexity = suite.perplexity()
-        terminal.say(perplexity_line(perplexity))
+        terminal.say(check_text.perplexity_line(perplexity))
         data["perplexity"] = asdict(perplexity)
     return data
 
@@ -285,9 +238,8 @@ def _fit(args: Namespace, suite: finished.FinishedSuite, terminal: Terminal) -> 
     examples = examples_of(rows, load_valid(args.fit, rows))
     fit = fit_valid(examples)
     points = fit_points(fit, examples)
-    terminal.show(fit_table(points, examples))
-    for line in fitted_toml(fit.parts, points[0].limit).splitlines():
-        terminal.say(line)
+    terminal.show(check_text.fit_table(points, examples))
+    terminal.say(*fitted_toml(fit.parts, points[0].limit).splitlines())
     terminal.finish({"points": [asdict(one) for one in points], "parts": [asdict(part) for part in fit.parts]})
     return 0
 
@@ -297,38 +249,29 @@ def _sweep(args: Namespace, settings: CheckSettings, terminal: Terminal) -> int:
     rows = read_verdicts(args.suite).rows
     valid = load_valid(args.valid, rows) if args.valid is not None else None
     curve = threshold_curve(rows, settings, threshold_named(args.sweep), valid)
-    terminal.show(sweep_table(curve))
-    for line in sweep_lines(curve):
-        terminal.say(line)
+    terminal.show(check_text.sweep_table(curve))
+    terminal.say(*check_text.sweep_lines(curve))
     terminal.finish(asdict(curve))
     return 0
 
 
 def evaluate(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory evaluate`."""
     if not args.models:
         raise CounterfactoryError("evaluate takes a model: --model MODEL, or its answers: --predictions FILE")
     suite = finished.open(args.suite)
-    with terminal.progress() as on_progress:
-        calls: dict[str, Any] = {"on_progress": on_progress, "warn": terminal.warn}
+    with terminal.callbacks() as calls:
         model, words, before = _asked(args, suite, calls)
         options = keywords(args, EvaluateOptions) | {"preprocess": words, "against": before}
         result = suite.evaluate(model, **calls, **options)
-    for note in (*(note for one in before for note in one.judged.notes), *result.notes):
-        terminal.note(note)
+    terminal.note(*(note for one in before for note in one.judged.notes), *result.notes)
     if args.table is not None:
         return _paper(args.table, suite, [*before, result], terminal)
-    for table in evaluation_tables(result.evaluation, args.all):
-        terminal.show(table)
-    for table in insights_table(result.evaluation.insights, args.all):
-        terminal.show(table)
+    terminal.show(*evaluation_tables(result.evaluation, args.all))
+    terminal.show(*insights_table(result.evaluation.insights, args.all))
     for comparison in result.comparisons:
-        for note in comparison_notes(comparison):
-            terminal.note(note)
-        for table in comparison_tables(comparison, args.all):
-            terminal.show(table)
-    for finding in result.findings:
-        terminal.say(finding_line(finding))
+        terminal.note(comparison_note(comparison))
+        terminal.show(*comparison_tables(comparison, args.all))
+    terminal.say(*map(finding_line, result.findings))
     outside, count = count_outside(result.judged.rows)
     terminal.finish(
         {
@@ -353,15 +296,13 @@ def _asked(
 
 
 def _paper(name: str, suite: finished.FinishedSuite, results: Sequence[finished.Result], terminal: Terminal) -> int:
-    """A paper's table of these models."""
     asked = []
     for result in results:
         judged = result.judged
         true = [None if answer is None else answer.true for answer in judged.answers or ()]
         asked.append(ModelResult(judged.name, judged.rows, judged.evaluation, true))
     tables = paper_tables(name, asked)
-    for table in tables:
-        terminal.show(table)
+    terminal.show(*tables)
     terminal.finish({"suite_digest": suite.digest, "tables": [asdict(table) for table in tables]})
     return 0 if results[-1].passed else EXIT_BROKEN
 
@@ -376,17 +317,14 @@ def with_preprocess(models: Sequence[str | Path], words: Sequence[str]) -> list[
 
 
 def report(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory report`."""
     suite, options = finished.open(args.suite), keywords(args, ReportOptions)
-    with terminal.progress() as on_progress:
-        calls: dict[str, Any] = {"on_progress": on_progress, "warn": terminal.warn}
+    with terminal.callbacks() as calls:
         if args.models:
             options["predictions"], options["preprocess"], options["against"] = _asked(args, suite, calls)
         elif args.preprocess:
             raise CounterfactoryError("--preprocess says how pictures become a model's input: give it with --model")
         files = suite.report(**calls, **options)
-    for note in files.left_out:
-        terminal.note(note)
+    terminal.note(*files.left_out)
     for name, path in (("page", files.page), ("contact sheet", files.sheet), ("figures", files.data)):
         terminal.say(f"{name:<13}  {path}")
     terminal.finish({"page": str(files.page), "sheet": str(files.sheet), "data": str(files.data)})

@@ -7,13 +7,13 @@ The models under test saw nothing else in training. The suite shows them the sam
 from __future__ import annotations
 
 import time
+from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from ..api.pages import describe_model, describe_suite
@@ -42,65 +42,39 @@ from .terminal import Terminal
 
 STREAM = 901
 
-Images = NDArray[np.uint8]
 
-
-@dataclass(frozen=True)
-class ModelResults:
-    """The models under test on originals and variants, and the classifier's answer to each picture (`mark_answers`)."""
-
-    classifier: Evaluation
-    segmenter: Evaluation
-    answers: dict[str, Answer]
-
-
-def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
-    """Make the demo in the folder `out`, with `count` sources; a second run goes on where the first was stopped."""
-    clock = [time.monotonic()]
+def demo(args: Namespace, terminal: Terminal) -> int:
+    """A second run goes on where the first was stopped."""
+    clock, out = [time.monotonic()], args.out
     profile, suite_path = load_profile("pocket"), out / "suite"
-    write_sources(out / "sources", count)
+    write_sources(out / "sources", args.sources)
     # The world's own renderer drew them.
     sources = [replace(source, known_world=True) for source in find_sources(out / "sources")[0]]
     clock.append(time.monotonic())
     settings = SuiteRequest(
-        task=street_task("classification"), variants=variants, controls=1, edits=(1, 3), seed=0, interventions=None
+        task=street_task("classification"), variants=args.variants, controls=1, edits=(1, 3), seed=0, interventions=None
     )
     with Suite.open(suite_path) as suite, terminal.progress() as on_progress:
         report = Journey(profile, settings).run(Inputs(sources), suite, on_progress)
     clock.append(time.monotonic())
     rows, weights, blobs = read_metadata(suite_path), profile.models.path, find_blob_cache()
     models = Classifier.load(weights, blobs=blobs), Segmenter.load(weights, blobs=blobs)
-    results = ask_models(rows, suite_path, *models)
+    labels, masks, answers = ask_models(rows, suite_path, *models)
     clock.append(time.monotonic())
-    labels, masks = results.classifier, results.segmenter
     tables = (
         *(table for of in (labels.effects, masks.effects) for table in (effects_table(of), alone_table(of))),
         sides_table({f"classifier's {labels.measure_name}": labels, f"segmenter's {masks.measure_name}": masks}),
     )
-    notes = suite_notes(rows)
-    text = _text(suite_path, rows, results)
-    files = write_report(
-        out,
-        add_scores(rows, masks.effects.measure, masks.outcomes),
-        suite_path,
-        text,
-        edges=edge_detector(profile),
-        answers=results.answers,
-    )
+    text, shown = _text(suite_path, rows, labels, masks), add_scores(rows, masks.effects.measure, masks.outcomes)
+    files = write_report(out, shown, suite_path, text, edges=edge_detector(profile), answers=answers)
     clock.append(time.monotonic())
     parts = dict(zip(("sources", "suite", "judging", "page"), np.diff(clock).tolist(), strict=True))
     if report.cache_problem:
         terminal.warn(report.cache_problem)
-    terminal.say(cost_line(report))
-    for line in time_lines(report):
-        terminal.say(line)
-    terminal.say(count_line(report))
+    terminal.say(cost_line(report), *time_lines(report), count_line(report))
     terminal.say("time       " + ", ".join(f"{name} {duration(seconds)}" for name, seconds in parts.items()))
-    rejected = reason_table(rows)
-    for table in (*tables, *([rejected] if rejected else [])):
-        terminal.show(table)
-    for note in (*notes, *note_lines(results.classifier)):
-        terminal.note(note)
+    terminal.show(*tables, *filter(None, [reason_table(rows)]))
+    terminal.note(*suite_notes(rows), *note_lines(labels))
     for name, path in (("sources", out / "sources"), ("suite", suite_path), ("sheet", files.sheet)):
         terminal.say(f"{name:<10} {path}")
     terminal.note(text.findings[0].sentence)
@@ -111,18 +85,19 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
             "page": str(files.page),
             "sheet": str(files.sheet),
             **as_data(report),
-            "classifier": results.classifier.to_json(),
-            "segmenter": results.segmenter.to_json(),
+            "classifier": labels.to_json(),
+            "segmenter": masks.to_json(),
             "parts_s": parts,
         }
     )
+    return 0
 
 
-def _text(suite: Path, rows: Sequence[PictureRow], results: ModelResults) -> ReportText:
+def _text(suite: Path, rows: Sequence[PictureRow], labels: Evaluation, masks: Evaluation) -> ReportText:
     """Both models on one page, the classifier first."""
     classifier, segmenter = (
         describe_model(describe_suite(suite, rows), evaluation, name, (), rows)
-        for evaluation, name in ((results.classifier, "the demo's classifier"), (results.segmenter, "its segmenter"))
+        for evaluation, name in ((labels, "the demo's classifier"), (masks, "its segmenter"))
     )
     return replace(
         classifier,
@@ -157,18 +132,14 @@ def write_sources(folder: Path, count: int) -> None:
                 Image.fromarray(array).save(file, "PNG")
 
 
-def ask_models(rows: Sequence[PictureRow], suite: Path, classifier: Classifier, segmenter: Segmenter) -> ModelResults:
-    """Ask both models under test about every picture of a suite of street scenes with masks."""
+def ask_models(
+    rows: Sequence[PictureRow], suite: Path, classifier: Classifier, segmenter: Segmenter
+) -> tuple[Evaluation, Evaluation, dict[str, Answer]]:
+    """Both models under test on every picture of a suite of street scenes with masks, and the classifier's answers."""
     pictures = np.stack([open_png(suite / row.file_name, np.asarray) for row in rows])
     truths = [open_png(suite / str(row.mask), np.asarray) for row in rows]
     answers, masks = classifier.predict(pictures), segmenter.predict(pictures)
-    counts = [_counts(truth, mask) for truth, mask in zip(truths, masks, strict=True)]
-    return ModelResults(
-        classifier=evaluate_labels(rows, answers),
-        segmenter=evaluate_masks(rows, counts, EMBEDDED.classes),
-        answers=mark_answers(rows, answers),
-    )
-
-
-def _counts(truth: NDArray[Any], predicted: NDArray[Any]) -> NDArray[np.int64]:
-    return confusion_matrix(truth, predicted, len(EMBEDDED.classes))
+    size = len(EMBEDDED.classes)
+    counts = [confusion_matrix(truth, mask, size) for truth, mask in zip(truths, masks, strict=True)]
+    evaluations = evaluate_labels(rows, answers), evaluate_masks(rows, counts, EMBEDDED.classes)
+    return *evaluations, mark_answers(rows, answers)

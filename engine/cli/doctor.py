@@ -402,7 +402,6 @@ def plan_table(examination: Examination) -> Table:
 
 
 def as_data(examination: Examination) -> dict[str, Any]:
-    """The findings in JSON's own types."""
     data = {**asdict(examination), "folder": str(examination.folder), "ready": examination.ready}
     if examination.cache is not None and examination.cache.folder is not None:
         data["cache"]["folder"] = str(examination.cache.folder)

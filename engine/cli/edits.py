@@ -16,7 +16,6 @@ from .terminal import Terminal
 
 
 def edits(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory edits`."""
     return _write(args, terminal) if args.path.is_dir() else _read(args, terminal)
 
 
@@ -44,15 +43,8 @@ def _read(args: Namespace, terminal: Terminal) -> int:
     terminal.show(success_table(by_type))
     if empty:
         terminal.say(f"{empty} rows are not labelled and left out")
-    terminal.finish(
-        {
-            "unlabelled": empty,
-            "types": {
-                type_: {**asdict(one), "precision": one.precision, "recall": one.recall}
-                for type_, one in by_type.items()
-            },
-        }
-    )
+    types = {name: {**asdict(one), "precision": one.precision, "recall": one.recall} for name, one in by_type.items()}
+    terminal.finish({"unlabelled": empty, "types": types})
     return 0
 
 

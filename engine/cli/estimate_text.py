@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..estimate.estimate import OTHER_SHARE
+from ..estimate.estimate import OTHER_SHARE, Estimate, Holding
 from ..report.table import Table
+from ..schedule.residency import Step, Timeline
 from .run_text import duration, figure
-
-if TYPE_CHECKING:
-    from ..estimate.estimate import Estimate, Holding
-    from ..schedule.residency import Step, Timeline
 
 _BASIS = {
     "measured": "measured rates of this machine",
@@ -118,21 +115,11 @@ def holding_table(estimate: Estimate, holding: Holding) -> Table:
 
 def as_data(estimate: Estimate) -> dict[str, Any]:
     """The estimate in JSON's own types; of each memory the first shard and the steady one."""
-    data = asdict(replace(estimate, holdings=())) | {
-        "wall_s": estimate.wall_s,
-        "pictures": estimate.pictures,
-        "device_hours": estimate.device_hours,
-        "device_hours_per_1k": estimate.device_hours_per_1k,
-        "device_hours_per_1k_accepted": estimate.device_hours_per_1k_accepted,
-        "basis": estimate.basis,
-    }
+    costs = ("wall_s", "device_hours_per_1k", "device_hours_per_1k_accepted")
+    data = asdict(replace(estimate, holdings=()))
+    data |= {name: getattr(estimate, name) for name in (*costs, "pictures", "device_hours", "basis")}
     if (other := _at_other_share(estimate)) is not None:
-        data["other_share"] = {
-            "share": other.share,
-            "wall_s": other.wall_s,
-            "device_hours_per_1k": other.device_hours_per_1k,
-            "device_hours_per_1k_accepted": other.device_hours_per_1k_accepted,
-        }
+        data["other_share"] = {name: getattr(other, name) for name in ("share", *costs)}
     data["holdings"] = [_holding_data(holding) for holding in estimate.holdings]
     return data
 

@@ -63,7 +63,6 @@ def has_nvidia_card(root: Path) -> bool:
 
 
 def has_driver(root: Path) -> bool:
-    """Whether NVIDIA's driver is loaded."""
     return (root / "proc" / "driver" / "nvidia" / "version").is_file()
 
 
@@ -103,9 +102,10 @@ def card_fault(gpus: Sequence[Gpu], memory_gb: float) -> str:
             "larger card, or a profile with smaller networks, batches and [runtime] memory_gb"
         )
     if gpu.free_bytes < _FREE * needed:
+        holders = "".join(f", process {pid} with {held / 1e9:.1f} GB" for pid, held in gpu.holders)
         return (
             f"card {gpu.name} has {gpu.free_bytes / 1e9:.1f} of its {gpu.memory_bytes / 1e9:.1f} GB free and the "
-            f"profile plans for {memory_gb:g}: end what holds the rest{_who(gpu)}"
+            f"profile plans for {memory_gb:g}: end what holds the rest{holders}"
         )
     return ""
 
@@ -129,11 +129,6 @@ def build_faults(packages: Mapping[str, str | None]) -> Iterator[str]:
         made_for = re.search(r"torch(\d+(?:\.\d+)*)", release or "")
         if made_for and not f"{torch.partition('+')[0]}.".startswith(f"{made_for[1]}."):
             yield f"{name} {release} was compiled for torch {made_for[1]}, and torch {torch} is installed"
-
-
-def _who(gpu: Gpu) -> str:
-    """The processes that hold memory of a card, in words; "" where the driver names none."""
-    return "".join(f", process {pid} with {held / 1e9:.1f} GB" for pid, held in gpu.holders)
 
 
 def _gpu(pynvml: Any, handle: Any, driver: str) -> Gpu:

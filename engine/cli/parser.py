@@ -1,4 +1,5 @@
-"""argparse's parser, as the command wants it: one line of usage before an error, and the nearest word that there is.
+"""argparse's parser, as the command wants it: one line of usage before an error, the nearest word that there is, and
+options whose values are of the kind that their help names.
 
 It knows no command and no option.
 """
@@ -6,9 +7,26 @@ It knows no command and no option.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+import gc
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, NoReturn
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from .values import drop, gigabytes, names, percent, place, points, positive, setting, share, span
+
+if TYPE_CHECKING:
+    from .terminal import Terminal
+
+# What a value is, by the word that stands for it in help; any other word stands for a text.
+KINDS: Mapping[str, Callable[[str], Any]] = MappingProxyType(
+    dict.fromkeys(("FILE", "DIR", "SUITE", "SUITE|FILE", "PAIRS", "PYTHON"), Path)
+    | {"SOURCES": place, "N": positive, "N|A..B": span, "A,B": names, "GB": gigabytes, "SHARE": share}
+    | {"PERCENT": percent, "POINTS": points, "NAME=POINTS": drop, "KEY=X": setting}
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -54,15 +72,70 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"invalid choice: {value!r}{hint} (choose from {', '.join(choices)})")
 
 
-def add_preprocess(parser: Parser) -> None:
-    """`--preprocess`, of a command that asks several models."""
-    parser.add_argument(
-        "--preprocess",
-        action="append",
-        default=[],
-        metavar="WORDS",
-        help="how pictures become its input: as in evaluate",
-    )
+@dataclass(frozen=True)
+class CommandOptions:
+    """The options of a command, or those under one heading of its help."""
+
+    of: argparse._ActionsContainer
+
+    def take(self, name: str, text: str, **more: Any) -> None:
+        """One with a value: `name` is followed by the word that stands for that in help, `text` explains it. `more` is
+        what argparse takes, such as another `type` than the word's.
+        """
+        name, _, word = name.partition(" ")
+        self.of.add_argument(name, help=text, **({"metavar": word or None, "type": KINDS.get(word)} | more))
+
+    def flag(self, name: str, text: str) -> None:
+        """One without."""
+        self.of.add_argument(name, action="store_true", help=text)
+
+    def take_models(self, model: str, answers: str = "", **more: Any) -> None:
+        """Models, by name or by their answers, in the order in which they are given."""
+        self.take("--model MODEL", model, dest="models", action="append", **more)
+        if answers:
+            self.take("--predictions FILE", answers, dest="models", action="append")
+
+    def group(self, title: str) -> CommandOptions:
+        """Those under a heading."""
+        return CommandOptions(self.of.add_argument_group(title))
+
+    def either(self) -> CommandOptions:
+        """Those of which one at most is given."""
+        return CommandOptions(self.of.add_mutually_exclusive_group())
+
+
+@dataclass(frozen=True)
+class Commands:
+    """The commands of a parser."""
+
+    of: argparse._SubParsersAction[Parser]
+
+    def add(self, name: str, text: str, usage: str, example: str, runs: str = "") -> CommandOptions:
+        """A command with its line in the list, its usage, and an example, both without the words before them; `runs` is
+        the function that does it, MODULE.FUNCTION, without one that of its name in `commands`.
+        """
+        parser = self.of.add_parser(
+            name,
+            help=text,
+            description=f"{text[0].upper()}{text[1:]}.",
+            usage=f"counterfactory {name} {usage}",
+            example=f"counterfactory {name} {example}",
+        )
+        parser.set_defaults(run=_late(*(runs or f"commands.{name}").split(".")))
+        return CommandOptions(parser)
+
+
+def _late(module: str, name: str) -> Callable[[argparse.Namespace, Terminal], int]:
+    """The command `name` of a module that is imported when the command runs."""
+
+    def run(args: argparse.Namespace, terminal: Terminal) -> int:
+        command = getattr(import_module(f".{module}", __package__), name)
+        # What is imported stays as long as the process: the collector need not walk it again and again.
+        gc.freeze()
+        status: int = command(args, terminal)
+        return status
+
+    return run
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:

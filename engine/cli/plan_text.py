@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,6 @@ def show_spread(spread: Sequence[TypeSpread], terminal: Terminal) -> None:
 
 
 def as_data(plan: Plan) -> dict[str, Any]:
-    """The plan as plain data."""
     reasons = {problem.name: problem.reason for problem in plan.rewritten.shortfalls}
     return {
         "sources": [
@@ -69,10 +69,7 @@ def _variant(variant: Variant) -> dict[str, Any]:
         "repeat": variant.repeat,
         "level": variant.level,
         "levels": variant.levels,
-        "edits": [
-            {"type": edit.type, "kind": edit.kind, "keyword": edit.keyword, "alternative": edit.alternative}
-            for edit in variant.edits
-        ],
+        "edits": [asdict(edit) | {"kind": edit.kind} for edit in variant.edits],
         "edited_caption": variant.edited_caption,
         "dropped": variant.dropped,
     }

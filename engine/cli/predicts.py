@@ -1,64 +1,31 @@
-"""`counterfactory predicts`: its arguments, and whether painted drops predict real ones."""
+"""`counterfactory predicts`: whether painted drops predict real ones."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from .parser import Parser, add_preprocess
-
-if TYPE_CHECKING:
-    from ..api.predicting import FieldPrediction
-    from ..judging.transfer import Bounded, Transfer
-    from ..report.table import Table
-    from .terminal import Terminal
-
-
-def add_arguments(parser: Parser) -> None:
-    """The options of `counterfactory predicts`."""
-    parser.add_argument("suite", type=Path, metavar="SUITE", help="folder of a finished suite")
-    parser.add_argument(
-        "--real",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="real pictures: a table with image, label or mask, condition ('weather: rainy'; empty on a plain day) and "
-        "place, within which they are compared",
-    )
-    parser.add_argument(
-        "--model",
-        dest="models",
-        action="append",
-        required=True,
-        metavar="MODEL",
-        help="ask it about both, as in evaluate; four models or more",
-    )
-    add_preprocess(parser)
-    parser.add_argument("--classes", type=Path, metavar="FILE", help="what the models' numbers mean: as in evaluate")
+from ..api.options import Caller
+from ..api.predicting import FieldPrediction, predict_field
+from ..judging.transfer import Bounded, Transfer
+from ..report.effects_text import points
+from ..report.table import Table
+from .commands import with_preprocess
+from .terminal import Terminal
 
 
 def predicts(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory predicts`."""
-    from ..api.options import Caller
-    from ..api.predicting import predict_field
-    from .commands import with_preprocess
-
     models = with_preprocess(args.models, args.preprocess)
     with terminal.progress() as on_progress:
         caller = Caller.of(on_progress, terminal.warn)
         prediction = predict_field(args.suite, args.real, models, args.classes, caller)
     terminal.show(transfers_table(prediction))
-    for transfer in prediction.transfers:
-        terminal.say(transfer_line(transfer))
+    terminal.say(*map(transfer_line, prediction.transfers))
     terminal.finish(prediction.to_json())
     return 0
 
 
 def transfers_table(prediction: FieldPrediction) -> Table:
     """A row per edit that both sides have."""
-    from ..report.effects_text import points
-    from ..report.table import Table
 
     def span(values: tuple[float, ...]) -> str:
         return f"{points(min(values))} … {points(max(values))}"
@@ -76,7 +43,6 @@ def transfers_table(prediction: FieldPrediction) -> Table:
 
 
 def transfer_line(transfer: Transfer) -> str:
-    """What may be claimed."""
     if transfer.predicts:
         return f"{transfer.name}: models that lose more to painted pictures lose more to real ones"
     return f"{transfer.name}: whether painted drops predict real ones cannot be told from these models"

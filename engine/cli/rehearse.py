@@ -15,8 +15,8 @@ import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -88,11 +88,10 @@ class Rehearsal:
 
     @property
     def networks(self) -> Path:
-        """The export."""
         return self.folder / "networks"
 
-    def export(self, *more: str) -> None:
-        """Run the exporter; what it made before, it leaves."""
+    def export(self, *more: str) -> list[dict[str, Any]]:
+        """Run the exporter; what it made before, it leaves. Returns what it says of each network."""
         profile, names = self.profile, [n.name for n in library_of(self.profile).networks if n.name != "llm"]
         words = ["a10g", "--profile", self.named_as, "--random", "--small", "--islands", ISLANDS]
         words += ["--precision", "fp16", "--only", ",".join(names), "--out", str(self.networks)]
@@ -102,17 +101,15 @@ class Rehearsal:
         if controls := len(profile.hints or (profile.weights and profile.weights.controlnets) or ()):
             words += ["--controls", str(controls)]
         run_program([self.python, *COMMAND, *words, *more], self.terminal, self.environment)
+        rows: list[dict[str, Any]] = json.loads((self.networks / "export.json").read_text())
+        return rows
 
     def exported(self) -> str:
-        """Export the networks."""
-        self.export()
-        rows = json.loads((self.networks / "export.json").read_text())
+        rows = self.export()
         return f"{len(rows)} networks, off by {max(row['parity_error'] for row in rows):.1e} at most"
 
     def compiled(self, target: str) -> str:
-        """Compile plans of them."""
-        self.export("--plans", "--library", _RTX.replace("_", "-"), "--target", target)
-        rows = json.loads((self.networks / "export.json").read_text())
+        rows = self.export("--plans", "--library", _RTX.replace("_", "-"), "--target", target)
         return f"{sum(row['compiled'] for row in rows)} of {len(rows)} plans for {target.upper()} by TensorRT-RTX"
 
     def journey(self, runtime: str) -> str:
@@ -166,7 +163,6 @@ class Rehearsal:
 
 
 def rehearse(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory rehearse`."""
     profile = load_profile(args.profile)
     if profile.weights is None or profile.painter_kind not in ("diffusion", "inversion"):
         raise CounterfactoryError(
@@ -174,15 +170,19 @@ def rehearse(args: Namespace, terminal: Terminal) -> int:
             "[weights] to paint with"
         )
     python = exporter_python(args.exporter, (*EXPORTS_WITH, "onnxruntime"), Path.home())
-    with _folder(args.keep) as folder:
-        rehearsal = Rehearsal(profile, args.profile, folder, python, terminal)
+    if args.keep is not None:
+        args.keep.mkdir(parents=True, exist_ok=True)
+    goes = tempfile.TemporaryDirectory(prefix="counterfactory-") if args.keep is None else nullcontext(args.keep)
+    with goes as folder:
+        rehearsal = Rehearsal(profile, args.profile, Path(folder).absolute(), python, terminal)
         _take_all(rehearsal, args.target)
     title = f"Rehearsal of {profile.name} over small random networks"
     rows = tuple((one.step, one.result, f"{one.seconds:.1f}") for one in rehearsal.steps)
     terminal.show(Table(title, ("step", "result", "seconds"), rows))
     holds = all(one.holds is not False for one in rehearsal.steps)
     took_s = sum(one.seconds for one in rehearsal.steps)
-    terminal.say(f"{'holds' if holds else 'fails'}, {took_s:.0f} s" + (f"; kept in {folder}" if args.keep else ""))
+    kept = f"; kept in {rehearsal.folder}" if args.keep else ""
+    terminal.say(f"{'holds' if holds else 'fails'}, {took_s:.0f} s{kept}")
     steps = list(map(asdict, rehearsal.steps))
     terminal.finish({"profile": profile.name, "holds": holds, "seconds": took_s, "steps": steps})
     return 0 if holds else EXIT_BROKEN
@@ -212,17 +212,6 @@ def _take_all(rehearsal: Rehearsal, target: str) -> None:
         rehearsal.leave_out("bench", "no checkout is here; the engine's own rates are above")
     elif by_onnx:
         rehearsal.take("bench", lambda: rehearsal.measured(bench))
-
-
-@contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
-    """A folder to work in: one that stays, where it is named, or one that goes."""
-    if keep is not None:
-        keep.mkdir(parents=True, exist_ok=True)
-        yield keep.absolute()
-    else:
-        with tempfile.TemporaryDirectory(prefix="counterfactory-") as folder:
-            yield Path(folder)
 
 
 def _write_openvino(profile: Profile, networks: Path) -> None:

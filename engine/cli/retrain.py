@@ -1,4 +1,4 @@
-"""`counterfactory retrain`: its arguments, the training program that it starts, and what came of it.
+"""`counterfactory retrain`: the training program that it starts, and what came of it.
 
 The training is a program of its own, export/retraining: only there is torch imported, so that all else works without,
 and a training that is killed takes nothing with it.
@@ -9,17 +9,17 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ..api.options import Caller
+from ..api.retraining import CALLED, HELD, Gain, Retraining, judge_drill, plan_drill
 from ..errors import CounterfactoryError
-from .parser import Parser
-from .values import positive, seed, share
-
-if TYPE_CHECKING:
-    from ..api.retraining import Gain, Retraining
-    from ..report.table import Table
-    from .terminal import Terminal
+from ..files.writing import place_below
+from ..report.effects_text import interval, points
+from ..report.table import Table, percent
+from ..training.lesson import write_lesson
+from ..training.recipe import load_recipe
+from .exporting import COMMAND, missing_modules, run_program
+from .terminal import Terminal
 
 # What the training program imports.
 NEEDS = ("torch", "accelerate", "safetensors")
@@ -27,46 +27,7 @@ NEEDS = ("torch", "accelerate", "safetensors")
 UNTRAINED = ("hf", "clip", "ultralytics")
 
 
-def add_arguments(parser: Parser) -> None:
-    """The options of `counterfactory retrain`."""
-    parser.add_argument("suite", type=Path, metavar="SUITE", help="folder of a finished suite")
-    parser.add_argument(
-        "--model",
-        required=True,
-        metavar="MODEL",
-        help="train it: a name after timm: or torchvision:, or module:callable, a torch module or what makes one",
-    )
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="DIR", help="folder of checkpoints, models and their answers"
-    )
-    parser.add_argument(
-        "--recipe",
-        default="fine-tune",
-        metavar="NAME|FILE",
-        help="how: dillema-resnet18, dillema-deeplabv3, fine-tune, or a .toml file (%(default)s)",
-    )
-    parser.add_argument("--epochs", type=positive, metavar="N", help="rounds over all pictures (the recipe's)")
-    judged = parser.add_argument_group("what judges")
-    judged.add_argument(
-        "--held", type=share, metavar="SHARE", help="the share of sources that are held out of the training (0.25)"
-    )
-    judged.add_argument("--test", type=Path, metavar="SUITE", help="or another suite; all of SUITE then trains")
-    judged.add_argument(
-        "--seeds", type=positive, default=1, metavar="N", help="trainings from so many seeds (%(default)s)"
-    )
-    judged.add_argument("--seed", type=seed, default=0, metavar="N", help="the first of them (%(default)s)")
-    parser.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu, cuda or cuda:N (%(default)s)")
-
-
 def retrain(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory retrain`."""
-    from ..api.options import Caller
-    from ..api.retraining import HELD, judge_drill, plan_drill
-    from ..files.writing import place_below
-    from ..training.lesson import write_lesson
-    from ..training.recipe import load_recipe
-    from .exporting import COMMAND, missing_modules, run_program
-
     kind, colon, place = args.model.partition(":")
     if not (colon and place) or kind in UNTRAINED:
         raise CounterfactoryError(
@@ -95,8 +56,7 @@ def retrain(args: Namespace, terminal: Terminal) -> int:
     if drill.left_out:
         terminal.note(f"{drill.left_out} sources of {drill.suite} were trained on, and do not judge")
     terminal.show(gains_table(outcome))
-    for gain in outcome.gains:
-        terminal.say(gain_line(gain, outcome.measure))
+    terminal.say(*(gain_line(gain, outcome.measure) for gain in outcome.gains))
     terminal.say(f"models     {args.out}")
     terminal.finish({"out": str(args.out), "left_out": drill.left_out, **outcome.to_json()})
     return 0
@@ -104,10 +64,6 @@ def retrain(args: Namespace, terminal: Terminal) -> int:
 
 def gains_table(outcome: Retraining) -> Table:
     """DILLEMA's table of retraining, of held-out pictures."""
-    from ..api.retraining import CALLED
-    from ..report.effects_text import interval, points
-    from ..report.table import Table, percent
-
     originals, variants = outcome.trained
     seeds = "" if len(outcome.seeds) == 1 else f", mean of {len(outcome.seeds)} seeds"
     gaps, given = [gain.gap for gain in outcome.gains], outcome.given
@@ -128,9 +84,6 @@ def gains_table(outcome: Retraining) -> Table:
 
 
 def gain_line(gain: Gain, measure: str) -> str:
-    """What may be claimed of a gain."""
-    from ..report.effects_text import interval, points
-
     effect, name = gain.gap.effect, gain.gap.name
     if gain.certain or gain.harmful:
         verb = "gains" if gain.certain else "loses"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from argparse import Namespace
-from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,25 +22,19 @@ _REMARKS = 5  # that are shown
 
 
 def review(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory review`."""
     suite = finished.open(args.suite)
     wrong = _wrong(args, suite, terminal)
     if args.results or args.follow:
-        book = AnswerBook(args.study or suite.path / FILE, read_only=True)
-        try:
+        with closing(AnswerBook(args.study or suite.path / FILE, read_only=True)) as book:
             return _results(args, suite, book, wrong, terminal)
-        finally:
-            book.close()
     plan = {name: getattr(args, name) for name in ("draw", "by", "sample", "checks", "seed", "per_picture")}
-    book = open_study(suite, args.study, questions=args.questions, raters=args.raters, wrong=wrong, **plan)
-    try:
+    study = open_study(suite, args.study, questions=args.questions, raters=args.raters, wrong=wrong, **plan)
+    with closing(study) as book:
         if args.taken is not None or args.export is not None:
             return _exchange(args, suite, book, terminal)
         if not book.raters:
             book.add_raters(["reviewer"])
         return _serve(args, suite, book, terminal)
-    finally:
-        book.close()
 
 
 def _wrong(args: Namespace, suite: finished.FinishedSuite, terminal: Terminal) -> dict[str, bool] | None:
@@ -48,9 +42,8 @@ def _wrong(args: Namespace, suite: finished.FinishedSuite, terminal: Terminal) -
         return None
     if len(args.models) > 1:
         raise CounterfactoryError("review takes one model: name it once")
-    with terminal.progress() as on_progress:
-        words: dict[str, Any] = {"preprocess": args.preprocess, "classes": args.classes}
-        return wrong_answers(suite, args.models[0], on_progress=on_progress, warn=terminal.warn, **words)
+    with terminal.callbacks() as calls:
+        return wrong_answers(suite, args.models[0], preprocess=args.preprocess, classes=args.classes, **calls)
 
 
 def _exchange(args: Namespace, suite: finished.FinishedSuite, book: AnswerBook, terminal: Terminal) -> int:
@@ -81,8 +74,7 @@ def _serve(args: Namespace, suite: finished.FinishedSuite, book: AnswerBook, ter
     checks = len(book.study.items) - variants
     need = book.study.plan.per_picture
     terminal.say(f"{variants:,} to review, and {checks:,} checks; raters of each: {need}")
-    for name, link in links.items():
-        terminal.say(f"{name:<10} {link}")
+    terminal.say(*(f"{name:<10} {link}" for name, link in links.items()))
     terminal.say("Each link is a rater's own. Ctrl-C ends; answers are kept as they are given.")
     terminal.finish({"study": str(book.path), "variants": variants, "checks": checks, "links": links})
     try:
@@ -97,17 +89,11 @@ def _serve(args: Namespace, suite: finished.FinishedSuite, book: AnswerBook, ter
 
 
 def _results(
-    args: Namespace,
-    suite: finished.FinishedSuite,
-    book: AnswerBook,
-    wrong: Mapping[str, bool] | None,
-    terminal: Terminal,
+    args: Namespace, suite: finished.FinishedSuite, book: AnswerBook, wrong: dict[str, bool] | None, terminal: Terminal
 ) -> int:
     results = study_results(suite, book, wrong=wrong, agree=args.agree, without=args.without)
-    for table in results_tables(results):
-        terminal.show(table)
-    for note in results.notes:
-        terminal.note(note)
+    terminal.show(*results_tables(results))
+    terminal.note(*results.notes)
     for rater, image, asked, words in results.remarks[:_REMARKS]:
         terminal.say(f"{rater} on {image}, {asked}: {' '.join(words.split())}")
     if len(results.remarks) > _REMARKS:
@@ -115,8 +101,7 @@ def _results(
     data = {"study": str(book.path), **asdict(results)}
     if args.follow:
         recheck = follow_study(suite, book, results)
-        for line in recheck_lines(recheck, suite.settings()):
-            terminal.say(line)
+        terminal.say(*recheck_lines(recheck, suite.settings()))
         data["followed"] = {"accepted": recheck.accepted, "accepted_before": recheck.accepted_before}
     terminal.finish(data)
     return 0

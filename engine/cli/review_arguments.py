@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from .values import count, names, percent, positive, seed
-
-if TYPE_CHECKING:
-    from .parser import Parser
+from .parser import Commands
+from .values import count, seed
 
 # Those of review/question_set.py and review/study.py; a test holds them to those.
 SETS = ("dillema", "lance", "edits")
@@ -16,65 +11,44 @@ DRAWS = ("random", "gate", "uncertain", "misclassified")
 SLICES = ("type", "value", "class")
 
 
-def add_review_arguments(parser: Parser) -> None:
-    """All but the suite."""
-    parser.add_argument("--study", type=Path, metavar="FILE", help="the study's file (SUITE/review.sqlite)")
-    study = parser.add_argument_group("a study, drawn once")
-    study.add_argument(
-        "--raters", type=names, default=(), metavar="A,B", help="who answers; each gets a link (reviewer)"
-    )
-    study.add_argument(
-        "--questions", metavar="NAME|FILE", help=f"{', '.join(SETS)}, or a .toml file of your own (dillema)"
-    )
-    study.add_argument(
+def add_review(commands: Commands) -> None:
+    text = "let people say which pictures are valid, and what that makes of error rates"
+    options = commands.add("review", text, "SUITE [options]", "suite --raters anna,ben --sample 100", "review.review")
+    options.take("suite SUITE", "folder of a finished suite")
+    options.take("--study FILE", "the study's file (SUITE/review.sqlite)")
+    study = options.group("a study, drawn once")
+    study.take("--raters A,B", "who answers; each gets a link (reviewer)", default=())
+    study.take("--questions NAME|FILE", f"{', '.join(SETS)}, or a .toml file of your own (dillema)")
+    study.take(
         "--draw",
+        "accepted variants; rejected ones as well; those nearest to another verdict; those that the model fails on "
+        "(random)",
         choices=DRAWS,
-        help="accepted variants; rejected ones as well; those nearest to another verdict; those that the model fails "
-        "on (random)",
     )
-    study.add_argument("--by", choices=SLICES, help="as many of each edit type, value or class")
-    study.add_argument("--sample", type=positive, metavar="N", help="how many variants (300)")
-    study.add_argument("--per-picture", type=positive, metavar="N", help="raters of each (all, at most 5)")
-    study.add_argument(
-        "--checks",
-        type=percent,
-        metavar="PERCENT",
-        help="so many pictures more whose answers are known, to find careless raters: controls, and pictures of "
-        "another class (10%%)",
+    study.take("--by", "as many of each edit type, value or class", choices=SLICES)
+    study.take("--sample N", "how many variants (300)")
+    study.take("--per-picture N", "raters of each (all, at most 5)")
+    study.take(
+        "--checks PERCENT",
+        "so many pictures more whose answers are known, to find careless raters: controls, and pictures of another "
+        "class (10%%)",
     )
-    study.add_argument("--seed", type=seed, metavar="N", help="which ones are drawn (0)")
-    study.add_argument(
-        "--model", dest="models", action="append", metavar="MODEL", help="whose errors to ask about, or to correct"
-    )
-    study.add_argument(
-        "--predictions",
-        dest="models",
-        action="append",
-        type=Path,
-        metavar="FILE",
-        help="or its answers: as in evaluate",
-    )
-    study.add_argument("--preprocess", metavar="WORDS", help="how pictures become its input: as in evaluate")
-    study.add_argument("--classes", type=Path, metavar="FILE", help="names of its numbers: as in evaluate")
-    page = parser.add_argument_group("the page")
-    page.add_argument("--port", type=count, default=8377, metavar="N", help="on 127.0.0.1, 0 for any (%(default)s)")
-    page.add_argument(
-        "--address", metavar="URL", help="how raters reach it through a proxy or a tunnel: https://review.example.org"
-    )
-    answers = parser.add_argument_group("answers")
-    answers.add_argument("--import", dest="taken", type=Path, metavar="FILE", help="take a crowd's answers: .csv")
-    answers.add_argument("--export", type=Path, metavar="FILE", help="write all answers, or what to ask: .csv")
-    results = parser.add_argument_group("results")
-    results.add_argument("--results", action="store_true", help="say what people answered")
-    results.add_argument(
-        "--agree", type=percent, default=0.8, metavar="PERCENT", help="the least share of a picture's raters (80%%)"
-    )
-    results.add_argument(
-        "--without", type=names, default=(), metavar="A,B", help="leave raters out; careless: those who look so"
-    )
-    results.add_argument(
+    study.take("--seed N", "which ones are drawn (0)", type=seed)
+    study.take_models("whose errors to ask about, or to correct", "or its answers: as in evaluate")
+    study.take("--preprocess WORDS", "how pictures become its input: as in evaluate")
+    study.take("--classes FILE", "names of its numbers: as in evaluate")
+    page = options.group("the page")
+    page.take("--port N", "on 127.0.0.1, 0 for any (%(default)s)", type=count, default=8377)
+    page.take("--address URL", "how raters reach it through a proxy or a tunnel: https://review.example.org")
+    answers = options.group("answers")
+    answers.take("--import FILE", "take a crowd's answers: .csv", dest="taken")
+    answers.take("--export FILE", "write all answers, or what to ask: .csv")
+    results = options.group("results")
+    results.flag("--results", "say what people answered")
+    results.take("--agree PERCENT", "the least share of a picture's raters (80%%)", default=0.8)
+    results.take("--without A,B", "leave raters out; careless: those who look so", default=())
+    results.flag(
         "--follow",
-        action="store_true",
-        help="exclude what people call invalid and accept what they call valid, by hand: evaluate counts so; check "
-        "--undo takes it back",
+        "exclude what people call invalid and accept what they call valid, by hand: evaluate counts so; check --undo "
+        "takes it back",
     )

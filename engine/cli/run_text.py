@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..meter.meter import StageCost
 from ..report.table import Table
-
-if TYPE_CHECKING:
-    from ..journey import RunSummary
-    from ..meter.meter import StageCost
-
+from ..suite.run_record import RunSummary
 
 _SHOWN = 5
 _TELLING_S = 0.05  # less reads as 0.0
@@ -70,16 +67,11 @@ def _cost_row(stage: StageCost) -> tuple[str, ...]:
 
 
 def _total_row(stages: Sequence[StageCost], rest: float) -> tuple[str, ...]:
-    idle_s = rest + sum(stage.idle_s for stage in stages)
-    return (
-        "total",
-        "-",
-        *_seconds(sum(stage.load_s for stage in stages), sum(stage.busy_s for stage in stages), idle_s),
-        "-",
-        _count(sum(stage.rows for stage in stages)),
-        _count(sum(stage.prompt_tokens for stage in stages)),
-        _count(sum(stage.generated_tokens for stage in stages)),
+    load_s, busy_s, idle_s, rows, prompt, generated = (
+        sum(getattr(stage, name) for stage in stages)
+        for name in ("load_s", "busy_s", "idle_s", "rows", "prompt_tokens", "generated_tokens")
     )
+    return ("total", "-", *_seconds(load_s, busy_s, rest + idle_s), "-", *map(_count, (rows, prompt, generated)))
 
 
 def use_line(report: RunSummary) -> str:
@@ -87,7 +79,7 @@ def use_line(report: RunSummary) -> str:
     of = "GPU memory" if report.device == "GPU" else "memory"
     parts = [f"{memory(report.peak_memory_bytes)} of {of} at the peak"] if report.peak_memory_bytes else []
     if report.energy_j is not None:
-        parts.append(f"{energy(report.energy_j)} of energy")
+        parts.append(f"{_scaled(report.energy_j)}J of energy")
     if report.tokens_per_variant is not None:
         parts.append(f"{figure(report.tokens_per_variant)} tokens per variant")
     return f"took       {', '.join(parts) or 'nothing that was measured'}"
@@ -115,14 +107,9 @@ def shortfall_lines(report: RunSummary) -> list[str]:
 
 
 def as_data(report: RunSummary) -> dict[str, Any]:
-    """The report in JSON's own types."""
-    return {
-        **asdict(report),
-        "device_hours_per_1k_accepted": report.device_hours_per_1k_accepted,
-        "session_device_hours_per_1k_accepted": report.session_device_hours_per_1k_accepted,
-        "models_load_s": report.models_load_s,
-        "tokens_per_variant": report.tokens_per_variant,
-    }
+    costs = ("device_hours_per_1k_accepted", "session_device_hours_per_1k_accepted")
+    derived = (*costs, "models_load_s", "tokens_per_variant")
+    return asdict(report) | {name: getattr(report, name) for name in derived}
 
 
 def figure(value: float | None) -> str:
@@ -146,11 +133,6 @@ def _count(value: int) -> str:
 def memory(size: int) -> str:
     """Bytes as a person reads them."""
     return f"{_scaled(size)}B"
-
-
-def energy(joules: float) -> str:
-    """Joules as a person reads them."""
-    return f"{_scaled(joules)}J"
 
 
 def _scaled(value: float) -> str:

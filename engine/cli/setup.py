@@ -64,7 +64,6 @@ class Needs:
 
 
 def setup(args: Namespace, terminal: Terminal) -> int:
-    """`counterfactory setup`."""
     profile = load_profile(args.profile)
     if profile.weights is None or profile.runtime.provider == "cpu":
         raise CounterfactoryError(
@@ -82,8 +81,7 @@ def setup(args: Namespace, terminal: Terminal) -> int:
     fetched = sum(sum(one.missing(weights).values()) for one in checkpoints) / 1e9
     terminal.show(_table(checkpoints, weights))
     if missing:
-        for line in _need_lines(needs, fetched):
-            terminal.say(line)
+        terminal.say(*_need_lines(needs, fetched))
         _require_room(profile, needs, fetched)
     examination = doctor.examine(profile, named_as=args.profile)
     if on_gpu and (first := doctor.first_of_all(profile, examination, doctor.Place())):
@@ -112,8 +110,7 @@ def setup(args: Namespace, terminal: Terminal) -> int:
         )  # fmt: skip
     summary = suite.summary
     assert summary is not None, "a suite of a run that just ended"
-    for line in (cost_line(summary), *time_lines(summary), count_line(summary)):
-        terminal.say(line)
+    terminal.say(cost_line(summary), *time_lines(summary), count_line(summary))
     terminal.show(cost_table(summary))
     files = suite.report(warn=terminal.warn) if summary.variants else None
     if files is not None:

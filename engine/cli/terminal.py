@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich import box
 from rich.cells import cell_len
@@ -25,14 +25,10 @@ from rich.progress import Progress as Bars
 from rich.table import Table as Grid
 from rich.text import Text
 
+from ..api.options import OnProgress
 from ..files.escaping import for_terminal
+from ..meter.meter import Progress
 from ..report.table import Table
-
-if TYPE_CHECKING:
-    from ..journey import Progress
-
-OnProgress = Callable[["Progress"], None]
-
 
 _WINDOW_S = 30.0  # rates look back so far, or items that were on record would count as fast work for ever
 
@@ -101,15 +97,15 @@ class Terminal:
         self._out = out or _Console(highlight=False)
         self._err = err or _Console(stderr=True, highlight=False)
 
-    def say(self, text: str = "", style: str = "") -> None:
-        """A line of the result. Paths in it are never broken over lines."""
-        if not self.as_json:
-            self._out.print(_text(text, style), soft_wrap=True)
+    def say(self, *lines: str) -> None:
+        """Lines of the result. Paths in them are never broken over lines."""
+        for line in () if self.as_json else lines:
+            self._out.print(_text(line), soft_wrap=True)
 
-    def note(self, text: str) -> None:
-        """A sentence of the result, broken at words where it is wider than the terminal."""
-        if not self.as_json:
-            self._out.print(_text(text))
+    def note(self, *sentences: str) -> None:
+        """Sentences of the result, broken at words where one is wider than the terminal."""
+        for sentence in () if self.as_json else sentences:
+            self._out.print(_text(sentence))
 
     def warn(self, text: str) -> None:
         """A line that a person should see whatever becomes of the result."""
@@ -119,12 +115,14 @@ class Terminal:
         """The one sentence that says why a command cannot go on."""
         self._err.print(Text.assemble(("error: ", "bold red"), _text(text)), soft_wrap=True)
 
-    def show(self, table: Table) -> None:
-        """A table under its title. Where it is wider than the terminal, its widest column is broken over lines, so that
-        words of the others, such as a state, stay whole.
+    def show(self, *tables: Table) -> None:
+        """Tables under their titles. Where one is wider than the terminal, its widest column is broken over lines, so
+        that words of the others, such as a state, stay whole.
         """
-        if self.as_json:
-            return
+        for table in () if self.as_json else tables:
+            self._show(table)
+
+    def _show(self, table: Table) -> None:
         table = replace(
             table,
             columns=tuple(map(for_terminal, table.columns)),
@@ -159,11 +157,14 @@ class Terminal:
             with self._bars() as bars:
                 yield _bar_updater(bars, _Paces(self._clock))
         else:
-            lines = _Lines(self._err, _Paces(self._clock))
-            try:
-                yield lines.update
-            finally:
-                lines.close()
+            with _lines(self._err, _Paces(self._clock)) as update:
+                yield update
+
+    @contextmanager
+    def callbacks(self) -> Iterator[dict[str, Any]]:
+        """The keywords by which a verb of `api` tells of its progress and warns."""
+        with self.progress() as on_progress:
+            yield {"on_progress": on_progress, "warn": self.warn}
 
     def _bars(self) -> Bars:
         return Bars(
@@ -207,22 +208,22 @@ def _time(progress: Progress, pace: _Pace) -> str:
     return str(timedelta(seconds=round(pace.seconds)))
 
 
-class _Lines:
+@contextmanager
+def _lines(console: Console, paces: _Paces) -> Iterator[OnProgress]:
     """One line per stage: when it is complete or, for one that ends short of its total, at the end."""
+    waiting: dict[str, tuple[Progress, _Pace]] = {}
 
-    def __init__(self, console: Console, paces: _Paces) -> None:
-        self._console, self._paces = console, paces
-        self._open: dict[str, tuple[Progress, _Pace]] = {}
+    def tell(stage: str) -> None:
+        progress, pace = waiting.pop(stage)
+        console.print(f"{stage:<9} {progress.done}/{progress.total}  {pace.seconds:.1f} s", soft_wrap=True)
 
-    def update(self, progress: Progress) -> None:
-        self._open[progress.stage] = (progress, self._paces.record(progress))
+    def update(progress: Progress) -> None:
+        waiting[progress.stage] = (progress, paces.record(progress))
         if progress.done >= progress.total:
-            self._print(progress.stage)
+            tell(progress.stage)
 
-    def close(self) -> None:
-        for stage in list(self._open):
-            self._print(stage)
-
-    def _print(self, stage: str) -> None:
-        progress, pace = self._open.pop(stage)
-        self._console.print(f"{stage:<9} {progress.done}/{progress.total}  {pace.seconds:.1f} s", soft_wrap=True)
+    try:
+        yield update
+    finally:
+        for stage in list(waiting):
+            tell(stage)

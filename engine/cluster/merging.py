@@ -69,10 +69,9 @@ class MergeablePart:
 
 def merge_suites(suites: Sequence[Path], out: Path, on_file: OnFile = lambda *_: None) -> RunRecord:
     """Make one suite in the folder `out` of several, which stay as they are; returns its record. `on_file` is called
-    with the files copied so far, and all. A killed merge is gone on with by the same command.
-
-    Raises CounterfactoryError, before anything is written, for suites that contradict: made by other settings, another
-    profile or other weights, or with two pictures for one source's name; and where `out` is a finished suite.
+    with the files copied so far, and all. A killed merge is gone on with by the same command. Raises
+    CounterfactoryError, before anything is written, for suites that contradict: made by other settings, another profile
+    or other weights, or with two pictures for one source's name; and where `out` is a finished suite.
     """
     if len({path.resolve() for path in suites}) < max(2, len(suites)):
         raise CounterfactoryError("merge takes at least two suites, each named once")
@@ -99,16 +98,12 @@ def merge_suites(suites: Sequence[Path], out: Path, on_file: OnFile = lambda *_:
 
 
 def split_suite(
-    path: Path,
-    outs: Sequence[Path],
-    first: Sequence[str] | None = None,
-    on_file: OnFile = lambda *_: None,
+    path: Path, outs: Sequence[Path], first: Sequence[str] | None = None, on_file: OnFile = lambda *_: None
 ) -> list[RunRecord]:
     """Make suites in the folders `outs` of one, which stays as it is: the sources in the order of their names in equal
     parts, or those named in `first` in the first of two. Each keeps the record of the whole run; coverage of named
-    values, which is not known source by source, is counted anew by the next `generate`. Returns their records.
-
-    Raises CounterfactoryError as `merge_suites` does, and for names that the suite does not have.
+    values, which is not known source by source, is counted anew by the next `generate`. Returns their records. Raises
+    CounterfactoryError as `merge_suites` does, and for names that the suite does not have.
     """
     for out in outs:
         _require_new(out)

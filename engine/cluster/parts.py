@@ -16,11 +16,11 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol, Self
+from typing import Any
 
 from ..errors import CounterfactoryError
 from ..files.fill import fill_record, plain
@@ -36,6 +36,17 @@ _HEAD, _ROWS = "part.json", "rows.json"
 _FILES = "suite/files"
 _OBJECTS = re.compile("(s3a?|gs|gcs|abfss?|az|adl|oci|oss)://")
 _NAME = re.compile(r"[0-9a-f]{64}-[0-9a-f]{16}\.part")
+# What reading half a part, or none, raises; RuntimeError where a member is said to be encrypted.
+_BROKEN = (
+    ValueError,
+    KeyError,
+    AttributeError,
+    zipfile.BadZipFile,
+    EOFError,
+    OSError,
+    NotImplementedError,
+    RuntimeError,
+)
 
 
 @dataclass(frozen=True)
@@ -60,30 +71,6 @@ class PartError(CounterfactoryError):
     """A part is none, or not whole."""
 
 
-class PartPlace(Protocol):
-    """Where parts wait, as the driver and the workers see it."""
-
-    def names(self) -> set[str]:
-        """The whole parts."""
-
-    def put(self, name: str, data: Path) -> None:
-        """Puts a file there, whole or not at all."""
-
-    def fetched(self, name: str) -> Any:
-        """A context with the file's path on this box. Raises OSError where there is none."""
-
-    def remove(self, name: str) -> None:
-        """Removes a file; one that is not there is no error."""
-
-    def close(self) -> None:
-        """Nothing more is to come: removes the place where it is empty."""
-
-
-def open_place(place: str) -> PartPlace:
-    """The place of parts: a folder, which is made, or an URL. Raises CounterfactoryError."""
-    return UrlPlace(place) if "://" in place else FolderPlace(Path(place))
-
-
 class FolderPlace:
     """A folder of a file system that all workers see under the same path; with `own` nobody else has files there, and
     what killed workers and drivers left half goes at the end.
@@ -94,21 +81,26 @@ class FolderPlace:
         make_folder(folder)
 
     def names(self) -> set[str]:
+        """The whole parts."""
         return {path.name for path in self._folder.iterdir() if _NAME.fullmatch(path.name)}
 
     def put(self, name: str, data: Path) -> None:
+        """Puts a file there, whole or not at all."""
         with open_file(data) as file, open_whole(self._folder / name, below=self._folder) as whole:
             while block := file.read(1 << 20):
                 whole.write(block)
 
     @contextmanager
     def fetched(self, name: str) -> Iterator[Path]:
+        """A context with the file's path on this box. Reading raises OSError where there is none."""
         yield self._folder / name
 
     def remove(self, name: str) -> None:
+        """Removes a file; one that is not there is no error."""
         remove_file(self._folder / name, self._folder)
 
     def close(self) -> None:
+        """Nothing more is to come: removes the place where it is empty."""
         for path in self._folder.iterdir() if self._own else ():
             if not _NAME.fullmatch(path.name):
                 self.remove(path.name)
@@ -116,7 +108,7 @@ class FolderPlace:
 
 
 class UrlPlace:
-    """A folder of an object store or another file system of fsspec: what is put there is there whole, or not at all."""
+    """The same in an object store or another file system of fsspec, whose clients put a file whole or not at all."""
 
     def __init__(self, url: str) -> None:
         import fsspec
@@ -157,6 +149,15 @@ class UrlPlace:
         """A store's folders are names alone, and gone with their files."""
 
 
+# Where parts wait, as the driver and the workers see it.
+PartPlace = FolderPlace | UrlPlace
+
+
+def open_place(place: str) -> PartPlace:
+    """The place of parts: a folder, which is made, or an URL. Raises CounterfactoryError."""
+    return UrlPlace(place) if "://" in place else FolderPlace(Path(place))
+
+
 @contextmanager
 def _explained(url: str, *raised: type[Exception]) -> Iterator[None]:
     """Whatever an object store's client raises, but for what may be `raised`, as a sentence."""
@@ -181,21 +182,16 @@ def write_part(path: Path, suite: Suite, noted: set[tuple[str, str]], head: Mapp
     text = json.dumps(rows, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     whole = PartHead(FORMAT, rows=hashlib.sha256(text).hexdigest(), **head)
     with open_whole(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr(_member(_HEAD), json.dumps(plain(whole)))
-        archive.writestr(_member(_ROWS), text)
+        # The bytes of a ZipInfo depend on no clock.
+        archive.writestr(zipfile.ZipInfo(_HEAD), json.dumps(plain(whole)))
+        archive.writestr(zipfile.ZipInfo(_ROWS), text)
         for name in rows.get(_FILES, {}):
-            archive.writestr(_member(name), read_bytes(suite.path / name))
+            archive.writestr(zipfile.ZipInfo(name), read_bytes(suite.path / name))
 
 
-def _member(name: str) -> zipfile.ZipInfo:
-    """A member whose bytes depend on no clock."""
-    return zipfile.ZipInfo(name)
-
-
-class Part:
-    """A whole part that was read from `path`, every digest compared. A context manager.
-
-    Raises CounterfactoryError for what is none: half of one, one of another shard or maker, a byte that is another.
+class Part(AbstractContextManager["Part"]):
+    """A whole part that was read from `path`, every digest compared. A context manager. Raises CounterfactoryError for
+    what is none: half of one, one of another shard or maker, a byte that is another.
     """
 
     def __init__(self, path: Path, name: str) -> None:
@@ -227,25 +223,13 @@ class Part:
     def _refusing(self) -> Iterator[None]:
         try:
             yield
-        except (
-            ValueError,
-            KeyError,
-            AttributeError,
-            zipfile.BadZipFile,
-            EOFError,
-            NotImplementedError,
-            RuntimeError,  # a member is said to be encrypted
-            OSError,
-        ) as error:
+        except _BROKEN as error:
             raise PartError(f"the part {self._name} is no whole part ({error})") from error
 
     def put_into(self, suite: Suite) -> None:
         """Takes the part into a suite: its files first, then its rows in one commit."""
         suite.take((name, self._archive.read(name)) for name in self._files)
         suite.ledger.put_stages(self._rows)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._opened.close()

@@ -68,7 +68,7 @@ class RayBoxes:
     warn: Callable[[str], None]
     workers: int | None = None
     place: str | None = None
-    _hands: list[_Hand] = field(default_factory=list)
+    hands: list[_Hand] = field(default_factory=list)
     _receipts: list[Receipt] = field(default_factory=list)  # of processes that are gone
     _held_s: float = 0.0  # by workers that are gone
     _most: int = 0
@@ -104,7 +104,7 @@ class RayBoxes:
     def spent(self, own: Costs) -> Costs:
         """The costs of this box with those of the workers, whose devices are what counts."""
         with self._one_at_a_time:
-            receipts = [*self._receipts, *(hand.receipt for hand in self._hands if hand.receipt is not None)]
+            receipts = [*self._receipts, *(hand.receipt for hand in self.hands if hand.receipt is not None)]
         theirs = sum_costs(cost for receipt in receipts for cost in receipt.stages)
         items = {cost.stage: cost.items for cost in own.stages}
         stages = tuple(replace(cost, items=items.get(cost.stage, cost.items)) for cost in theirs)
@@ -124,7 +124,7 @@ class RayBoxes:
         """Devices that workers hold now, and seconds of devices that they held so far."""
         with self._one_at_a_time:
             now = time.monotonic()
-            there = [(hand.who.devices, hand.since) for hand in self._hands if hand.who is not None]
+            there = [(hand.who.devices, hand.since) for hand in self.hands if hand.who is not None]
             return sum(of for of, _ in there), self._held_s + sum(of * (now - since) for of, since in there)
 
     def _work(self, gathering: Gathering, waiting: deque[int], place: str) -> None:
@@ -161,7 +161,7 @@ class RayBoxes:
         message = packed(order)
         hands = [_Hand(kind.remote(release(), message)) for _ in range(min(self.workers or room, shards))]
         with self._one_at_a_time:
-            self._hands += hands
+            self.hands += hands
 
     def gone(self, hand: _Hand) -> None:
         """The process of a worker is gone; what it cost stays."""
@@ -187,16 +187,11 @@ class RayBoxes:
         """A worker is given up."""
         with self._one_at_a_time:
             self.gone(hand)
-            self._hands.remove(hand)
+            self.hands.remove(hand)
 
     def _end(self) -> None:
-        for hand in list(self._hands):
+        for hand in list(self.hands):
             self.dismiss(hand)
-
-    @property
-    def hands(self) -> list[_Hand]:
-        """The actors."""
-        return self._hands
 
 
 class Gathering:

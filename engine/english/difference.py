@@ -30,9 +30,8 @@ class Word:
 
 @dataclass(frozen=True)
 class Change:
-    """Words that are gone and those in their place, neighbours each; one of both may be empty.
-
-    The change lies before word number `at` of the old caption, or begins with it; `new_at` is its place in the new.
+    """Words that are gone and those in their place, neighbours each; one of both may be empty. The change lies before
+    word number `at` of the old caption, or begins with it; `new_at` is its place in the new.
     """
 
     at: int
@@ -80,9 +79,8 @@ def compare(caption: str, edited: str) -> Difference:
 
 def _aligned(old: list[str], new: list[str]) -> list[tuple[int, int]]:
     """Pairs of places of a longest common subsequence, by its table of lengths; captions are short."""
-    begun = next(
-        (i for i, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), min(len(old), len(new))
-    )
+    both = zip(old, new, strict=False)
+    begun = next((i for i, pair in enumerate(both) if pair[0] != pair[1]), min(len(old), len(new)))
     most = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
     for i in reversed(range(begun, len(old))):
         row, below, word = most[i], most[i + 1], old[i]

@@ -103,18 +103,15 @@ def written_by_rule(caption: str, edited: str, edits: Sequence[Edit]) -> bool:
     for forms in product(*(_forms(edit) for edit in replaced)):
         changes = [(edit.keyword, form) for edit, form in zip(replaced, forms, strict=True)]
         try:
-            result = apply_by_rule(write_by_rule(caption, changes), edits)
+            if plain_words(apply_by_rule(write_by_rule(caption, changes), edits)) == words:
+                return True
         except ValueError:  # edits share words and cannot be told apart
             return False
-        if plain_words(result) == words:
-            return True
     return False
 
 
 def _forms(edit: Edit) -> tuple[str, ...]:
-    """What may stand in the place of the keyword: the alternative, and where it is bare that with the noun behind it or
-    the small word before it that the keyword has.
-    """
+    """What may stand in the keyword's place: the alternative, or that with the keyword's noun or small word."""
     words, new = edit.keyword.split(" "), edit.alternative
     if len(words) == 1 or phrase_class(new) != "bare":
         return (new,)
@@ -163,9 +160,7 @@ def _touching(change: Change, old: Sequence[Word], places: _Places) -> list[tupl
 
 
 def _undo(change: Change, here: Sequence[tuple[Edit, Mention]]) -> list[str]:
-    """The words of a change after the edits that touch it are undone: their new words go, the old ones come back, and
-    other new words stay before or after them.
-    """
+    """A change's words with the edits that touch it undone: theirs go, the old ones come back, other new ones stay."""
     brought = set[str]().union(*(_new_words(edit) for edit, _ in here))
     added = [word.same for word in change.added]
     own = [i for i, word in enumerate(added) if word in brought]
@@ -190,12 +185,7 @@ def fit_caption(caption: str, keep: Sequence[str], text_limit: TextLimit) -> str
 
 
 def cut_edit(caption: str, edited: str, text_limit: TextLimit) -> str | None:
-    """The reason why an edited caption cannot be painted as it is, a word of an edit that is cut off; None if all are
-    read.
-    """
-    end = text_limit(edited)
-    for word in compare(caption, edited).added:
-        if word.end > end:
-            read = f"the first {end} of its {len(edited)} characters"
-            return f"the text encoder reads {read}, and {word.text!r} is behind"
-    return None
+    """Why an edited caption cannot be painted: a word of an edit that is cut off; None if all are read."""
+    end, added = text_limit(edited), compare(caption, edited).added
+    read = f"the text encoder reads the first {end} of its {len(edited)} characters"
+    return next((f"{read}, and {word.text!r} is behind" for word in added if word.end > end), None)

@@ -56,9 +56,7 @@ def short_name(label: str) -> str:
 
 @lru_cache(maxsize=1 << 15)
 def names_of(label: str) -> Names:
-    """The names of the thing that a label means. A label whose words are not in WordNet is a kind of its last word: an
-    "Acme rocket sled" is a sled.
-    """
+    """The names of what a label means. Words that are not in WordNet are a kind of their last: an "Acme sled"."""
     words, nouns, table = class_words(label), load_nouns(), _synonyms()
     synset = synset_of(label)
     if synset is not None and synset in nouns:

@@ -62,9 +62,7 @@ def distinct(values: Iterable[str], key: Callable[[str], str] = str.casefold) ->
 def longest_phrases(
     words: Sequence[T], most: int, join: Callable[[Sequence[T]], str], known: Callable[[str], bool]
 ) -> Iterator[str]:
-    """The phrases of up to `most` neighbouring words (1 or more) that are known, in order: of several that begin at one
-    word the longest, and none begins within another.
-    """
+    """The known phrases of up to `most` neighbouring words, in order: at each word the longest, none within another."""
     at = 0
     while at < len(words):
         for end in range(min(at + most, len(words)), at, -1):

@@ -39,9 +39,8 @@ _STATES = "old new young dirty clean wet dry dusty muddy shiny worn damp stained
 _PATTERNS = "spotted striped checkered"
 _COLOURS = "red green blue yellow orange purple pink brown black white gray grey silver golden gold tan beige"
 _STUFFS = "wooden metal leather plastic glass stone brick steel concrete paper cloth"
-_RANKS = {
-    word: rank for rank, words in enumerate((_SIZES, _STATES, _PATTERNS, _COLOURS, _STUFFS)) for word in words.split()
-}
+_ORDER = (_SIZES, _STATES, _PATTERNS, _COLOURS, _STUFFS)
+_RANKS = {word: rank for rank, words in enumerate(_ORDER) for word in words.split()}
 _LAST = max(_RANKS.values())
 # Of a colour: "light brown" stays together.
 _SHADES = "light|dark|bright|pale|deep"
@@ -88,11 +87,8 @@ def allowed_values(values: Sequence[str], keyword: str, keep: Sequence[str]) -> 
     usable = []
     for value in map(clean_text, values):
         repeats = re.search(rf"(?<!\w){re.escape(value.casefold())}(?!\w)", keyword.casefold())
-        names = [
-            word
-            for word in keep
-            if changed_protected_word("", value, (word,)) and changed_protected_word(keyword, value, (word,))
-        ]
+        others = ("", keyword)
+        names = any(all(changed_protected_word(old, value, (word,)) for old in others) for word in keep)
         if value and not repeats and not names:
             usable.append(value)
     return distinct(usable)
@@ -106,20 +102,14 @@ def says_any(words: Sequence[str], text: str) -> bool:
 def allowed_alternatives(
     alternatives: Sequence[str], keyword: str, keep: Sequence[str], avoid: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """The model's alternatives, each once, without those that contain the keyword or a word of `avoid`, or would change
-    a word of `keep`.
-    """
+    """The alternatives, each once, without the keyword or a word of `avoid`, that change no word of `keep`."""
     usable = [value.strip() for value in alternatives if not says_any(avoid, value)]
-    same = keyword.casefold()
-    return distinct(
-        [v for v in usable if v and same not in v.casefold() and not changed_protected_word(keyword, v, keep)]
-    )
+    others = [value for value in usable if value and keyword.casefold() not in value.casefold()]
+    return distinct([value for value in others if not changed_protected_word(keyword, value, keep)])
 
 
 def phrases(caption: str, max_words: int, keep: Sequence[str]) -> list[str]:
-    """The spans of `caption` that can stand alone and hold no word of `keep`: none ends in "the" or "on", or begins
-    with "and" or "is".
-    """
+    """The spans of `caption` that can stand alone and hold no word of `keep`: none ends in "the", none begins "is"."""
     fixed = {word.casefold() for word in kept_words(caption, keep)}
     candidates = [(span, span.casefold().split()) for span in spans(caption, max_words, keep)]
     return [
@@ -132,9 +122,7 @@ def phrases(caption: str, max_words: int, keep: Sequence[str]) -> list[str]:
 def kept_words(caption: str, keep: Sequence[str]) -> tuple[str, ...]:
     """The words of a caption, each once, that no edit may remove; it may add others before or after them."""
     parts = [word for phrase in keep for word in phrase.split()]
-    return distinct(
-        [word.text for word in words_of(caption) if changed_protected_word(word.text, "", parts) is not None]
-    )
+    return distinct([word.text for word in words_of(caption) if changed_protected_word(word.text, "", parts)])
 
 
 def removable(caption: str, phrases: Sequence[str]) -> list[str]:
@@ -167,9 +155,7 @@ def allowed_proposals(
 
 
 def says_again(old: str, new: str, caption: str) -> bool:
-    """Whether the words that `new` brings name a thing that the caption names already: a second "blimp" over a blimp,
-    whatever the label is.
-    """
+    """Whether `new` brings a thing that the caption names already: a second "blimp" over a blimp."""
     nouns = load_nouns()
     brought = {word.same for word in words_of(new)} - {word.same for word in words_of(old)}
     return any(nouns.senses(word) for word in brought & {word.same for word in words_of(caption)})
@@ -187,9 +173,8 @@ def in_order(caption: str, old: str, new: str) -> tuple[str, str]:
         return old, new
     follower = f"(?:(?:{_SHADES}) )?(?:{'|'.join(other for other, behind in _RANKS.items() if behind > rank)})"
     end = find_mentions(caption, [old])[0][0].end - len(old)
-    match = re.search(
-        rf"(?<![^\W_])(?<![^\W_]-){follower}(?:(?:,? and |,? ){follower})* $", caption[:end], re.IGNORECASE
-    )
+    followers = rf"(?<![^\W_])(?<![^\W_]-){follower}(?:(?:,? and |,? ){follower})* $"
+    match = re.search(followers, caption[:end], re.IGNORECASE)
     if rank == _LAST or match is None:
         return old, new
     before = match.group()
@@ -204,18 +189,16 @@ def random_words(caption: str, keep: Sequence[str]) -> list[str]:
 
 def blank(caption: str, word: str) -> tuple[str, str]:
     """What stands before a word of a caption and after it, where it stands first. Raises ValueError without it."""
-    for candidate in words_of(caption):
-        if candidate.text == word:
-            return caption[: candidate.start], caption[candidate.end :]
-    raise ValueError(f"{caption!r} has no word {word!r}")
+    first = next((candidate for candidate in words_of(caption) if candidate.text == word), None)
+    if first is None:
+        raise ValueError(f"{caption!r} has no word {word!r}")
+    return caption[: first.start], caption[first.end :]
 
 
 def random_alternatives(
     alternatives: Sequence[str], word: str, caption: str, keep: Sequence[str], avoid: Sequence[str]
 ) -> tuple[str, ...]:
-    """Those of the words that may stand in the place of one: no stop words, none that the caption says already, and
-    none that the rules of all edits refuse.
-    """
+    """The words that may stand in the place of one: new to the caption, no stop words, and allowed as other edits."""
     present = {candidate.same for candidate in words_of(caption)}
     new = [candidate for candidate in alternatives if _is_content(candidate) and candidate.casefold() not in present]
     return allowed_alternatives(new, word, keep, avoid)

@@ -23,20 +23,10 @@ from ..models.networks import library_of
 from ..models.plan_facts import PlanFacts
 from ..profile.profile import Profile
 from ..runtime.openvino import resolve_precision
-from ..schedule.residency import PlanCost, Residency, StageNeeds, Timeline
+from ..schedule.residency import PlanCost, Residency, Timeline
 from ..sources.source import Source
-from .formulas import (
-    FIRST_USE_S,
-    SHARE_OF_PEAK,
-    PerSource,
-    Reach,
-    cost_assumptions,
-    item_s,
-    known_facts,
-    moved_s,
-    plan_cost,
-    time_assumptions,
-)
+from . import formulas
+from .formulas import PerSource, Reach, item_s, known_facts, moved_s, plan_cost
 from .measured import Rates, load_rates
 from .peak import PeakPrecision, measure_peak
 
@@ -206,9 +196,9 @@ def estimate(
     if roofline:
         reach, peak, facts = _reach(profile, library, size)
         seconds = {stage: (item, "roofline") for stage, item in item_s(networks, facts, reach, each).items()} | seconds
-        assumptions += time_assumptions(profile, networks, variants)
+        assumptions += formulas.time_assumptions(profile, networks, variants)
     if not all(plan.measured_bytes and plan.measured_load for plan in plans):
-        assumptions += cost_assumptions(profile)
+        assumptions += formulas.cost_assumptions(profile)
     stages, baselines = _stages(profile, networks, seconds, here.timeline, plans, sizes.total(), each), 0
     if baseline:
         baselines, cores = sizes.total() * variants, profile.runtime.devices if profile.device is None else _DRAWERS
@@ -298,8 +288,7 @@ def _plans(profile: Profile, library: Library, rates: Rates | None) -> tuple[Pla
 
 
 def _residency(networks: Networks, plans: Sequence[PlanEstimate], memory_bytes: int) -> Residency:
-    """Of the plans that each stage needs together."""
-    needs = [StageNeeds(stage, tuple(network.plan for network in networks.of(stage))) for stage in networks.stages]
+    needs: dict[str, list[str]] = {stage: [one.plan for one in networks.of(stage)] for stage in networks.stages}
     return Residency(needs, [plan.cost for plan in plans], plan_budget(memory_bytes))
 
 
@@ -311,7 +300,6 @@ def _holding(networks: Networks, plans: Sequence[PlanEstimate], memory_bytes: in
 
 
 def _measured_seconds(networks: Networks, rates: Rates, variants: int) -> dict[Stage, tuple[float, Basis]]:
-    """Seconds per item of the stages that were measured here."""
     seconds = {stage: rates.stages[stage].item_s for stage in STAGES if stage in rates.stages}
     if "rewrite" in seconds and rates.variants:
         # A source of more variants is asked more questions.
@@ -333,7 +321,7 @@ def _reach(
     if any(fact.integers for fact in facts.values()):
         with suppress(CounterfactoryError):  # a CPU without such arithmetic takes them in the other
             int8_peak = measure_peak("int8", *how)
-    return Reach(SHARE_OF_PEAK * peak, SHARE_OF_PEAK * int8_peak), peak, facts
+    return Reach(formulas.SHARE_OF_PEAK * peak, formulas.SHARE_OF_PEAK * int8_peak), peak, facts
 
 
 def cpu_precision(profile: Profile) -> PeakPrecision:
@@ -351,13 +339,12 @@ def _stages(
     sources: int,
     each: PerSource,
 ) -> tuple[StageEstimate, ...]:
-    """What the stages take for `sources` sources."""
     plan_s = {plan.cost.name: plan.cost.load_s for plan in plans}
     # Where loading was measured, so was a plan's first time.
     new = {plan.cost.name for plan in plans if profile.device is not None and not plan.measured_load}
     load_s: dict[str, float] = dict.fromkeys(STAGES, 0.0)
     for step in timeline.first:
-        load_s[step.stage] += FIRST_USE_S * len(new & set(step.load))
+        load_s[step.stage] += formulas.FIRST_USE_S * len(new & set(step.load))
         new -= set(step.load)
     for shard, times in Counter(timeline.shards).items():
         for step in shard:

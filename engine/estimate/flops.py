@@ -20,6 +20,7 @@ from ..runtime.openvino import open_core
 from ..runtime.session import row_axis
 
 Sizes = Mapping[str, tuple[int, int]]
+Lengths = Mapping[str, int]
 # Operations that hold products of which nothing is known here: a count without them would be silently low.
 _UNCOUNTED = re.compile(
     "DeformableConvolution|Einsum|If|Loop|PagedAttentionExtension|TensorIterator|(GRU|LSTM|RNN)(Cell|Sequence)"
@@ -36,12 +37,7 @@ _CONVOLUTIONS = {
 
 
 def count_flops(
-    path: Path,
-    batch: int,
-    sizes: Sizes | None = None,
-    lengths: Mapping[str, int] | None = None,
-    *,
-    shallow: bool = False,
+    path: Path, batch: int, sizes: Sizes | None = None, lengths: Lengths | None = None, *, shallow: bool = False
 ) -> int:
     """Operations of one run of the model at `path` for `batch` rows: 2 for each multiply-accumulate. `shallow` counts
     the shallow form of a denoiser (runtime/deep_features.py).

@@ -57,7 +57,6 @@ class PerSource:
         return 1 if stage in ("caption", "rewrite", "edges") else self.variants + self.controls
 
     def rows(self, rows: Rows, stage: Stage) -> float:
-        """Rows of a source in a stage."""
         return rows.of_source(self.variants, 0 if stage == "rewrite" else self.controls)
 
     def per_item(self, stage: Stage, taken: Iterable[float]) -> float:
@@ -88,13 +87,11 @@ def known_facts(profile: Profile, library: Library, size: tuple[int, int] | None
             raise CounterfactoryError(
                 f"nothing is known of plan {plan}; export it, then `python -m counterfactory.export facts --out FOLDER`"
             )
-    held = {plan: library.plan_bytes(plan) for plan in facts}
-    return {
-        plan: replace(
-            fact, held_bytes=held[plan][0], scratch_bytes=held[plan][1], activation_bytes=library.activation_bytes(plan)
-        )
-        for plan, fact in facts.items()
-    }
+    for plan, fact in facts.items():
+        held, scratch = library.plan_bytes(plan)
+        computed_in = library.activation_bytes(plan)
+        facts[plan] = replace(fact, held_bytes=held, scratch_bytes=scratch, activation_bytes=computed_in)
+    return facts
 
 
 def _count_facts(library: Library, network: Network, size: tuple[int, int] | None) -> PlanFacts:

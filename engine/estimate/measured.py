@@ -94,14 +94,8 @@ def measured_rates(profile: Profile, report: RunSummary, variants: int, *, basel
         for name in dict.fromkeys(use.plan for use in report.plans)
         if (uses := [use for use in report.plans if use.plan == name and use.loads])
     }
-    variants_in_all = report.sources * variants
-    return Rates(
-        profile_key(profile),
-        stages,
-        plans,
-        float(variants),
-        report.accepted / variants_in_all if variants_in_all else None,
-    )
+    asked = report.sources * variants
+    return Rates(profile_key(profile), stages, plans, float(variants), report.accepted / asked if asked else None)
 
 
 def profile_key(profile: Profile) -> str:
@@ -154,13 +148,9 @@ def _merge(old: Rates, new: Rates) -> Rates:
         name: replace(old.plans[name], load_s=plan.load_s) if plan.bytes is None and name in old.plans else plan
         for name, plan in new.plans.items()
     }
-    return Rates(
-        new.profile_key,
-        {**old.stages, **stages},
-        {**old.plans, **plans},
-        old.variants if new.variants is None else new.variants,
-        old.accepted_share if new.accepted_share is None else new.accepted_share,
-    )
+    variants = old.variants if new.variants is None else new.variants
+    share = old.accepted_share if new.accepted_share is None else new.accepted_share
+    return Rates(new.profile_key, {**old.stages, **stages}, {**old.plans, **plans}, variants, share)
 
 
 def _entries(file: Path | None) -> dict[str, Rates]:

@@ -20,9 +20,7 @@ _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0
 
 
 def parse_array(data: bytes) -> NDArray[Any]:
-    """The array of real numbers or texts in a NumPy file of version 1 or 2, a view of its bytes. Raises ValueError for
-    all else, for objects and records too.
-    """
+    """The array of real numbers or texts in a NumPy file of version 1 or 2, a view of its bytes. Raises ValueError."""
     file = io.BytesIO(data)
     try:
         shape, columns_first, dtype = _HEADERS[npy.read_magic(file)](file)

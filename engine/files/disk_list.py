@@ -17,7 +17,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import islice
-from operator import attrgetter
+from operator import attrgetter, eq
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -137,11 +137,14 @@ class DiskList(Sequence[T]):
             raise ValueError("a part of a list takes no items")
         self._blocks.append(item)
 
+    def _range(self) -> range:
+        return range(len(self._blocks)) if self._part is None else self._part
+
     def __len__(self) -> int:
-        return len(self._blocks) if self._part is None else len(self._part)
+        return len(self._range())
 
     def __iter__(self) -> Iterator[T]:
-        part = range(len(self)) if self._part is None else self._part
+        part = self._range()
         at = part.start
         while at < part.stop:
             first = at - at % _BLOCK
@@ -156,7 +159,7 @@ class DiskList(Sequence[T]):
     def __getitem__(self, at: slice) -> Sequence[T]: ...
 
     def __getitem__(self, at: int | slice) -> T | Sequence[T]:
-        place = (range(len(self)) if self._part is None else self._part)[at]
+        place = self._range()[at]
         if isinstance(place, int):
             return self._item(place)
         if place.step != 1:
@@ -170,16 +173,12 @@ class DiskList(Sequence[T]):
         return item
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and len(self) == len(other) and all(map(_same, self, other))
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"DiskList({list(self)!r})"
-
-
-def _same(one: object, other: object) -> bool:
-    return one == other
 
 
 def repeated(texts: Iterable[str]) -> set[int]:

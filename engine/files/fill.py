@@ -16,6 +16,7 @@ import types
 import typing
 from collections.abc import Hashable, Iterable, Mapping
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, Union
 
@@ -30,9 +31,7 @@ _KINDS = {str: "text", int: "a whole number", float: "a finite number", bool: "t
 
 
 def nearest(word: str, choices: Iterable[str], prefix: str = "") -> str:
-    """The end of an error message about an unknown `word`: "did you mean …", or all the choices. `prefix` stands before
-    each choice where the user writes it.
-    """
+    """The end of an error message about an unknown `word`: the nearest choice, behind `prefix`, or all the choices."""
     options = list(choices)
     close = difflib.get_close_matches(word.lower(), options, n=1, cutoff=0.5)
     return f"did you mean {prefix + close[0]!r}?" if close else f"choose from: {', '.join(options)}"
@@ -47,24 +46,21 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def fill(cls: type[T], table: Mapping[str, Any], where: str, advice: str = "") -> T:
-    """Build the dataclass `cls` from `table`, field by field.
+    """Build the dataclass `cls` from `table`, field by field. Raises CounterfactoryError for an unknown key, a missing
+    one, and a value of another type.
 
     Fields may be str, int, float (which takes whole numbers too), bool, Any, Literal, tuple[X, ...], tuple[X, Y],
     another dataclass or Mapping[str, X] (a table), and any of these with `| None`. Every field must be given, whatever
     its default, but for `| None`, which TOML cannot write: there, leaving it out says None; and but for a field whose
     metadata says what stands for it where it is `absent`. A mapping or a dataclass whose metadata names a `prefix` and
     `names` is gathered from keys of the table itself. `where` names the file in errors, which end in `advice`.
-
-    Raises CounterfactoryError for an unknown key, a missing one, and a value of another type.
     """
     return _Filling(where, advice)._fill(cls, table, "")
 
 
 def fill_record(cls: type[T], value: object, where: str, advice: str, shared: dict[Hashable, Any] | None = None) -> T:
-    """`fill` from what a program of ours wrote: keys that no field has follow from the rest, and are passed over.
-
-    Errors end in `advice`, what to do about a damaged file. Lists and dataclasses within are those in `shared` that
-    equal them, where there are: many records then take little memory.
+    """`fill` from what a program of ours wrote: keys that no field has are passed over, errors end in `advice`. Lists
+    and dataclasses within are those in `shared` that equal them, so that many records take little memory.
     """
     filled: T = _Filling(where, advice, others=True, shared=shared)._value(cls, value, "", "")
     return filled
@@ -85,9 +81,7 @@ def fits(hint: Any, value: object) -> bool:
 
 
 def plain(settings: Any) -> dict[str, Any]:
-    """A dataclass as the table that `fill` takes: fields with a prefix are keys of the table itself, absent ones are
-    left out.
-    """
+    """A dataclass as the table that `fill` takes, without what is absent; fields with a prefix are keys of it."""
     table: dict[str, Any] = {}
     for name, (_, _, before, suffixes, absent) in _fields(settings.__class__).items():
         value = getattr(settings, name)
@@ -123,18 +117,13 @@ class _Field(NamedTuple):
 
 @cache  # hints are parsed anew at every call, which takes longer than to fill a row of 35 fields
 def _fields(cls: type[Any]) -> dict[str, _Field]:
-    hints = typing.get_type_hints(cls)
-    known = [(field.name, hints[field.name], field.metadata) for field in dataclasses.fields(cls) if field.init]
-    return {
-        name: _Field(
-            _without_none(hint),
-            type(None) in typing.get_args(hint),
-            more.get("prefix"),
-            tuple(more.get("names", ())),
-            more.get("absent"),
-        )
-        for name, hint, more in known
-    }
+    hints, fields = typing.get_type_hints(cls), dict[str, _Field]()
+    for field in dataclasses.fields(cls):
+        hint, more = hints[field.name], field.metadata
+        optional, names = type(None) in typing.get_args(hint), tuple(more.get("names", ()))
+        if field.init:
+            fields[field.name] = _Field(_without_none(hint), optional, more.get("prefix"), names, more.get("absent"))
+    return fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +139,9 @@ class _Filling:
         fields = _fields(typing.cast("Any", cls))
         table = _gather(fields, table)
         if not self.others and (unknown := next((key for key in table if key not in fields), None)) is not None:
-            raise self._error(f"unknown key {prefix + unknown!r}; {nearest(unknown, _keys(fields), prefix)}")
+            known = ((name,) if of.before is None else map(of.before.__add__, of.names) for name, of in fields.items())
+            advice = nearest(unknown, chain.from_iterable(known), prefix)
+            raise self._error(f"unknown key {prefix + unknown!r}; {advice}")
         values = {}
         for name, field in fields.items():
             if name not in table and field.absent is not None:
@@ -163,10 +154,9 @@ class _Filling:
                 values[name] = value  # as `_value` does, in a third of the time: most fields of rows by the 100,000
             elif field.optional and (value is None or (before is not None and not value)):
                 values[name] = None
-            elif before is None:
-                values[name] = self._value(field.hint, value, prefix + name)
             else:
-                values[name] = self._value(field.hint, value, prefix + before, "")
+                key, joint = (name, ".") if before is None else (before, "")
+                values[name] = self._value(field.hint, value, prefix + key, joint)
         try:
             return cls(**values)
         except (ValueError, CounterfactoryError) as error:
@@ -190,10 +180,8 @@ class _Filling:
                 raise self._wrong(hint, value, key)
             if origin is None:
                 return self._once(self._fill(typing.cast("type[Any]", hint), value, key + joint), key)
-            _, kind = typing.get_args(hint)
-            return {
-                name: self._value(kind, item, f"{key}{joint}{name}" if key else name) for name, item in value.items()
-            }
+            kind, start = typing.get_args(hint)[1], key and key + joint
+            return {name: self._value(kind, item, start + name) for name, item in value.items()}
         if hint is Any:
             return value
         if hint not in _KINDS:
@@ -201,19 +189,16 @@ class _Filling:
         raise self._wrong(hint, value, key)
 
     def _literal(self, choices: tuple[Any, ...], value: Any, key: str) -> Any:
-        for choice in choices:
-            if type(choice) is type(value) and choice == value:
-                return choice
+        if any(type(choice) is type(value) and choice == value for choice in choices):
+            return value
         hint = nearest(str(value), [str(choice) for choice in choices])
         raise self._error(f"{key!r} cannot be {_shown(value)}; {hint}")
 
     def _tuple(self, hint: Any, value: Any, key: str) -> tuple[Any, ...]:
         kinds = typing.get_args(hint)
-        if not isinstance(value, list):
-            raise self._wrong(hint, value, key)
-        if len(kinds) == 2 and kinds[1] is Ellipsis:
+        if isinstance(value, list) and len(kinds) == 2 and kinds[1] is Ellipsis:
             kinds = (kinds[0],) * len(value)
-        if len(kinds) != len(value):
+        if not isinstance(value, list) or len(kinds) != len(value):
             raise self._wrong(hint, value, key)
         pairs = enumerate(zip(kinds, value, strict=True))
         values: tuple[Any, ...] = self._once(tuple(self._value(k, item, f"{key}[{i}]") for i, (k, item) in pairs), key)
@@ -244,14 +229,6 @@ def _gather(fields: Mapping[str, _Field], table: Mapping[str, Any]) -> Mapping[s
     return gathered
 
 
-def _keys(fields: Mapping[str, _Field]) -> list[str]:
-    """The keys that a table may have."""
-    keys = []
-    for name, field in fields.items():
-        keys += [name] if field.before is None else [field.before + suffix for suffix in field.names]
-    return keys
-
-
 def _described(hint: Any) -> str:
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (Union, types.UnionType):
@@ -262,9 +239,7 @@ def _described(hint: Any) -> str:
         return f"a list, each item {_described(args[0])}"
     if origin is tuple:
         return f"a list of {len(args)}: " + ", ".join(map(_described, args))
-    if origin is Mapping:
-        return "a table"
-    return "a table" if dataclasses.is_dataclass(hint) else _KINDS.get(hint, str(hint))
+    return "a table" if origin is Mapping or dataclasses.is_dataclass(hint) else _KINDS.get(hint, str(hint))
 
 
 def _without_none(hint: Any) -> Any:

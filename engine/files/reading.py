@@ -44,10 +44,7 @@ _HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, its lines ending in "\\n", without the byte order mark.
-
-    Raises CounterfactoryError when the file cannot be read or is not UTF-8.
-    """
+    """A file's text, lines ending in "\\n", no byte order mark. Raises CounterfactoryError, also for no UTF-8."""
     try:
         with io.TextIOWrapper(open_file(path), encoding="utf-8-sig") as file:
             return file.read()
@@ -58,10 +55,8 @@ def read_text(path: Path) -> str:
 
 
 def number_lines(text: str) -> Iterator[tuple[int, str]]:
-    """The lines of `read_text`, each with its number from 1, as editors count them.
-
-    Not `splitlines`, which also ends a line at U+2028, U+0085 and other characters: these may stand inside a JSON
-    string, and no editor counts a line there.
+    """The lines of `read_text` with their numbers from 1, as editors count them: `splitlines` also ends a line at
+    U+2028, U+0085 and other characters, which may stand inside a JSON string.
     """
     return enumerate(text.split("\n"), start=1)
 

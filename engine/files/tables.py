@@ -48,8 +48,7 @@ def read_table(path: Path, required: Sequence[str | tuple[str, ...]]) -> Iterato
         return _parquet_rows(path, required)
     if suffix not in SUFFIXES:
         raise CounterfactoryError(f"{path} is no table that is read; tables are .csv, .jsonl and .parquet files")
-    read = _csv_rows if suffix == ".csv" else _jsonl_rows
-    return read(read_text(path), path, required)
+    return _csv_rows(read_text(path), path, required) if suffix == ".csv" else _jsonl_rows(read_text(path))
 
 
 def _csv_rows(text: str, path: Path, required: Sequence[str | tuple[str, ...]]) -> Iterator[tuple[int, Row | str]]:
@@ -124,8 +123,7 @@ def _footer(opened: Any, size: int) -> bytes:
     """The end of a file of `size` bytes with its footer."""
     opened.seek(size - min(size, 8))
     opened.seek(size - min(size, footer_bytes(opened.read())))
-    tail: bytes = opened.read()
-    return tail
+    return bytes(opened.read())
 
 
 def _decoded_bytes(column: Any) -> int:
@@ -156,7 +154,7 @@ def _parquet_rows(path: Path, required: Sequence[str | tuple[str, ...]]) -> Iter
         raise CounterfactoryError(f"cannot read {path}: {' '.join(str(reason).split())}") from error
 
 
-def _jsonl_rows(text: str, path: Path, required: Sequence[str | tuple[str, ...]]) -> Iterator[tuple[int, Row | str]]:
+def _jsonl_rows(text: str) -> Iterator[tuple[int, Row | str]]:
     for number, line in number_lines(text):
         if not line.strip():
             continue

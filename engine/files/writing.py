@@ -44,9 +44,7 @@ def explain_os_errors(path: Path) -> Iterator[None]:
 
 
 def place_below(path: Path, root: Path) -> tuple[Path, Path | None]:
-    """The path as `root` / ..., with `root`, where it lies in that folder, however the two are spelled; else the path
-    as it is, with None.
-    """
+    """The path as `root` / ..., and `root`, where it lies there, however both are spelled; else the path, and None."""
     with suppress(OSError):
         known = root.stat()
         for spelled in (Path(os.path.abspath(path)), Path(os.path.realpath(path.parent), path.name)):  # noqa: PTH100
@@ -157,9 +155,7 @@ def open_whole(path: Path, *, sync: Sync = "all", below: Path | None = None) -> 
 
 
 def open_to_append(path: Path) -> BinaryIO:
-    """A file, made where it is missing, that is written at its end and not buffered. Raises OSError, also for what is
-    no regular file.
-    """
+    """A file, made where missing, to be written at its end, not buffered. Raises OSError, also for no regular file."""
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     try:
         require_regular(handle, path)

@@ -77,9 +77,7 @@ class Vocabulary:
 
     def missing(self) -> tuple[str, ...]:
         """The suite's labels that the model's own list of classes lacks."""
-        return (
-            () if self.listed is None else tuple(label for label in self.labels if label not in self.renamed.values())
-        )
+        return tuple(label for label in self.labels if self.listed is not None and label not in self.renamed.values())
 
     def _knows(self, answer: str) -> bool:
         """Known are also all of ImageNet's synsets where the labels are synsets."""

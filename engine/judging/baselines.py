@@ -22,6 +22,8 @@ from .effects import CONFIDENCE
 from .student import t_reach
 
 Outcomes = Sequence[tuple[PictureRow, float]]
+# What a row carries, each name once.
+Names = Callable[[PictureRow], set[str]]
 # A mean effect below this is none that another one could be a share of.
 _LEAST = 0.01
 
@@ -43,9 +45,7 @@ class BaselineEffect:
     pictures: int
 
 
-def find_baseline_effects(
-    outcomes: Outcomes, names: Callable[[PictureRow], set[str]], against: Kind
-) -> tuple[BaselineEffect, ...]:
+def find_baseline_effects(outcomes: Outcomes, names: Names, against: Kind) -> tuple[BaselineEffect, ...]:
     """The two effects by name, sorted. `outcomes` are those of answered pictures, 0..1; `against` is the kind that
     painted ones are held against.
     """

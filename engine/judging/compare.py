@@ -8,7 +8,7 @@ differences. Neither knows what was measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,8 +18,10 @@ from ..errors import CounterfactoryError
 from ..files.fill import plain
 from ..suite import PictureRow
 from ..variant import COMPARED, Kind
-from .effects import CONFIDENCE, Effect, PictureOutcome, correct, find_effects, judge_difference
-from .limits import LimitResult, Outcome
+from .baselines import Names
+from .effects import CONFIDENCE, Effect, correct, find_effects, jackknife, judge_difference
+from .evaluate import edit_types, edit_values, picture_outcomes
+from .limits import LimitResult, Outcome, effect_figures
 from .student import false_discovery, t_reach, two_sided_p
 
 _SIDES = {"original": "originals", "control": "controls", "variant": "variants", "baseline": "baselines"}
@@ -77,25 +79,18 @@ def compare(
 
     Rejected pictures are left out. Raises CounterfactoryError where no picture was answered by both.
     """
-    pairs = [
-        (row, first[row.file_name], second[row.file_name])
-        for row in rows
-        if row.accepted and row.kind in COMPARED and row.file_name in first and row.file_name in second
-    ]
+    both = first.keys() & second.keys()
+    used = [row for row in rows if row.accepted and row.kind in COMPARED and row.file_name in both]
+    pairs = [(row, first[row.file_name], second[row.file_name]) for row in used]
     if not pairs:
         raise CounterfactoryError(f"{names[0]} and {names[1]} answered no picture in common")
     variants = [pair for pair in pairs if pair[0].kind == "variant"]
 
-    def breaks(carried: Callable[[PictureRow], Iterable[str]]) -> tuple[Effect, ...]:
+    def breaks(carried: Names) -> tuple[Effect, ...]:
         if against is None:
             return ()
         # Differences lie between -1 and 1, outcomes between 0 and 1.
-        halves = [
-            PictureOutcome(
-                row.source, row.kind, (1 + b - a) / 2, frozenset(carried(row) if row.kind == "variant" else ())
-            )
-            for row, a, b in pairs
-        ]
+        halves = picture_outcomes([(row, (1 + b - a) / 2) for row, a, b in pairs], carried)
         return tuple(_doubled(effect) for effect in find_effects(halves, against))
 
     return Comparison(
@@ -103,17 +98,13 @@ def compare(
         measure=measure,
         pictures=len(pairs),
         against=against,
-        sides=_gaps(pairs, lambda row: (_SIDES[row.kind],)),
-        by_type=_gaps(variants, lambda row: row.edit_types),
-        by_value=_gaps(variants, _values),
-        by_class=_gaps(variants, lambda row: () if row.label is None else (row.label,)),
-        breaks_by_type=breaks(lambda row: row.edit_types),
-        breaks_by_value=breaks(_values),
+        sides=_gaps(pairs, lambda row: {_SIDES[row.kind]}),
+        by_type=_gaps(variants, edit_types),
+        by_value=_gaps(variants, edit_values),
+        by_class=_gaps(variants, lambda row: set() if row.label is None else {row.label}),
+        breaks_by_type=breaks(edit_types),
+        breaks_by_value=breaks(edit_values),
     )
-
-
-def _values(row: PictureRow) -> set[str]:
-    return {edit.value for edit in row.edits}
 
 
 def _doubled(effect: Effect) -> Effect:
@@ -121,20 +112,17 @@ def _doubled(effect: Effect) -> Effect:
     return replace(effect, value=value, low=low, high=high)
 
 
-def _gaps(pairs: Sequence[_Pair], names: Callable[[PictureRow], Iterable[str]]) -> tuple[Gap, ...]:
+def _gaps(pairs: Sequence[_Pair], names: Names) -> tuple[Gap, ...]:
     """The gap of each name, sides in their order and others sorted; `q` is for all of them together."""
     groups: dict[str, list[_Pair]] = {}
     for pair in pairs:
-        for name in dict.fromkeys(names(pair[0])):
+        for name in names(pair[0]):
             groups.setdefault(name, []).append(pair)
     most = max((abs(b - a) for _, a, b in pairs), default=0.0) or 1.0
     order = [_SIDES[kind] for kind in COMPARED if _SIDES[kind] in groups] if groups.keys() <= _ALL else sorted(groups)
     effects = correct([mean_difference(name, groups[name], most) for name in order])
-    means = [
-        (float(np.mean([a for _, a, _ in some])), float(np.mean([b for _, _, b in some])))
-        for some in (groups[name] for name in order)
-    ]
-    return tuple(Gap(effect.name, *both, effect) for effect, both in zip(effects, means, strict=True))
+    first, second = ([float(np.mean([pair[side] for pair in groups[name]])) for name in order] for side in (1, 2))
+    return tuple(map(Gap, order, first, second, effects))
 
 
 def mean_difference(name: str, pairs: Sequence[_Pair], most: float) -> Effect:
@@ -143,14 +131,11 @@ def mean_difference(name: str, pairs: Sequence[_Pair], most: float) -> Effect:
     """
     sources: dict[str, int] = {}
     number = np.array([sources.setdefault(row.source, len(sources)) for row, _, _ in pairs])
-    sums = np.bincount(number, np.array([b - a for _, a, b in pairs]))
-    counts = np.bincount(number)
+    sums, counts = np.bincount(number, np.array([b - a for _, a, b in pairs])), np.bincount(number)
     count, value = len(sources), float(sums.sum() / counts.sum())
     if count < 2:
         return Effect(name, value, None, None, None, None, count, len(pairs))
-    without = (sums.sum() - sums) / (counts.sum() - counts)
-    spread = float(np.sqrt((count - 1) / count * ((without - value) ** 2).sum()))
-    return judge_difference(name, value, spread, count, len(pairs), most)
+    return judge_difference(name, value, jackknife(sums, counts), count, len(pairs), most)
 
 
 def check_regression(comparison: Comparison, most: float) -> tuple[LimitResult, ...]:
@@ -181,9 +166,8 @@ def _beyond(effect: Effect, limit: float) -> float | None:
 def _held(gap: Gap, most: float, chance: float | None) -> LimitResult:
     what = gap.name if gap.name in _ALL else f"variants with {gap.name}"
     limit, effect = f"{what} lose at most {most:g} points", gap.effect
-    if chance is None or effect.value is None or effect.low is None or effect.high is None:
+    if chance is None or effect.low is None:
         return LimitResult(limit, "undecided", f"{effect.sources} sources say nothing of it")
     certain = -100 * effect.low <= most
     outcome: Outcome = "broken" if chance < 1 - CONFIDENCE else "kept" if certain else "undecided"
-    figures = f"{100 * effect.value:+.1f} points, {100 * effect.low:+.1f} to {100 * effect.high:+.1f}"
-    return LimitResult(limit, outcome, f"{figures}, {effect.sources} sources")
+    return LimitResult(limit, outcome, effect_figures(effect))

@@ -39,14 +39,13 @@ def confusion_matrix(truth: NDArray[Any], predicted: NDArray[Any], classes: int)
 
 def row_normalised(counts: Counts) -> NDArray[np.float64]:
     """Each row divided by its sum, float64 [C, C]; the rows of classes that never occur are NaN."""
-    return _shares(counts, counts.sum(1, keepdims=True))
+    return shares(counts, counts.sum(1, keepdims=True))
 
 
-def _shares(parts: Counts, wholes: Counts) -> NDArray[np.float64]:
-    """NaN where there is nothing to share."""
-    shares = np.full(parts.shape, np.nan)
-    np.divide(parts, wholes, out=shares, where=wholes > 0)
-    return shares
+def shares(parts: NDArray[Any], wholes: NDArray[Any]) -> NDArray[np.float64]:
+    """Parts of wholes; NaN where there is nothing to share."""
+    divided: NDArray[np.float64] = np.divide(parts, wholes, out=np.full(parts.shape, np.nan), where=wholes > 0)
+    return divided
 
 
 def accuracy(counts: Counts) -> float | None:
@@ -65,7 +64,7 @@ def iou(counts: Counts) -> NDArray[np.float64]:
     have another column, of answers that are no class.
     """
     both = np.diagonal(counts)
-    return _shares(both, counts.sum(0)[: both.size] + counts.sum(1) - both)
+    return shares(both, counts.sum(0)[: both.size] + counts.sum(1) - both)
 
 
 def mean_iou(counts: Counts) -> float | None:

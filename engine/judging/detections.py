@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -20,8 +21,7 @@ from ..errors import CounterfactoryError
 from ..packages import missing_package
 from ..suite import PictureRow
 from ..variant import COMPARED, Kind
-from .effects import Effect
-from .evaluate import count_rejected, edit_types, edit_values, effects_of, rejections_of
+from .evaluate import edit_types, edit_values, effects_of, evaluation_of, measure_of
 from .evaluation import BoxScore, Effects, Evaluation, MeanScore, Measure, Side
 from .insights import Embed, bags_of_words, find_insights
 from .predictions import find_unanswered, require_answers
@@ -49,9 +49,8 @@ def evaluate_boxes(
     rows: Sequence[PictureRow], answers: Mapping[str, Sequence[SeenBox]], embed: Embed = bags_of_words
 ) -> Evaluation:
     """Judge a detector by its boxes of pictures, by `file_name`; a picture without an entry is left out, one without
-    boxes has an empty one. Classes are those of the suite's boxes; rejected pictures are left out.
-
-    Raises CounterfactoryError where the suite has no boxes, or pycocotools is not installed.
+    boxes has an empty one. Classes are those of the suite's boxes; rejected pictures are left out. Raises
+    CounterfactoryError where the suite has no boxes, or pycocotools is not installed.
     """
     classes = tuple(sorted({box.label for row in rows for box in row.boxes}))
     if not classes:
@@ -60,68 +59,41 @@ def evaluate_boxes(
     require_answers(rows, answered, "boxes", "; name pictures as metadata.parquet does")
     used = [row for row in rows if row.accepted and row.file_name in answers]
     coco = _Coco(used, answers, classes)
-    pictures = coco.pictures()
-    recalls = [(row, one.recall) for row, one in zip(used, pictures, strict=True) if one.recall is not None]
-    alarms = [(row, one.false_share) for row, one in zip(used, pictures, strict=True)]
     sides = {kind: coco.score(_KINDS[kind], [row.kind == kind for row in used]) for kind in COMPARED}
 
     def side(kind: Kind) -> Side:
         score, by_class = sides[kind]
         return Side(MeanScore(score.pictures, score.ap), by_class, ())
 
-    def measure(name: str, value: Callable[[BoxScore], float | None], effects: Effects = _NONE) -> Measure:
+    def measure(name: str, value: Callable[[BoxScore], float | None]) -> Measure:
         one, other, last = (MeanScore(sides[kind][0].pictures, value(sides[kind][0])) for kind in COMPARED)
-        return Measure(name, one, other, last, effects)
+        return Measure(name, one, other, last, _NONE)
 
-    def by_class(against: Kind) -> tuple[Effect, ...]:
-        return ()
-
-    def mean_of(kind: Kind, of: Sequence[tuple[PictureRow, float]]) -> MeanScore:
-        values = [value for row, value in of if row.kind == kind]
-        return MeanScore(len(values), float(np.mean(values)) if values else None)
-
-    effects = effects_of(recalls, by_class, "recall")
-    original, control, variant = (mean_of(kind, alarms) for kind in COMPARED)
-    names = [*_named(used, edit_types), *_named(used, edit_values)]
-    return Evaluation(
+    recalls, alarms = coco.outcomes()
+    effects = effects_of(recalls, "recall")
+    variants = [row for row in used if row.kind == "variant"]
+    names = [
+        (name, of) for of in (edit_types, edit_values) for name in sorted({n for row in variants for n in of(row)})
+    ]
+    return evaluation_of(
+        rows,
+        side,
+        recalls,
         measure="AP",
         classes=classes,
-        originals=side("original"),
-        controls=side("control"),
-        variants=side("variant"),
         effects=effects,
-        sources=len({row.source for row in used if row.kind == "variant"}),
-        all_fail=None,
-        none_fail=None,
-        excluded=count_rejected(rows, "variant"),
-        excluded_controls=count_rejected(rows, "control"),
-        outcomes={row.file_name: value for row, value in recalls},
+        sources=len({row.source for row in variants}),
         measures=(
             measure("AP50", lambda score: score.ap50),
             measure("AR", lambda score: score.ar),
-            Measure("false alarms", original, control, variant, effects_of(alarms, by_class, "false alarms")),
+            measure_of("false alarms", alarms, effects_of(alarms, "false alarms")),
         ),
         unanswered=find_unanswered(rows, answered),
-        rejections=rejections_of(rows),
         boxes=tuple(
             coco.score(name, [row.kind == "variant" and name in of(row) for row in used])[0] for name, of in names
         ),
         insights=find_insights(coco.by_class(), effects.against, embed, "recall"),
     )
-
-
-def _named(
-    rows: Sequence[PictureRow], names: Callable[[PictureRow], set[str]]
-) -> list[tuple[str, Callable[[PictureRow], set[str]]]]:
-    return [(name, names) for name in sorted({name for row in rows if row.kind == "variant" for name in names(row)})]
-
-
-@dataclass(frozen=True)
-class _PictureScore:
-    """Of a picture: the share of its things that are found, None where it has none, and of boxes that show nothing."""
-
-    recall: float | None
-    false_share: float
 
 
 class _Coco:
@@ -173,44 +145,38 @@ class _Coco:
         by_class = {name: _mean(precision[:, :, k]) for k, name in enumerate(self._classes)}
         return BoxScore(name, len(places), _mean(precision), _mean(precision[0]), _mean(recall)), by_class
 
+    def _hits(self) -> Iterator[tuple[int, int, int, int]]:
+        """By class and picture that has either: numbers of both, its things, and the sure boxes that show one."""
+        for match in filter(None, self._matches):
+            hits = (match["dtMatches"][0][np.array(match["dtScores"]) >= SURE] > 0).sum()
+            yield match["category_id"] - 1, match["image_id"], len(match["gtIds"]), int(hits)
+
     def by_class(self) -> list[tuple[str, list[tuple[PictureRow, float]]]]:
         """Each class with the pictures that show it, and the share of its things there that are found."""
         recalls: dict[str, list[tuple[PictureRow, float]]] = {name: [] for name in self._classes}
-        for match in filter(None, self._matches):
-            if things := len(match["gtIds"]):
-                hits = (match["dtMatches"][0][np.array(match["dtScores"]) >= SURE] > 0).sum()
-                recalls[self._classes[match["category_id"] - 1]].append(
-                    (self._rows[match["image_id"]], float(hits) / things)
-                )
+        for number, i, things, hits in self._hits():
+            if things:
+                recalls[self._classes[number]].append((self._rows[i], hits / things))
         return list(recalls.items())
 
-    def pictures(self) -> list[_PictureScore]:
-        """Recall and false alarms of each picture."""
-        things, hits, sure = (np.zeros(len(self._rows), np.int64) for _ in range(3))
-        for match in filter(None, self._matches):
-            i = match["image_id"]
-            certain = np.array(match["dtScores"]) >= SURE
-            things[i] += len(match["gtIds"])
-            hits[i] += int((match["dtMatches"][0][certain] > 0).sum())
+    def outcomes(self) -> tuple[list[tuple[PictureRow, float]], list[tuple[PictureRow, float]]]:
+        """Of pictures with things the share of these that are found, of all the share of boxes that show nothing."""
+        things, hits = Counter[int](), Counter[int]()
+        for _, i, count, right in self._hits():
+            things[i] += count
+            hits[i] += right
+        recalls = [(row, hits[i] / things[i]) for i, row in enumerate(self._rows) if things[i]]
+        alarms = []
         for i, row in enumerate(self._rows):
-            sure[i] = sum(box.score >= SURE for box in self._answers[row.file_name])
-        return [
-            _PictureScore(hit / all_ if all_ else None, max(0, count - hit) / count if count else 0.0)
-            for all_, hit, count in zip(things.tolist(), hits.tolist(), sure.tolist(), strict=True)
-        ]
+            sure = sum(box.score >= SURE for box in self._answers[row.file_name])
+            alarms.append((row, max(0, sure - hits[i]) / sure if sure else 0.0))
+        return recalls, alarms
 
 
 def _entry(number: int, image: int, box: Any, sure: float, classes: Mapping[str, int]) -> dict[str, Any]:
     width, height = box.x1 - box.x0, box.y1 - box.y0
-    return {
-        "id": number,
-        "image_id": image,
-        "category_id": classes[box.label],
-        "bbox": [box.x0, box.y0, width, height],
-        "area": width * height,
-        "iscrowd": 0,
-        "score": sure,
-    }
+    entry = {"id": number, "image_id": image, "category_id": classes[box.label], "iscrowd": 0, "score": sure}
+    return entry | {"bbox": [box.x0, box.y0, width, height], "area": width * height}
 
 
 def _library(name: str) -> Any:

@@ -163,10 +163,8 @@ def _cells(row: EditRow) -> dict[str, Any]:
 
 def read_labelled(path: Path, thresholds: CheckSettings | None = None) -> tuple[list[EditJudgement], int]:
     """The labelled edits of a table, and how many rows are not labelled. With `thresholds` the filters' verdicts follow
-    anew from the scores, else they are those of the table.
-
-    Raises CounterfactoryError for a table that cannot be read or is not of edits, and for a label or a score that is
-    none.
+    anew from the scores, else they are those of the table. Raises CounterfactoryError for a table that cannot be read
+    or is not of edits, and for a label or a score that is none.
     """
     edits, empty = list[EditJudgement](), 0
     for line, row in read_table(path, required=("type", *JUDGED)):
@@ -181,7 +179,7 @@ def read_labelled(path: Path, thresholds: CheckSettings | None = None) -> tuple[
         if right_type is None or right_label is None or coherent is None:
             empty += 1
             continue
-        failed = bool(row.get("dropped")) if thresholds is None else thresholds.text_failure(_scores(row, where))
+        failed = row.get("dropped") if thresholds is None else thresholds.text_failure(_scores(row, where))
         edits.append(EditJudgement(type_, right_type, right_label, coherent, bool(failed)))
     return edits, empty
 
@@ -189,13 +187,9 @@ def read_labelled(path: Path, thresholds: CheckSettings | None = None) -> tuple[
 def _verdict(value: object, where: str, name: str) -> bool | None:
     """True, False, or None for an empty cell."""
     text = str(value).strip().lower() if value is not None else ""
-    if text in _YES:
-        return True
-    if text in _NO:
-        return False
-    if text:
+    if text not in (*_YES, *_NO, ""):
         raise CounterfactoryError(f"{where}: {name} is 1 or 0, yes or no, or empty; found {value!r}")
-    return None
+    return text in _YES if text else None
 
 
 def _scores(row: Mapping[str, Any], where: str) -> dict[str, float]:
@@ -217,9 +211,7 @@ def successes(labelled: Sequence[EditJudgement]) -> dict[str, Success]:
     return {
         type_: Success(
             edits=len(edits),
-            right_type=sum(edit.right_type for edit in edits),
-            right_label=sum(edit.right_label for edit in edits),
-            coherent=sum(edit.coherent for edit in edits),
+            **{name: sum(getattr(edit, name) for edit in edits) for name in JUDGED},
             succeed=sum(edit.succeeds for edit in edits),
             kept=sum(not edit.dropped for edit in edits),
             kept_succeed=sum(edit.succeeds and not edit.dropped for edit in edits),

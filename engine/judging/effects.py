@@ -16,9 +16,11 @@ of no doubt. `bench/effects.py --coverage` measures both.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,13 +136,8 @@ def _pictures(answers: Sequence[PictureOutcome], names: Sequence[str], baseline:
     number, sources = {name: k for k, name in enumerate(names)}, dict[str, int]()
     carried = [(i, number[name]) for i, answer in enumerate(used) for name in answer.names]
     picture, name = np.array(carried, np.int64).reshape(-1, 2).T
-    return Observations(
-        np.array([sources.setdefault(answer.source, len(sources)) for answer in used], np.int64),
-        np.array([answer.outcome for answer in used]),
-        picture,
-        name,
-        len(names),
-    )
+    source = np.array([sources.setdefault(answer.source, len(sources)) for answer in used], np.int64)
+    return Observations(source, np.array([answer.outcome for answer in used]), picture, name, len(names))
 
 
 def _largest_difference(pictures: Observations) -> float:
@@ -156,37 +153,32 @@ def find_flips(answers: Sequence[PictureOutcome], baseline: Kind) -> tuple[Flips
 
     A source's baseline is right where all of its baselines are.
     """
-    right = _all_right(answers, baseline)
-    names = sorted({name for answer in answers for name in answer.names})
-    return tuple(_flips(name, [a for a in answers if name in a.names and a.source in right], right) for name in names)
-
-
-def _all_right(answers: Sequence[PictureOutcome], baseline: Kind) -> dict[str, bool]:
     right: dict[str, bool] = {}
     for answer in answers:
         if answer.kind == baseline:
             right[answer.source] = right.get(answer.source, True) and answer.outcome == 1
-    return right
+    names = sorted({name for answer in answers for name in answer.names})
+    return tuple(_flips(name, [a for a in answers if name in a.names and a.source in right], right) for name in names)
 
 
 def _flips(name: str, answers: Sequence[PictureOutcome], right: dict[str, bool]) -> Flips:
-    chances: dict[str, int] = {}
-    wrong: dict[str, int] = {}
-    balance: dict[str, int] = {}  # turned wrong, less turned right
+    chances, wrong = Counter[str](), Counter[str]()
+    balance = Counter[str]()  # turned wrong, less turned right
     for answer in answers:
         failed = answer.outcome != 1
         if right[answer.source]:
-            chances[answer.source] = chances.get(answer.source, 0) + 1
-            wrong[answer.source] = wrong.get(answer.source, 0) + failed
-            balance[answer.source] = balance.get(answer.source, 0) + failed
+            chances[answer.source] += 1
+            wrong[answer.source] += failed
+            balance[answer.source] += failed
         elif not failed:
-            balance[answer.source] = balance.get(answer.source, 0) - 1
-    count, flipped = sum(chances.values()), sum(wrong.values())
+            balance[answer.source] -= 1
+    count, flipped = chances.total(), wrong.total()
     mended = sum(answer.outcome == 1 for answer in answers if not right[answer.source])
     if not count:
         return Flips(name, 0, 0, None, None, None, None, len(answers), mended)
     low, high = _rate_interval(np.array([*wrong.values()]), np.array([*chances.values()]))
-    p = _mcnemar(list(balance.values()))
+    squares = sum(part * part for part in balance.values())
+    p = chi_square_p(balance.total() ** 2 / squares) if squares else None
     return Flips(name, count, flipped, flipped / count, low, high, p, len(answers) - count, mended)
 
 
@@ -198,15 +190,15 @@ def _rate_interval(parts: NDArray[np.int64], wholes: NDArray[np.int64]) -> tuple
     if rate in (0, 1):  # nothing varies: what so many sources would have shown (Clopper and Pearson, 1934)
         unseen = _unseen(sources)
         return (0.0, unseen) if rate == 0 else (1 - unseen, 1.0)
-    without = (parts.sum() - parts) / (wholes.sum() - wholes)
-    spread = np.sqrt((sources - 1) / sources * ((without - rate) ** 2).sum())
-    reach = t_reach(CONFIDENCE, sources - 1) * float(spread)
+    reach = t_reach(CONFIDENCE, sources - 1) * jackknife(parts, wholes)
     return max(0.0, float(rate) - reach), min(1.0, float(rate) + reach)
 
 
-def _mcnemar(balance: Sequence[int]) -> float | None:
-    squares = sum(part * part for part in balance)
-    return chi_square_p(sum(balance) ** 2 / squares) if squares else None
+def jackknife(parts: NDArray[Any], wholes: NDArray[Any]) -> float:
+    """The standard error of sum(parts) / sum(wholes), of a part and a whole for each source [G], two at least."""
+    sources = len(wholes)
+    without = (parts.sum() - parts) / (wholes.sum() - wholes)
+    return float(np.sqrt((sources - 1) / sources * ((without - parts.sum() / wholes.sum()) ** 2).sum()))
 
 
 def _unseen(sources: int) -> float:
@@ -215,12 +207,8 @@ def _unseen(sources: int) -> float:
 
 
 def _effect(name: str, estimates: Estimates, k: int, most: float) -> Effect:
-    value, spread, sources, pictures = (
-        float(estimates.value[k]),
-        float(estimates.spread[k]),
-        int(estimates.vary[k]),
-        int(estimates.carrying[k]),
-    )
+    value, spread = float(estimates.value[k]), float(estimates.spread[k])
+    sources, pictures = int(estimates.vary[k]), int(estimates.carrying[k])
     if not estimates.separate[k] or not sources:
         return Effect(name, None, None, None, None, None, sources, pictures)
     if sources < 2:

@@ -7,9 +7,9 @@ were loaded; any set of labels or classes works.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..errors import CounterfactoryError
 from ..suite import PictureRow
 from ..variant import KINDS, Kind
-from .baselines import find_baseline_effects
+from .baselines import Names, Outcomes, find_baseline_effects
 from .confusion import Counts, accuracy, confusion_matrix, iou, mean_iou, recall, row_normalised
 from .effects import Effect, LevelEffect, PictureOutcome, correct, find_effects, find_flips, find_interactions
 from .evaluation import Effects, Evaluation, MeanScore, Measure, Rejections, Side
@@ -55,48 +55,64 @@ def evaluate_labels(
         )
 
     outcomes = [(row, float(label == answer)) for (row, _), (label, answer) in zip(used, pairs, strict=True)]
-    right: dict[str, list[bool]] = {}
-    by_label: dict[str, list[tuple[PictureRow, float]]] = {}
-    for one in outcomes:
-        row, outcome = one
-        by_label.setdefault(_label(row), []).append(one)
+    right, by_label = defaultdict[str, list[bool]](list), defaultdict[str, list[tuple[PictureRow, float]]](list)
+    for row, outcome in outcomes:
+        by_label[_label(row)].append((row, outcome))
         if row.kind == "variant":
-            right.setdefault(row.source, []).append(outcome == 1)
+            right[row.source].append(outcome == 1)
     effects = _label_effects(outcomes, "accuracy", flips=True)
-    return Evaluation(
+    others = {name: list(_pair_answers(rows, values)) for name, values in (measures or {}).items()}
+    return evaluation_of(
+        rows,
+        side,
+        outcomes,
         measure="accuracy",
         classes=classes,
-        originals=side("original"),
-        controls=side("control"),
-        variants=side("variant"),
         effects=effects,
         sources=len(right),
         all_fail=_fraction([not any(answers) for answers in right.values()]),
         none_fail=_fraction([all(answers) for answers in right.values()]),
-        excluded=count_rejected(rows, "variant"),
-        excluded_controls=count_rejected(rows, "control"),
-        outcomes={row.file_name: outcome for row, outcome in outcomes},
         unanswered=find_unanswered(rows, [answer is not None for answer in predictions]),
-        rejections=rejections_of(rows),
-        measures=tuple(_measure(name, list(_pair_answers(rows, values))) for name, values in (measures or {}).items()),
+        measures=tuple(measure_of(name, some, _label_effects(some, name)) for name, some in others.items()),
         insights=find_insights(by_label.items(), effects.against, embed),
     )
 
 
-def _measure(name: str, outcomes: Sequence[tuple[PictureRow, float]]) -> Measure:
+def evaluation_of(
+    rows: Sequence[PictureRow], side: Callable[[Kind], Side], outcomes: Outcomes, **figures: Any
+) -> Evaluation:
+    """An evaluation: the `figures`, its sides, and what rows and outcomes of single pictures say of any model."""
+    excluded, excluded_controls = (
+        sum(row.kind == kind and not row.accepted for row in rows) for kind in ("variant", "control")
+    )
+    return Evaluation(
+        originals=side("original"),
+        controls=side("control"),
+        variants=side("variant"),
+        excluded=excluded,
+        excluded_controls=excluded_controls,
+        outcomes={row.file_name: outcome for row, outcome in outcomes},
+        rejections=_rejections(rows),
+        **figures,
+    )
+
+
+def measure_of(name: str, outcomes: Outcomes, effects: Effects) -> Measure:
+    """The measure called `name`: the means of outcomes by kind of picture, and their effects."""
+
     def score(kind: Kind) -> MeanScore:
         values = [value for row, value in outcomes if row.kind == kind]
         return MeanScore(len(values), sum(values) / len(values) if values else None)
 
-    return Measure(name, score("original"), score("control"), score("variant"), _label_effects(outcomes, name))
+    return Measure(name, score("original"), score("control"), score("variant"), effects)
 
 
-def _label_effects(outcomes: Sequence[tuple[PictureRow, float]], measure: str, flips: bool = False) -> Effects:
+def _label_effects(outcomes: Outcomes, measure: str, flips: bool = False) -> Effects:
     def by_class(against: Kind) -> tuple[Effect, ...]:
         edited = [one for one in outcomes if one[0].kind != "baseline"]
-        return find_effects(_picture_outcomes(edited, lambda row: {_label(row)}), against)
+        return find_effects(picture_outcomes(edited, lambda row: {_label(row)}), against)
 
-    return effects_of(outcomes, by_class, measure, flips)
+    return effects_of(outcomes, measure, by_class, flips)
 
 
 def evaluate_masks(
@@ -139,32 +155,23 @@ def evaluate_masks(
         return correct(sorted(effects, key=lambda effect: effect.name))
 
     outcomes = [(row, mean) for row, mean, _ in used if mean is not None]
-    effects = effects_of(outcomes, by_class, "picture mIoU")
+    effects = effects_of(outcomes, "picture mIoU", by_class)
     masked, answered = [row for row in rows if row.mask is not None], {row.file_name for row, _, _ in used}
-    return Evaluation(
+    return evaluation_of(
+        rows,
+        side,
+        outcomes,
         measure="pooled_miou",
         classes=tuple(classes),
-        originals=side("original"),
-        controls=side("control"),
-        variants=side("variant"),
         effects=effects,
         sources=len({row.source for row, _, _ in used if row.kind == "variant"}),
-        all_fail=None,
-        none_fail=None,
-        excluded=count_rejected(rows, "variant"),
-        excluded_controls=count_rejected(rows, "control"),
-        rejections=rejections_of(rows),
-        outcomes={row.file_name: outcome for row, outcome in outcomes},
         unanswered=find_unanswered(masked, [row.file_name in answered for row in masked]),
         insights=find_insights(by_name(), effects.against, embed, "IoU"),
     )
 
 
 def effects_of(
-    outcomes: Sequence[tuple[PictureRow, float]],
-    by_class: Callable[[Kind], tuple[Effect, ...]],
-    measure: str,
-    flips: bool = False,
+    outcomes: Outcomes, measure: str, by_class: Callable[[Kind], tuple[Effect, ...]] = lambda _: (), flips: bool = False
 ) -> Effects:
     """The effects of pictures by their outcomes; `by_class` finds those of classes against a kind of pictures."""
     every, copies = outcomes, _copies(outcomes)
@@ -173,20 +180,20 @@ def effects_of(
     kinds = {row.kind for row, _ in painted}
     against: Kind | None = "control" if "control" in kinds else "original" if "original" in kinds else None
     alone = [one for one in outcomes if one[0].kind != "variant" or len(one[0].edits) == 1]
-    types = _picture_outcomes(outcomes, edit_types)
+    types = picture_outcomes(outcomes, edit_types)
 
-    def effects(
-        some: Sequence[tuple[PictureRow, float]], names: Callable[[PictureRow], set[str]]
-    ) -> tuple[Effect, ...]:
-        return find_effects(_picture_outcomes(some, names), against) if against else ()
+    def effects(some: Outcomes, names: Names) -> tuple[Effect, ...]:
+        return find_effects(picture_outcomes(some, names), against) if against else ()
 
     of_painter = effect_of_all(painted, "painting", "original", "control") if {"control", "original"} <= kinds else ()
-    turned = find_flips(_picture_outcomes(alone, edit_types), against) if flips and against else ()
+    turned = find_flips(picture_outcomes(alone, edit_types), against) if flips and against else ()
     if flips and of_painter:
-        turned = (*find_flips(_picture_outcomes(painted, lambda _: {"painting"}, "control"), "original"), *turned)
+        turned = (*find_flips(picture_outcomes(painted, lambda _: {"painting"}, "control"), "original"), *turned)
     return Effects(
         against=against,
-        baselines=find_baseline_effects(every, _types_and_values, against) if against else (),
+        baselines=find_baseline_effects(every, lambda row: edit_types(row) | edit_values(row), against)
+        if against
+        else (),
         exact=all(row.painter == "light" for row, _ in outcomes if row.kind == "variant"),
         painter=of_painter[0] if of_painter else None,
         by_type=effects(outcomes, edit_types),
@@ -203,7 +210,7 @@ def effects_of(
     )
 
 
-def _by_level(outcomes: Sequence[tuple[PictureRow, float]], against: Kind) -> tuple[LevelEffect, ...]:
+def _by_level(outcomes: Outcomes, against: Kind) -> tuple[LevelEffect, ...]:
     """The curve of each type, of the variants that were painted at several levels."""
     leveled = [one for one in outcomes if one[0].kind != "variant" or one[0].levels > 1]
     points = {
@@ -216,18 +223,18 @@ def _by_level(outcomes: Sequence[tuple[PictureRow, float]], against: Kind) -> tu
     def names(row: PictureRow) -> set[str]:
         return {f"{kind} {row.level} {row.levels}" for kind in row.edit_types}
 
-    effects = find_effects(_picture_outcomes(leveled, names), against) if points else ()
+    effects = find_effects(picture_outcomes(leveled, names), against) if points else ()
     curve = [LevelEffect(*points[effect.name], effect) for effect in effects]
     return tuple(sorted(curve, key=lambda point: (point.type, point.levels, point.level)))
 
 
-def _copies(outcomes: Sequence[tuple[PictureRow, float]]) -> set[str]:
+def _copies(outcomes: Outcomes) -> set[str]:
     """The controls that are their originals again, byte for byte: nothing was painted that could do anything."""
     originals = {row.file_name: row.sha256 for row, _ in outcomes if row.kind == "original"}
     return {row.file_name for row, _ in outcomes if row.kind == "control" and originals.get(row.original) == row.sha256}
 
 
-def rejections_of(rows: Sequence[PictureRow]) -> tuple[Rejections, ...]:
+def _rejections(rows: Sequence[PictureRow]) -> tuple[Rejections, ...]:
     """By type and by value, each sorted by name."""
     carried, lost = Counter[str](), Counter[str]()
     names = (edit_types, edit_values)
@@ -240,9 +247,7 @@ def rejections_of(rows: Sequence[PictureRow]) -> tuple[Rejections, ...]:
     return tuple(Rejections(name, carried[name], lost[name]) for group in groups for name in group)
 
 
-def _picture_outcomes(
-    outcomes: Sequence[tuple[PictureRow, float]], names: Callable[[PictureRow], set[str]], carrier: Kind = "variant"
-) -> list[PictureOutcome]:
+def picture_outcomes(outcomes: Outcomes, names: Names, carrier: Kind = "variant") -> list[PictureOutcome]:
     """Outcomes as `find_effects` takes them: pictures of the kind `carrier` carry their `names`, the others none."""
     none, shared = frozenset[str](), dict[frozenset[str], frozenset[str]]()
 
@@ -253,11 +258,9 @@ def _picture_outcomes(
     return [PictureOutcome(row.source, row.kind, outcome, carried(row)) for row, outcome in outcomes]
 
 
-def effect_of_all(
-    outcomes: Sequence[tuple[PictureRow, float]], name: str, against: Kind, carrier: Kind = "variant"
-) -> tuple[Effect, ...]:
+def effect_of_all(outcomes: Outcomes, name: str, against: Kind, carrier: Kind = "variant") -> tuple[Effect, ...]:
     """The effect on all pictures of the kind `carrier` together, called `name`; empty where there are none."""
-    return find_effects(_picture_outcomes(outcomes, lambda _: {name}, carrier), against)
+    return find_effects(picture_outcomes(outcomes, lambda _: {name}, carrier), against)
 
 
 def _pair_answers(rows: Sequence[PictureRow], answers: Iterable[T | None]) -> Iterator[tuple[PictureRow, T]]:
@@ -271,10 +274,6 @@ def _pair_answers(rows: Sequence[PictureRow], answers: Iterable[T | None]) -> It
     if count != len(rows):
         more = "more" if count > len(rows) else str(count)
         raise CounterfactoryError(f"{len(rows)} pictures need as many answers of the model, got {more}")
-
-
-def count_rejected(rows: Sequence[PictureRow], kind: Kind) -> int:
-    return sum(row.kind == kind and not row.accepted for row in rows)
 
 
 def _label(row: PictureRow) -> str:
@@ -294,20 +293,12 @@ def edit_values(row: PictureRow) -> set[str]:
     return {edit.value for edit in row.edits}
 
 
-def _types_and_values(row: PictureRow) -> set[str]:
-    return edit_types(row) | edit_values(row)
-
-
 def _fraction(answers: Sequence[bool]) -> float | None:
     return sum(answers) / len(answers) if answers else None
 
 
-def _none_for_nan(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
-
-
 def _by_class(classes: Sequence[str], values: NDArray[np.float64]) -> dict[str, float | None]:
-    return {name: _none_for_nan(value) for name, value in zip(classes, values.tolist(), strict=True)}
+    return {name: None if np.isnan(value) else value for name, value in zip(classes, values.tolist(), strict=True)}
 
 
 def _confusion_shares(counts: Counts) -> tuple[tuple[float | None, ...], ...]:

@@ -161,10 +161,10 @@ class Evaluation:
     variants: Side
     effects: Effects
     sources: int
-    all_fail: float | None
-    none_fail: float | None
-    excluded: int
-    excluded_controls: int
+    all_fail: float | None = None
+    none_fail: float | None = None
+    excluded: int = 0
+    excluded_controls: int = 0
     outcomes: Mapping[str, float] = field(default_factory=dict)
     measures: tuple[Measure, ...] = ()
     strange: tuple[StrangeAnswer, ...] = ()

@@ -92,9 +92,7 @@ def fit_points(fit: Fit, examples: Sequence[Example]) -> list[Point]:
     points = []
     for recall in RECALLS:
         least = strictest(fit.out_of_fold, valid, recall)
-        passing = [
-            is_valid for probability, is_valid in zip(fit.out_of_fold, valid, strict=True) if probability >= least
-        ]
+        passing = [example.valid for example, p in zip(examples, fit.out_of_fold, strict=True) if p >= least]
         points.append(Point(least, len(passing), len(passing), sum(passing), sum(passing) / sum(valid)))
     return points
 
@@ -102,24 +100,17 @@ def fit_points(fit: Fit, examples: Sequence[Example]) -> list[Point]:
 def part_scores(examples: Sequence[Example]) -> dict[str, tuple[str, ...]]:
     """The parts that examples have, by name, each with its scores: types of edits, label, layout."""
     counts = Counter(type_ for example in examples for type_ in set(example.types))
-    of_types = {
-        type_: [f"{name}_{type_}" for name in EDIT_SCORES] for type_, count in counts.items() if count >= _LEAST_EDITS
-    }
+    types = sorted(type_ for type_, count in counts.items() if count >= _LEAST_EDITS)
+    wanted = {type_: tuple(f"{name}_{type_}" for name in EDIT_SCORES) for type_ in types}
+    wanted |= {"label": LABEL_SCORES, "layout": LAYOUT_SCORES}
     there = {name for example in examples for name in example.scores}
-    wanted: dict[str, Sequence[str]] = {
-        **dict(sorted(of_types.items())),
-        "label": LABEL_SCORES,
-        "layout": LAYOUT_SCORES,
-    }
     parts = {part: tuple(name for name in names if name in there) for part, names in wanted.items()}
     return {part: names for part, names in parts.items() if names}
 
 
 def strictest(probabilities: Sequence[float], valid: Sequence[bool], recall: float) -> float:
     """The largest threshold, to three digits, that at least this share of the valid ones reaches; 0 without any."""
-    ranked = sorted(
-        (probability for probability, is_valid in zip(probabilities, valid, strict=True) if is_valid), reverse=True
-    )
+    ranked = sorted((p for p, is_valid in zip(probabilities, valid, strict=True) if is_valid), reverse=True)
     if not ranked:
         return 0.0
     last = ranked[max(0, math.ceil(recall * len(ranked) - 1e-9) - 1)]  # shares such as 0.7 of 10 are no whole numbers
@@ -130,14 +121,9 @@ def fitted_toml(parts: Sequence[ValidPart], least: float) -> str:
     """The parts and a threshold of their product as the lines of a profile."""
     lines = ["# In [check]:", f"min_valid = {least:g}"]
     for part in parts:
-        lines += [
-            "",
-            "[[check.valid]]",
-            f"part = {json.dumps(part.part)}",
-            f"scores = {json.dumps(list(part.scores))}",
-            f"weights = {json.dumps(list(part.weights))}",
-            f"bias = {part.bias:g}",
-        ]
+        table = {"part": part.part, "scores": part.scores, "weights": part.weights}
+        lines += ["", "[[check.valid]]", *(f"{name} = {json.dumps(value)}" for name, value in table.items())]
+        lines.append(f"bias = {part.bias:g}")
     return "\n".join(lines)
 
 
@@ -151,13 +137,12 @@ def _fit(examples: Sequence[Example], named: Mapping[str, Sequence[str]]) -> tup
     least = np.concatenate([np.append(np.zeros(table.shape[1] - 1), -np.inf) for table, _ in tables])
     # The stubs know no function that gives its slope as well.
     minimize: Any = optimize.minimize
-    optimum = minimize(
-        lambda weights: _unlikelihood(tables, np.split(weights, ends[:-1]), valid),
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=optimize.Bounds(least, np.full(len(least), np.inf)),
-    )
+    bounds = optimize.Bounds(least, np.full(len(least), np.inf))
+
+    def goal(weights: Floats) -> tuple[float, Floats]:
+        return _unlikelihood(tables, np.split(weights, ends[:-1]), valid)
+
+    optimum = minimize(goal, start, jac=True, method="L-BFGS-B", bounds=bounds)
     return tuple(
         ValidPart(part, tuple(names), tuple(round(float(w), 3) for w in weights[:-1]), round(float(weights[-1]), 3))
         for (part, names), weights in zip(named.items(), np.split(optimum.x, ends[:-1]), strict=True)

@@ -130,7 +130,7 @@ class _Grouped:
         centre: dict[str, Edit] = {}
         for type_ in sorted({edit.type for edit in shows}):
             edits = sorted((e for e in shows if e.type == type_), key=lambda edit: (edit.value, edit.keyword))
-            texts = [text for edit in edits for text in _texts(min(shows[edit], key=_name), edit)]
+            texts = [text for edit in edits for text in _texts(min(shows[edit], key=lambda row: row.file_name), edit)]
             vectors = np.asarray(embed(texts), np.float64)
             changes = unit(vectors[::2] - vectors[1::2])
             values = np.unique([edit.value for edit in edits], return_inverse=True)[1]
@@ -166,26 +166,11 @@ class _Grouped:
         falls = [(value - before[row.source], row.key) for row, value in carrying if row.source in before]
         edit = self.centre[effect.name]
         value, low, high = (100 * (bound or 0.0) for bound in (effect.value, effect.low, effect.high))
-        return Insight(
-            label,
-            edit.value,
-            edit.type,
-            edit.keyword,
-            edit.alternative,
-            -max(-100.0, min(100.0, value)),  # a regression may say more than there is to lose
-            -high,
-            -low,
-            1.0,
-            effect.pictures,
-            effect.sources,
-            tuple(value for value, _ in sorted(counts.items(), key=lambda one: (-one[1], one[0]))),
-            tuple(key for fall, key in sorted(falls)[:_WORST] if fall < 0),
-            measure,
-        )
-
-
-def _name(row: PictureRow) -> str:
-    return row.file_name
+        drop = -max(-100.0, min(100.0, value))  # a regression may say more than there is to lose
+        values = tuple(value for value, _ in sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+        worst = tuple(key for fall, key in sorted(falls)[:_WORST] if fall < 0)
+        named = (label, edit.value, edit.type, edit.keyword, edit.alternative)
+        return Insight(*named, drop, -high, -low, 1.0, effect.pictures, effect.sources, values, worst, measure)
 
 
 def _texts(row: PictureRow, edit: Edit) -> tuple[str, str]:

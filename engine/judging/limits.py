@@ -40,9 +40,8 @@ class LimitResult:
 
 
 def check_limits(evaluation: Evaluation, drops: Sequence[Drop], least: float | None) -> tuple[LimitResult, ...]:
-    """The results of the limits: `drops`, and the `least` accuracy (or pooled mIoU) of the variants, 0..1.
-
-    Raises CounterfactoryError for a name that the suite does not have.
+    """The results of the limits: `drops`, and the `least` accuracy (or pooled mIoU) of the variants, 0..1. Raises
+    CounterfactoryError for a name that the suite does not have.
     """
     findings = [_check_drop(evaluation.effects, drop) for drop in drops]
     if least is not None:
@@ -88,25 +87,24 @@ def _first_broken(effects: Effects, drop: Drop) -> str:
 def _hold(effect: Effect, drop: Drop) -> tuple[Outcome, str]:
     if effect.value is None or effect.low is None or effect.high is None:
         return "undecided", f"{effect.sources} sources say nothing of it by itself"
-    figures = f"{100 * effect.value:+.1f} points, {100 * effect.low:+.1f} to {100 * effect.high:+.1f}"
     worst, mildest = -100 * effect.low, -100 * effect.high
     outcome: Outcome = "broken" if mildest > drop.points else "kept" if worst <= drop.points else "undecided"
-    return outcome, f"{figures}, {effect.sources} sources"
+    return outcome, effect_figures(effect)
+
+
+def effect_figures(effect: Effect) -> str:
+    """An effect that has an interval, in points."""
+    value, low, high = (100 * (figure or 0.0) for figure in (effect.value, effect.low, effect.high))
+    return f"{value:+.1f} points, {low:+.1f} to {high:+.1f}, {effect.sources} sources"
 
 
 def junit_xml(suite: str, findings: Sequence[LimitResult], digest: str | None = None) -> str:
     """The findings as JUnit XML, as CI systems read it: broken limits are failures, undecided ones are skipped; with
     the suite's digest.
     """
-    counts = {kind: sum(finding.outcome == kind for finding in findings) for kind in ("broken", "undecided")}
-    root = ET.Element(
-        "testsuite",
-        name=for_terminal(suite),
-        tests=str(len(findings)),
-        failures=str(counts["broken"]),
-        skipped=str(counts["undecided"]),
-        errors="0",
-    )
+    failures, skipped = (str(sum(one.outcome == kind for one in findings)) for kind in ("broken", "undecided"))
+    counts = {"tests": str(len(findings)), "failures": failures, "skipped": skipped, "errors": "0"}
+    root = ET.Element("testsuite", {"name": for_terminal(suite), **counts})
     if digest:
         ET.SubElement(ET.SubElement(root, "properties"), "property", name="suite_digest", value=digest)
     for finding in findings:

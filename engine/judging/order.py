@@ -16,6 +16,7 @@ import heapq
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from ..suite import PictureRow
 from .evaluation import Evaluation
@@ -77,14 +78,10 @@ def order_variants(rows: Sequence[PictureRow], models: Sequence[Mapping[str, Var
     variants = sorted((row for row in rows if row.kind == "variant" and row.accepted), key=lambda row: row.file_name)
     risks = _risks(variants, models)
     shares = _shares(variants, models)
-    shows = [
-        {
-            (_class(row), value, answer): risk * share
-            for value in dict.fromkeys(edit.value for edit in row.edits)
-            for answer, share in of.items()
-        }
-        for row, risk, of in zip(variants, risks, shares, strict=True)
-    ]
+    shows = list[dict[Failure, float]]()
+    for row, risk, of in zip(variants, risks, shares, strict=True):
+        failures = product([_class(row)], dict.fromkeys(edit.value for edit in row.edits), of)
+        shows.append({failure: risk * of[failure[2]] for failure in failures})
     left: dict[Failure, float] = defaultdict(lambda: 1.0)
 
     def gain(i: int) -> float:

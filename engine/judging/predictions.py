@@ -258,12 +258,8 @@ def _find_rows(images: Iterable[str], rows: Sequence[PictureRow]) -> dict[str, i
     elsewhere: folders before it count only where all are in one folder, and no source goes by its bare name.
     """
     files = {row.file_name: number for number, row in enumerate(rows)}
-    sources = {
-        name: number
-        for number, row in enumerate(rows)
-        if row.kind == "original"
-        for name in (row.source, row.origin.path)
-    }
+    originals = [(number, row) for number, row in enumerate(rows) if row.kind == "original"]
+    sources = {name: number for number, row in originals for name in (row.source, row.origin.path)}
     number_of: dict[str, int] = {}
     below: dict[str, dict[str, int]] = {}
     bare = False

@@ -59,9 +59,7 @@ class Recheck:
 def threshold_named(key: str) -> str:
     """The setting that a profile has under a key, such as "check.min_edit" or "check.max_perplexity", if it is a
     threshold; the least of a score may go by the score's name ("check.edit"), and so may the most where there is only
-    that.
-
-    Raises CounterfactoryError for another key.
+    that. Raises CounterfactoryError for another key.
     """
     table, _, name = key.rpartition(".")
     names = threshold_names()
@@ -72,9 +70,8 @@ def threshold_named(key: str) -> str:
 
 
 def set_thresholds(settings: CheckSettings, changes_by_key: Mapping[str, float]) -> CheckSettings:
-    """The settings with other thresholds, by their keys (see `threshold_named`).
-
-    Raises CounterfactoryError for a key that is no threshold, and for a value that no score can be.
+    """The settings with other thresholds, by their keys (see `threshold_named`). Raises CounterfactoryError for a key
+    that is no threshold, and for a value that no score can be.
     """
     changes = {threshold_named(key): value for key, value in changes_by_key.items()}
     try:
@@ -103,15 +100,11 @@ def recheck(suite: Path, settings: CheckSettings, rulings: Sequence[tuple[str, R
             opened.replace_table(table.with_verdicts(judged), table.files, record if record.sessions else None)
     now, before = count_verdicts(judged), count_verdicts(table.rows)
     return Recheck(
-        now["accepted"] + now["rejected"],
-        now["accepted"],
-        before["accepted"],
-        now["controls"] + now["rejected_controls"],
-        now["controls"],
-        before["controls"],
-        _count_checks(table.rows, judged),
-        None if record.standing is None else record.standing.cells,
-        by_hand.pictures,
+        *(now["accepted"] + now["rejected"], now["accepted"], before["accepted"]),
+        *(now["controls"] + now["rejected_controls"], now["controls"], before["controls"]),
+        checks=_count_checks(table.rows, judged),
+        cells=None if record.standing is None else record.standing.cells,
+        by_hand=by_hand.pictures,
     )
 
 
@@ -142,14 +135,9 @@ def _count_checks(before: Sequence[ScoredRow], now: Sequence[ScoredRow]) -> tupl
         if old.kind == "variant"
     )
     names = sorted({name for pair in pairs for name in pair if name is not None})
-    counts = [
-        CheckCounts(
-            check=name,
-            before=sum(count for (old, _), count in pairs.items() if old == name),
-            now=sum(count for (_, new), count in pairs.items() if new == name),
-            newly_rejected=pairs[None, name],
-            newly_accepted=pairs[name, None],
-        )
-        for name in names
-    ]
+    old, new = Counter[str | None](), Counter[str | None]()
+    for (was, is_now), count in pairs.items():
+        old[was] += count
+        new[is_now] += count
+    counts = [CheckCounts(name, old[name], new[name], pairs[None, name], pairs[name, None]) for name in names]
     return tuple(sorted(counts, key=lambda counts: -(counts.newly_rejected + counts.newly_accepted)))

@@ -6,7 +6,7 @@ In place of SciPy, which takes 143 MB; the tests compare with it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 
 _TINY = 1e-300  # keeps the continued fraction's denominators from 0
@@ -26,16 +26,20 @@ def two_sided_p(t: float, freedom: int) -> float:
 @cache
 def t_reach(confidence: float, freedom: int) -> float:
     """How far from 0 Student's t stays with this chance: the half width of an interval, in standard errors."""
-    outside = 1 - confidence
     low, high = 0.0, 1.0
-    while two_sided_p(high, freedom) > outside:
+    while two_sided_p(high, freedom) > 1 - confidence:
         low, high = high, 2 * high
+    return _bisect(low, high, lambda t: two_sided_p(t, freedom) > 1 - confidence)[1]
+
+
+def _bisect(low: float, high: float, is_below: Callable[[float], bool]) -> tuple[float, float]:
+    """The two numbers beside each other of which the lower one is below what is looked for."""
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         if middle in (low, high):
             break
-        low, high = (middle, high) if two_sided_p(middle, freedom) > outside else (low, middle)
-    return high
+        low, high = (middle, high) if is_below(middle) else (low, middle)
+    return low, high
 
 
 def chi_square_p(square: float) -> float:
@@ -64,13 +68,7 @@ def proportion_interval(share: float, count: float, confidence: float) -> tuple[
 
 
 def _beta_quantile(chance: float, a: float, b: float) -> float:
-    low, high = 0.0, 1.0
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if _incomplete_beta(a, b, middle, 1 - middle) < chance else (low, middle)
-    return low
+    return _bisect(0.0, 1.0, lambda x: _incomplete_beta(a, b, x, 1 - x) < chance)[0]
 
 
 def _incomplete_beta(a: float, b: float, x: float, rest: float) -> float:

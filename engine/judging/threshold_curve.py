@@ -61,7 +61,6 @@ def threshold_curve(
     rows: Sequence[ScoredRow], settings: CheckSettings, threshold: str, valid: Mapping[str, bool] | None = None
 ) -> ThresholdCurve:
     """The curve of one of the settings' thresholds; `valid` says of variants, by file name, whether they are valid.
-
     Raises CounterfactoryError where no variant has its score.
     """
     end, _, score = threshold.partition("_")
@@ -74,7 +73,9 @@ def threshold_curve(
     labels = [(valid or {}).get(row.file_name) for row in variants]
     # Another threshold of this check decides only what passes all others.
     rest, current = settings.having(**{threshold: None}), settings.thresholds.get(threshold)
-    passed = np.array([rejection(row, rest) is None and not _is_excluded(row) for row in variants])
+    passed = np.array(
+        [rejection(row, rest) is None and not (row.reason or "").startswith(EXCLUDED) for row in variants]
+    )
     own = np.array([row.scores.get(score, np.nan) for row in variants])  # no limit rejects NaN
     judged = np.array([label is not None for label in labels])
     true = np.array([label is True for label in labels])
@@ -97,10 +98,6 @@ def rejection(row: ScoredRow, settings: CheckSettings) -> str | None:
         ) from error
 
 
-def _is_excluded(row: ScoredRow) -> bool:
-    return row.reason is not None and row.reason.startswith(EXCLUDED)
-
-
 def _limits(scores: Sequence[float], current: float | None) -> list[float]:
     """Quantiles of the scores, to three digits, and today's threshold where there is one."""
     limits = {round(float(value), 3) for value in np.quantile(scores, np.linspace(0, 1, _STEPS + 1))}
@@ -111,9 +108,8 @@ def _limits(scores: Sequence[float], current: float | None) -> list[float]:
 
 def load_valid(path: Path, rows: Sequence[ScoredRow | PictureRow]) -> dict[str, bool]:
     """Which variants are valid, by file name, from a table with the columns `image` and `valid` (true or false, yes or
-    no, 1 or 0): people's judgement or a referee's. Pictures that it does not name are not judged.
-
-    Raises CounterfactoryError for what cannot be read as such a table, a picture twice, and one that is no variant.
+    no, 1 or 0): people's judgement or a referee's. Pictures that it does not name are not judged. Raises
+    CounterfactoryError for what cannot be read as such a table, a picture twice, and one that is no variant.
     """
     names = {row.file_name for row in rows if row.kind == "variant"}
     judgements: dict[str, bool] = {}

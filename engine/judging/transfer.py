@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..keys import generator
+from .confusion import shares
 from .effects import CONFIDENCE
 
 Floats = NDArray[np.float64]
@@ -57,9 +58,8 @@ class Transfer:
 def find_transfers(painted: Sequence[ByName], real: Sequence[ByName]) -> tuple[Transfer, ...]:
     """Of each name that all models have on both sides, sorted; painted[i] and real[i] are effects of model i by name.
     The first is of all values together, called "all", where there are several names: models are drawn with all of
-    theirs. A value's name is its type's, a colon and the value.
-
-    Raises CounterfactoryError for fewer than four models, and where no name is on both sides.
+    theirs. A value's name is its type's, a colon and the value. Raises CounterfactoryError for fewer than four models,
+    and where no name is on both sides.
     """
     if len(painted) < LEAST_MODELS:
         raise CounterfactoryError(
@@ -84,9 +84,8 @@ def _transfer(name: str, x: Floats, y: Floats) -> Transfer:
 
     def bounded(figure: Callable[[Floats, Floats], Floats]) -> Bounded:
         (value,) = figure(x.reshape(1, -1), y.reshape(1, -1)).tolist()
-        drawn = np.concatenate(
-            [figure(*(side[some].reshape(len(some), -1) for side in (x, y))) for some in _few(draws)]
-        )
+        parts = np.array_split(draws, _PARTS)
+        drawn = np.concatenate([figure(*(side[some].reshape(len(some), -1) for side in (x, y))) for some in parts])
         drawn = drawn[~np.isnan(drawn)]
         if np.isnan(value) or len(drawn) < _DRAWS // 2:
             return Bounded(None if np.isnan(value) else value, None, None)
@@ -96,29 +95,20 @@ def _transfer(name: str, x: Floats, y: Floats) -> Transfer:
     return Transfer(name, painted, real, bounded(rank_correlations), bounded(slopes))
 
 
-def _few(draws: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    return np.array_split(draws, _PARTS)
-
-
 def rank_correlations(x: Floats, y: Floats) -> Floats:
     """Spearman's of each row of x and y [N, M]: Pearson's correlation of ranks, equal numbers sharing their mean rank.
     NaN where one side is equal throughout.
     """
     a, b = (_ranks(side) - (side.shape[1] + 1) / 2 for side in (x, y))
-    return _shares((a * b).sum(axis=1), np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1)))
+    return shares((a * b).sum(axis=1), np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1)))
 
 
 def slopes(x: Floats, y: Floats) -> Floats:
     """Of the least-squares line of each row of y on that of x [N, M]; NaN where x is equal throughout."""
     a, b = (side - side.mean(axis=1, keepdims=True) for side in (x, y))
-    return _shares((a * b).sum(axis=1), (a * a).sum(axis=1) * (np.ptp(x, axis=1) > 0))
+    return shares((a * b).sum(axis=1), (a * a).sum(axis=1) * (np.ptp(x, axis=1) > 0))
 
 
 def _ranks(values: Floats) -> Floats:
     less, equal = (compare(values[:, None, :], values[:, :, None]).sum(axis=2) for compare in (np.less, np.equal))
     return np.asarray(less + (equal + 1) / 2, np.float64)
-
-
-def _shares(parts: Floats, wholes: Floats) -> Floats:
-    shares: Floats = np.divide(parts, wholes, out=np.full(len(parts), np.nan), where=wholes > 0)
-    return shares

@@ -66,13 +66,9 @@ class _Batch:
 def regress(pictures: Observations) -> Estimates:
     """Every name's estimate. Observations without a name count for the sources that they are of."""
     count, sources = pictures.names, int(pictures.source.max(initial=-1)) + 1
-    estimates = Estimates(
-        np.zeros(count),
-        np.zeros(count),
-        np.zeros(count, np.bool_),
-        np.zeros(count, np.int64),
-        np.bincount(pictures.name, minlength=count),
-    )
+    carrying = np.bincount(pictures.name, minlength=count)
+    separate, vary = np.zeros(count, np.bool_), np.zeros(count, np.int64)
+    estimates = Estimates(np.zeros(count), np.zeros(count), separate, vary, carrying)
     named = np.unique(np.stack([pictures.source[pictures.picture], pictures.name], axis=1), axis=0)
     block_of = _blocks(named, count)
     of_source = np.full(sources, -1)

@@ -57,9 +57,7 @@ def llama2(system: str, turns: Sequence[Turn]) -> tuple[str, str]:
 
 
 def chatml(system: str, turns: Sequence[Turn]) -> tuple[str, str]:
-    """What stands before and after a question in ChatML, as SmolLM2 and Qwen were trained on; it needs no other
-    beginning of text.
-    """
+    """What stands before and after a question in ChatML, as SmolLM2 and Qwen were trained on; no token comes before."""
     begun = f"<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n"
     for question, answer in turns:
         begun += f"{question}<|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>\n<|im_start|>user\n"

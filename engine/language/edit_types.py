@@ -41,7 +41,7 @@ class EditType:
                 )
 
 
-_TABLE: tuple[EditType, ...] = (
+_TABLE = (
     EditType("weather", "the weather or the season", "end", (("on a sunny day", "on a snowy day"), ("", "in the fog"))),
     EditType("time", "the time of day", "end", (("at noon", "at night"), ("at noon", "at sunset"))),
     EditType("colour", "the colour of a thing", "word", (("ball", "yellow ball"), ("brown", "black"))),

@@ -48,9 +48,8 @@ _AHEAD = 16
 
 
 def open_exllama(package: ExLlamaV2 | ExLlamaV3, folder: Path) -> ExllamaLlm:
-    """Load the quantised model in `folder` onto the GPU.
-
-    Raises CounterfactoryError for a missing model or package, no GPU, and when the model does not fit it.
+    """Load the quantised model in `folder` onto the GPU. Raises CounterfactoryError for a missing model or package, no
+    GPU, and when the model does not fit it.
     """
     existing_model(folder, package.name)
     _check_gpu(package.name)
@@ -135,7 +134,6 @@ class _JobRow:
 @dataclass
 class ExllamaLlm:
     """A quantised language model on a GPU: a package that has loaded it. `usage` counts the tokens of all calls so far.
-
     Tokens that were forced and not generated count as prompt tokens.
     """
 
@@ -144,17 +142,14 @@ class ExllamaLlm:
     usage: Usage = field(default_factory=Usage)
 
     def encode(self, prompt: str) -> list[int]:
-        """The prompt's tokens; special tokens that it names ("<s>", "<|im_start|>") are those tokens, and no BOS is
-        added.
-        """
+        """The prompt's tokens; special tokens that it names ("<s>") are those tokens, and no BOS is added."""
         ids = self.package.tokenizer.encode(prompt, add_bos=False, encode_special_tokens=True)
         tokens: list[int] = ids[0].tolist()
         return tokens
 
     def enqueue(self, tokens: Sequence[int], answer: TokenFilter, room: int, seed: int, name: int) -> Any:
-        """Begin to generate up to `room` tokens after `tokens`, which end with those of `answer`; the job.
-
-        Its random numbers belong to places in the answer, wherever the job begins.
+        """Begin to generate up to `room` tokens after `tokens`, which end with those of `answer`; the job. Its random
+        numbers belong to places in the answer, wherever the job begins.
         """
         import torch
 
@@ -167,9 +162,8 @@ class ExllamaLlm:
         return job
 
     def generate(self, requests: Sequence[LlmRequest]) -> list[str]:
-        """The answer to each request, in order. One that was cut off is returned as it stands.
-
-        Raises CounterfactoryError for a prompt that is too long for the cache, and when the runtime fails.
+        """The answer to each request, in order. One that was cut off is returned as it stands. Raises
+        CounterfactoryError for a prompt that is too long for the cache, and when the runtime fails.
         """
         answers: dict[int, str] = {}
         open_rows: dict[int, _JobRow] = {}
@@ -182,9 +176,8 @@ class ExllamaLlm:
                 if open_rows:
                     self._step(open_rows, answers)
         except (RuntimeError, AssertionError) as error:  # CUDA's errors are of the one kind, ExLlama's own of the other
-            raise CounterfactoryError(
-                f"the language model failed on {len(requests)} requests: {_reason(error)}"
-            ) from error
+            message = f"the language model failed on {len(requests)} requests: {_reason(error)}"
+            raise CounterfactoryError(message) from error
         finally:
             self.package.generator.clear_queue()
         return [answers[name] for name in range(len(requests))]
@@ -231,10 +224,8 @@ class ExllamaLlm:
                 "lower [rewrite] max_chars_caption or max_keywords, or raise [llm.exllama] cache_tokens"
             )
         answer = TokenFilter(self.vocabulary, request.grammar)
-        seed = int(
-            content_key("answer", request.prompt.text, request.grammar.pattern, self.package.settings.seed)[:16], 16
-        )
-        row = _JobRow(name, request, prompt, answer, seed)
+        key = content_key("answer", request.prompt.text, request.grammar.pattern, self.package.settings.seed)
+        row = _JobRow(name, request, prompt, answer, int(key[:16], 16))
         row.follow_forced()
         return row
 

@@ -23,9 +23,8 @@ _CACHES = {"fp16": "ExLlamaV2Cache", "q8": "ExLlamaV2Cache_Q8", "q4": "ExLlamaV2
 
 @dataclass
 class ExLlamaV2:
-    """The package, and the model that it has loaded; `max_length` is the longest row in tokens.
-
-    Raises CounterfactoryError for more rows than it decodes well.
+    """The package, and the model that it has loaded; `max_length` is the longest row in tokens. Raises
+    CounterfactoryError for more rows than it decodes well.
     """
 
     settings: ExllamaSettings
@@ -44,7 +43,6 @@ class ExLlamaV2:
 
     def load(self, folder: Path) -> None:
         """Load the model in `folder` onto the GPU; pages are shared between prompts, masks computed while it works.
-
         Raises ImportError without the package, and RuntimeError or AssertionError when the model does not fit.
         """
         import exllamav2
@@ -80,9 +78,7 @@ class ExLlamaV2:
         )
 
     def job(self, answer: TokenFilter, tokens: Any, room: int, **common: Any) -> Any:
-        """A job that generates up to `room` tokens of `answer` after `tokens`, int64 [1, K], by a filter of ours;
-        `common` are arguments that both packages take.
-        """
+        """A job for up to `room` tokens of `answer` after `tokens`, int64 [1, K]; both packages take `common`."""
         from exllamav2.generator import ExLlamaV2DynamicJob
 
         filters = [filter_class()(self.model, self.tokenizer, answer)]

@@ -82,18 +82,15 @@ def _branches(tree: Mapping[str, Any]) -> str:
     for word, after in tree.items():
         if word:
             following = _branches(after)
-            if len(after) > 1:
-                following = f"(?:{following})" + "?" * ("" in after)
-            ways.append(_literal(word) + following)
+            ways.append(_literal(word) + (f"(?:{following}){'?' * ('' in after)}" if len(after) > 1 else following))
     return "|".join(ways)
 
 
 def _list_of(item: str, schema: Mapping[str, Any] | None, most: int, longest: int) -> Grammar:
     """A list of 1 to `most` items, each of at most `longest` bytes with its comma."""
     listed = {"type": "array", "items": schema, "minItems": 1, "maxItems": most}
-    return Grammar(
-        rf"\[{item}(?:,{item}){{0,{most - 1}}}\]", 2 + most * longest, _as_json(listed) if schema is not None else None
-    )
+    pattern = rf"\[{item}(?:,{item}){{0,{most - 1}}}\]"
+    return Grammar(pattern, 2 + most * longest, _as_json(listed) if schema is not None else None)
 
 
 def _text(pattern: str, longest: int) -> Grammar:
@@ -190,9 +187,7 @@ def proposals_grammar(
 
 
 def choices_grammar(offered: Sequence[Sequence[tuple[str, str]]]) -> Grammar:
-    """`[["span","words"],...]` with one pair of each of the `offered` lists, in their order; a span is empty where
-    words are added. Raises ValueError where nothing is offered.
-    """
+    """`[["span","words"],...]` with one pair of each of the `offered` lists, in order. Raises ValueError for none."""
     if not offered or not all(offered):
         raise ValueError(f"a choice needs pairs, got {[len(pairs) for pairs in offered]}")
     parts, longest = [], 0
@@ -238,9 +233,8 @@ def edited_grammar(caption: str, changes: Sequence[tuple[str, str]]) -> Grammar:
     a keyword has no place in the caption which the others leave free.
     """
     spots: list[tuple[int, int, tuple[str, int]]] = []
-    for mentions, (keyword, alternative) in zip(
-        find_mentions(caption, [keyword for keyword, _ in changes]), changes, strict=True
-    ):
+    places = find_mentions(caption, [keyword for keyword, _ in changes])
+    for mentions, (keyword, alternative) in zip(places, changes, strict=True):
         for mention in mentions[: 1 if goes_on(keyword, alternative) else None]:
             old = caption[mention.start : mention.end]
             region, most = _region(old[0].isupper(), keyword, alternative)
@@ -256,9 +250,7 @@ def edited_grammar(caption: str, changes: Sequence[tuple[str, str]]) -> Grammar:
 
 
 def _region(capital: bool, keyword: str, alternative: str) -> tuple[str, int]:
-    """The alternative with one of the small words or none before it and a word of the keyword's or none after it; the
-    expression, and the most bytes.
-    """
+    """The alternative, a small word before it or none, one of the keyword's after it or none; and the most bytes."""
     changed = _literal(alternative)
     capitalised = _literal(alternative[0].upper() + alternative[1:])
     if phrase_class(keyword) == phrase_class(alternative) == "place":  # both bring their small word
@@ -276,9 +268,7 @@ def _region(capital: bool, keyword: str, alternative: str) -> tuple[str, int]:
 
 
 def _wrong_articles(word: str) -> tuple[str, ...]:
-    """The indefinite articles that cannot stand before a word, by its first letters; none where sound and letter part
-    ("hour", "university", "European", "one-way").
-    """
+    """The articles that cannot stand before a word, by its first letters; none where sound and letter part ("hour")."""
     if word.startswith(("h", "u", "eu", "one")):
         return ()
     return ("a",) if word[0] in "aeio" else ("an",)

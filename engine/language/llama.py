@@ -206,9 +206,7 @@ class Llama:
             least = _least_shape(len(rows), max(len(runs[i]) for i in rows))
             missed[least] += _cost(shape) - _cost(least)
 
-    def _run(
-        self, tokens: Ids, fresh: Ids, common: Common, read: Ids, held: Sequence[NDArray[Any]]
-    ) -> Mapping[str, NDArray[Any]]:
+    def _run(self, tokens: Ids, fresh: Ids, common: Common, read: Ids, held: Piece) -> Mapping[str, NDArray[Any]]:
         """One inference; what comes out is the runtime's memory until the next one."""
         feeds: dict[str, Any] = {"tokens": tokens, "read": read, "fresh": fresh, "common": np.array([common.filled])}
         for name, beginning, row in zip(self._caches, common.arrays, held, strict=True):
@@ -327,9 +325,7 @@ def _least(count: int, sizes: Sequence[int], more: int) -> int:
 
 
 def _prepared(graph: Any, element: Any) -> Any:
-    """The graph with its weights widened, and keys and values going in and out as `element`, so that none is converted
-    at the border.
-    """
+    """The graph with its weights widened, and keys and values going in and out as `element`, so none is converted."""
     dequantize.widen_unless_multiplied(graph)
     ports = ov.preprocess.PrePostProcessor(graph)
     for port in graph.inputs[4:]:

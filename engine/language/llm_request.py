@@ -52,9 +52,7 @@ class LlmRequest:
 
     @property
     def likely_tokens(self) -> int:
-        """The length that hardly any answer exceeds, at most `max_tokens`: runtimes reserve memory by it, and give the
-        few longer answers more.
-        """
+        """What hardly any answer exceeds: runtimes reserve memory by it, and give the few longer answers more."""
         return min(self.max_tokens, _MOST_LIKELY, math.ceil(self.grammar.longest_bytes / _BYTES_PER_TOKEN) + 1)
 
 
@@ -73,9 +71,7 @@ class Usage:
 
 
 class Llm(Protocol):
-    """Answers requests; `usage` counts the tokens of all calls so far. Neighbours do not change an answer, but for the
-    rounding of batches on a GPU.
-    """
+    """Answers requests, whatever their company but for a GPU's rounding; `usage` counts the tokens so far."""
 
     usage: Usage
 
@@ -84,9 +80,8 @@ class Llm(Protocol):
         ...
 
     def surprises(self, texts: Sequence[str]) -> list[float]:
-        """The mean of -log p over the tokens of each text, in nats.
-
-        Raises CounterfactoryError where the runtime tells no probabilities, or fails.
+        """The mean of -log p over the tokens of each text, in nats. Raises CounterfactoryError where the runtime tells
+        no probabilities, or fails.
         """
         ...
 

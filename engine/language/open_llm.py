@@ -25,7 +25,6 @@ def open_llm(
     digest: Callable[[Path], str] = file_digest,
 ) -> Llm:
     """Load the language model; in `blobs` OpenVINO's compiled networks are kept, `digest` says what is in a file.
-
     Raises CounterfactoryError for a missing file, package or GPU.
     """
     if settings.exllama is None:

@@ -25,9 +25,8 @@ _MAX_BEGINNINGS = 16
 
 
 class OpenVinoLlm:
-    """A language model in a folder that `export` wrote. `usage` counts the tokens of all calls so far.
-
-    Tokens that the grammar forces are read, not generated, and count as prompt tokens.
+    """A language model in a folder that `export` wrote. `usage` counts the tokens of all calls so far. Tokens that the
+    grammar forces are read, not generated, and count as prompt tokens.
     """
 
     def __init__(
@@ -40,7 +39,6 @@ class OpenVinoLlm:
         digest: Callable[[Path], str] = file_digest,
     ) -> None:
         """Load `folder`, to compute in `precision` on `threads` threads (0: all); `blobs` and `digest` as in `Llama`.
-
         Raises CounterfactoryError when the folder is missing or holds no exported language model.
         """
         self._llama = Llama(folder, precision=precision, threads=threads, blobs=blobs, digest=digest)
@@ -49,9 +47,8 @@ class OpenVinoLlm:
         self.usage = Usage()
 
     def generate(self, requests: Sequence[LlmRequest]) -> list[str]:
-        """The greedy answer to each request, in order. One that was cut off is returned as it stands.
-
-        Raises CounterfactoryError for a prompt that is longer than the model's context, and when the runtime fails.
+        """The greedy answer to each request, in order. One that was cut off is returned as it stands. Raises
+        CounterfactoryError for a prompt that is longer than the model's context, and when the runtime fails.
         """
         answers: dict[int, str] = {}
         try:
@@ -70,9 +67,8 @@ class OpenVinoLlm:
         return [answers[name] for name in range(len(requests))]
 
     def surprises(self, texts: Sequence[str]) -> list[float]:
-        """The mean of -log p over the tokens of each text, in nats; see `Llama.surprises`.
-
-        Raises CounterfactoryError when the runtime fails.
+        """The mean of -log p over the tokens of each text, in nats; see `Llama.surprises`. Raises CounterfactoryError
+        when the runtime fails.
         """
         try:
             values = self._llama.surprises(texts)
@@ -110,7 +106,6 @@ class OpenVinoLlm:
 
 
 def _alike(head: Sequence[int], prompt: Sequence[int]) -> int:
-    """How many tokens both begin with."""
     if prompt[: len(head)] == head:
         return len(head)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(head, prompt, strict=False)))

@@ -39,9 +39,8 @@ def goes_on(keyword: str, alternative: str) -> bool:
 
 @dataclass(frozen=True)
 class Mention:
-    """Where a caption says a keyword: characters [start, end), the small word before it included.
-
-    `same` says that it speaks of the same thing as the keyword's first mention, and so changes with it; else it may.
+    """Where a caption says a keyword: characters [start, end), the small word before it included. `same` says that it
+    speaks of the same thing as the keyword's first mention, and so changes with it; else it may.
     """
 
     start: int
@@ -79,9 +78,7 @@ def find_mentions(caption: str, keywords: Sequence[str]) -> list[list[Mention]]:
 
 
 def _places(caption: str, keyword: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Where a caption says a keyword, as whole words: with the small words before it, so that those may be exchanged,
-    and without.
-    """
+    """Where a caption says a keyword, as whole words: with the small words before it, which may change, and without."""
     text, wanted = caption.lower(), keyword.lower()
     if len(text) != len(caption) or len(wanted) != len(keyword):  # of a few letters, such as a dotted I
         text, wanted = caption, keyword

@@ -68,9 +68,7 @@ def keep_and_caption(keep: Sequence[str], caption: str, clean: Callable[[str], s
 
 @dataclass(frozen=True)
 class PlainPrompts:
-    """The questions as plain text, which the pocket models were trained on: words that may change, then others for each
-    (DILLEMA), then the caption.
-    """
+    """The questions as plain text, which the pocket models were trained on."""
 
     def keywords(self, task: str, types: Sequence[str], keep: Sequence[str], caption: str) -> Prompt:
         """Question 1: which words of the caption may change, of the given types, without touching the words to keep."""

@@ -71,9 +71,8 @@ class _OpenRow:
 
 
 class RunningBatch:
-    """Answers requests that share a beginning, `common`; `answers` begins and chooses.
-
-    Row i of the cache is that of the i-th open row.
+    """Answers requests that share a beginning, `common`; `answers` begins and chooses. Row i of the cache is that of
+    the i-th open row.
     """
 
     def __init__(self, llama: Llama, common: Common, requests: Sequence[EncodedRequest], answers: Answers) -> None:

@@ -50,9 +50,8 @@ class TokenVocabulary:
 
 
 def read_vocabulary(tokenizer: Path, end: int) -> TokenVocabulary:
-    """The vocabulary in a `tokenizer.json`; `end` is the token that closes an answer.
-
-    Raises CounterfactoryError when the file is missing or is no tokenizer.
+    """The vocabulary in a `tokenizer.json`; `end` is the token that closes an answer. Raises CounterfactoryError when
+    the file is missing or is no tokenizer.
     """
     import llguidance
 
@@ -169,9 +168,7 @@ class TokenFilter:
 
 
 def allowed(masks: NDArray[np.int32], tokens: int) -> NDArray[np.bool_]:
-    """Masks [..., words] as bool [..., tokens]; a head that is wider than the vocabulary has tokens that mean nothing,
-    none allowed.
-    """
+    """Masks [..., words] as bool [..., tokens]; tokens of a head that is wider than the vocabulary are not allowed."""
     bits = np.unpackbits(masks.view(np.uint8), axis=-1, bitorder="little").view(np.bool_)[..., :tokens]
     missing = tokens - bits.shape[-1]
     return np.concatenate([bits, np.zeros((*bits.shape[:-1], missing), np.bool_)], -1) if missing > 0 else bits

@@ -14,7 +14,7 @@ import numpy as np
 from counterfactory.kernels.opencv import cv2
 
 from .grain import add_grain, grain
-from .view import Bytes, Colour, Floats, View, Window, encode, luminance, open_view, scaled
+from .view import Bytes, Colour, Floats, View, encode, luminance, open_view, scaled
 
 # A disc is drawn at this radius in pixels at most: larger ones on a smaller picture, and enlarged. OpenCV turns to
 # Fourier transforms for kernels of more than 11 x 11, which take longer.
@@ -120,20 +120,15 @@ def discoloured(view: View, amount: float, rng: np.random.Generator) -> View:
     after = float(luminance(np.asarray(view.small * cast.astype(np.float32), np.float32)).mean())
     red, green, blue = (cast * (before / max(after, 1e-6))).tolist()
 
-    def change(pixels: Floats, window: Window) -> Floats:
-        return scaled(pixels, (red, green, blue))
-
-    return view.changed(change)
+    return view.changed(lambda pixels, window: scaled(pixels, (red, green, blue)))
 
 
 def noisy(view: View, amount: float, rng: np.random.Generator) -> View:
     """A sensor in too little light."""
     noise = grain(view, rng)
 
-    def change(pixels: Floats, window: Window) -> Floats:
-        return add_grain(pixels, noise, window, 0.09 * amount**2, 0.06 * amount)
-
-    return view.changed(change)
+    shot, read = 0.09 * amount**2, 0.06 * amount
+    return view.changed(lambda pixels, window: add_grain(pixels, noise, window, shot, read))
 
 
 def compressed(view: View, amount: float) -> View:
@@ -144,8 +139,7 @@ def compressed(view: View, amount: float) -> View:
     settings = [cv2.IMWRITE_JPEG_QUALITY, quality, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, sampling]
 
     def squeeze(pixels: Floats) -> Floats:
-        flat = np.full(pixels.shape, 128, np.uint8)
-        picture = encode(pixels, flat)
+        picture = encode(pixels, np.full(pixels.shape, 128, np.uint8))
         parts = []
         for left in range(0, picture.shape[1], 32768):
             part = np.ascontiguousarray(picture[:, left : left + 32768, ::-1])

@@ -16,20 +16,7 @@ from counterfactory.kernels.opencv import cv2
 
 from .grain import add_grain, grain
 from .sky import Sky
-from .view import (
-    Colour,
-    Field,
-    Floats,
-    View,
-    Window,
-    blurred,
-    luminance,
-    scaled,
-    shift_colours,
-    smoothstep,
-    spread,
-    times,
-)
+from .view import Field, Floats, View, Window, blurred, luminance, scaled, shift_colours, smoothstep, spread, times
 
 
 def dim(view: View, target: float, least: float, most: float) -> float:
@@ -114,19 +101,15 @@ def night(view: View, sky: Sky | None, amount: float, rng: np.random.Generator) 
 # The share of a picture that lamps take at most.
 _MOST_LAMPS = 0.012
 # Linear colours of a sky from its top down to the horizon.
-_SkyColours = tuple[Colour, Colour, Colour]
+_SkyColours = tuple[tuple[float, float, float], ...]
+_Relight = Callable[[Floats], Floats]
 _SUNSET_SKY: _SkyColours = ((0.10, 0.13, 0.27), (0.38, 0.23, 0.20), (0.95, 0.42, 0.13))
 _DUSK_SKY: _SkyColours = ((0.022, 0.036, 0.095), (0.07, 0.075, 0.15), (0.24, 0.135, 0.14))
 _NIGHT_SKY: _SkyColours = ((0.0022, 0.0034, 0.0095), (0.004, 0.0055, 0.013), (0.011, 0.0105, 0.017))
 
 
 def _under_sky(
-    pixels: Floats,
-    relight: Callable[[Floats], Floats],
-    sky: Sky | None,
-    window: Window,
-    colours: _SkyColours,
-    cloudiness: float,
+    pixels: Floats, relight: _Relight, sky: Sky | None, window: Window, colours: _SkyColours, cloudiness: float
 ) -> Floats:
     """Surfaces in the light of the hour, and the sky in its colours, with the shades that it has."""
     if sky is None:

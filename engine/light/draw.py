@@ -44,9 +44,7 @@ class Photograph:
 
 
 def open_photograph(picture: Bytes, depth: Floats | None = None) -> Photograph:
-    """As a picture uint8 RGB [H, W, 3] shows it. `depth` is float32 [H, W], 0 near and 1 far. Raises ValueError for
-    arrays of other shapes.
-    """
+    """As a picture uint8 RGB [H, W, 3] shows it; `depth` is float32 [H, W], 0 near and 1 far. Raises ValueError."""
     if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8 or not picture.size:
         raise ValueError(f"a picture is uint8 [H, W, 3], got {picture.dtype} {list(picture.shape)}")
     if depth is not None and depth.shape != picture.shape[:2]:

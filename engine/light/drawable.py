@@ -9,48 +9,34 @@ from types import MappingProxyType
 from ..edit import Edit
 from .menu import MENU
 
-# Words that say the same as a value of the menu, by type.
-_SAME: Mapping[str, Mapping[str, str]] = MappingProxyType(
+# Words that say the same as a value of the menu; of several the first counts.
+_SAME: Mapping[str, str] = MappingProxyType(
     {
-        "weather": MappingProxyType(
-            {
-                "foggy": "fog foggy mist misty",
-                "hazy": "haze hazy smog smoggy",
-                "rainy": "rain rainy raining rainstorm drizzle",
-                "snowy": "snow snowy snowing snowfall snowstorm blizzard",
-                "overcast": "overcast cloudy grey gray",
-            }
-        ),
-        "time": MappingProxyType(
-            {
-                "at dusk": "dusk twilight evening",
-                "at night": "night nighttime midnight",
-                "at sunset": "sunset sunrise dawn",
-            }
-        ),
-        "light": MappingProxyType({"in glare": "glare backlight backlit"}),
-        "camera": MappingProxyType(
-            {
-                "out of focus": "defocused unfocused blurred blurry blur",
-                "in motion": "shaken moving",
-                "noisy": "noisy noise grainy",
-                "compressed": "compressed compression jpeg",
-                "discoloured": "discoloured discolored tinted",
-            }
-        ),
+        "foggy": "fog foggy mist misty",
+        "hazy": "haze hazy smog smoggy",
+        "rainy": "rain rainy raining rainstorm drizzle",
+        "snowy": "snow snowy snowing snowfall snowstorm blizzard",
+        "overcast": "overcast cloudy grey gray",
+        "at dusk": "dusk twilight evening",
+        "at night": "night nighttime midnight",
+        "at sunset": "sunset sunrise dawn",
+        "in glare": "glare backlight backlit",
+        "out of focus": "defocused unfocused blurred blurry blur",
+        "in motion": "shaken moving",
+        "noisy": "noisy noise grainy",
+        "compressed": "compressed compression jpeg",
+        "discoloured": "discoloured discolored tinted",
     }
 )
 
 
 def drawn_as(type_: str, words: str) -> str | None:
     """The value of the menu that words of a type mean, None where light and weather cannot show them."""
-    if words in MENU.get(type_, ()):
+    if words in (values := MENU.get(type_, ())):
         return words
     plain = re.findall(r"[^\W\d_]+", words.casefold())
-    for value, same in _SAME.get(type_, {}).items():
-        if plain and not set(same.split()).isdisjoint(plain):
-            return value
-    return None
+    same = (value for value, same in _SAME.items() if value in values and not set(same.split()).isdisjoint(plain))
+    return next(same, None)
 
 
 def drawn(edit: Edit) -> str | None:
@@ -59,8 +45,6 @@ def drawn(edit: Edit) -> str | None:
 
 
 def named_by(type_: str, label: str) -> bool:
-    """Whether a label itself is a weather, a time or a light, such as "heavy rain", so that another one would make it
-    false: its last word says so.
-    """
+    """Whether a label's last word is a weather, a time or a light ("heavy rain"), so that another makes it false."""
     last = re.findall(r"[^\W\d_]+", label.casefold())[-1:]
     return bool(last) and drawn_as(type_, last[0]) is not None

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from counterfactory.kernels.opencv import cv2
 
 from .sky import Sky
-from .view import Field, Floats, View, Window, blurred, luminance, scaled, spread
+from .view import Field, Floats, View, blurred, luminance, scaled, spread
 
 # The shorter side of the map of stray light at most; an aperture's blades.
 _MAP, _BLADES = 256, 6
@@ -30,10 +30,7 @@ def glare(view: View, sky: Sky | None, amount: float, rng: np.random.Generator) 
     """A picture with the light of its brightest part in the lens."""
     light = Field(_stray_light(view, _brightest(view, sky), rng.uniform(0, np.pi)) * np.float32(amount))
 
-    def change(pixels: Floats, window: Window) -> Floats:
-        return np.asarray(cv2.add(pixels, light.at(window), dst=pixels), np.float32)
-
-    return view.changed(change)
+    return view.changed(lambda pixels, window: np.asarray(cv2.add(pixels, light.at(window), dst=pixels), np.float32))
 
 
 def _stray_light(view: View, source: tuple[float, float], turn: float) -> Floats:

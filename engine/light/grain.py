@@ -46,7 +46,9 @@ class Grain:
 def grain(view: View, rng: np.random.Generator) -> Grain:
     """A picture's own grain."""
     seed, scale = int(rng.integers(2**62)), view.short / _FINE
-    normals = _normals()
+    # The normal deviates that random bytes stand for, of deviation 1.
+    values = np.array([NormalDist().inv_cdf((i + 0.5) / 256) for i in range(256)])
+    normals = np.asarray(values / values.std(), np.float32)
     if scale <= 1:
         return Grain(seed, normals * np.float32(max(0.4, scale**0.5)), 1.0, None)
     shape = max(1, round(view.height / scale)), max(1, round(view.width / scale)), 3
@@ -55,9 +57,7 @@ def grain(view: View, rng: np.random.Generator) -> Grain:
 
 
 def add_grain(pixels: Floats, noise: Grain, window: Window, shot: float, read: float) -> Floats:
-    """Linear light with Poisson-Gaussian noise, by its variance `shot` times the light plus `read` squared (Foi et al.
-    2008), stronger in red and blue.
-    """
+    """Linear light with noise of variance `shot` * light + `read`^2 (Foi et al. 2008), stronger in red and blue."""
     deviation = np.maximum(pixels, 0)
     cv2.addWeighted(deviation, shot, deviation, 0, read**2, dst=deviation)
     added = scaled(np.asarray(cv2.sqrt(deviation, dst=deviation), np.float32), _GAINS)
@@ -68,9 +68,3 @@ def add_grain(pixels: Floats, noise: Grain, window: Window, shot: float, read: f
 def _bytes(seed: int, block: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
     stream = np.random.SFC64([seed, block + 1])
     return stream.random_raw(-(-count // 8)).view(np.uint8)[:count]
-
-
-def _normals() -> Floats:
-    """The normal deviates that random bytes stand for, of deviation 1, float32 [256]."""
-    values = np.array([NormalDist().inv_cdf((i + 0.5) / 256) for i in range(256)])
-    return np.asarray(values / values.std(), np.float32)

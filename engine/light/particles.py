@@ -111,13 +111,10 @@ def _fall(
         soft = cv2.GaussianBlur(canvas, size, across, sigmaY=down, borderType=cv2.BORDER_REPLICATE)
         if layer.factor > 1:
             soft = cv2.resize(soft, (width, height), interpolation=cv2.INTER_LINEAR)
-        open_air = np.asarray(cv2.multiply(open_air, cv2.LUT(soft, _clearness(layer.cover))), np.float32)
+        # What is seen past a particle, by its level of 256.
+        clear = (1 - layer.cover * np.arange(256) / 255).astype(np.float32)
+        open_air = np.asarray(cv2.multiply(open_air, cv2.LUT(soft, clear)), np.float32)
     return Field(np.asarray(1 - open_air, np.float32))
-
-
-def _clearness(cover: float) -> Floats:
-    """What is seen past a particle, by its level of 256."""
-    return (1 - cover * np.arange(256) / 255).astype(np.float32)
 
 
 def _fixed(points: Floats) -> list[tuple[int, int]]:

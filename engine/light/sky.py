@@ -36,10 +36,8 @@ class Sky:
     area: float
 
     def at(self, window: Window) -> SkyRows:
-        """The sky on some rows.
-
-        What is left of a pixel without its sky cannot be darker than black, so no more of it is sky than its darkest
-        channel allows; and what is brighter than the sky stands before it, but for clouds.
+        """The sky on some rows. No more of a pixel is sky than its darkest channel allows, as the rest cannot be darker
+        than black; and what is brighter than the sky stands before it, but for clouds.
         """
         near, inside, colour = (field.at(window) for field in (self.near, self.inside, self.colour))
         if not near.any():
@@ -80,8 +78,7 @@ def detect_sky(view: View) -> Sky | None:
         return None
     # What is joined to it and of its colour belongs to it.
     alike = _difference(small, _colour_around(small, region)) < _ALIKE
-    _, parts = cv2.connectedComponents((region | (alike & (rough < 0.05))).astype(np.uint8), connectivity=4)
-    parts = np.asarray(parts)
+    parts = np.asarray(cv2.connectedComponents((region | (alike & (rough < 0.05))).astype(np.uint8), connectivity=4)[1])
     region = np.isin(parts, np.unique(parts[region]))
     colour = _colour_around(small, region)
     # Paper, or a wall all around a thing.
@@ -144,8 +141,7 @@ def _region(small: Floats, rough: Floats) -> NDArray[np.bool_]:
     candidate |= (colourful < 0.3) & (light > 0.8) & (rough < 0.01)
     candidate |= (colourful < 0.12) & (light > 0.38) & (rough < 0.01)
     opened = cv2.morphologyEx(candidate.astype(np.uint8), cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
-    _, parts = cv2.connectedComponents(opened, connectivity=4)
-    parts = np.asarray(parts)
+    parts = np.asarray(cv2.connectedComponents(opened, connectivity=4)[1])
     borders = parts[: max(1, len(parts) // 40)]
     counts = np.bincount(borders[borders > 0], minlength=int(parts.max()) + 1)
     kept = counts >= _LEAST_BORDER * borders.size

@@ -65,10 +65,8 @@ class Field:
         y = np.clip((np.arange(window.top, window.bottom) + 0.5) * (height / window.height) - 0.5, 0, height - 1)
         above = y.astype(np.intp)
         first, below = above[0], np.minimum(above + 1, height - 1)
-        part = self.values[first : below[-1] + 1]
-        wide: Floats = np.asarray(
-            cv2.resize(part, (window.width, len(part)), interpolation=_to_width(width, window.width)), np.float32
-        )
+        part, how = self.values[first : below[-1] + 1], cv2.INTER_AREA if window.width < width else cv2.INTER_LINEAR
+        wide: Floats = np.asarray(cv2.resize(part, (window.width, len(part)), interpolation=how), np.float32)
         share = (y - above).astype(np.float32).reshape(-1, *[1] * (wide.ndim - 1))
         lower, upper = wide[below - first], wide[above - first]
         lower -= upper
@@ -76,16 +74,10 @@ class Field:
         return np.asarray(cv2.add(upper, lower), np.float32)
 
 
-def _to_width(old: int, new: int) -> int:
-    return cv2.INTER_AREA if new < old else cv2.INTER_LINEAR
-
-
 @dataclass(frozen=True)
 class View:
-    """A picture as it is after some edits.
-
-    `small` is all of it, float32 [h, w, 3]; `halo` counts the rows above and below that a row is made of; `depth` is 0
-    near and 1 far, where it is known.
+    """A picture after some edits. `small` is all of it, float32 [h, w, 3]; `halo` counts the rows above and below that
+    a row is made of; `depth` is 0 near and 1 far, where it is known.
     """
 
     height: int
@@ -118,7 +110,8 @@ class View:
 def open_view(picture: Bytes, depth: Floats | None) -> View:
     """An 8-bit sRGB picture [H, W, 3], and its depth [H, W] where it is known."""
     height, width = picture.shape[:2]
-    table = _decoding()
+    values = np.arange(256) / 255
+    table = np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4).astype(np.float32)
     scale = min(1.0, _SMALL / min(height, width), _SMALL_LONG / max(height, width))
     size = max(1, round(width * scale)), max(1, round(height * scale))
 
@@ -137,20 +130,10 @@ def _reduced(rows: Rows, shape: tuple[int, int], size: tuple[int, int]) -> Float
     if block == 1:
         return np.asarray(cv2.resize(rows(0, height), size, interpolation=cv2.INTER_AREA), np.float32)
     step = block * max(1, 2**17 // (width * block))
-    strips = [
-        cv2.resize(
-            rows(top, min(top + step, height)),
-            (-(-width // block), -(-(min(top + step, height) - top) // block)),
-            interpolation=cv2.INTER_AREA,
-        )
-        for top in range(0, height, step)
-    ]
+    parts = (rows(top, min(top + step, height)) for top in range(0, height, step))
+    sizes = ((part, (-(-width // block), -(-len(part) // block))) for part in parts)
+    strips = [cv2.resize(part, reduced, interpolation=cv2.INTER_AREA) for part, reduced in sizes]
     return np.asarray(cv2.resize(np.concatenate(strips), size, interpolation=cv2.INTER_AREA), np.float32)
-
-
-def _decoding() -> Floats:
-    values = np.arange(256) / 255
-    return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4).astype(np.float32)
 
 
 def encode(pixels: Floats, dither: Bytes) -> Bytes:
@@ -184,12 +167,6 @@ def times(pixels: Floats, plane: Floats) -> Floats:
     """Pixels [h, w, 3] times a plane [h, w]."""
     product = spread(plane)
     return np.asarray(cv2.multiply(pixels, product, dst=product), np.float32)
-
-
-def blend(pixels: Floats, other: Floats, share: Floats) -> Floats:
-    """Pixels [h, w, 3], and of `other` the `share` [h, w]."""
-    more = times(np.asarray(cv2.subtract(other, pixels), np.float32), share)
-    return np.asarray(cv2.add(pixels, more, dst=more), np.float32)
 
 
 def scaled(pixels: Floats, colour: Colour, more: Colour = (0.0, 0.0, 0.0)) -> Floats:

@@ -13,21 +13,7 @@ from counterfactory.kernels.opencv import cv2
 
 from .particles import fall_flakes, fall_streaks
 from .sky import Sky
-from .view import (
-    Colour,
-    Field,
-    Floats,
-    View,
-    Window,
-    blend,
-    blurred,
-    clouds,
-    luminance,
-    scaled,
-    shift_colours,
-    spread,
-    times,
-)
+from .view import Colour, Field, Floats, View, Window, blurred, clouds, luminance, scaled, shift_colours, spread, times
 
 _SAME: Colour = (1.0, 1.0, 1.0)
 
@@ -78,8 +64,7 @@ def foggy(view: View, sky: Sky | None, amount: float, rng: np.random.Generator) 
     air, drift = airlight(view, (0.99, 1.0, 1.02)), clouds(view, rng)
 
     def change(pixels: Floats, window: Window) -> Floats:
-        far = distance(view, sky, window, 2.5)
-        depth = (np.float32(0.2) + np.float32(2.4) * far) * np.float32(amount)
+        depth = (np.float32(0.2) + np.float32(2.4) * distance(view, sky, window, 2.5)) * np.float32(amount)
         depth *= 1 + np.float32(0.16) * drift.at(window)
         return scatter(pixels, np.maximum(depth, 0), air)
 
@@ -91,33 +76,29 @@ def hazy(view: View, sky: Sky | None, amount: float, rng: np.random.Generator) -
     air = airlight(view, (1.08, 1.0, 0.84))
 
     def change(pixels: Floats, window: Window) -> Floats:
-        far = distance(view, sky, window, 1.5)
-        depth = (np.float32(0.1) + np.float32(2.0) * far) * np.float32(amount)
+        depth = (np.float32(0.1) + np.float32(2.0) * distance(view, sky, window, 1.5)) * np.float32(amount)
         return scatter(pixels, depth, air, (0.85, 1.0, 1.25))
 
-    del rng
     return view.changed(change)
 
 
 def overcast(view: View, sky: Sky | None, amount: float, rng: np.random.Generator) -> View:
     """A covered sky: no sun, soft shadows, pale and cool."""
-    dull = _covered(view, sky, amount, rng, exposure=0.65, saturation=0.35, flatness=0.8)
+    thin = np.float32(0.3 * amount)
+    dull = _covered(view, sky, amount, clouds(view, rng, 0.9), exposure=0.65, saturation=0.35, flatness=0.8)
     air = airlight(view, (0.8, 0.82, 0.84))
-    return dull.changed(
-        lambda pixels, window: scatter(pixels, distance(view, sky, window) * np.float32(0.3 * amount), air)
-    )
+    return dull.changed(lambda pixels, window: scatter(pixels, distance(view, sky, window) * thin, air))
 
 
 def rainy(view: View, sky: Sky | None, amount: float, rng: np.random.Generator) -> View:
     """Rain: a dark covered sky, wet air, and streaks at several distances."""
     # A little rain needs as many clouds as much.
     drops, early = fall_streaks(view, amount, rng), 1 - (1 - amount) ** 3
-    dull = _covered(view, sky, early, rng, 0.62, 0.5, 0.3)
+    dull = _covered(view, sky, early, clouds(view, rng, 0.9), 0.62, 0.5, 0.3)
     air = airlight(view, (0.97 * 0.7, 0.7, 1.04 * 0.7))
 
     def change(pixels: Floats, window: Window) -> Floats:
-        far = distance(view, sky, window)
-        wet = scatter(pixels, far * np.float32(0.3 * early), air)
+        wet = scatter(pixels, distance(view, sky, window) * np.float32(0.3 * early), air)
         return _before(wet, drops.at(window), air, 1.5)
 
     return dull.changed(change)
@@ -126,7 +107,7 @@ def rainy(view: View, sky: Sky | None, amount: float, rng: np.random.Generator) 
 def snowy(view: View, sky: Sky | None, amount: float, rng: np.random.Generator) -> View:
     """Snow that falls: flakes at several distances, white air, flat light."""
     flakes, early = fall_flakes(view, amount, rng), 1 - (1 - amount) ** 3
-    dull = _covered(view, sky, early, rng, 1.0, 0.5, 0.5)
+    dull = _covered(view, sky, early, clouds(view, rng, 0.9), 1.0, 0.5, 0.5)
     air = airlight(view, (0.98, 1.0, 1.04))
 
     def change(pixels: Floats, window: Window) -> Floats:
@@ -137,6 +118,12 @@ def snowy(view: View, sky: Sky | None, amount: float, rng: np.random.Generator) 
     return dull.changed(change)
 
 
+def _blend(pixels: Floats, other: Floats, share: Floats) -> Floats:
+    """Pixels [h, w, 3], and of `other` the `share` [h, w]."""
+    more = times(np.asarray(cv2.subtract(other, pixels), np.float32), share)
+    return np.asarray(cv2.add(pixels, more, dst=more), np.float32)
+
+
 def _before(pixels: Floats, covered: Floats, air: Colour, power: float) -> Floats:
     """A picture behind particles of the air's light, which cover some of each pixel [h, w]."""
     red, green, blue = (-power * c for c in air)
@@ -145,20 +132,13 @@ def _before(pixels: Floats, covered: Floats, air: Colour, power: float) -> Float
 
 
 def _covered(
-    view: View,
-    sky: Sky | None,
-    amount: float,
-    rng: np.random.Generator,
-    exposure: float,
-    saturation: float,
-    flatness: float,
+    view: View, sky: Sky | None, amount: float, cover: Field, exposure: float, saturation: float, flatness: float
 ) -> View:
     """Under a covered sky: large differences of light are flattened, which leaves those of surfaces (a guided filter's
     base, He & Sun 2015, arXiv 1505.00996), colours are pale and cool, the sky is grey.
     """
     # What is as bright as the mean stays.
     base, level = _Base.of(view), float(np.log(luminance(view.small).mean() + _DARK))
-    cover = clouds(view, rng, 0.9)
     tint = (exposure * 0.96, exposure, exposure * 1.05)
     # As bright as the picture's bright parts: by night a covered sky is dark.
     grey = min(0.7, float(np.quantile(luminance(view.small), 0.9)) * 0.5 * (1 + exposure))
@@ -173,7 +153,7 @@ def _covered(
         if sky is not None:
             light = np.asarray(grey * np.exp(0.1 * cover.at(window)), np.float32)
             painted = scaled(spread(light), (0.97, 1.0, 1.04))
-            after = blend(after, painted, sky.at(window).matte * np.float32(0.9 * amount))
+            after = _blend(after, painted, sky.at(window).matte * np.float32(0.9 * amount))
         return after
 
     return view.changed(change)

@@ -29,8 +29,7 @@ class Memory:
     def peak(self) -> int:
         """The most bytes that were taken so far; 0 where it cannot be told.
 
-        On Linux it is VmHWM. `ru_maxrss` is used elsewhere only: on Linux a program inherits the value of the one that
-        started it.
+        On Linux it is VmHWM: there a program inherits the `ru_maxrss` of the one that started it.
         """
         if (peak := _status("VmHWM:")) is not None:
             return peak
@@ -59,7 +58,6 @@ class DeviceMemory(Memory):
     _most: int = field(default=0, init=False)
 
     def taken(self) -> int:
-        """See `Memory`."""
         if self.runtime is None:
             return 0
         try:
@@ -70,13 +68,11 @@ class DeviceMemory(Memory):
         return total - free
 
     def peak(self) -> int:
-        """See `Memory`."""
         self.taken()
         return self._most
 
 
 def memory_of(runtime: RuntimeSettings) -> Memory:
-    """The memory of where networks run."""
     if not runtime.on_gpu:
         return Memory()
     try:

@@ -205,7 +205,6 @@ class Meter:
         self._notify()
 
     def verdicts(self, accepted: int, rejected: int) -> None:
-        """So many more variants were accepted and rejected."""
         with self._lock:
             self.accepted += accepted
             self.rejected += rejected
@@ -234,7 +233,6 @@ class Meter:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the meter was made."""
         return self._clock() - self._began
 
     @property

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CounterfactoryError
-from ..files.writing import open_to_append
+from ..files.writing import open_to_append, write_whole
 from ..packages import missing_package
 from .energy import EnergyMeter
 from .meter import Meter, device_hours_per_1k
@@ -77,12 +77,12 @@ class MetricsFile:
             _append(self.path, "" if record is None else json.dumps(record, allow_nan=False) + "\n")
             return
         try:
-            from .prometheus import write_prometheus  # imports an HTTP server, which most runs need not wait for
+            from .prometheus import prometheus_text  # imports an HTTP server, which most runs need not wait for
         except ModuleNotFoundError as error:
             raise CounterfactoryError(f"metrics in {self.path}: {missing_package(error) or error}") from error
 
         try:
-            write_prometheus(self.path, record)
+            write_whole(self.path, prometheus_text(record), sync="nothing")  # worth a second: no disk is waited for
         except CounterfactoryError as error:  # a sentence for those whose work it would stop
             raise error.__cause__ or error from None
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
-
-from ..files.writing import write_whole
 
 # By field of a stage, a plan or the run: the name of the metric without its prefix, and its sentence of help. What ends
 # in _total is a counter, all else a gauge. Idle time is what the others leave of wall time, so it falls when a batch
@@ -50,24 +47,12 @@ _RUN = {
 _VERDICTS = ("variants_total", "Variants by verdict.")
 
 
-def prometheus_text(record: Mapping[str, Any]) -> str:
-    """A record of `metrics_file.as_record` in Prometheus' text exposition format."""
-    return generate_latest(_registry(record)).decode()
-
-
-def write_prometheus(path: Path, record: Mapping[str, Any] | None) -> None:
-    """Put the record's text, or none, in the place of the file, whole. Raises CounterfactoryError.
-
-    Not synced: a record is worth a second, waiting for a disk is not.
-    """
-    write_whole(path, generate_latest(CollectorRegistry() if record is None else _registry(record)), sync="nothing")
-
-
-def _registry(record: Mapping[str, Any]) -> CollectorRegistry:
-    """A registry of its own for each record: nothing is counted here, the meter has counted."""
-    registry = CollectorRegistry()
-    registry.register(_Families(record))
-    return registry
+def prometheus_text(record: Mapping[str, Any] | None) -> str:
+    """A record of `metrics_file.as_record` in Prometheus' text exposition format; "" without one."""
+    registry = CollectorRegistry()  # of its own for each record: nothing is counted here, the meter has counted
+    if record is not None:
+        registry.register(_Families(record))
+    return generate_latest(registry).decode()
 
 
 class _Families(Collector):

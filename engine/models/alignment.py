@@ -45,7 +45,6 @@ class CaptionTokens:
 
     @property
     def outside(self) -> list[int]:
-        """All other places."""
         return [place for place, word in enumerate(self.words) if word is None]
 
 
@@ -103,7 +102,6 @@ _Match = tuple[list[tuple[int, int, float]], _Places, _Places]
 
 
 def _replaced(source: CaptionTokens, edited: CaptionTokens, old: Sequence[_Places], new: Sequence[_Places]) -> _Match:
-    """Word for word."""
     pairs, gone, brought = list[tuple[int, int, float]](), _Places(), _Places()
     for from_, to in zip(old, new, strict=True):
         if len(from_) == len(to):

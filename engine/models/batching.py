@@ -69,9 +69,7 @@ class Batched:
         return results
 
     def each(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """`work` of each item, which runs full batches one after another: as many items at a time as there are streams,
-        each in its own thread.
-        """
+        """`work` of each item, which runs full batches one by one: as many items at once as streams, a thread each."""
         if self._streams == 1 or len(items) == 1:
             return [work(item) for item in items]
         return list(self._pool.map(work, items))

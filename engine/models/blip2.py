@@ -30,13 +30,12 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
+Generators = Sequence[Sequence[np.random.Generator]]  # of each image's captions
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A text that is read before image number `image`, and its words to score: characters [start, end) of each of the
-    `spans`.
-    """
+    """A text that is read before image number `image`, and the `spans` of words to score, characters [start, end)."""
 
     image: int
     text: str
@@ -63,11 +62,7 @@ class Blip2:
         return self.vision.at_once
 
     def caption(
-        self,
-        images: Sequence[NDArray[np.uint8]],
-        generators: Sequence[Sequence[np.random.Generator]],
-        prefix: str,
-        settings: DecodingSettings,
+        self, images: Sequence[NDArray[np.uint8]], generators: Generators, prefix: str, settings: DecodingSettings
     ) -> list[list[str]]:
         """Captions of uint8 RGB images of any sizes: one per generator, of which all images have the same number.
 
@@ -155,11 +150,7 @@ class Blip2:
         return surprises
 
     def _continue(
-        self,
-        queries: Floats,
-        generators: Sequence[Sequence[np.random.Generator]],
-        prefix: str,
-        settings: DecodingSettings,
+        self, queries: Floats, generators: Generators, prefix: str, settings: DecodingSettings
     ) -> list[list[str]]:
         """Captions after the query embeddings [B, Q, D] of each image."""
         each, prompt = len(generators[0]), self._prompt(prefix)
@@ -177,9 +168,7 @@ class Blip2:
 
 @dataclass(frozen=True)
 class _SpanTokens:
-    """The tokens of a text, its spans as slices of them, None where there is none, and the `places` of all tokens that
-    lie in one.
-    """
+    """The tokens of a text, its spans as slices of them or None, and the `places` of all tokens that lie in one."""
 
     tokens: Sequence[int]
     spans: tuple[slice | None, ...]

@@ -103,7 +103,6 @@ class PaintPlans:
         return list(self.hint.run({"hint": hints_of(edges)})["hint_embedding"])
 
     def embed_several(self, maps: Sequence[NDArray[Any] | None], weights: Sequence[float]) -> Sequence[Any]:
-        """Hint embeddings of pictures by the maps of each hint; see hints.embed_several."""
         return embed_several((self.hint, *self.other_hints), self.denoiser.signature, maps, weights)
 
     @property

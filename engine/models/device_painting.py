@@ -5,8 +5,7 @@ batch are gathered on the device. The steps of all variants that an evaluation w
 kernel. What goes up for an evaluation is a parcel of timesteps, weights and addresses, some hundred bytes, and the
 noise that was drawn for its variants.
 
-Run on one H100 (docs/gpu.json); tests paint with it over a stand-in for the driver, and get the host's
-pictures.
+Run on one H100 (docs/gpu.json); over a stand-in for the driver, tests get the host's pictures of it.
 """
 
 from __future__ import annotations
@@ -156,11 +155,7 @@ class DevicePaintPlans(PaintPlans):
         scales = pad_rows(np.array([r.control_scale for r in rows], np.float32), batch)
         with self.pipeline.parcel([timesteps, scales, *self._going_up()]) as (timestep, scale, *sent):
             self._queue_pending(sent)
-            feeds: dict[str, DeviceArray | Sequence[DeviceArray]] = {
-                **arrays,
-                "timestep": timestep,
-                "control_scale": scale,
-            }
+            feeds: dict[str, Any] = {**arrays, "timestep": timestep, "control_scale": scale}
             outputs = plan.queue(feeds, len(rows), self.pipeline)
             for row in rows:
                 given = self.pending.given.setdefault(row.latents.pointer, {})

@@ -2,8 +2,7 @@
 
 Rows of one group share a batch, so a row names the one that it follows by its distance. What it takes over from that
 row is in its numbers alone (models/alignment.py); export/graphs/editing.py describes how the graph uses them.
-With ControlNets rows follow the maps of their source too. A plan has one shape: pictures of another size need plans of
-their own.
+With ControlNets rows follow the maps of their source too. A plan has one shape: each picture size needs its own.
 """
 
 from __future__ import annotations
@@ -28,9 +27,7 @@ Pictures = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class RowHint:
-    """What a row's ControlNet follows: a hint embedding [D, h, w], and the scale of its output; for N ControlNets
-    [N, D, h, w] and N scales.
-    """
+    """What a row's ControlNet follows: an embedding [D, h, w] and its scale; of N [N, D, h, w] and N scales."""
 
     embedding: Floats
     scale: float | tuple[float, ...]
@@ -81,7 +78,6 @@ class EditorPlans:
         return embed(self.hints[0], edges)
 
     def embed_several(self, maps: Sequence[NDArray[Any] | None], weights: Sequence[float]) -> Sequence[Floats]:
-        """Hint embeddings of pictures by the maps of each hint; see hints.embed_several."""
         return embed_several(self.hints, self.editor.signature, maps, weights)
 
     @property
@@ -98,17 +94,11 @@ class EditorPlans:
         sources = [place - row.follows for place, row in enumerate(rows)]
         if min(sources) < 0:
             raise ValueError("a row follows one that is not in its batch: rows of a group go together")
-        own = range(len(rows))
-        feeds: dict[str, Array] = {
-            "latents": np.stack([row.latents for row in rows]),
-            "timestep": np.array([row.timestep for row in rows], np.int64),
-            "text": np.stack([row.text for row in rows]),
-            "source_rows": np.array(sources, np.int64),
-            "self_rows": np.array([sources[at] if rows[at].takes_self else at for at in own], np.int64),
-            "cross_map": np.stack([row.cross_map for row in rows]),
-            "cross_own": np.stack([row.cross_own for row in rows]),
-            "words": np.stack([row.words for row in rows]),
-        }
+        names = ("latents", "text", "cross_map", "cross_own", "words")
+        feeds: dict[str, Array] = {name: np.stack([getattr(row, name) for row in rows]) for name in names}
+        feeds["timestep"] = np.array([row.timestep for row in rows], np.int64)
+        feeds["source_rows"] = np.array(sources, np.int64)
+        feeds["self_rows"] = np.array([sources[at] if row.takes_self else at for at, row in enumerate(rows)], np.int64)
         if hints := [row.hint for row in rows if row.hint is not None]:
             feeds["hint_embedding"] = np.stack([hint.embedding for hint in hints])
             feeds["control_scale"] = np.array([hint.scale for hint in hints], np.float32)

@@ -54,8 +54,7 @@ def embed_several(
     """Hint embeddings of N pictures as a denoiser takes them, of the maps of each hint, [N, H, W] or [N, H, W, 3] (see
     `hints_of`), None where its weight is 0; `encoders` are those of the others, in their order.
 
-    Raises CounterfactoryError where the denoiser follows another number of hints, and for maps that do not suit their
-    encoder.
+    Raises CounterfactoryError where the denoiser follows another number of hints, and for maps of other channels.
     """
     apart = hints_apart(denoiser)
     if apart is not None and apart != len(weights):

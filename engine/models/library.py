@@ -1,8 +1,7 @@
 """The folder of exported networks: where each one's files are, and what their content is.
 
 On a CPU a plan is NAME.xml with NAME.bin; for GPUs it is plans/NAME.plan or onnx/NAME/model.onnx. [llm] names the
-language model. Small files (tokenizers, the size of latents) lie in the same folder, by the table of networks. Nothing
-is opened here.
+language model. Small files (tokenizers, the size of latents) lie in the same folder. Nothing is opened here.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from ..profile.rewrite import LLAMA_GRAPH, LlmSettings
 from ..profile.runtime import RuntimeSettings
 from ..runtime.blob_cache import BlobCache
 from ..runtime.installing import releases
-from ..runtime.opening import PlanState, arithmetic, existing, plan_digest, plan_file, plan_state
-from ..runtime.plans import read_exported, read_key
+from ..runtime.opening import PlanState, arithmetic, plan_digest, plan_file, plan_state
+from ..runtime.plans import existing, read_exported, read_key
 from .network import Network, Networks
 from .sampler import Sampler
 from .schedule import settle
@@ -158,7 +157,6 @@ class Library:
         return releases(["counterfactory", *used, *provider, *adapters])
 
     def _libraries(self, stage: Stage) -> tuple[str, ...]:
-        """The libraries that compute a stage."""
         if not self.networks.table:
             return () if stage == "rewrite" else ("numpy", "opencv", "pillow")
         if stage == "rewrite":

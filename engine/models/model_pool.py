@@ -23,8 +23,9 @@ from ..language.token_filter import load_tokenizer
 from ..meter.meter import Meter
 from ..runtime.cuda import Cuda, open_device
 from ..runtime.kernels import PaintKernels, load_paint_kernels
-from ..runtime.opening import existing, open_plan
+from ..runtime.opening import open_plan
 from ..runtime.pipeline import Pipeline
+from ..runtime.plans import existing
 from ..schedule.residency import Residency
 from .batching import Batched
 from .blip2 import Blip2
@@ -78,7 +79,6 @@ class ModelPool:
         return self._once(("blip2_vision", "opt_decoder"), self._open_blip2)
 
     def llm(self) -> Llm:
-        """The rewriting model."""
         return self._once(("llm",), self._open_llm)
 
     def sentence(self) -> SentenceEncoder:
@@ -87,24 +87,19 @@ class ModelPool:
 
     def masked(self) -> MaskedLm:
         """The masked language model, which a profile with [random_words] has."""
-        words = self._library.folder / "masked.json"
-        return self._once(
-            ("masked",), lambda: MaskedLm(self._open("masked"), self._tokenizer("masked"), MaskVocabulary.read(words))
-        )
+        words = partial(MaskVocabulary.read, self._library.folder / "masked.json")
+        return self._once(("masked",), lambda: MaskedLm(self._open("masked"), self._tokenizer("masked"), words()))
 
     def clip_text(self) -> ClipText:
         """The text encoder, the same for conditions and checks."""
-        return self._once(
-            ("clip_text",),
-            lambda: ClipText(self._open("clip_text"), self._tokenizer("clip"), self._painting_pipeline()),
-        )
+        line = self._painting_pipeline
+        return self._once(("clip_text",), lambda: ClipText(self._open("clip_text"), self._tokenizer("clip"), line()))
 
     def caption_room(self) -> Callable[[str], int]:
         """How many of a caption's characters the text encoder reads, by its tokenizer; opens no network."""
         return partial(read_chars, self._tokenizer("clip"))
 
     def clip_image(self) -> ClipImage:
-        """The image encoder."""
         return self._once(("clip_image",), lambda: ClipImage(self._open("clip_image")))
 
     def hed(self, height: int, width: int) -> Hed | None:
@@ -113,7 +108,6 @@ class ModelPool:
 
     @property
     def estimates_depth(self) -> bool:
-        """Whether a network finds depth."""
         return "depth" in self._library.networks
 
     def depth(self, height: int, width: int) -> DepthEstimator:
@@ -125,7 +119,6 @@ class ModelPool:
         return self._sized("vae_encoder", LatentEncoder, (height, width))
 
     def sampler(self) -> Sampler:
-        """The way from noise to latents."""
         return self._library.sampler()
 
     def paint_plans(self, height: int, width: int) -> PaintPlans:
@@ -150,23 +143,11 @@ class ModelPool:
     def _open(self, name: str, size: _Size = (0, 0)) -> Batched:
         """A network's plan for pictures of `size` in pixels, where it depends on that."""
         library, network = self._library, self._library.networks[name]
-        sizes = library.sizes(network, *size)
-        with self._meter.loading(network.plan):
-            session = open_plan(
-                library.folder,
-                network.plan,
-                library.runtime,
-                network.batch,
-                sizes,
-                network.streams,
-                self._device,
-                library.files.of,
-                library.blobs,
-                network.form,
-            )
-        return Batched(
-            session, lambda: self._meter.work(self._meter.current, network.plan), network.streams, network.plan
-        )
+        plan, streams, sizes = network.plan, network.streams, library.sizes(network, *size)
+        rest = streams, self._device, library.files.of, library.blobs, network.form
+        with self._meter.loading(plan):
+            session = open_plan(library.folder, plan, library.runtime, network.batch, sizes, *rest)
+        return Batched(session, lambda: self._meter.work(self._meter.current, plan), streams, plan)
 
     def _device(self) -> Cuda:
         """The GPU that plans share, from when the first of them is opened."""
@@ -228,7 +209,6 @@ class ModelPool:
 
     @property
     def _hints(self) -> tuple[str, ...]:
-        """The networks that embed maps, in their order."""
         return tuple(n.name for n in self._library.networks if n.name == "hint" or n.name.startswith("hint_"))
 
     def _painting_pipeline(self) -> Pipeline | None:

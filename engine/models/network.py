@@ -28,7 +28,6 @@ class Rows:
     per_control: float | None = None
 
     def of_source(self, variants: int, controls: int = 0) -> float:
-        """Rows of one source with `variants` variants and `controls` controls."""
         of_control = self.per_variant if self.per_control is None else self.per_control
         return self.per_source + variants * self.per_variant + controls * of_control
 
@@ -103,7 +102,6 @@ class Networks:
         raise KeyError(name)
 
     def of(self, stage: Stage) -> tuple[Network, ...]:
-        """The networks that a stage uses."""
         return tuple(network for network in self.table if stage in network.rows)
 
     @property
@@ -113,5 +111,4 @@ class Networks:
 
     @property
     def plans(self) -> tuple[str, ...]:
-        """The plans of all of them."""
         return tuple(network.plan for network in self.table)

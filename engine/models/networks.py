@@ -50,8 +50,7 @@ _READ = Tokens(0, 25)
 _POCKET = Tokens(60, 40)
 # A whole prompt, and what is reserved for its answer (language/llm_request.py): pages of a cache.
 _PROMPT, _RESERVED = 290, 192
-# Values of a row, four bytes each, that are copied to or from a GPU: of Stable Diffusion 1.5, BLIP-2, CLIP and
-# MiniLM.
+# Values of a row, four bytes each, that are copied to or from a GPU: of Stable Diffusion 1.5, BLIP-2, CLIP, MiniLM.
 _HINT_CHANNELS, _LATENT_CHANNELS, _LATENT_SIDE, _TEXT = 320, 4, 8, 77 * 768
 # Timesteps, weights and addresses of an evaluation where painting stays on the device, at most.
 _PARCEL = 512
@@ -141,17 +140,10 @@ def _kept_bytes(profile: Profile) -> int:
     paint, most = profile.paint, 0
     for height, width in profile.image.sizes:
         latent = 4 * height * width // _LATENT_SIDE**2
-        most += kept_bytes(
-            paint.batch,
-            paint.decode_batch,
-            paint.decode_batch,
-            profile.text.batch,
-            latents=_LATENT_CHANNELS * latent,
-            hint=len(profile.hints or (0,)) * _HINT_CHANNELS * latent,
-            deep=0 if paint.reuse is None else _HINT_CHANNELS * latent,
-            text=4 * _TEXT,
-            picture=3 * height * width,
-        )
+        batches = paint.batch, paint.decode_batch, paint.decode_batch, profile.text.batch
+        one, hints = _HINT_CHANNELS * latent, len(profile.hints or (0,))
+        row = {"latents": _LATENT_CHANNELS * latent, "hint": hints * one, "deep": 0 if paint.reuse is None else one}
+        most += kept_bytes(*batches, **row, text=4 * _TEXT, picture=3 * height * width)
     return most
 
 
@@ -220,12 +212,10 @@ def _readers_of(profile: Profile) -> Iterator[Network]:
         yield Network("masked", "masked", words.batch, blanks, files=("masked_tokenizer.json", "masked.json"))
     # An editor reads both captions. Checks compare with both, and with an edited one of several edits without each.
     read = Rows(per_variant=1) if profile.invert is None else Rows(2, 2, 0)
-    conditions: dict[Stage, Rows] = {"check": Rows(per_source=1, per_variant=2)}
+    rows: dict[Stage, Rows] = {"check": Rows(per_source=1, per_variant=2)}
     if profile.painter_kind in ("diffusion", "inversion"):
-        conditions["paint"] = read
-    yield Network(
-        "clip_text", "clip_text", profile.text.batch, conditions, streams=streams, files=("clip_tokenizer.json",)
-    )
+        rows["paint"] = read
+    yield Network("clip_text", "clip_text", profile.text.batch, rows, streams=streams, files=("clip_tokenizer.json",))
     for name, settings in (("hed", profile.edges.hed), ("depth", profile.depth)):
         if settings is not None:
             yield Network(name, name, settings.batch, {"edges": Rows(per_source=1)}, {"image": "picture"})

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..content_keys import Stage
 from ..profile.paint import rows_per_source, rows_per_variant
 from ..profile.profile import Profile
-from ..runtime.session import SHALLOW, EditorForm
+from ..runtime.session import SHALLOW, EditorForm, GraphForm
 from .network import Follows, Network, Rows
 
 
@@ -33,9 +34,7 @@ def editor_form(profile: Profile) -> EditorForm | None:
 
 
 def painters_of(profile: Profile, kept_bytes: int) -> Iterator[Network]:
-    """The networks that make pictures, from hints, or from the source where it is inverted; painting keeps `kept_bytes`
-    on a GPU.
-    """
+    """The networks that make pictures, of hints or of an inverted source; painting keeps `kept_bytes` on a GPU."""
     paint, invert, form = profile.paint, profile.invert, editor_form(profile)
     source, inputs = Rows(per_source=1), dict[str, Follows](latents="latents")
     if form != "without controls":
@@ -47,16 +46,10 @@ def painters_of(profile: Profile, kept_bytes: int) -> Iterator[Network]:
     if invert is not None:  # the source once, to measure the loss of decoding; a control is decoded, and not denoised
         rows = Rows(rows_per_source(paint, invert), rows_per_variant(paint, invert), 0)
         pictures = Rows(float(invert.detail_levels > 0), len(invert.fractions), 1)
-    yield Network(
-        "denoiser",
-        paint.denoiser,
-        paint.batch,
-        {"paint": rows},
-        inputs,
-        paint.streams,
-        kept_bytes=kept_bytes,
-        form=form or (None if paint.reuse is None else "whole"),
-    )
+    own: GraphForm | None = form or (None if paint.reuse is None else "whole")
+    denoised: dict[Stage, Rows] = {"paint": rows}
+    more = inputs, paint.streams
+    yield Network("denoiser", paint.denoiser, paint.batch, denoised, *more, kept_bytes=kept_bytes, form=own)
     if paint.reuse is not None:
         cut = profile.runtime.backend == "openvino"  # from the file of the denoiser, also of one in 8 bits
         plan, shallow = paint.denoiser if cut else paint.denoiser.removesuffix("_int8"), Rows(0, paint.shallow_rows)
@@ -66,7 +59,6 @@ def painters_of(profile: Profile, kept_bytes: int) -> Iterator[Network]:
         )
     if invert is not None or profile.protect is not None:
         yield Network("vae_encoder", "vae_encoder", paint.decode_batch, {"paint": source}, {"pixel_values": "picture"})
-    decoded: dict[str, Follows] = {"latents": "latents"}
-    yield Network(
-        "vae_decoder", profile.decoder, paint.decode_batch, {"paint": pictures}, decoded, files=("latent.json",)
-    )
+    follows: dict[str, Follows] = {"latents": "latents"}
+    batch, files = paint.decode_batch, ("latent.json",)
+    yield Network("vae_decoder", profile.decoder, batch, {"paint": pictures}, follows, files=files)

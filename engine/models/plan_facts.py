@@ -19,8 +19,7 @@ _LLM_FLOPS, _BESIDE_FLOPS = 3.4e9, 1e11
 def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
     """The facts of a profile's plans before they are opened: from its own export, else those that ship with us.
 
-    The decoder of latents is the one that was exported, or else the one that will be. Raises CounterfactoryError where
-    there are neither.
+    The decoder of latents is the one that was exported, or will be. Raises CounterfactoryError where there are neither.
     """
     exported = profile.models.path / "facts.json"
     facts = load_facts(exported if exported.is_file() else PROFILES / "a10g.json")

@@ -54,7 +54,6 @@ def open_referee(settings: RefereeSettings, runtime: RuntimeSettings) -> Sight:
 
 
 def _check_results(settings: RefereeSettings, sight: Sight) -> Sight:
-    """The referee with its results checked for type and shape."""
 
     def refuse(wanted: str, result: str) -> CounterfactoryError:
         return CounterfactoryError(f"referee {settings.run} of {settings.kind} gives {wanted}, got {result}")

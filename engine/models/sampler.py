@@ -86,9 +86,7 @@ class Sampler:
         return self.settings.kind == "lcm" and i < self.settings.steps - 1
 
     def noised(self, i: int, clean: Floats, noise: Floats) -> Floats:
-        """Clean latents as they would be where step `i` begins, and for i = steps as they are: float32 of one shape,
-        with standard normal `noise`.
-        """
+        """Clean latents as step `i` begins, for i = steps as they are: float32 of one shape, with normal `noise`."""
         if i == self.settings.steps:
             return clean
         level = self._levels[i]

@@ -92,17 +92,9 @@ class _Published:
 
 
 # diffusers' defaults, of all samplers and of each.
-_DEFAULTS = {
-    "num_train_timesteps": 1000,
-    "beta_start": 0.0001,
-    "beta_end": 0.02,
-    "beta_schedule": "linear",
-    "prediction_type": "epsilon",
-    "timestep_spacing": "leading",
-    "steps_offset": 0,
-    "rescale_betas_zero_snr": False,
-    "set_alpha_to_one": True,
-}
+_BETAS = {"num_train_timesteps": 1000, "beta_start": 0.0001, "beta_end": 0.02, "beta_schedule": "linear"}
+_STEPS = {"timestep_spacing": "leading", "steps_offset": 0, "set_alpha_to_one": True}
+_DEFAULTS = {**_BETAS, **_STEPS, "prediction_type": "epsilon", "rescale_betas_zero_snr": False}
 _OWN: Mapping[str, Mapping[str, Any]] = {
     "ddim": {"clip_sample": True},
     "unipc": {"timestep_spacing": "linspace"},
@@ -169,15 +161,9 @@ def settle(
     of_network |= {name: value for name in told if (value := getattr(settings, name)) is not None}
     of_network |= {"spacing": "lcm"} if kind == "lcm" else {}
     try:
-        schedule = Schedule(
-            given.num_train_timesteps,
-            given.beta_start,
-            given.beta_end,
-            given.beta_schedule,
-            given.trained_betas,
-            given.steps_offset,
-            given.set_alpha_to_one or kind != "ddim",
-        )
+        betas = given.beta_start, given.beta_end, given.beta_schedule, given.trained_betas
+        ends_clean = given.set_alpha_to_one or kind != "ddim"
+        schedule = Schedule(given.num_train_timesteps, *betas, given.steps_offset, ends_clean)
         return replace(settings, **of_network), schedule
     except ValueError as error:
         raise CounterfactoryError(f"{where} does not go with [paint.sampler]: {error}") from error

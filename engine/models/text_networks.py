@@ -46,7 +46,9 @@ class SentenceEncoder:
 
 
 @dataclass(frozen=True)
-class _Words:
+class MaskVocabulary:
+    """The vocabulary that `export masked` wrote: the text and the token of a blank, and words with their tokens."""
+
     mask: str
     token: int
     words: Mapping[str, int]
@@ -55,21 +57,10 @@ class _Words:
         if not all(0 <= token < _MOST_TOKENS for token in (self.token, *self.words.values())):
             raise ValueError("'token' and 'words' hold numbers of tokens")
 
-
-@dataclass(frozen=True)
-class MaskVocabulary:
-    """The vocabulary that `export masked` wrote: the text and the token of a blank, and the tokens that are words."""
-
-    text: str
-    token: int
-    words: tuple[str, ...]
-    tokens: NDArray[np.int64]
-
     @classmethod
     def read(cls, path: Path) -> MaskVocabulary:
         """The file that the exporter wrote. Raises CounterfactoryError for another."""
-        table = fill_record(_Words, read_json(path, _ADVICE), str(path), _ADVICE)
-        return cls(table.mask, table.token, tuple(table.words), np.array([*table.words.values()], np.int64))
+        return fill_record(cls, read_json(path, _ADVICE), str(path), _ADVICE)
 
 
 @dataclass(frozen=True)
@@ -82,17 +73,15 @@ class MaskedLm:
 
     def likeliest(self, blanks: Sequence[Blank], count: int) -> list[list[str]]:
         """The `count` likeliest words of each blank, the likeliest first; none for one that the plan cuts off."""
-        encodings = self.tokenizer.encode_batch([f"{before}{self.mask.text}{after}" for before, after in blanks])
-        places = [
-            encoding.ids.index(self.mask.token) if self.mask.token in encoding.ids else None for encoding in encodings
-        ]
-        read = [i for i, place in enumerate(places) if place is not None]
+        encodings = self.tokenizer.encode_batch([f"{before}{self.mask.mask}{after}" for before, after in blanks])
+        read = [i for i, encoding in enumerate(encodings) if self.mask.token in encoding.ids]
         words: list[list[str]] = [[] for _ in blanks]
         if not read:
             return words
-        feeds = _feeds([encodings[i] for i in read]) | {"place": np.array([places[i] for i in read], np.int64)}
-        logits = self.plan.run(feeds)["logits"][:, self.mask.tokens]
+        places = np.array([encodings[i].ids.index(self.mask.token) for i in read], np.int64)
+        known, tokens = list(self.mask.words), list(self.mask.words.values())
+        logits = self.plan.run(_feeds([encodings[i] for i in read]) | {"place": places})["logits"][:, tokens]
         order = np.argsort(-logits, axis=1, kind="stable")[:, :count]
         for i, row in zip(read, order, strict=True):
-            words[i] = [self.mask.words[at] for at in row]
+            words[i] = [known[at] for at in row]
         return words

@@ -37,9 +37,8 @@ class Judge:
     def load(
         cls, weights: Path | None = None, *, batch: int = 16, threads: int = 0, blobs: BlobCache | None = None
     ) -> Self:
-        """Load from a folder of weights, None for the pocket networks'; `threads` 0 uses all cores.
-
-        In `blobs` it is kept compiled. Raises CounterfactoryError if it is missing.
+        """Load from a folder of weights, None for the pocket networks', to run on so many threads, 0 for all cores; in
+        `blobs` it is kept compiled. Raises CounterfactoryError if it is missing.
         """
         # f32: a measuring instrument must not depend on the CPU's arithmetic, and these networks are small.
         file = (weights or pocket_networks()) / cls.file
@@ -47,10 +46,7 @@ class Judge:
         return cls(session, batch)
 
     def run(self, images: Images) -> Iterator[tuple[int, dict[str, NDArray[np.float32]]]]:
-        """Yield (index of the batch's first picture, outputs by name); outputs of padding rows are cut off.
-
-        Raises CounterfactoryError on pictures of another shape.
-        """
+        """Yield (index of a batch's first picture, outputs by name). Raises CounterfactoryError for another shape."""
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1:] != (SIZE, SIZE, 3):
             raise CounterfactoryError(
                 f"the pocket judges look at uint8 pictures [N, {SIZE}, {SIZE}, 3], got {images.dtype} "
@@ -80,9 +76,8 @@ class Segmenter(Judge):
     file = "segmenter.xml"
 
     def predict(self, images: Images) -> NDArray[np.uint8]:
-        """Masks [N, 128, 128] of indices into `EMBEDDED.classes`.
-
-        Raises CounterfactoryError on pictures of another shape.
+        """Masks [N, 128, 128] of indices into `EMBEDDED.classes`. Raises CounterfactoryError for pictures of another
+        shape.
         """
         masks = np.zeros(images.shape[:3], np.uint8)
         for first, outputs in self.run(images):
@@ -119,24 +114,17 @@ class Finding:
     objects: Mapping[str, NDArray[np.uint8]]
 
     def object(self, where: NDArray[np.bool_]) -> dict[str, str]:
-        """Each attribute of a vehicle by a majority of the pixels in `where`, bool [128, 128].
-
-        Raises CounterfactoryError for an empty region.
-        """
+        """Attributes of a vehicle, by most pixels in `where`, bool [128, 128]. Raises CounterfactoryError for none."""
         if not where.any():
             raise CounterfactoryError("an object is identified by its pixels; the region given is empty")
-        return {
-            name: EMBEDDED.object_words[name][int(np.bincount(values[where]).argmax())]
-            for name, values in self.objects.items()
-        }
+        votes = {name: int(np.bincount(values[where]).argmax()) for name, values in self.objects.items()}
+        return {name: EMBEDDED.object_words[name][index] for name, index in votes.items()}
 
 
 @dataclass(frozen=True)
 class Referee(Judge):
-    """Sees the classes of pixels and the attributes of scenes and vehicles under all conditions.
-
-    It lies with the masters, export/pocket/weights of a checkout. Raises CounterfactoryError for a network that answers
-    something else.
+    """Sees the classes of pixels and the attributes of scenes and vehicles under all conditions. It lies with the
+    masters, export/pocket/weights of a checkout. Raises CounterfactoryError for a network that answers something else.
     """
 
     file: ClassVar[str] = "referee.xml"
@@ -155,12 +143,7 @@ class Referee(Judge):
         findings = list[Finding]()
         for _, outputs in self.run(images):
             best = {name: values.argmax(1).astype(np.uint8) for name, values in outputs.items()}
-            findings += [
-                Finding(
-                    best["mask_logits"][i],
-                    {name: values[int(best[name][i])] for name, values in EMBEDDED.words.items()},
-                    {name: best[name][i] for name in EMBEDDED.object_words},
-                )
-                for i in range(len(best["mask_logits"]))
-            ]
+            for i, mask in enumerate(best["mask_logits"]):
+                scene = {name: values[int(best[name][i])] for name, values in EMBEDDED.words.items()}
+                findings.append(Finding(mask, scene, {name: best[name][i] for name in EMBEDDED.object_words}))
         return findings

@@ -274,10 +274,8 @@ def render(scene: Scene) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[
 
 
 def vehicle_map(scene: Scene, mask: NDArray[np.uint8]) -> NDArray[np.int8]:
-    """The vehicle that each pixel shows: index into `scene.vehicles`, -1 where there is none, int8 [128, 128].
-
-    `mask` is the scene's rendered mask. The result is exact: vehicles whose boxes touch are separated by rendering
-    each alone.
+    """The vehicle that each pixel of a scene's rendered `mask` shows: index into `scene.vehicles`, -1 where there is
+    none, int8 [128, 128]. It is exact: vehicles whose boxes touch are separated by rendering each alone.
     """
     boxes = [vehicle_box(scene, vehicle) for vehicle in scene.vehicles]
     vehicles, free = np.full(mask.shape, -1, np.int8), mask == _VEHICLE

@@ -12,10 +12,8 @@ _WORDS = "car bus truck person people nobody trees buildings road street sidewal
 
 
 def street_task(name: str) -> Task:
-    """The street world's task "classification", "segmentation" or "detection".
-
-    The language models were trained on no third sentence: detection is put as segmentation, whose words stay for boxes
-    as well. Raises CounterfactoryError for another name.
+    """The street world's task "classification", "segmentation" or "detection", which is put as segmentation: the
+    language models were trained on no third sentence. Raises CounterfactoryError for another name.
     """
     words = tuple(_WORDS.split())
     tasks = {
@@ -24,7 +22,6 @@ def street_task(name: str) -> Task:
         "detection": Task("detection", _SEGMENTATION, words, True),
     }
     if name not in tasks:
-        raise CounterfactoryError(
-            f"the pocket models know no task {name!r}; {nearest(name, tasks)}; or bring your own in a task file"
-        )
+        advice = f"{nearest(name, tasks)}; or bring your own in a task file"
+        raise CounterfactoryError(f"the pocket models know no task {name!r}; {advice}")
     return tasks[name]

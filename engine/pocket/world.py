@@ -123,11 +123,7 @@ def _visible(scene: Scene) -> bool:
     boxes = [vehicle_box(scene, v) for v in scene.vehicles] + [pedestrian_box(scene, p) for p in scene.pedestrians]
     if any(b.x0 < 0.02 or b.x1 > 0.98 or b.y0 < 0.02 for b in boxes):
         return False
-    for box in boxes:
-        hidden = sum(box.overlap(other) for other in boxes if other.t > box.t)
-        if hidden > 0.25 * box.area:
-            return False
-    return True
+    return all(sum(box.overlap(other) for other in boxes if other.t > box.t) <= 0.25 * box.area for box in boxes)
 
 
 def _draw(rng: np.random.Generator) -> Scene:
@@ -166,9 +162,7 @@ def sample_scene(rng: np.random.Generator) -> Scene:
     """Sample a scene with at least one vehicle and every object recognisable."""
     while True:
         scene = _draw(rng)
-        depths = [v.depth for v in scene.vehicles]
-        separate = all(a - b > 0.08 for a, b in pairwise(depths))
-        if separate and _visible(scene):
+        if all(a.depth - b.depth > 0.08 for a, b in pairwise(scene.vehicles)) and _visible(scene):
             return scene
 
 
@@ -177,11 +171,5 @@ def restyle(scene: Scene, rng: np.random.Generator) -> Scene:
     colours = rng.permutation(COLOURS)
     vehicles = tuple(replace(v, colour=str(colours[i])) for i, v in enumerate(scene.vehicles))
     people = tuple(replace(p, colour=str(rng.choice(COLOURS))) for p in scene.pedestrians)
-    return replace(
-        scene,
-        weather=str(rng.choice(WEATHERS)),
-        time=str(rng.choice(TIMES)),
-        material=str(rng.choice(MATERIALS)),
-        vehicles=vehicles,
-        pedestrians=people,
-    )
+    weather, time, material = (str(rng.choice(words)) for words in (WEATHERS, TIMES, MATERIALS))
+    return replace(scene, weather=weather, time=time, material=material, vehicles=vehicles, pedestrians=people)

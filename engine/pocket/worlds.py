@@ -70,14 +70,9 @@ class World:
         return Drawing(picture, mask, (vehicle_map(scene, mask) + 1).astype(np.uint8), nearness)
 
     def truth(self, scene: world.Scene, drawing: Drawing) -> NDArray[np.int8]:
-        """What is known of the vehicle at each pixel, int8 [attributes, 128, 128] of indices into `object_words`.
-
-        `NOTHING` where there is no vehicle.
-        """
-        table = [
-            [NOTHING, *(values.index(getattr(vehicle, name)) for vehicle in scene.vehicles)]
-            for name, values in self.object_words.items()
-        ]
+        """The vehicle at each pixel, int8 [attributes, 128, 128] of indices into `object_words`; else `NOTHING`."""
+        words, vehicles = self.object_words.items(), scene.vehicles
+        table = [[NOTHING, *(values.index(getattr(one, name)) for one in vehicles)] for name, values in words]
         return np.array(table, np.int8)[:, drawing.objects]
 
 

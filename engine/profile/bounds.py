@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 
 def require(settings: object, least: float, *names: str, most: float = math.inf) -> None:
@@ -14,3 +15,13 @@ def require(settings: object, least: float, *names: str, most: float = math.inf)
         if not least <= value <= most:
             bounds = f"at least {least:g}" if math.isinf(most) else f"{least:g} to {most:g}"
             raise ValueError(f"{name} is {bounds}, got {value:g}")
+
+
+@dataclass(frozen=True)
+class PlanSettings:
+    """`batch` is the rows of a network's plan."""
+
+    batch: int
+
+    def __post_init__(self) -> None:
+        require(self, 1, "batch")

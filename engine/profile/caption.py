@@ -39,7 +39,6 @@ class CaptionSettings:
 
     @property
     def rows(self) -> int:
-        """Rows of the decoder that an image takes."""
         return self.texts * self.decoding.beams
 
     @property

@@ -40,7 +40,6 @@ class Score:
 
     @property
     def range(self) -> str:
-        """What its thresholds may be, in words."""
         if math.isinf(self.most):
             return f"at least {self.least:g}" if self.least >= 1 else "above 0"
         return f"{self.unit}, {self.least:g} to {self.most:g}"
@@ -178,7 +177,6 @@ class Failure:
 
     @property
     def meaning(self) -> str:
-        """What that means, in words."""
         return self.score.high if self.value > self.bound else self.score.low
 
     @property
@@ -189,7 +187,6 @@ class Failure:
 
     @property
     def reason(self) -> str:
-        """Meaning and comparison."""
         return f"{self.meaning}: {self.comparison}"
 
 
@@ -252,13 +249,8 @@ class CheckSettings:
     @property
     def thresholds(self) -> dict[str, float]:
         """The thresholds that there are by the settings' names, in the order of `SCORES`."""
-        ends = (("min_", self.least), ("max_", self.most))
-        return {
-            end + score.name: float(bounds[score.name])
-            for score in SCORES
-            for end, bounds in ends
-            if score.name in bounds
-        }
+        ends, names = (("min_", self.least), ("max_", self.most)), [score.name for score in SCORES]
+        return {end + name: float(bounds[name]) for name in names for end, bounds in ends if name in bounds}
 
     @property
     def strict(self) -> dict[str, float]:
@@ -292,7 +284,6 @@ class CheckSettings:
                 yield Failure(row, value, self.least[row.name])
 
     def text_failure(self, scores: Mapping[str, float]) -> Failure | None:
-        """The first of an edited caption's scores that fails."""
         return next(self.failures(scores, (row for row in SCORES if row.of_text)), None)
 
     def reads(self, what: str) -> bool:

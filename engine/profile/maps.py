@@ -9,17 +9,11 @@ from typing import Literal
 from counterfactory.kernels.canny import CannySettings
 from counterfactory.kernels.edges import EdgeSettings
 
-from .bounds import require
+from .bounds import PlanSettings, require
 
 
-@dataclass(frozen=True)
-class HedSettings:
-    """`batch` is the plan's."""
-
-    batch: int
-
-    def __post_init__(self) -> None:
-        require(self, 1, "batch")
+class HedSettings(PlanSettings):
+    """A network finds edges."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +60,8 @@ class HintSettings:
             raise ValueError(f'[[hints]] kind = "{self.kind}" {wanted}')
 
 
-@dataclass(frozen=True)
-class DepthSettings:
-    """A network finds depth, and no files: `batch` is its plan's."""
-
-    batch: int
-
-    def __post_init__(self) -> None:
-        require(self, 1, "batch")
+class DepthSettings(PlanSettings):
+    """A network finds depth, and no files."""
 
 
 def check_hints(hints: Sequence[HintSettings], depth: DepthSettings | None) -> None:

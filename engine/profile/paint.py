@@ -7,7 +7,7 @@ import re
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from .bounds import require
+from .bounds import PlanSettings, require
 
 MAX_STEPS = 250  # beyond it "leading" would bunch up its integer timesteps far from the noise
 # LCMs were distilled on every twentieth timestep only: 19, 39, ... 999.
@@ -83,7 +83,6 @@ class GuidanceSettings:
             )
 
     def guides(self, step: int, steps: int) -> bool:
-        """Whether step `step` (0 first) of `steps` is guided."""
         return self.scale != 1 and self.start <= step / steps < self.stop
 
 
@@ -142,13 +141,11 @@ class PaintSettings:
 
     @property
     def _rows(self) -> list[int]:
-        """The evaluations of each step."""
         steps = self.sampler.steps
         return [1 + self.guidance.guides(i, steps) for i in range(steps)]
 
     @property
     def whole_steps(self) -> list[bool]:
-        """Whether each step computes deep features anew."""
         whole, age, before = list[bool](), 0, 0
         for rows in self._rows:
             age = 0 if self.reuse is None or rows > before else (age + 1) % self.reuse.every
@@ -162,14 +159,8 @@ class PaintSettings:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
-@dataclass(frozen=True)
-class TextSettings:
-    """`batch` is the text encoder's plan's. Painting and checks share it, so that neither depends on the other's."""
-
-    batch: int
-
-    def __post_init__(self) -> None:
-        require(self, 1, "batch")
+class TextSettings(PlanSettings):
+    """Of the text encoder: painting and checks share its plan, so that neither depends on the other's batch."""
 
 
 @dataclass(frozen=True)
@@ -240,7 +231,6 @@ class InvertSettings:
             raise ValueError(f"local_threshold is between 0 and 1, got {self.local_threshold}")
 
     def edited(self, steps: int) -> range:
-        """The steps that edits take."""
         return range(end_of(self.start, steps), steps)
 
     def parted(self, step: int, steps: int) -> list[int | None]:

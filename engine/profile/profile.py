@@ -16,24 +16,14 @@ from typing import Any
 from ..edit import EDIT_TYPES
 from ..errors import CounterfactoryError
 from ..files.fill import fill, nearest, read_toml
+from . import painter as painters
 from .bounds import require
 from .caption import CaptionSettings
 from .check import CheckSettings, Score, score_named
 from .image import ImageSettings
 from .maps import DepthSettings, DetectorSettings, HintSettings, check_hints
 from .paint import InvertSettings, PaintSettings, ProtectSettings, TextSettings, require_invertible
-from .painter import (
-    BY_RULE,
-    NO_CAPTIONER,
-    NO_EDGES,
-    NO_LLM,
-    NO_MODELS,
-    NO_PAINT,
-    NO_RUNTIME,
-    NO_TEXT,
-    Painter,
-    PainterSettings,
-)
+from .painter import Painter, PainterSettings
 from .referees import RefereeSettings
 from .rewrite import GroundingSettings, LlmSettings, RandomWordSettings, RewriteSettings
 from .runtime import DeviceSettings, ModelPaths, RuntimeSettings, WeightSettings
@@ -46,16 +36,6 @@ EXTENDS, WITHOUT = "extends", "without"
 _NAME = "name"
 
 
-_ABSENT = {
-    "runtime": NO_RUNTIME,
-    "models": NO_MODELS,
-    "llm": NO_LLM,
-    "caption": NO_CAPTIONER,
-    "rewrite": BY_RULE,
-    "edges": NO_EDGES,
-    "paint": NO_PAINT,
-    "text": NO_TEXT,
-}
 # Tables of networks that no profile needs.
 _OF_NETWORKS = ("device", "weights", "grounding", "hints", "depth", "random_words", "protect", "referees", "invert")
 # Of all tables those that painting alone reads, and those of networks that look at pictures and texts.
@@ -83,14 +63,14 @@ class Profile:
     shard_sources: int
     image: ImageSettings
     check: CheckSettings
-    runtime: RuntimeSettings = field(default=NO_RUNTIME, metadata={"absent": NO_RUNTIME})
-    models: ModelPaths = field(default=NO_MODELS, metadata={"absent": NO_MODELS})
-    llm: LlmSettings = field(default=NO_LLM, metadata={"absent": NO_LLM})
-    caption: CaptionSettings = field(default=NO_CAPTIONER, metadata={"absent": NO_CAPTIONER})
-    rewrite: RewriteSettings = field(default=BY_RULE, metadata={"absent": BY_RULE})
-    edges: DetectorSettings = field(default=NO_EDGES, metadata={"absent": NO_EDGES})
-    paint: PaintSettings = field(default=NO_PAINT, metadata={"absent": NO_PAINT})
-    text: TextSettings = field(default=NO_TEXT, metadata={"absent": NO_TEXT})
+    runtime: RuntimeSettings = field(default=painters.NO_RUNTIME, metadata={"absent": painters.NO_RUNTIME})
+    models: ModelPaths = field(default=painters.NO_MODELS, metadata={"absent": painters.NO_MODELS})
+    llm: LlmSettings = field(default=painters.NO_LLM, metadata={"absent": painters.NO_LLM})
+    caption: CaptionSettings = field(default=painters.NO_CAPTIONER, metadata={"absent": painters.NO_CAPTIONER})
+    rewrite: RewriteSettings = field(default=painters.BY_RULE, metadata={"absent": painters.BY_RULE})
+    edges: DetectorSettings = field(default=painters.NO_EDGES, metadata={"absent": painters.NO_EDGES})
+    paint: PaintSettings = field(default=painters.NO_PAINT, metadata={"absent": painters.NO_PAINT})
+    text: TextSettings = field(default=painters.NO_TEXT, metadata={"absent": painters.NO_TEXT})
     painter: PainterSettings | None = None
     device: DeviceSettings | None = None
     weights: WeightSettings | None = None
@@ -146,11 +126,11 @@ class Profile:
 
     def _require_tables(self) -> None:
         """Refuse a profile without a table that its painter needs, and with one that it does not read."""
-        given = {name: getattr(self, name) is not absent for name, absent in _ABSENT.items()}
+        given = {one.name: getattr(self, one.name) is not one.default for one in fields(self) if one.metadata}
+        needed, unread = set(given), set[str]()
         given |= {name: getattr(self, name) is not None for name in _OF_NETWORKS}
         painter = self.painter_kind
         bare = painter == "light" or (painter in ("given", "server") and self.by_rule)
-        needed, unread = set(_ABSENT), set[str]()
         if bare:
             needed, unread = set(), set(given) - _OF_RULES[painter]
         elif painter in ("given", "server"):
@@ -170,7 +150,6 @@ class Profile:
 
     @property
     def painter_kind(self) -> Painter:
-        """Who paints."""
         if self.painter is not None and self.painter.kind != "diffusion":
             return self.painter.kind
         return "diffusion" if self.invert is None else "inversion"
@@ -183,7 +162,7 @@ class Profile:
     @property
     def by_rule(self) -> bool:
         """Whether captions name labels and edits come from the painter's own menu: no network reads a picture."""
-        return self.models is NO_MODELS
+        return self.models is painters.NO_MODELS
 
     @property
     def decoder(self) -> str:
@@ -255,7 +234,6 @@ class Profile:
 
 
 def profile_names() -> tuple[str, ...]:
-    """The profiles that come with the package."""
     return tuple(_shipped())
 
 
@@ -274,7 +252,6 @@ def load_profile(name_or_path: str) -> Profile:
 
 
 def _shipped() -> dict[str, Path]:
-    """The files of the profiles that have a name."""
     return {path.stem: path for path in sorted(PROFILES.glob("*.toml"), key=lambda path: path.stem)}
 
 
@@ -303,7 +280,6 @@ def painting_as_teacher(profile: Profile) -> Profile:
 
 
 def is_path(name: str) -> bool:
-    """Whether a profile is named by its file."""
     return name.endswith(".toml") or "/" in name
 
 

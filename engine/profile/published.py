@@ -38,20 +38,16 @@ class Checkpoint:
 
     @property
     def bytes(self) -> int:
-        """Of all files."""
         return sum(self.files.values())
 
     def missing(self, folder: Path) -> dict[str, int]:
-        """The files, by name, that are not in `folder`, which is laid out like the hub, OWNER/NAME/FILE, or like the
-        hub's own cache.
-        """
+        """The files, by name, that are not in `folder`, laid out like the hub, OWNER/NAME/FILE, or like its cache."""
         cached = folder / f"models--{self.repository.replace('/', '--')}" / "snapshots" / self.revision
         places = (folder / self.repository, cached)
         return {name: size for name, size in self.files.items() if not any(any(place.glob(name)) for place in places)}
 
 
 def hub_folder() -> Path:
-    """The hub's cache of this user."""
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     return Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
 

@@ -44,7 +44,6 @@ class RefereeSettings:
 
     @property
     def is_graph(self) -> bool:
-        """Whether it is an ONNX file."""
         return self.run.endswith(".onnx")
 
     def digest(self) -> str:

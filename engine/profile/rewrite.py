@@ -59,9 +59,7 @@ MOST_ALTERNATIVES = 24
 
 @dataclass(frozen=True)
 class RandomWordSettings:
-    """The masked language model's `batch`; how many `words` of a caption are blanked, and how many `alternatives` each
-    may have, the likeliest.
-    """
+    """The masked language model's `batch`; `words` of a caption are blanked, with the likeliest `alternatives` each."""
 
     batch: int
     words: int
@@ -127,7 +125,6 @@ class LlmSettings:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether it decodes on the CPU."""
         return self.backend == "openvino"
 
     @property

@@ -51,7 +51,6 @@ class RuntimeSettings:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether networks run on a GPU."""
         return self.backend != "openvino" and self.provider != "cpu"
 
     @property
@@ -116,7 +115,6 @@ class ModelPaths:
 
     @property
     def path(self) -> Path:
-        """The folder itself."""
         return pocket_networks() if self.folder == "pocket" else Path(self.folder).expanduser()
 
 

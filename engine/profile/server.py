@@ -82,11 +82,9 @@ class ServerSettings:
 
     def size_for(self, height: int, width: int) -> tuple[int, int]:
         """(height, width) to send a picture at, in pixels: as it is where that is a multiple and not too large."""
-        scale = min(1.0, self.max_side / max(height, width))
+        zoom = min(1.0, self.max_side / max(height, width))
         most = self.max_side // self.multiple
-        high, wide = (
-            min(most, max(1, round(side * scale / self.multiple))) * self.multiple for side in (height, width)
-        )
+        high, wide = (min(most, max(1, round(side * zoom / self.multiple))) * self.multiple for side in (height, width))
         return high, wide
 
 

@@ -74,23 +74,18 @@ def small_tables(profile: Profile, networks: Path) -> dict[str, Any]:
 
 
 def write_small(file: Path, profile: str, networks: Path, runtime: Mapping[str, Any], **tables: Any) -> Path:
-    """Write the profile (a name or a file) as it runs over its small `networks` with these keys of [runtime]; `tables`
-    differ further. Returns `file`.
-    """
+    """Write the profile (a name or file) as it runs over small `networks` by `runtime` and `tables`. Returns `file`."""
     asked = load_profile(profile)
     known = {name: value for name, value in runtime.items() if value is not None or asked.runtime.provider is not None}
     on_gpu = runtime["backend"] == "tensorrt" or runtime.get("provider") in ("cuda", "tensorrt")
     gone = {} if on_gpu or asked.device is None else {"device": None}
     small = {"name": f"small-{asked.name}", **gone, "runtime": known, **small_tables(asked, networks)}
-    return write_profile(
-        file, str(Path(profile).absolute()) if is_path(profile) else profile, merge_tables(small, tables)
-    )
+    base = str(Path(profile).absolute()) if is_path(profile) else profile
+    return write_profile(file, base, merge_tables(small, tables))
 
 
 def write_profile(file: Path, base: str, tables: Mapping[str, Any]) -> Path:
-    """Write a profile that extends `base`, with the keys of `tables` in the place of its own, table in table; None
-    leaves a key out. Returns `file`.
-    """
+    """Write a profile that extends `base` by `tables`, table in table; None leaves a key out. Returns `file`."""
     gone = list(_left_out(tables, ()))
     start = {"extends": base, "name": Path(base).stem} | ({"without": gone} if gone else {})
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -105,11 +105,8 @@ def mark_answers(rows: Sequence[PictureRow], labels: Sequence[str | None]) -> di
 
     `labels[i]` is the answer to row i's picture, None for none.
     """
-    return {
-        row.file_name: Answer(answer, answer == row.label)
-        for row, answer in zip(rows, labels, strict=True)
-        if answer is not None
-    }
+    pairs = zip(rows, labels, strict=True)
+    return {row.file_name: Answer(answer, answer == row.label) for row, answer in pairs if answer is not None}
 
 
 def add_scores(rows: Sequence[PictureRow], name: str, scores: Mapping[str, float]) -> list[PictureRow]:
@@ -142,17 +139,10 @@ def group_by_source(
         controls = [row for row in group if row.kind == "control" and row.number == 0]
         if not variants:
             continue
-        strip = Strip(
-            name=name,
-            label=group[0].label,
-            caption=group[0].caption,
-            image=suite / group[0].original,
-            edges=None,
-            control=frame(controls[0]) if controls else None,
-            frames=tuple(map(frame, variants)),
-            answer=given.get(group[0].original),
-        )
-        album.append(add_drawn(strip, report, group[0].mask is not None))
+        first, control = group[0], frame(controls[0]) if controls else None
+        named, image = (name, first.label, first.caption), suite / first.original
+        strip = Strip(*named, image, None, control, tuple(map(frame, variants)), given.get(first.original))
+        album.append(add_drawn(strip, report, first.mask is not None))
     return album
 
 

@@ -12,8 +12,9 @@ from .table import Table, percent
 
 if TYPE_CHECKING:
     from ..judging.compare import Comparison, Gap
-    from ..judging.effects import Effect
+    from ..judging.effects import Effect, Flips
     from ..judging.evaluation import BoxScore, Effects, Evaluation, MeanScore, Rejections
+    from ..judging.insights import Insight
     from ..judging.limits import LimitResult
 
 # Values and classes in a table: those that do most harm.
@@ -43,6 +44,7 @@ _WORDS: Mapping[str, str] = MappingProxyType(
     }
 )
 _COLUMNS = ("95 % interval", "q")
+_RELIED_ON = "What recognising a class relies on, what costs most first"
 
 
 def evaluation_tables(evaluation: Evaluation, everything: bool = False, confused: int = _CONFUSED) -> tuple[Table, ...]:
@@ -89,8 +91,7 @@ def note_lines(evaluation: Evaluation) -> list[str]:
 
 def unplaced_notes(evaluation: Evaluation) -> list[str]:
     """Those of the notes that belong to none of the tables."""
-    titles = {table.notes for table in evaluation_tables(evaluation)}
-    placed = {note for notes in titles for note in notes}
+    placed = {note for table in evaluation_tables(evaluation) for note in table.notes}
     return [line for line in note_lines(evaluation) if line not in placed]
 
 
@@ -127,7 +128,7 @@ def _placed_notes(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
     if several and evaluation.all_fail is not None and evaluation.none_fail is not None:
         shares = (evaluation.all_fail, 1 - evaluation.all_fail - evaluation.none_fail, evaluation.none_fail)
         parts = ", ".join(
-            f"{percent(share)} on {which}" for share, which in zip(shares, ("all", "some", "none"), strict=True)
+            f"{percent(share)} on {of}" for share, of in zip(shares, ("all", "some", "none"), strict=True)
         )
         yield "sides", f"of {evaluation.sources} sources the model fails on variants: {parts}"
     if evaluation.boxes:
@@ -201,24 +202,20 @@ def comparison_tables(comparison: Comparison, everything: bool = False) -> tuple
             less = f", {len(rows)} of {len(group)}" if len(rows) < len(group) else ""
             tables.append(_gaps_table(f"The same by {title}, certain losses first{less}", title, rows))
     if comparison.breaks_by_type:
-        cells = tuple((e.name, *_figures(e), str(e.sources)) for e in comparison.breaks_by_type)
+        cells = tuple((e.name, *_certainty(e)) for e in comparison.breaks_by_type)
         against = BASELINES[str(comparison.against)]
         title = f"What edits do to the second more than to the first, in points against the {against}"
         tables.append(Table(title, ("edit", "points", *_COLUMNS, "sources"), cells))
     return tuple(tables)
 
 
-def comparison_notes(comparison: Comparison) -> list[str]:
+def comparison_note(comparison: Comparison) -> str:
     """Which model is which."""
-    both = f"both answered {comparison.pictures} pictures"
-    return [f"first: {comparison.first}; second: {comparison.second}; {both}"]
+    return f"first: {comparison.first}; second: {comparison.second}; both answered {comparison.pictures} pictures"
 
 
 def _gaps_table(title: str, of: str, gaps: Sequence[Gap]) -> Table:
-    rows = tuple(
-        (gap.name, percent(gap.first), percent(gap.second), *_figures(gap.effect), str(gap.effect.sources))
-        for gap in gaps
-    )
+    rows = tuple((gap.name, percent(gap.first), percent(gap.second), *_certainty(gap.effect)) for gap in gaps)
     named = "type" if of == "pictures" else of
     return Table(title, (of, "first", "second", "points", *_COLUMNS, "sources"), rows, of=named)
 
@@ -240,11 +237,9 @@ def finding_line(finding: LimitResult) -> str:
 def sides_table(evaluations: Mapping[str, Evaluation]) -> Table:
     """How each kind of picture was answered, by the names of the measures; further ones of an answer behind them."""
     scores: dict[str, tuple[MeanScore, ...]] = {}
-    for name, evaluation in evaluations.items():
-        scores[name] = tuple(side.score for side in (evaluation.originals, evaluation.controls, evaluation.variants))
-        scores |= {
-            measure.name: (measure.originals, measure.controls, measure.variants) for measure in evaluation.measures
-        }
+    for name, its in evaluations.items():
+        scores[name] = (its.originals.score, its.controls.score, its.variants.score)
+        scores |= {one.name: (one.originals, one.controls, one.variants) for one in its.measures}
     counts = next(iter(scores.values()))
     rows = tuple(
         (name, str(counts[i].count), *(percent(column[i].value) for column in scores.values()))
@@ -263,14 +258,9 @@ def _classes_table(evaluation: Evaluation) -> Table:
 
 
 def _levels_table(effects: Effects) -> Table:
-    rows = tuple(
-        (one.type, f"{one.level} of {one.levels}", *_figures(one.effect), str(one.effect.sources))
-        for one in effects.by_level
-    )
-    columns = ("edit", "level", "points", *_COLUMNS, "sources")
-    return Table(
-        f"By severity: {effects.measure} against the {BASELINES[str(effects.against)]}", columns, rows, of="type"
-    )
+    rows = tuple((one.type, f"{one.level} of {one.levels}", *_certainty(one.effect)) for one in effects.by_level)
+    title = f"By severity: {effects.measure} against the {BASELINES[str(effects.against)]}"
+    return Table(title, ("edit", "level", "points", *_COLUMNS, "sources"), rows, of="type")
 
 
 def _boxes_table(scores: Sequence[BoxScore]) -> Table:
@@ -280,20 +270,14 @@ def _boxes_table(scores: Sequence[BoxScore]) -> Table:
 
 def _turns_table(effects: Effects) -> Table:
     """Both ways in which answers turn: wrong where the baseline's is right, and right where it is wrong."""
-    rows = tuple(
-        (
-            PAINTING if flip.name == "painting" else flip.name,
-            *_share_of(flip.flipped, flip.right),
-            *_share_of(flip.righted, flip.wrong),
-        )
-        for flip in effects.flips
-    )
+
+    def row(flip: Flips) -> tuple[str, ...]:
+        name = PAINTING if flip.name == "painting" else flip.name
+        righted = percent(flip.righted / flip.wrong if flip.wrong else None)
+        return name, percent(flip.rate), str(flip.right), righted, str(flip.wrong)
+
     columns = ("edit", "turned wrong", "of right", "turned right", "of wrong")
-    return Table("How answers turn, one edit alone", columns, rows)
-
-
-def _share_of(part: int, whole: int) -> tuple[str, str]:
-    return percent(part / whole if whole else None), str(whole)
+    return Table("How answers turn, one edit alone", columns, tuple(map(row, effects.flips)))
 
 
 def _confusion_table(evaluation: Evaluation, most: int) -> tuple[Table, ...]:
@@ -316,7 +300,7 @@ def effects_table(effects: Effects, rejections: Sequence[Rejections] = ()) -> Ta
     lost = {r.name: percent(r.rejected / r.variants) for r in rejections if r.variants}
     named = {PAINTING: effects.painter} if effects.painter else {}
     rows = tuple(
-        (name, *_figures(e), str(e.sources), *((lost.get(name, "-"),) if lost else ()))
+        (name, *_certainty(e), *((lost.get(name, "-"),) if lost else ()))
         for name, e in (named | {e.name: e for e in effects.by_type}).items()
     )
     columns = ("edit", effects.measure, *_COLUMNS, "sources", *(("rejected",) if lost else ()))
@@ -330,17 +314,13 @@ def effects_title(effects: Effects) -> str:
 
 def baselines_table(effects: Effects) -> Table:
     """What weather and light alone do of what painting them does."""
-    rows = tuple(
-        (
-            *(one.name, f"{100 * one.painted:+.1f}", f"{100 * one.drawn:+.1f}"),
-            percent(one.share),
-            "-" if one.low is None or one.high is None else f"{100 * one.low:.0f} to {100 * one.high:.0f} %",
-            str(one.sources),
-        )
-        for one in effects.baselines
-    )
+    rows = []
+    for one in effects.baselines:
+        span = "-" if one.low is None or one.high is None else f"{100 * one.low:.0f} to {100 * one.high:.0f} %"
+        both = (f"{100 * one.painted:+.1f}", f"{100 * one.drawn:+.1f}")
+        rows.append((one.name, *both, percent(one.share), span, str(one.sources)))
     columns = ("edit", "painted", "light alone", "share", "95 %", "sources")
-    return Table(f"What weather and light alone do to {effects.measure}, in points", columns, rows)
+    return Table(f"What weather and light alone do to {effects.measure}, in points", columns, tuple(rows))
 
 
 def alone_table(effects: Effects) -> Table:
@@ -365,7 +345,7 @@ def by_certain_harm(effects: Sequence[Effect]) -> list[Effect]:
 
 def _worst_table(title: str, effects: Sequence[Effect], most: int) -> Table:
     known = by_certain_harm(effects)
-    rows = tuple((e.name, *_figures(e), str(e.sources)) for e in known[:most])
+    rows = tuple((e.name, *_certainty(e)) for e in known[:most])
     less = f", {len(rows)} of {len(effects)}" if len(rows) < len(effects) else ""
     columns = (title.partition(",")[0], "points", *_COLUMNS, "sources")
     return Table(f"By {title}, certain harm first{less}", columns, rows, of=columns[0])
@@ -378,7 +358,12 @@ def column_words(table: Table) -> list[tuple[str, str]]:
 
 def _figures(effect: Effect) -> tuple[str, str, str]:
     """The cells under `points` and _COLUMNS."""
-    return points(effect.value), interval(effect), _chance(effect)
+    return points(effect.value), interval(effect), "-" if effect.q is None else _chance(effect.q, effect.clear)
+
+
+def _certainty(effect: Effect) -> tuple[str, ...]:
+    """The same, and the sources."""
+    return (*_figures(effect), str(effect.sources))
 
 
 def points(value: float | None) -> str:
@@ -394,8 +379,30 @@ def interval(effect: Effect) -> str:
     return "-" if effect.low is None else f"{points(effect.low)}{_TO}{points(effect.high)}"
 
 
-def _chance(effect: Effect) -> str:
-    if effect.q is None:
-        return "-"
-    shown = "< 0.001" if effect.q < 0.001 else f"{effect.q:.3f}"
-    return f"{shown} *" if effect.clear else f"{shown}  "
+def _chance(q: float, clear: bool) -> str:
+    """A corrected chance, marked where the effect is clear."""
+    return f"{'< 0.001' if q < 0.001 else f'{q:.3f}'} {'*' if clear else ' '}"
+
+
+def insights_table(insights: Sequence[Insight], everything: bool = False, title: str = _RELIED_ON) -> tuple[Table, ...]:
+    """What a model relies on to recognise a class: clear insights, eight at most, or `everything`; none without any."""
+    shown = insights if everything else [one for one in insights if one.clear][:_WORST]
+    rows = []
+    for one in shown:
+        drop, high, low = (points(-end / 100) for end in (one.drop, one.high, one.low))
+        named = (one.label, one.keyword or f"nothing like {one.alternative}", one.name)
+        certainty = (f"{high} \N{HORIZONTAL ELLIPSIS} {low}", _chance(one.q, one.clear), str(one.pictures))
+        rows.append((*named, drop, *certainty))
+    columns = ("class", "relies on", "edit", "points", "95 % interval", "q", "pictures")
+    return (Table(title, columns, tuple(rows), of="class"),) if rows else ()
+
+
+def insight_lines(evaluation: Evaluation) -> list[str]:
+    """Why there is no insight, where variants were judged and nothing is clear."""
+    insights = evaluation.insights
+    if any(one.clear for one in insights) or evaluation.effects.against is None or not evaluation.variants.score.count:
+        return []
+    if not insights:
+        return ["what recognising a class relies on is not known: no class has six sources with one kind of edit"]
+    of = len({one.label for one in insights})
+    return [f"no class clearly relies on anything: {len(insights)} kinds of edits in {of} classes were compared"]

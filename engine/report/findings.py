@@ -76,10 +76,8 @@ def comparison_sentences(comparison: Comparison) -> tuple[ReportFinding, ...]:
         on = f"variants with {gap.name}" if gap in types else gap.name
         sentence = f"On {on} {second} {change} against {first} ({_span(gap.effect)}), {both}."
         findings.append(ReportFinding(sentence, True, (("type", gap.name),) if gap in types else ()))
-    same = ReportFinding(
-        f"No difference between {first} and {second} is certain on these {comparison.pictures:,} pictures."
-    )
-    return tuple(findings) or (same,)
+    same = f"No difference between {first} and {second} is certain on these {comparison.pictures:,} pictures."
+    return tuple(findings) or (ReportFinding(same),)
 
 
 def short_name(model: str) -> str:
@@ -93,10 +91,9 @@ def suite_sentences(rows: Sequence[PictureRow]) -> tuple[ReportFinding, ...]:
     accepted = sum(row.accepted for row in variants)
     reasons = reason_table(rows)
     mostly = f"; the others mostly as {reasons.rows[0][0]}" if reasons else ""
+    sentence = f"{accepted:,} of {len(variants):,} variants are accepted{mostly}."
     return (
-        ReportFinding(
-            f"{accepted:,} of {len(variants):,} variants are accepted{mostly}.", True, (("verdict", "accepted"),)
-        ),
+        ReportFinding(sentence, True, (("verdict", "accepted"),)),
         ReportFinding("No model was asked: --model MODEL, or --predictions FILE, shows what each edit does to yours."),
     )
 
@@ -124,20 +121,14 @@ def _painting(effects: Effects) -> list[ReportFinding]:
     if one is None or not one.clear:
         return []
     left = "effects are against the controls and do not hold it" if effects.against == "control" else "effects hold it"
-    return [
-        ReportFinding(
-            f"Painting alone {_change(one, 'costs', 'gains')} of {effects.measure} ({_span(one)}); {left}.", True
-        )
-    ]
+    cost = f"{_change(one, 'costs', 'gains')} of {effects.measure} ({_span(one)})"
+    return [ReportFinding(f"Painting alone {cost}; {left}.", True)]
 
 
 def _insights(evaluation: Evaluation) -> list[ReportFinding]:
-    return [
-        ReportFinding(
-            f"{one.sentence[:1].upper()}{one.sentence[1:]}.", True, (("class", one.label), ("value", one.name))
-        )
-        for one in [one for one in evaluation.insights if one.clear][:_MOST]
-    ]
+    clear = [one for one in evaluation.insights if one.clear][:_MOST]
+    sentences = [(f"{one.sentence[:1].upper()}{one.sentence[1:]}.", one) for one in clear]
+    return [ReportFinding(text, True, (("class", one.label), ("value", one.name))) for text, one in sentences]
 
 
 def _undecided(effects: Effects, sources: int) -> list[ReportFinding]:
@@ -156,15 +147,11 @@ def _undecided(effects: Effects, sources: int) -> list[ReportFinding]:
     if open_:
         names = _joined([name for _, name in sorted(open_)])
         counts = _joined([f"{count:,}" for count, _ in sorted(open_)])
-        findings.append(
-            ReportFinding(
-                f"Cannot be told yet, in points of {effects.measure}: {names}. A loss of {100 * TOLD:g} points would "
-                f"show in about {counts} sources like these {sources:,}."
-            )
-        )
+        unknown = f"Cannot be told yet, in points of {effects.measure}: {names}. A loss of {100 * TOLD:g} points"
+        findings.append(ReportFinding(f"{unknown} would show in about {counts} sources like these {sources:,}."))
     if mixed:
-        names = _joined(mixed)
-        findings.append(ReportFinding(f"Nothing can be said of {names}: too few sources tell it from other edits."))
+        sentence = f"Nothing can be said of {_joined(mixed)}: too few sources tell it from other edits."
+        findings.append(ReportFinding(sentence))
     return findings
 
 

@@ -26,12 +26,11 @@ from ..suite.images import open_png
 from ..tasks.spread import spread_of
 from .album import Answer, Strip, add_drawn, drawn_path, group_by_source, pick_evenly
 from .coloured_masks import draw_mask
-from .embedding import embed_pictures
 from .page import ReportText, write_page
 from .sheet import draw_sheet
 from .suite_text import edit_table, reason_table, skew_notes
 from .summary import markdown_summary, report_json
-from .thumbnails import draw_thumbnails
+from .thumbnails import draw_thumbnails, embed_pictures
 
 SHEET_ROWS = 8
 # Sources on the page, where nobody asks for another number.

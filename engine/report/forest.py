@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor
 
@@ -60,16 +59,11 @@ def draw_forest(effects: Effects) -> Forest | None:
         width = round(right - left, 2)
         return ForestRow(name, figures, one.sources, one.clear, left, place(one.value or 0.0), width, of)
 
-    def rows(kind: str, some: Sequence[Effect]) -> tuple[ForestRow, ...]:
-        return tuple(row(one, one.name, kind) for one in some)
-
-    first = (*(row(one, PAINTING, "") for one in painter), *rows("type", groups["type"]))
-    several = [(kind, some) for kind, some in groups.items() if kind != "type" and len(some) > 1]
-    more = tuple((f"{len(some):,} {_PLURAL[kind]}", rows(kind, some)) for kind, some in several)
+    rows = {kind: tuple(row(one, one.name, kind) for one in some) for kind, some in groups.items()}
+    first = (*(row(one, PAINTING, "") for one in painter), *rows["type"])
+    plural = {"value": "values", "class": "classes"}
+    more = tuple((f"{len(rows[kind]):,} {word}", rows[kind]) for kind, word in plural.items() if len(rows[kind]) > 1)
     step = 0.5 if whole > 1.5 else 0.25 if whole > 0.8 else 0.1 if whole > 0.3 else 0.05
     marks = [step * k for k in range(-floor(low / step + 1e-9), floor(high / step + 1e-9) + 1)]
     ticks = tuple((place(mark), points(mark).removesuffix(".0")) for mark in marks)
     return Forest(effects_title(effects), (("", first), *more), ticks, place(0.0))
-
-
-_PLURAL = {"value": "values", "class": "classes"}

@@ -94,16 +94,11 @@ def write_page(
 
     `embedded` are the pictures as addresses that hold them: then nothing but the page is written.
     """
-    environment = Environment(
-        loader=FunctionLoader(_read_part),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    forms: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=FunctionLoader(_read_part), undefined=StrictUndefined, **forms)
     frames = [frame for strip in album for frame in strip.frames]
-    lists = _lists(album)
-    known = {one.name: {value for value, _ in one.values} for one in (*_pills(album), *lists)}
+    pills, lists = _pills(frames), _lists(album, frames)
+    known = {one.name: {value for value, _ in one.values} for one in (*pills, *lists)}
 
     def shows(*choices: tuple[str, str]) -> str:
         """The address of the pictures of these choices; "" of none, and where the page has no such choice."""
@@ -135,7 +130,7 @@ def write_page(
     script = _read_part("page.js")
     page = environment.get_template("page.html").render(
         **{name: value for name, value in vars(text).items() if name != "data"},
-        pills=_pills(album),
+        pills=pills,
         lists=lists,
         order=_order(frames),
         masks=any(strip.mask for strip in album),
@@ -165,12 +160,11 @@ def _as_json(data: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def _order(frames: Iterable[Frame]) -> str:
+def _order(frames: Sequence[Frame]) -> str:
     """The order that nobody has to choose: what the model fails on first, as in the suite where no model was asked."""
-    shown = list(frames)
-    if any(frame.answer for frame in shown):
+    if any(frame.answer for frame in frames):
         return _WRONG
-    return f"score:{_MASKED}" if any(_MASKED in frame.row.scores for frame in shown) else ""
+    return f"score:{_MASKED}" if any(_MASKED in frame.row.scores for frame in frames) else ""
 
 
 def _rank(strip: Strip) -> tuple[int, float]:
@@ -185,19 +179,21 @@ def _strip_data(place: int, strip: Strip, link: Link, small: Mapping[Path, Path]
     def picture(image: Path) -> list[str]:
         return [link(small[image]), link(image)] if image in small else [link(image)]
 
-    control = strip.control
+    control = strip.control and {
+        "image": picture(strip.control.image),
+        "reason": strip.control.row.reason,
+        "answer": _answer(strip.control.answer),
+    }
     return {
         "place": place,
         "source": strip.name,
         "label": strip.label,
         "caption": strip.caption,
         "image": picture(strip.image),
-        "edges": None if strip.edges is None else link(strip.edges),
-        "mask": None if strip.mask is None else link(strip.mask),
+        "edges": strip.edges and link(strip.edges),
+        "mask": strip.mask and link(strip.mask),
         "answer": _answer(strip.answer),
-        "control": None
-        if control is None
-        else {"image": picture(control.image), "reason": control.row.reason, "answer": _answer(control.answer)},
+        "control": control,
         "frames": [_frame_data(frame, picture(frame.image)) for frame in strip.frames],
     }
 
@@ -225,9 +221,8 @@ def _answer(given: Answer | None) -> list[str | bool] | None:
     return None if given is None else [given.text, given.right]
 
 
-def _pills(album: Sequence[Strip]) -> list[_Filter]:
+def _pills(frames: Sequence[Frame]) -> list[_Filter]:
     """A row of buttons for each thing with few values in which the album's variants differ."""
-    frames = [frame for strip in album for frame in strip.frames]
     present = {kind for frame in frames for kind in frame.types}
     named = [kind for kind in EDIT_TYPES if kind in present]
     filters = [_Filter("Edit", "type", _same([*named, *sorted(present.difference(named))]))]
@@ -238,9 +233,8 @@ def _pills(album: Sequence[Strip]) -> list[_Filter]:
     return filters
 
 
-def _lists(album: Sequence[Strip]) -> list[_Filter]:
+def _lists(album: Sequence[Strip], frames: Sequence[Frame]) -> list[_Filter]:
     """A list to choose from for each thing with many values, and for the order."""
-    frames = [frame for strip in album for frame in strip.frames]
     classes = sorted({strip.label for strip in album if strip.label is not None})
     values = sorted({value for frame in frames for value in frame.values})
     checks = sorted({check for frame in frames if (check := frame.failed)})

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 
 from ..errors import CounterfactoryError
+from ..judging.baselines import Names
 from ..judging.compare import mean_difference
-from ..judging.evaluation import Evaluation, MeanScore, Measure, Side
+from ..judging.evaluate import edit_types, edit_values
+from ..judging.evaluation import Evaluation, MeanScore
 from ..suite import PictureRow
-from .effects_text import interval, points
-from .insights_text import insights_table
+from .effects_text import insights_table, interval, points
 from .table import Table, percent
 
 _RANDOM = "random"  # the type of edits of random words
-_SETS = ("originals", "reconstructed")
 
 
 @dataclass(frozen=True)
@@ -74,50 +75,32 @@ def _confusions(results: Sequence[ModelResult]) -> tuple[Table, ...]:
 def _accuracies(results: Sequence[ModelResult]) -> tuple[Table, ...]:
     """LANCE, table 2: accuracy at 1 and at 5 on each set of images, by model."""
     _require_labels(results, "LANCE's table 2")
-    columns, cells = ["images"], list[tuple[Callable[[str], MeanScore | None], ...]]()
+    columns, scores = ["images"], list[tuple[MeanScore, ...]]()
     for result in results:
         its = result.evaluation
-        fifth = next((one for one in its.measures if one.name == "top-5 accuracy"), None)
-        columns += [f"{result.name} acc@1", *([f"{result.name} acc@5"] if fifth else [])]
-        cells.append((_of_sides(its), *((_of_measure(fifth),) if fifth else ())))
+        columns.append(f"{result.name} acc@1")
+        scores.append(tuple(side.score for side in (its.originals, its.controls, its.variants)))
+        for one in its.measures:
+            if one.name == "top-5 accuracy":
+                columns.append(f"{result.name} acc@5")
+                scores.append((one.originals, one.controls, one.variants))
     types = {kind for row in results[0].rows if row.kind == "variant" for kind in row.edit_types}
-    sets = (*_SETS, "LANCE-R" if types == {_RANDOM} else "LANCE")
-    rows = tuple(
-        (images, *(percent(score.value if (score := of(images)) else None) for model in cells for of in model))
-        for images in sets
-    )
+    sets = ("originals", "reconstructed", "LANCE-R" if types == {_RANDOM} else "LANCE")
+    rows = tuple((images, *(percent(model[i].value) for model in scores)) for i, images in enumerate(sets))
     return (Table("LANCE, table 2: accuracy", tuple(columns), rows),)
-
-
-def _of_sides(evaluation: Evaluation) -> Callable[[str], MeanScore]:
-    sides: dict[str, Side] = dict(zip(_SETS, (evaluation.originals, evaluation.controls), strict=True))
-    return lambda images: sides.get(images, evaluation.variants).score
-
-
-def _of_measure(measure: Measure) -> Callable[[str], MeanScore]:
-    sides = dict(zip(_SETS, (measure.originals, measure.controls), strict=True))
-    return lambda images: sides.get(images, measure.variants)
 
 
 def _sensitivity(results: Sequence[ModelResult]) -> tuple[Table, ...]:
     """LANCE, figure 3: how far an edit of each type moves the probability of the true label, up or down."""
-    return (_moved("LANCE, figure 3: |p(true | original) - p(true | variant)|", "edit", results, _types),)
+    return (_moved("LANCE, figure 3: |p(true | original) - p(true | variant)|", "edit", results, edit_types),)
 
 
 def _by_value(results: Sequence[ModelResult]) -> tuple[Table, ...]:
     """LANCE, figure 9: the same of each intervention over the set."""
-    return (_moved("LANCE, figure 9: the same of each intervention", "value", results, _values),)
+    return (_moved("LANCE, figure 9: the same of each intervention", "value", results, edit_values),)
 
 
-def _types(row: PictureRow) -> set[str]:
-    return set(row.edit_types)
-
-
-def _values(row: PictureRow) -> set[str]:
-    return {edit.value for edit in row.edits}
-
-
-def _moved(title: str, of: str, results: Sequence[ModelResult], names: Callable[[PictureRow], set[str]]) -> Table:
+def _moved(title: str, of: str, results: Sequence[ModelResult], names: Names) -> Table:
     """Mean |delta p| of the variants that carry an edit, with its interval over sources, in points, by model."""
     _require_labels(results, "LANCE's delta p")
     moved: list[Mapping[str, tuple[str, str]]] = []
@@ -149,34 +132,21 @@ def _by_class(results: Sequence[ModelResult]) -> tuple[Table, ...]:
     _require_labels(results, "LANCE's figure 8")
     labels = sorted({row.label for result in results for row in result.rows if row.label is not None})
     columns = ("class", *(f"{result.name} {side}" for result in results for side in ("originals", "variants")))
-    rows = tuple(
-        (
-            label,
-            *(
-                percent(side.by_class.get(label))
-                for result in results
-                for side in (result.evaluation.originals, result.evaluation.variants)
-            ),
-        )
-        for label in labels
-    )
+    sides = [side for result in results for side in (result.evaluation.originals, result.evaluation.variants)]
+    rows = tuple((label, *(percent(side.by_class.get(label)) for side in sides)) for label in labels)
     return (Table("LANCE, figure 8: accuracy by class", columns, rows),)
 
 
 def _relied_on(results: Sequence[ModelResult]) -> tuple[Table, ...]:
     """LANCE, figure 6: what each model relies on to recognise a class."""
     title = "LANCE, figure 6: what recognising a class relies on"
-    tables = [
-        table
-        for result in results
-        for table in insights_table(result.evaluation.insights, True, f"{title}, {result.name}")
-    ]
-    if not tables:
+    tables = [insights_table(one.evaluation.insights, True, f"{title}, {one.name}") for one in results]
+    if not any(tables):
         raise CounterfactoryError(
             "LANCE's figure 6 needs a class with six sources that have a kind of edit, and answers to their originals "
             "or controls: make the suite of more sources"
         )
-    return tuple(tables)
+    return tuple(chain.from_iterable(tables))
 
 
 _TABLES: Mapping[str, Callable[[Sequence[ModelResult]], tuple[Table, ...]]] = MappingProxyType(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -69,9 +70,8 @@ def draw_sheet(album: Sequence[Strip], title: str, subtitle: str, notes: Sequenc
 
 
 def _draw_strip(sheet: Image.Image, pen: ImageDraw.ImageDraw, strip: Strip, top: int) -> None:
-    left = MARGIN
+    left, below = MARGIN, top + CELL + _BELOW
     _paste_picture(sheet, strip.image, left, top)
-    below = top + CELL + _BELOW
     pen.text((left, below), _shorten(strip.label or strip.name, 24, CELL), _INK, _font(24))
     if strip.label:
         pen.text((left, below + _LINE), _shorten(strip.name, 19, CELL), _GREY, _font(19))
@@ -82,21 +82,20 @@ def _draw_strip(sheet: Image.Image, pen: ImageDraw.ImageDraw, strip: Strip, top:
         left += CELL + GAP
         _paste_picture(sheet, strip.control.image, left, top)
         pen.text((left, below), "control: same caption", _GREY, _font(22))
-        if not strip.control.row.accepted:
-            _frame_rejected(pen, left, top)
+        _frame_rejected(pen, strip.control, left, top)
         if strip.control.answer and not strip.control.answer.right:
             _draw_note(pen, (left, below + _LINE), f"model says: {strip.control.answer.text}", None, _RED)
     for frame in strip.frames:
         left += CELL + GAP
         _paste_picture(sheet, frame.image, left, top)
-        if not frame.row.accepted:
-            _frame_rejected(pen, left, top)
+        _frame_rejected(pen, frame, left, top)
         for i, (text, target, colour) in enumerate(_notes(frame)[:_MAX_LINES]):
             _draw_note(pen, (left, below + i * _LINE), text, target, colour)
 
 
-def _frame_rejected(pen: ImageDraw.ImageDraw, left: int, top: int) -> None:
-    pen.rounded_rectangle((left - 3, top - 3, left + CELL + 2, top + CELL + 2), 12, outline=_RED, width=5)
+def _frame_rejected(pen: ImageDraw.ImageDraw, frame: Frame, left: int, top: int) -> None:
+    if not frame.row.accepted:
+        pen.rounded_rectangle((left - 3, top - 3, left + CELL + 2, top + CELL + 2), 12, outline=_RED, width=5)
 
 
 def _notes(frame: Frame) -> list[tuple[str, str | None, Colour]]:
@@ -148,19 +147,14 @@ def _drop_shared_end(text: str, target: str) -> str:
 
 def _paste_picture(sheet: Image.Image, path: Path | None, left: int, top: int) -> None:
     """Paste a picture, enlarged to fit a cell and centred; an empty cell where there is none."""
-    picture = None if path is None else _open_png(path)
+    picture = None
+    if path is not None:
+        with suppress(ValueError):  # no PNG, whatever else it may be: a suite may come from anybody
+            picture = open_png(path, lambda image: image.convert("RGB"))
     cell = ImageOps.pad(picture or Image.new("RGB", (1, 1), _BLANK), (CELL, CELL), color=_BLANK)
     corners = Image.new("L", (CELL * 2, CELL * 2), 0)
     ImageDraw.Draw(corners).rounded_rectangle((0, 0, CELL * 2 - 1, CELL * 2 - 1), 18, fill=255)
     sheet.paste(cell, (left, top), corners.resize((CELL, CELL), Image.Resampling.BOX))
-
-
-def _open_png(path: Path) -> Image.Image | None:
-    """The picture; None where the file is no PNG, whatever else it may be: a suite may come from anybody."""
-    try:
-        return open_png(path, lambda image: image.convert("RGB"))
-    except ValueError:
-        return None
 
 
 @cache  # Pillow decodes its font anew at every call

@@ -16,7 +16,7 @@ from ..suite import PictureRow, caution, count_outside
 from ..suite.by_hand import HandVerdict
 from ..suite.cells import ValueCells, coverage
 from ..tasks.spread import TypeSpread, skewed
-from .table import Table
+from .table import Table, percent
 
 # Characters of the values that a row names, so that the table fits 80 columns; and of one of them.
 _WIDTH, _LONGEST = 42, 24
@@ -36,13 +36,11 @@ def suite_notes(rows: Sequence[PictureRow]) -> tuple[str, ...]:
     bare = varied - {row.source for row in rows if row.kind == "control" and row.accepted}
     if not painted or not bare:
         return first
-    if bare == varied:
-        return (*first, "no control was accepted: what painting does by itself cannot be told from what edits do")
-    return (
-        *first,
-        f"{len(bare)} of {len(varied)} sources have no accepted control: their variants are compared with one another "
-        "only",
+    lack = (
+        f"{len(bare)} of {len(varied)} sources have no accepted control: their variants are compared with one another"
     )
+    none = "no control was accepted: what painting does by itself cannot be told from what edits do"
+    return (*first, none if bare == varied else f"{lack} only")
 
 
 def reason_table(rows: Sequence[PictureRow]) -> Table | None:
@@ -51,11 +49,9 @@ def reason_table(rows: Sequence[PictureRow]) -> Table | None:
     counts = Counter((_why(row, row.reason), failed_check(row.reason)) for row in variants if row.reason is not None)
     if not counts:
         return None
-    lines = [
-        (why, name, f"{count:,}", f"{100 * count / len(variants):.1f} %")
-        for (why, name), count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    ]
-    return Table("Rejected variants", ("why", "check", "variants", "of all"), tuple(lines))
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    lines = tuple((why, name, f"{count:,}", percent(count / len(variants))) for (why, name), count in ordered)
+    return Table("Rejected variants", ("why", "check", "variants", "of all"), lines)
 
 
 def _why(row: PictureRow, reason: str) -> str:
@@ -95,16 +91,10 @@ def coverage_table(cells: Sequence[ValueCells], planned: bool = False) -> Table:
     rows = []
     for one in cells:
         counts = (one.possible, one.painted, *(() if planned else (one.accepted,)), sum(map(len, one.empty.values())))
-        reason = one.commonest(rejected=not planned)
-        rows.append(
-            (
-                _cut(f"{one.type}: {one.value}", _VALUE),
-                *(f"{count:,}" for count in counts),
-                _cut(reason or "-", _REASON),
-            )
-        )
-    possible, painted = sum(one.possible for one in cells), sum(one.painted for one in cells)
-    filled = painted if planned else sum(one.accepted for one in cells)
+        value, reason = _cut(f"{one.type}: {one.value}", _VALUE), one.commonest(rejected=not planned) or "-"
+        rows.append((value, *(f"{count:,}" for count in counts), _cut(reason, _REASON)))
+    possible = sum(one.possible for one in cells)
+    filled = sum(one.painted if planned else one.accepted for one in cells)
     kind = "are planned" if planned else "have an accepted picture"
     return Table(f"Coverage: {filled:,} of {possible:,} possible cells {kind}", columns, tuple(rows))
 
@@ -119,8 +109,7 @@ def coverage_data(cells: Sequence[ValueCells] | None) -> dict[str, Any]:
 def uncovered(cells: Sequence[ValueCells], least: float) -> str:
     """The sentence for a suite that covers less than it has to."""
     return (
-        f"{100 * coverage(cells):.1f} % of the possible cells have an accepted picture, and {100 * least:g} % are "
-        "required"
+        f"{percent(coverage(cells))} of the possible cells have an accepted picture, and {100 * least:g} % are required"
     )
 
 

@@ -33,10 +33,8 @@ def markdown_summary(text: ReportText) -> str:
     """Findings and the tables of effects and of answers, in GitHub's Markdown."""
     parts = [f"## {_escaped(text.title)}", _escaped(text.subtitle)]
     parts += [f"> {_escaped(note)}" for note in text.notes]
-    lines = [
-        f"- {'**' if one.certain else ''}{_escaped(one.sentence)}{'**' if one.certain else ''}" for one in text.findings
-    ]
-    parts.append("\n".join(lines))
+    marked = [(_escaped(one.sentence), "**" if one.certain else "") for one in text.findings]
+    parts.append("\n".join(f"- {mark}{sentence}{mark}" for sentence, mark in marked))
     parts += [_table(table) for table in text.tables if table.title.startswith(_TABLES)]
     if text.data.get("suite_digest"):
         parts.append(f"Suite `{text.data['suite_digest']}`")

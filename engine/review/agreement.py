@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, sqrt
+from math import ceil
 
 import numpy as np
 
+from ..judging.effects import CONFIDENCE, jackknife
 from ..judging.student import proportion_interval, t_reach
 
-CONFIDENCE = 0.95
 # DILLEMA's: an answer counts with at least four of five.
 AGREE = 0.8
 _ROUNDING = 1e-9
@@ -59,7 +59,7 @@ def find_share(outcomes: Iterable[tuple[str, bool]]) -> Share:
         return Share(share, None, None, count)
     independent = float(sources)
     if 0 < share < 1:
-        variance = _jackknife(parts, wholes) ** 2
+        variance = jackknife(parts, wholes) ** 2
         independent = min(share * (1 - share) / variance, count) if variance else count
         independent = max(independent * (t_reach(CONFIDENCE, count - 1) / t_reach(CONFIDENCE, sources - 1)) ** 2, 1.0)
     return Share(share, *proportion_interval(share, independent, CONFIDENCE), count)
@@ -73,7 +73,7 @@ def find_mean(values: Iterable[tuple[str, float]], least: float, most: float) ->
     mean = float(parts.sum() / wholes.sum())
     if len(wholes) < 2:
         return Share(mean, None, None, int(wholes.sum()))
-    reach = t_reach(CONFIDENCE, len(wholes) - 1) * _jackknife(parts, wholes)
+    reach = t_reach(CONFIDENCE, len(wholes) - 1) * jackknife(parts, wholes)
     return Share(mean, max(least, mean - reach), min(most, mean + reach), int(wholes.sum()))
 
 
@@ -83,13 +83,6 @@ def _by_source(values: Iterable[tuple[str, float]]) -> tuple[np.ndarray, np.ndar
         parts[source] = parts.get(source, 0.0) + value
         wholes[source] += 1
     return np.array([*parts.values()], float), np.array([wholes[source] for source in parts], float)
-
-
-def _jackknife(parts: np.ndarray, wholes: np.ndarray) -> float:
-    """The standard error of sum(parts) / sum(wholes)."""
-    sources = len(wholes)
-    without = (parts.sum() - parts) / (wholes.sum() - wholes)
-    return sqrt((sources - 1) / sources * float(((without - parts.sum() / wholes.sum()) ** 2).sum()))
 
 
 def find_alpha(answers: Mapping[str, Mapping[str, int]], *, ordered: bool) -> float | None:

@@ -58,9 +58,8 @@ class _Stored:
 
 
 class AnswerBook:
-    """The study in the file `path`, which `create_book` wrote; for several threads.
-
-    Raises CounterfactoryError for a file that is missing, is none of ours, or is damaged; it is not changed then.
+    """The study in the file `path`, which `create_book` wrote; for several threads. Raises CounterfactoryError for a
+    file that is missing, is none of ours, or is damaged; it is not changed then.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
@@ -155,15 +154,14 @@ class AnswerBook:
             self._db.execute("UPDATE answers SET undone = 1 WHERE id = ?", [last[0]])
         return int(last[1])
 
-    def ratings(self, rater: str | None = None) -> list[Rating]:
-        """The answers that stand, of one rater or of all: an item's stay where its first one was given. What the study
-        did not ask, which no answer of ours is, counts as missing.
+    def ratings(self) -> list[Rating]:
+        """The answers that stand: an item's stay where its first one was given. What the study did not ask, which no
+        answer of ours is, counts as missing.
         """
-        which, values = ("", []) if rater is None else (" AND rater = ?", [rater])
         columns = "CAST(rater AS TEXT), CAST(item AS INTEGER), CAST(asked AS TEXT), CAST(value AS INTEGER), "
         columns += "CAST(note AS TEXT), CAST(seconds AS REAL), CAST(date AS TEXT)"
         with self._lock:
-            rows = self._db.execute(f"SELECT {columns} FROM answers WHERE undone = 0{which} ORDER BY id", values)
+            rows = self._db.execute(f"SELECT {columns} FROM answers WHERE undone = 0 ORDER BY id")
             ratings = [Rating(*row) for row in rows]
         return list({(one.rater, one.item, one.asked): one for one in ratings if self.study.takes(one[1:4])}.values())
 

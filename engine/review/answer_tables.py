@@ -36,7 +36,7 @@ def write_answers(path: Path, study: Study, ratings: Sequence[Rating], rows: Ite
     by_name = {row.file_name: row for row in rows}
     hosts = {item.number: by_name[item.image] for item in study.present(by_name)}
     asks = list(dict.fromkeys(asked for item in study.items for asked in item.asks))
-    notes = [asked for asked in asks if (question := study.questions.question(asked)) and question.note]
+    notes = [asked for asked in asks if study.questions.question(asked).note]
     given = defaultdict[int, dict[str, list[Rating]]](lambda: defaultdict(list))
     for one in ratings:
         given[one.item][one.rater].append(one)
@@ -73,10 +73,8 @@ def _answered(study: Study, rater: str, answers: Sequence[Rating]) -> dict[str, 
 
 def read_answers(path: Path, study: Study, known: Sequence[Rating]) -> tuple[list[Rating], int]:
     """The answers of a table that are not among the `known` ones yet, and how many of the study's questions are empty
-    in it.
-
-    Raises CounterfactoryError for a table of another study, for a picture that is not in this one, for what is no
-    answer, and for two answers of one name to one question.
+    in it. Raises CounterfactoryError for a table of another study, for a picture that is not in this one, for what is
+    no answer, and for two answers of one name to one question.
     """
     by_image = {(item.image, item.edit): item for item in study.items if item.kind == "variant"}
     given = {(one.rater, one.item, one.asked): one.value for one in known}
@@ -86,7 +84,7 @@ def read_answers(path: Path, study: Study, known: Sequence[Rating]) -> tuple[lis
         where = f"{path}:{line}"
         rater = _cell(row, *_RATERS)
         if not rater:
-            matched = matched or _asks(row, study)
+            matched = matched or any(name in study.questions for name in row)
             continue
         item = _item(row, study, by_image, where)
         answers = _answers(row, study, item, where)
@@ -141,10 +139,6 @@ def _number(text: str) -> float:
         return 0.0
 
 
-def _asks(row: Mapping[str, Any], study: Study) -> bool:
-    return any(study.questions.question(name) is not None for name in row)
-
-
 def _item(
     row: Mapping[str, Any], study: Study, by_image: Mapping[tuple[str, int | None], StudyItem], where: str
 ) -> StudyItem:
@@ -170,7 +164,6 @@ def _answers(row: Mapping[str, Any], study: Study, item: StudyItem, where: str) 
     answers: dict[str, int | None] = {}
     for asked in item.asks:
         question = study.questions.question(asked)
-        assert question is not None, "a study asks its own questions"
         ticked = [name.rpartition(".") for name, value in cells.items() if value.strip().lower() in _YES]
         text = cells.get(asked, next((value for name, _, value in ticked if name == asked), None))
         if text is None:

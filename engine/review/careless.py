@@ -83,7 +83,6 @@ def _usual_answers(study: Study, ratings: Sequence[Rating]) -> dict[str, dict[in
     counts = defaultdict[str, dict[int, float]](dict)
     for one in ratings:
         question = study.questions.question(one.asked)
-        assert question is not None, "the book gives answers to the study's questions alone"
         shares = counts[question.name] or dict.fromkeys(question.values, 0.5)
         counts[question.name] = shares | {one.value: shares[one.value] + 1}
     return {
@@ -103,7 +102,6 @@ def _suspicion(
     careful = by_chance = 1.0
     for one in answers:
         question = study.questions.question(one.asked)
-        assert question is not None
         scale, values = question.kind == "scale", question.values
         right = study.right_answer(study.by_number[one.item], one.asked)
         if right is not None:

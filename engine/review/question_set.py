@@ -87,30 +87,24 @@ class QuestionSet:
             for asked in ([one.name] if one.each == "picture" else [f"{one.name}{_BETWEEN}{word}" for word in classes])
         )
 
-    def question(self, asked: str) -> Question | None:
-        """The question that an id is of."""
-        name = asked.partition(_BETWEEN)[0]
-        return next((one for one in self.questions if one.name == name), None)
+    def __contains__(self, asked: str) -> bool:
+        """Whether an id is of one of the questions."""
+        return any(one.name == asked.partition(_BETWEEN)[0] for one in self.questions)
 
-    def needs_label(self, asked: str) -> bool:
-        """Whether an id's question is about the label."""
-        question = self.question(asked)
-        return question is not None and "{label}" in question.text
+    def question(self, asked: str) -> Question:
+        """The question that an id is of, which is one of them."""
+        name = asked.partition(_BETWEEN)[0]
+        return next(one for one in self.questions if one.name == name)
 
     def word(self, asked: str, value: int) -> str:
         """An answer as people read it: yes, no, or the number on the scale."""
-        question = self.question(asked)
-        scale = question is None or question.kind == "scale"
+        scale = self.question(asked).kind == "scale"
         return str(value) if scale else next(word for word, number in NUMBERS.items() if number == value)
 
     def text(self, asked: str, label: str | None) -> str:
         """An id's question in words."""
-        question = self.question(asked)
-        words = {"{label}": label or "labelled object", "{class}": asked.partition(_BETWEEN)[2]}
-        text = "" if question is None else question.text
-        for name, word in words.items():
-            text = text.replace(name, word)
-        return text
+        text = self.question(asked).text.replace("{label}", label or "labelled object")
+        return text.replace("{class}", asked.partition(_BETWEEN)[2])
 
 
 def load_questions(name: str) -> QuestionSet:

@@ -28,6 +28,7 @@ from ..files.reading import open_file, parse_json, read_bytes
 from ..suite import PictureRow
 from ..suite.paths import Folder
 from .answer_book import MOST_NOTE, AnswerBook, Rating
+from .question_set import NUMBERS
 from .study import StudyItem
 
 HOST = "127.0.0.1"
@@ -149,15 +150,14 @@ class ReviewApp:
                 own[one.item][one.asked] = one
             else:
                 others[one.item].add(one.rater)
-        need = self._book.study.plan.per_picture
-        open_ = [
-            number
-            for number, item in self._items.items()
-            if number not in own and (item.kind != "variant" or len(others[number]) < need)
-        ]
-        open_.sort(key=lambda number: crc32(f"{rater} {number}".encode()))
-        numbers = [number for number in own if number in self._items] + open_
-        return [(self._items[number], own[number]) for number in numbers]
+        need, left = (
+            self._book.study.plan.per_picture,
+            [item for item in self._items.values() if item.number not in own],
+        )
+        open_ = [item for item in left if item.kind != "variant" or len(others[item.number]) < need]
+        open_.sort(key=lambda item: crc32(f"{rater} {item.number}".encode()))
+        begun = [self._items[number] for number in own if number in self._items]
+        return [(item, own[item.number]) for item in begun + open_]
 
     def _progress(self, sequence: Sequence[tuple[StudyItem, dict[str, Rating]]]) -> dict[str, int]:
         done = sum(all(asked in answers for asked in item.asks) for item, answers in sequence)
@@ -166,13 +166,9 @@ class ReviewApp:
     def _state(self, rater: str, query: Mapping[str, str]) -> dict[str, Any]:
         """What the page shows: the item at a place of the rater's sequence, of a number, or the first that is open."""
         sequence = self._sequence(rater)
-        first = next(
-            (place for place, (item, answers) in enumerate(sequence) if any(a not in answers for a in item.asks)),
-            len(sequence),
-        )
-        place = next(
-            (place for place, (item, _) in enumerate(sequence) if str(item.number) == query.get("number")), first
-        )
+        lacking = (place for place, (item, answers) in enumerate(sequence) if any(a not in answers for a in item.asks))
+        named = (place for place, (item, _) in enumerate(sequence) if str(item.number) == query.get("number"))
+        place = next(named, next(lacking, len(sequence)))
         if (at := query.get("at", "")).isdecimal() and len(at) < 10 and int(at) < len(sequence):
             place = int(at)
         begun = any(answers for _, answers in sequence)
@@ -184,15 +180,11 @@ class ReviewApp:
 
     def _shown(self, item: StudyItem, answers: Mapping[str, Rating]) -> dict[str, Any]:
         host = self._rows[item.image]
-        edits = host.edits if item.edit is None else (host.edits[item.edit],)
-        captions = []
+        edits, panes, captions = host.edits, ["source", "control", "variant"], list[tuple[str, str, str]]()
         if item.edit is not None:
-            edit = edits[0]
-            captions = [
-                ("caption", host.caption, edit.keyword),
-                ("edited caption", host.edited_caption, edit.alternative),
-            ]
-        panes = () if item.edit is not None else ("source", "control", "variant")
+            edit = host.edits[item.edit]
+            edits, panes, captions = (edit,), [], [("caption", host.caption, edit.keyword)]
+            captions.append(("edited caption", host.edited_caption, edit.alternative))
         return {
             "number": item.number,
             "label": host.label,
@@ -205,15 +197,13 @@ class ReviewApp:
     def _question(self, asked: str, label: str | None, answer: Rating | None) -> dict[str, Any]:
         questions = self._book.study.questions
         question = questions.question(asked)
-        assert question is not None, "a study asks its own questions"
         words = [(value, questions.word(asked, value)) for value in question.values]
-        note = None if question.note is None else {"yes": 1, "no": 0}[question.note]
         return {
             "asked": asked,
             "text": questions.text(asked, label),
             "values": [(value, word, word[0].upper() if question.kind == "yes-no" else "") for value, word in words],
             "ends": question.ends,
-            "note": note,
+            "note": None if question.note is None else NUMBERS[question.note],
             "value": None if answer is None else answer.value,
             "text_note": "" if answer is None else answer.note,
         }

@@ -71,7 +71,7 @@ class Study:
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_number", {item.number: item for item in self.items})
         asked = {asked for item in self.items for asked in item.asks}
-        if len(self.by_number) < len(self.items) or any(self.questions.question(one) is None for one in asked):
+        if len(self.by_number) < len(self.items) or any(one not in self.questions for one in asked):
             raise ValueError("its items are numbered twice, or ask what is none of its questions")
 
     def present(self, rows: Mapping[str, PictureRow]) -> list[StudyItem]:
@@ -82,13 +82,12 @@ class Study:
     def takes(self, answer: tuple[int, str, int]) -> bool:
         """Whether an item has this question, and it this answer."""
         number, asked, value = answer
-        item, question = self.by_number.get(number), self.questions.question(asked)
-        return item is not None and asked in item.asks and question is not None and value in question.values
+        item = self.by_number.get(number)
+        return item is not None and asked in item.asks and value in self.questions.question(asked).values
 
     def right_answer(self, item: StudyItem, asked: str) -> int | None:
         """The answer of a check that is known."""
-        question = self.questions.question(asked)
-        return None if question is None else known_answer(question, item.kind)
+        return known_answer(self.questions.question(asked), item.kind)
 
 
 def draw_study(
@@ -99,9 +98,8 @@ def draw_study(
     wrong: Mapping[str, bool] | None = None,
 ) -> Study:
     """The study that the plan draws: the same one of the same rows. `settings` are the thresholds by which variants are
-    uncertain, `wrong` says of each variant that a model answered whether it was wrong.
-
-    Raises CounterfactoryError for a suite without such variants.
+    uncertain, `wrong` says of each variant that a model answered whether it was wrong. Raises CounterfactoryError for a
+    suite without such variants.
     """
     drawing = random.Random(f"counterfactory review {plan.seed}")
     variants = _population(rows, plan, settings, wrong)
@@ -192,7 +190,7 @@ def _item(
     words = (*(named or host.protected), *(box.label for box in host.boxes))
     asks = questions.ids(word for word in words if word != host.label)
     if host.label is None:  # masks and boxes alone: what asks for a label has none to ask for
-        asks = tuple(asked for asked in asks if not questions.needs_label(asked)) or asks
+        asks = tuple(asked for asked in asks if "{label}" not in questions.question(asked).text) or asks
     return StudyItem(0, kind, host.file_name, shown.file_name, shown.sha256, asks, edit)
 
 

@@ -138,6 +138,7 @@ def find_results(
     items = [item for item in study.items if item.kind == "variant" and by_item[item.number]]
     pictures = [_review(study, item, by_item[item.number], agree) for item in items if item.number in there]
     gone = len(items) - len(pictures)
+    noted = [(item, one) for item in items if item.number in there for one in by_item[item.number] if one.note]
     return StudyResults(
         tuple(pictures),
         tuple(_validities(pictures, rows, facts)),
@@ -148,12 +149,7 @@ def find_results(
         _correct(pictures, rows, facts.wrong),
         gone,
         tuple(_notes(study, records, left_out, gone)),
-        tuple(
-            (one.rater, item.image, one.asked, one.note)
-            for item in items
-            for one in by_item[item.number]
-            if one.note and item.number in there
-        ),
+        tuple((one.rater, item.image, one.asked, one.note) for item, one in noted),
     )
 
 
@@ -163,10 +159,9 @@ def _review(study: Study, item: StudyItem, answers: Sequence[Rating], agree: flo
         values[one.asked].append(one.value)
     outcomes, most = list[Outcome](), list[float]()
     for asked in item.asks:
-        question = study.questions.question(asked)
-        if question is None or question.valid is None:
+        if (right := study.questions.question(asked).valid) is None:
             continue
-        valid, given = NUMBERS[question.valid], values[asked]
+        valid, given = NUMBERS[right], values[asked]
         agreed = consensus(given, study.plan.per_picture, agree)
         if agreed is not None:
             outcomes.append("valid" if agreed == valid else "invalid")
@@ -215,15 +210,9 @@ def _slices(one: ReviewedPicture, row: PictureRow, by: Slice) -> list[str]:
 def _validity(of: str, name: str, pictures: Sequence[ReviewedPicture], rows: Mapping[str, PictureRow]) -> Validity:
     counts = Counter(one.outcome for one in pictures)
     finished = [one for one in pictures if one.outcome != "unfinished" and one.majority is not None]
-    return Validity(
-        of,
-        name,
-        len(pictures),
-        counts["discarded"],
-        counts["unfinished"],
-        _valid_share(pictures, rows),
-        find_share((rows[one.image].source, one.majority is True) for one in finished),
-    )
+    majority = find_share((rows[one.image].source, one.majority is True) for one in finished)
+    valid, left = _valid_share(pictures, rows), (counts["discarded"], counts["unfinished"])
+    return Validity(of, name, len(pictures), *left, valid, majority)
 
 
 def _valid_share(pictures: Iterable[ReviewedPicture], rows: Mapping[str, PictureRow]) -> Share:
@@ -248,8 +237,7 @@ def _question_results(
             answers[one.asked][str(item.number)][one.rater] = one.value
     order = {one.name: place for place, one in enumerate(study.questions.questions)}
     for asked in sorted(answers, key=lambda asked: (order[asked.partition(":")[0]], asked)):
-        units, question = answers[asked], study.questions.question(asked)
-        scale = question is not None and question.kind == "scale"
+        units, scale = answers[asked], study.questions.question(asked).kind == "scale"
         given, discarded = sum(map(len, units.values())), 0
         if scale:
             means = [(source[unit], sum(of.values()) / len(of)) for unit, of in units.items()]
@@ -257,9 +245,8 @@ def _question_results(
         else:
             agreed = {unit: consensus([*of.values()], study.plan.per_picture, agree) for unit, of in units.items()}
             share = find_share((source[unit], value == 1) for unit, value in agreed.items() if value is not None)
-            discarded = sum(
-                value is None and len(units[unit]) >= study.plan.per_picture for unit, value in agreed.items()
-            )
+            finished = {unit for unit, of in units.items() if len(of) >= study.plan.per_picture}
+            discarded = sum(agreed[unit] is None for unit in finished)
         yield QuestionResult(asked, given, discarded, share, find_alpha(units, ordered=scale), scale)
 
 

@@ -91,7 +91,6 @@ class BlobCache:
             self.problem = f"compiled networks are not kept for the next run, which will compile them again: {reason}"
 
     def sizes(self) -> list[int]:
-        """The bytes of each blob that is kept now."""
         return [about.st_size for _, about in self._entries(_SUFFIX)]
 
     def _file(self, key: str) -> Path:
@@ -142,8 +141,7 @@ class BlobCache:
 def find_blob_cache() -> BlobCache | None:
     """The user's cache: compiled/ in the cache folder, or the folder that COUNTERFACTORY_COMPILED names.
 
-    None where that is "off", and without a home. Raises CounterfactoryError for what is neither "off" nor an absolute
-    path.
+    None where that is "off", and without a home. Raises CounterfactoryError for what is neither nor an absolute path.
     """
     setting = os.environ.get(SWITCH, "")
     if setting == "off":

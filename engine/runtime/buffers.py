@@ -34,11 +34,9 @@ class DeviceArray:
 
     @property
     def pointer(self) -> int:
-        """Where it begins."""
         return self.buffer.pointer + self.offset
 
     def row(self, at: int) -> DeviceArray:
-        """The row of that number, in the same memory."""
         shape = self.shape[1:]
         nbytes = math.prod(shape) * self.dtype.itemsize
         return DeviceArray(shape, self.dtype, self.buffer, self.session, self.offset + at * nbytes, self)
@@ -60,25 +58,20 @@ class PortMemory:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of its numbers."""
         return np.dtype(self.port.dtype)
 
     def nbytes(self, shape: tuple[int, ...]) -> int:
-        """Bytes of an array of `shape`."""
         return math.prod(shape) * self.dtype.itemsize
 
     def device(self, shape: tuple[int, ...]) -> Buffer:
-        """Memory on the device that has room for `shape`."""
         if self._device is None or self._device.nbytes < self.nbytes(shape):
             self._device = self.cuda.allocate(self.nbytes(self.largest) if self.nbytes(shape) else 0)
         return self._device
 
     def host(self, shape: tuple[int, ...]) -> PinnedBuffer:
-        """Pinned memory that has room for `shape`."""
         if self._host is None or self._host.nbytes < self.nbytes(shape):
             self._host = self.cuda.pin(self.nbytes(self.largest) if self.nbytes(shape) else 0)
         return self._host
 
     def shown(self, shape: tuple[int, ...]) -> Array:
-        """The pinned memory as an array of `shape`."""
         return self.host(shape).array[: self.nbytes(shape)].view(self.dtype).reshape(shape)

@@ -26,9 +26,7 @@ class Addressable(Protocol):
     """Something that lies at an address of the device."""
 
     @property
-    def pointer(self) -> int:
-        """The address."""
-        ...
+    def pointer(self) -> int: ...
 
 
 class Buffer:
@@ -68,9 +66,8 @@ class Cuda:
 
     def __init__(self, runtime: Any) -> None:
         self.runtime = runtime
-        self.stream, self.copies = (
-            self._call("cudaStreamCreateWithFlags", runtime.cudaStreamNonBlocking) for _ in range(2)
-        )
+        flags = runtime.cudaStreamNonBlocking
+        self.stream, self.copies = (self._call("cudaStreamCreateWithFlags", flags) for _ in range(2))
         for stream in (self.stream, self.copies):
             weakref.finalize(self, runtime.cudaStreamDestroy, stream).atexit = False
         # Plans that lie on the device, by file and content, for as long as a session runs them.
@@ -124,11 +121,9 @@ class Cuda:
         self._copy(host.pointer, source.pointer, nbytes, "cudaMemcpyDeviceToHost", on_copies)
 
     def on_device(self, to: Addressable, source: Addressable, nbytes: int) -> None:
-        """Queue a copy from device memory to device memory."""
         self._copy(to.pointer, source.pointer, nbytes, "cudaMemcpyDeviceToDevice")
 
     def wait(self) -> None:
-        """Wait until all queued computations are done."""
         self._call("cudaStreamSynchronize", self.stream)
 
     def event(self) -> Event:
@@ -145,7 +140,6 @@ class Cuda:
         self._call("cudaStreamWaitEvent", self._stream(on_copies), event.handle, 0)
 
     def wait_for(self, event: Event) -> None:
-        """Wait until all before `event` is done."""
         self._call("cudaEventSynchronize", event.handle)
 
     def has_passed(self, event: Event) -> bool:
@@ -163,9 +157,8 @@ class Cuda:
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
         """What `work` queues, recorded instead of run; each call of the result queues all of it at once."""
         # Of this thread only: other threads go on allocating meanwhile.
-        self._call(
-            "cudaStreamBeginCapture", self.stream, self.runtime.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal
-        )
+        mode = self.runtime.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal
+        self._call("cudaStreamBeginCapture", self.stream, mode)
         try:
             work()
         finally:
@@ -192,8 +185,6 @@ class Cuda:
 
 
 class Lease:
-    """A plan's part in the scratch memory of a device."""
-
     def __init__(self, device: Cuda) -> None:
         self._device, self._number = device, 0
 

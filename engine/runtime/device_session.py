@@ -125,7 +125,6 @@ class DeviceSession:
                 )
 
     def _put(self, place: PortMemory, feed: Any) -> None:
-        """Bring an input to the device, or leave it where it is."""
         name, shape = place.port.name, tuple(feed.shape)
         if isinstance(feed, DeviceArray):
             if self.static:
@@ -167,7 +166,6 @@ class DeviceSession:
 
     @property
     def _caches(self) -> set[str]:
-        """The inputs that outputs continue."""
         return {cache for name in self._outputs if (cache := continued_cache(name))}
 
     def _continued(self, cache: str, past: Any, added: int) -> DeviceArray:
@@ -178,7 +176,6 @@ class DeviceSession:
         return DeviceArray((positions, *place.largest[1:]), place.dtype, place.device(place.largest), self._cuda)
 
     def _room(self, name: str, shape: tuple[int, ...]) -> Buffer:
-        """Room for a held output of `shape`."""
         place, idle = self._outputs[name], self._idle.get(name, [])
         while idle:
             buffer = idle.pop()

@@ -24,8 +24,6 @@ class NamedPort:
 
 @dataclass(frozen=True)
 class Ports:
-    """The inputs and outputs of an ONNX graph."""
-
     inputs: tuple[NamedPort, ...]
     outputs: tuple[NamedPort, ...]
 

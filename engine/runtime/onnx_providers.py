@@ -26,9 +26,7 @@ Provider = Literal["cuda", "tensorrt", "cpu"]
 PROVIDERS: Mapping[str, str] = MappingProxyType(
     {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider", "cpu": "CPUExecutionProvider"}
 )
-_BUILDS: Mapping[str, str] = MappingProxyType(
-    {"cuda": BOX_ONNXRUNTIME, "tensorrt": BOX_ONNXRUNTIME, "cpu": ONNXRUNTIME_CPU}
-)
+_BUILDS = {"cuda": BOX_ONNXRUNTIME, "tensorrt": BOX_ONNXRUNTIME, "cpu": ONNXRUNTIME_CPU}
 # What a provider needs to start, by the packages that the library itself names.
 NEEDS: Mapping[str, str] = MappingProxyType(
     {
@@ -47,9 +45,7 @@ def graph_name(path: Path) -> str:
 
 
 def exchange_onnxruntime(provider: Provider) -> str:
-    """The command that replaces another build with that of a provider: both packages install the same module, and the
-    last one wins.
-    """
+    """The command that replaces another build: both packages install the same module, and the last one wins."""
     return f"{pip_uninstall('onnxruntime', 'onnxruntime-gpu')} && {pip_install(_BUILDS[provider])}"
 
 

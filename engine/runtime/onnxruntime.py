@@ -17,21 +17,13 @@ from typing import Any
 import numpy as np
 
 from ..errors import CounterfactoryError
+from . import onnx_providers
 from .buffers import PortMemory
 from .cuda import Cuda, open_device
 from .cuda_norms import norms_for_cuda
 from .device_session import DeviceSession
 from .onnx_header import Ports, read_ports
-from .onnx_providers import (
-    NEEDS,
-    PROVIDERS,
-    Provider,
-    check_provider,
-    choose_providers,
-    graph_name,
-    load_library,
-    refuse_cpu_work,
-)
+from .onnx_providers import Provider, check_provider, choose_providers, graph_name, load_library, refuse_cpu_work
 from .plans import Shapes
 from .session import Port, Signature, continued_cache, refuse_longer_cache, refuse_other_cache, row_axis
 
@@ -94,7 +86,6 @@ class OnnxRuntimeSession:
         return {name: value.numpy().copy() for name, value in values.items() if name not in hold} | held | grown
 
     def _grow(self, output: str, cache: str, feeds: Mapping[str, Any]) -> OrtOutput:
-        """A cache with what this run adds to it."""
         past, largest = feeds[cache], self._largest[cache]
         refuse_other_cache(self.name, cache, past, self._latest.get(cache))
         port, axis = self._positions[output]
@@ -164,7 +155,6 @@ class _OnStream:
     shapes: Mapping[str, tuple[int, ...]]
 
     def get_tensor_shape(self, name: str) -> tuple[int, ...]:
-        """The shape of an input or output."""
         return self.shapes[name]
 
     def set_device_memory(self, pointer: int, nbytes: int) -> None:
@@ -210,7 +200,7 @@ def declared_inputs(path: Path) -> list[Port]:
     options = library.SessionOptions()
     options.log_severity_level = 4  # what goes wrong is raised
     try:
-        session = library.InferenceSession(str(path), options, providers=[PROVIDERS["cpu"]])
+        session = library.InferenceSession(str(path), options, providers=[onnx_providers.PROVIDERS["cpu"]])
     except Exception as error:  # the library's errors have no common base
         raise CounterfactoryError(f"model file {path} cannot be loaded: {_reason(error)}") from error
     return list(_ports(session.get_inputs()))
@@ -270,8 +260,8 @@ def open_session(
             if whole and shared is not None:
                 continue
             raise CounterfactoryError(
-                f"model file {path} cannot be loaded at batch {batch}, {sizes}, with {PROVIDERS[provider]}: "
-                f"{_reason(error)}; {NEEDS[provider]}"
+                f"model file {path} cannot be loaded at batch {batch}, {sizes}, with "
+                f"{onnx_providers.PROVIDERS[provider]}: {_reason(error)}; {onnx_providers.NEEDS[provider]}"
             ) from error
     check_provider(name, session, provider)
     if provider != "cpu" and not whole:

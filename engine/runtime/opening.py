@@ -17,7 +17,7 @@ from ..profile.runtime import Backend, RuntimeSettings
 from .blob_cache import BlobCache
 from .cuda import Cuda, open_device
 from .openvino import open_session, resolve_precision
-from .plans import PlanRequirements, find_mismatches, onnx_digest, read_exported, read_key
+from .plans import PlanRequirements, existing, find_mismatches, onnx_digest, read_exported, read_key
 from .session import SHALLOW, GraphForm, Session
 
 PlanState = Literal["found", "stale", "missing"]
@@ -99,19 +99,20 @@ def open_plan(
         from . import onnxruntime
 
         assert runtime.provider is not None, "checked by the settings"
+        profiles = read_exported(folder, plan).profiles
         return onnxruntime.open_session(
             file,
             batch=batch,
             provider=runtime.provider,
             threads=runtime.threads,
             sizes=sizes,
-            shapes=read_exported(folder, plan).shapes,
+            shapes=profiles[0] if profiles else None,
             cache=engines_of(folder) if runtime.provider == "tensorrt" else None,
             device=device,
         )
     from . import tensorrt
 
-    graph = read_exported(folder, plan).onnx_sha256
+    graph = read_exported(folder, plan).onnx_sha256 or None
     return tensorrt.open_session(file, batch=batch, sizes=sizes, onnx_sha256=graph, device=device, digest=digest)
 
 
@@ -132,15 +133,6 @@ def plan_digest(folder: Path, plan: str, backend: Backend, digest: Callable[[Pat
     if backend == "onnxruntime":
         return [onnx_digest(file)]
     return [digest(existing(part)) for part in (file, file.with_suffix(".bin"))]
-
-
-def existing(file: Path) -> Path:
-    """`file`, if it is there. Raises CounterfactoryError when it is missing."""
-    if not file.exists():
-        raise CounterfactoryError(
-            f"model file {file} is missing: 'counterfactory doctor' of the profile says what to do"
-        )
-    return file
 
 
 def plan_state(
@@ -185,4 +177,4 @@ def _wanted(folder: Path, plan: str, made_by: str) -> PlanRequirements:
         library = trt_library.library_name(trt_library.load_library(made_by))
     with suppress(CounterfactoryError):
         device = cuda.capability(cuda.load_runtime())
-    return PlanRequirements(read_exported(folder, plan).onnx_sha256, library=library, device=device)
+    return PlanRequirements(read_exported(folder, plan).onnx_sha256 or None, library=library, device=device)

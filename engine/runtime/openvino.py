@@ -20,6 +20,7 @@ from . import deep_features, dequantize, prompt_to_prompt
 from .blob_cache import BlobCache
 from .compiling import CompileInputs, compile_model
 from .libc import signal_stack_kept
+from .plans import existing
 from .quiet_openvino import ov
 from .session import Array, GraphForm, Port, Signature, continued_cache, row_axis
 
@@ -88,17 +89,6 @@ def _shape(port: Any, batch: int, size: tuple[int, int] | None) -> list[Any]:
     return [*dims[:-2], *size] if size else dims
 
 
-def _constant_operations(model: ov.Model) -> list[Any]:
-    """The operations, in order, whose results no input changes; shapes count as fixed where they are static."""
-    fixed: dict[str, Any] = {}
-    for node in model.get_ordered_ops():
-        sources = [value.get_node().get_name() for value in node.input_values()]
-        shape = node.get_type_name() == "ShapeOf" and node.input_value(0).get_partial_shape().is_static
-        if shape or (node.get_type_name() != "Parameter" and all(source in fixed for source in sources)):
-            fixed[node.get_name()] = node
-    return list(fixed.values())
-
-
 def _widen_weights_of_constants(model: ov.Model) -> None:
     """Make weights f32 that are only multiplied with constants, so that compiling folds their products.
 
@@ -108,15 +98,14 @@ def _widen_weights_of_constants(model: ov.Model) -> None:
     the graph, the precision and SNIPPETS_MODE; each setting has graphs that it spoils, so none is a remedy. Products of
     f32 weights are folded, and cannot be spoiled.
     """
-    fixed = _constant_operations(model)
-    names = {node.get_name() for node in fixed}
-    for node in fixed:
+    fixed = prompt_to_prompt.constant_operations(model)
+    for node in fixed.values():
         # int8 weights stay as they are: they are multiplied as int8
         if node.get_type_name() != "Convert" or not node.get_input_element_type(0).is_real():
             continue
         takers = {value.get_node().get_name() for value in node.output(0).get_target_inputs()}
         source = node.input_value(0).get_node()
-        if takers & names and source.get_type_name() == "Constant":
+        if takers & fixed.keys() and source.get_type_name() == "Constant":
             node.output(0).replace(ov.op.Constant(source.get_data(dtype=np.float32)).output(0))
 
 
@@ -126,19 +115,15 @@ def _fold_half_products(model: ov.Model) -> None:
     The same fault as above, in graphs stored in half precision (the queries of BLIP-2 as exported for GPUs), where no
     conversion stands between the weight and the product.
     """
-    fixed = _constant_operations(model)
-    names = {node.get_name() for node in fixed}
+    fixed = prompt_to_prompt.constant_operations(model)
     spoilt: set[str] = set()
     folded = []
-    for node in fixed:
+    for name, node in fixed.items():
         product = node.get_type_name() == "MatMul" and node.get_output_element_type(0) == ov.Type.f16
         if product or any(value.get_node().get_name() in spoilt for value in node.input_values()):
-            spoilt.add(node.get_name())
-            folded += [
-                output
-                for output in node.outputs()
-                if {taker.get_node().get_name() for taker in output.get_target_inputs()} - names
-            ]
+            spoilt.add(name)
+            takers = [{taker.get_node().get_name() for taker in one.get_target_inputs()} for one in node.outputs()]
+            folded += [output for output, names in zip(node.outputs(), takers, strict=True) if names - fixed.keys()]
     if not folded:
         return
     prompt_to_prompt.fix_shapes(model)  # else the values would still hang on the inputs
@@ -154,8 +139,7 @@ def _prepared(
 ) -> ov.Model:
     """The model of a file at static shapes; a denoiser in that `form`, if any.
 
-    Raises CounterfactoryError for a file that is no model, shapes that do not suit it, and a graph that cannot
-    take the form.
+    Raises CounterfactoryError for a file that is no model, shapes that do not suit it, and a form that it cannot take.
     """
     if form is not None and "latents" in sizes:  # also of hints that are left out
         sizes = {**sizes, "hint_embedding": sizes["latents"]}
@@ -199,10 +183,7 @@ def open_session(
     (prompt_to_prompt.py), or one of deep_features.py. Raises CounterfactoryError when the file is missing or no model,
     the shapes do not suit the network, or it cannot take that form.
     """
-    if not path.is_file():
-        raise CounterfactoryError(
-            f"model file {path} is missing: 'counterfactory doctor' of the profile says what to do"
-        )
+    existing(path)
     core, input_sizes, chosen = open_core(), dict(sizes or {}), resolve_precision(precision)
     config = {"INFERENCE_PRECISION_HINT": chosen, "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": streams}
     if threads:
@@ -211,11 +192,9 @@ def open_session(
     files = [file for file in (path, path.with_suffix(".bin")) if file.is_file()]
     settings = {"batch": batch, "sizes": input_sizes} | ({} if form is None else {"form": form})
     code = (__file__, prompt_to_prompt.__file__, deep_features.__file__, dequantize.__file__)
-    compile_inputs = CompileInputs(files, code, settings, config)
+    inputs = CompileInputs(files, code, settings, config)
     blobs = blobs if path.suffix == ".xml" else None
-    compiled = compile_model(
-        core, compile_inputs, lambda: _prepared(core, path, batch, input_sizes, form), blobs, digest
-    )
+    compiled = compile_model(core, inputs, lambda: _prepared(core, path, batch, input_sizes, form), blobs, digest)
     actual = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
     if actual != chosen:
         raise CounterfactoryError(f"{path.name} was asked for in {chosen} and compiled in {actual}")

@@ -132,7 +132,6 @@ class Pipeline:
             pinned.clear()
 
     def _settle(self) -> None:
-        """Report the times of all that is done."""
         while self._timed and self.cuda.has_passed(self._timed[0][1]):
             first, last, report = self._timed.popleft()
             report(self.cuda.seconds_between(first, last))

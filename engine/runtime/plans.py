@@ -40,11 +40,9 @@ class Shapes:
 
     @classmethod
     def static(cls, *dims: int) -> Shapes:
-        """One shape and no other."""
         return cls(dims, dims, dims)
 
     def bounds(self, axis: int) -> tuple[int, int, int]:
-        """The least, usual and greatest length of an axis."""
         return self.min[axis], self.opt[axis], self.max[axis]
 
 
@@ -118,8 +116,16 @@ class PlanRequirements:
     sizes: Sequence[Mapping[str, tuple[int, int]]] = ()
 
 
+def existing(file: Path) -> Path:
+    """`file`, if it is there. Raises CounterfactoryError when it is missing."""
+    if not file.exists():
+        raise CounterfactoryError(
+            f"model file {file} is missing: 'counterfactory doctor' of the profile says what to do"
+        )
+    return file
+
+
 def key_path(plan: Path) -> Path:
-    """The file of a plan's key."""
     return plan.with_name(f"{plan.name}.json")
 
 
@@ -197,38 +203,25 @@ def read_profiles(tables: Sequence[Mapping[str, Any]]) -> tuple[PlanProfile, ...
 
 @dataclass(frozen=True)
 class ExportedGraph:
-    """What a graph's manifest says of it: its content, the shapes of its first profile, the classes of diffusers and
-    transformers that it was made from, a denoiser's scheduler_config.json, and the bytes that it computes in at its
-    largest profile; None for all without a manifest, and for what manifests once left out.
+    """What a graph's manifest says of it: its content, "" without a manifest, the shapes that it takes, the classes of
+    diffusers and transformers that it was made from, a denoiser's scheduler_config.json, and the bytes that it computes
+    in at its largest profile; None for all but the first without a manifest, and for what manifests once left out.
     """
 
-    onnx_sha256: str | None = None
-    shapes: PlanProfile | None = None
+    onnx_sha256: str
+    profiles: tuple[PlanProfile, ...] | None = None
     classes: tuple[str, ...] | None = None
     scheduler: Mapping[str, Any] | None = None
     activation_bytes: int | None = None
 
 
-@dataclass(frozen=True)
-class _Manifest:
-    onnx_sha256: str
-    profiles: tuple[PlanProfile, ...] | None
-    classes: tuple[str, ...] | None
-    scheduler: Mapping[str, Any] | None
-    activation_bytes: int | None
-
-
 def read_exported(folder: Path, plan: str) -> ExportedGraph:
-    """The graph that was last exported for a plan; plans may come alone. Raises CounterfactoryError for a damaged
-    manifest.
-    """
+    """The graph last exported for a plan; plans may come alone. Raises CounterfactoryError for a damaged manifest."""
     manifest = folder / "onnx" / plan / "manifest.json"
     if not manifest.exists():
-        return ExportedGraph()
+        return ExportedGraph("")
     advice = f"export {plan} again"
-    fields = fill_record(_Manifest, read_json(manifest, advice), str(manifest), advice)
-    shapes = fields.profiles[0] if fields.profiles else None
-    return ExportedGraph(fields.onnx_sha256, shapes, fields.classes, fields.scheduler, fields.activation_bytes)
+    return fill_record(ExportedGraph, read_json(manifest, advice), str(manifest), advice)
 
 
 def _other_sizes(profiles: Sequence[PlanProfile], wanted: Mapping[str, tuple[int, int]]) -> list[str]:

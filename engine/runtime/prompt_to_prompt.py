@@ -34,9 +34,7 @@ _PROJECTING = _SCALING | {"Transpose", "FakeQuantize", "MatMul"}
 
 @dataclass(frozen=True)
 class _Attention:
-    """A layer of attention: its probabilities, the product of its queries and keys, and how often latents were halved
-    before it.
-    """
+    """A layer of attention: its probabilities, the product of queries and keys, how often latents were halved."""
 
     probabilities: Any
     product: Any
@@ -59,8 +57,7 @@ def drop_controls(model: ov.Model) -> None:
 def follow_rows(model: ov.Model, path: Path) -> ov.Model:
     """The denoiser `model`, read from `path`, with rows that may follow others; `model` itself is used up.
 
-    A model whose rows follow others already is returned as it is. Raises CounterfactoryError for a graph that cannot
-    become an editor.
+    One whose rows follow others already is returned as it is. Raises CounterfactoryError for what becomes no editor.
     """
     inputs = {port.get_any_name(): list(port.shape) for port in model.inputs}
     if "source_rows" in inputs:
@@ -168,17 +165,26 @@ def _is_input(node: Any, name: str) -> bool:
 def _control_products(model: ov.Model) -> list[Any]:
     """The operations that multiply the ControlNets' outputs by control_scale."""
     scales = {p.get_name() for p in model.get_parameters() if _is_input(p, "control_scale")}
-    fixed, scaled = set[str](), []
+    fixed, scaled = constant_operations(model), []
     for node in model.get_ordered_ops():
-        sources = {value.get_node().get_name() for value in node.input_values()}
-        moving = sources - fixed
-        if node.get_type_name() == "ShapeOf" or (node.get_type_name() != "Parameter" and not moving):
-            fixed.add(node.get_name())
-        elif moving and moving <= scales:
-            scales.add(node.get_name())
-        elif moving & scales:
-            scaled.append(node)
+        moving = {value.get_node().get_name() for value in node.input_values()} - fixed.keys()
+        if node.get_name() not in fixed and moving & scales:
+            if moving <= scales:
+                scales.add(node.get_name())
+            else:
+                scaled.append(node)
     return scaled
+
+
+def constant_operations(model: ov.Model) -> dict[str, Any]:
+    """The operations by name, in order, whose results no input changes; shapes count as fixed where they are static."""
+    fixed: dict[str, Any] = {}
+    for node in model.get_ordered_ops():
+        sources = [value.get_node().get_name() for value in node.input_values()]
+        shape = node.get_type_name() == "ShapeOf" and node.input_value(0).get_partial_shape().is_static
+        if shape or (node.get_type_name() != "Parameter" and all(source in fixed for source in sources)):
+            fixed[node.get_name()] = node
+    return fixed
 
 
 def ancestors(nodes: Iterable[Any]) -> set[str]:

@@ -90,8 +90,6 @@ class Port:
 
 @dataclass(frozen=True)
 class Signature:
-    """The inputs and outputs of a plan."""
-
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
 
@@ -123,9 +121,7 @@ class Session(Protocol):
     """A loaded plan."""
 
     @property
-    def signature(self) -> Signature:
-        """The inputs and outputs of the plan."""
-        ...
+    def signature(self) -> Signature: ...
 
     def run(self, feeds: Mapping[str, Any], hold: Collection[str] = ()) -> dict[str, Any]:
         """Run the plan once on arrays, or what the last run held. The arrays returned belong to the caller.

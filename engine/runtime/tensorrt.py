@@ -3,8 +3,7 @@
 A plan and its key give a session with the contract of session.py (device_session.py).
 
 Compiled, not run: plans were compiled for SM86, but nobody has run one on a GPU, as sessions and all that they queue
-were (docs/gpu.json). Tests run it over a stand-in for the device's memory and hold every call against the installed
-packages.
+were (docs/gpu.json). Tests run it over a stand-in for the device's memory and hold every call against the packages.
 """
 
 from __future__ import annotations

@@ -35,8 +35,6 @@ class _Open(Generic[Row, Result, Product]):
 
 @dataclass(frozen=True)
 class _Waiting(Generic[Row, Result, Product]):
-    """A group that waits for its batch."""
-
     opened: _Open[Row, Result, Product]
     place: int
     rows: Sequence[Row]

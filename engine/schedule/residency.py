@@ -2,15 +2,14 @@
 
 Entering a stage, its own plans are kept or loaded. Of the others that are open, each stays if there is room for it
 still; those that a coming stage needs sooner are asked first, among equals those that take longer to load. Shards go
-through the stages in turn, so that the first stage follows the last. The caller knows what plans and stages are, and
-opens the plans.
+through the stages in turn, so that the first stage follows the last. The caller knows what they are, and opens plans.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import CounterfactoryError
@@ -31,14 +30,6 @@ class PlanCost:
     def __post_init__(self) -> None:
         if min(self.bytes, self.scratch_bytes) < 0 or not (math.isfinite(self.load_s) and self.load_s >= 0):
             raise ValueError(f"plan {self.name} cannot have {self.bytes} bytes and take {self.load_s} s to load")
-
-
-@dataclass(frozen=True)
-class StageNeeds:
-    """A stage and the plans that must be resident together for it."""
-
-    stage: str
-    plans: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -79,16 +70,17 @@ class Timeline:
 
 
 class Residency:
-    """The plans that are resident on a device with `budget_bytes` for them, while stages are entered in any order.
+    """The plans that are resident on a device with `budget_bytes` for them, while stages are entered in any order;
+    those that a stage needs must be resident together for it.
 
     Raises CounterfactoryError when the plans of one stage do not fit together; KeyError for plans without cost.
     """
 
-    def __init__(self, stages: Sequence[StageNeeds], costs: Sequence[PlanCost], budget_bytes: int) -> None:
-        self._stages = {stage.stage: stage.plans for stage in stages}
-        self._costs, self._budget = {cost.name: cost for cost in costs}, budget_bytes
+    def __init__(self, needs: Mapping[str, Sequence[str]], costs: Sequence[PlanCost], budget_bytes: int) -> None:
+        self._stages, self._budget = needs, budget_bytes
+        self._costs = {cost.name: cost for cost in costs}
         self._open: frozenset[str] = frozenset()
-        for stage in stages:
+        for stage in needs:
             self._refuse_what_does_not_fit(stage)
 
     def enter(self, stage: str) -> Step:
@@ -115,12 +107,10 @@ class Residency:
             shard, self._open = passes[before]
             sequence.append(shard)
         load_s = math.fsum(self._costs[name].load_s for shard in sequence for step in shard for name in step.load)
-        return Timeline(
-            tuple(sequence), load_s, max((step.bytes for shard in set(sequence) for step in shard), default=0)
-        )
+        peak_bytes = max((step.bytes for shard in set(sequence) for step in shard), default=0)
+        return Timeline(tuple(sequence), load_s, peak_bytes)
 
     def _together(self, plans: Iterable[str]) -> int:
-        """Bytes of plans that are open at once."""
         costs = [self._costs[name] for name in plans]
         return sum(cost.bytes for cost in costs) + max((cost.scratch_bytes for cost in costs), default=0)
 
@@ -131,14 +121,14 @@ class Residency:
         coming = stages[after:] + stages[:after]
         return next(i for i, name in enumerate(coming) if plan in self._stages[name]), -self._costs[plan].load_s, plan
 
-    def _refuse_what_does_not_fit(self, stage: StageNeeds) -> None:
-        plans, together = [self._costs[name] for name in stage.plans], self._together(stage.plans)
+    def _refuse_what_does_not_fit(self, stage: str) -> None:
+        plans, together = [self._costs[name] for name in self._stages[stage]], self._together(self._stages[stage])
         if together > self._budget:
             listed = " + ".join(f"{plan.name} {plan.bytes:,}" for plan in plans)
             if scratch := max(plan.scratch_bytes for plan in plans):
                 listed += f" + {scratch:,} to compute in"
             raise CounterfactoryError(
-                f"stage {stage.stage} needs {listed} = {together:,} bytes at once, and the device has {self._budget:,} "
+                f"stage {stage} needs {listed} = {together:,} bytes at once, and the device has {self._budget:,} "
                 "for plans; take smaller batches, smaller pictures or a lower precision in the profile, or a larger "
                 "device"
             )

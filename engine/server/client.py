@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,68 +41,54 @@ class SamePictureError(PictureRefusedError):
         self.picture = picture
 
 
-class PaintClient(Protocol):
-    """Edits pictures; any thread may call it."""
-
-    def paint(self, picture: NDArray[np.uint8], instruction: str, seed: int) -> NDArray[np.uint8]:
-        """A picture (uint8 [H, W, 3] RGB) edited, of the same size. `seed` is 0 or more and less than `SEEDS`.
-
-        Raises PictureRefusedError, SamePictureError among it, for one picture, ServerGoneError where the run has to
-        stop.
-        """
-
-    def close(self) -> None:
-        """Break off what other threads ask for, which raises ServerGoneError there, and ask for nothing any more."""
-
-
-class _Api(Protocol):
-    def edit(self, picture: bytes, size: tuple[int, int], instruction: str, seed: int) -> bytes: ...
-
-
 def open_client(settings: ServerSettings, wait: Callable[[float], object] | None = None) -> PaintClient:
     """The client of a server; nothing is asked yet. `wait` takes seconds, and stands in for waiting between tries.
 
     Raises CounterfactoryError for a secret's variable that is not set, and for a workflow that cannot be used.
     """
     exchange = Exchange(settings, wait)
-    return _Client(exchange, OpenAiEdits(exchange) if settings.api == "openai" else ComfyUi(exchange))
+    return PaintClient(exchange, OpenAiEdits(exchange) if settings.api == "openai" else ComfyUi(exchange))
 
 
 def seed_of(noise_key: str) -> int:
-    """The seed that belongs to a variant's noise."""
     return int(generator(noise_key, "server").integers(SEEDS))
 
 
-class _Client:
-    def __init__(self, exchange: Exchange, api: _Api) -> None:
+class PaintClient:
+    """Edits pictures; any thread may call it."""
+
+    def __init__(self, exchange: Exchange, api: OpenAiEdits | ComfyUi) -> None:
         self._exchange, self._api = exchange, api
         self._lock, self._busy = threading.Lock(), 0
 
     def paint(self, picture: NDArray[np.uint8], instruction: str, seed: int) -> NDArray[np.uint8]:
+        """A picture (uint8 [H, W, 3] RGB) edited, of the same size. `seed` is 0 or more and less than `SEEDS`.
+
+        Raises PictureRefusedError, SamePictureError among it, for one picture, ServerGoneError where the run stops.
+        """
         height, width = picture.shape[:2]
         size = self._exchange.settings.size_for(height, width)
-        sent = _scaled(picture, size)
+        pixels, file = _scaled(picture, size), io.BytesIO()
+        Image.fromarray(pixels).save(file, "PNG", compress_level=1)
         try:
-            answer = self._read(self._api.edit(_png(sent), size, instruction, seed), size)
-        except ServerBusyError as error:
+            answer = self._read(self._api.edit(file.getvalue(), size, instruction, seed), size)
+        except PictureRefusedError as error:
             self._count(error)
-            raise
-        except PictureRefusedError:
-            self._count(None)
             raise
         self._count(None)
         painted = _scaled(answer, (height, width))
-        if _alike(_scaled(sent, answer.shape[:2]), answer):
+        if _alike(_scaled(pixels, answer.shape[:2]), answer):
             raise SamePictureError(f"{self._exchange.origin} returned the picture that it was sent", painted)
         return painted
 
     def close(self) -> None:
+        """Break off what other threads ask for, which raises ServerGoneError there, and ask for nothing any more."""
         self._exchange.close()
 
-    def _count(self, error: ServerBusyError | None) -> None:
+    def _count(self, error: PictureRefusedError | None) -> None:
         """Raises ServerGoneError where the server had no time for several pictures in a row."""
         with self._lock:
-            self._busy = 0 if error is None else self._busy + 1
+            self._busy = self._busy + 1 if isinstance(error, ServerBusyError) else 0
             if self._busy < _IN_A_ROW:
                 return
         raise ServerGoneError(f"{error}, {_IN_A_ROW} pictures in a row: lower parallel, or raise timeout_s")
@@ -135,12 +120,6 @@ def _scaled(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uin
     if picture.shape[:2] == size:
         return picture
     return np.array(Image.fromarray(picture).resize((size[1], size[0]), Image.Resampling.BICUBIC))
-
-
-def _png(picture: NDArray[np.uint8]) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(picture).save(buffer, "PNG", compress_level=1)
-    return buffer.getvalue()
 
 
 def _alike(sent: NDArray[np.uint8], answer: NDArray[np.uint8]) -> bool:

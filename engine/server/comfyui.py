@@ -26,8 +26,6 @@ _JSON = "application/json"
 
 
 class ComfyUi:
-    """Runs a workflow for each picture."""
-
     def __init__(self, exchange: Exchange) -> None:
         """Reads the workflow. Raises CounterfactoryError for a file that is none, or lacks a place that is needed."""
         self._exchange = exchange

@@ -40,9 +40,7 @@ class PictureRefusedError(CounterfactoryError):
 
 
 class ServerBusyError(PictureRefusedError):
-    """A picture for which the server was too slow or overloaded, or which it broke off: several in a row are a
-    `ServerGoneError`.
-    """
+    """A picture for which the server was too slow, overloaded or broke off: several in a row are `ServerGoneError`."""
 
 
 class ServerGoneError(CounterfactoryError):
@@ -123,7 +121,6 @@ class Exchange:
         raise AssertionError("the last try returns or raises")
 
     def late(self) -> ServerBusyError:
-        """The error of a picture that took too long."""
         return ServerBusyError(f"{self.origin} took more than timeout_s = {self.settings.timeout_s:g} seconds")
 
     def read_json(self, answer: HttpAnswer) -> Any:
@@ -251,9 +248,8 @@ def multipart(fields: Mapping[str, str], name: str, picture: bytes) -> tuple[byt
     parts = [f'name="{field}"\r\n\r\n{value}\r\n'.encode() for field, value in fields.items()]
     parts.append(f'name="image"; filename="{name}"\r\nContent-Type: image/png\r\n\r\n'.encode() + picture + b"\r\n")
     begin = f"--{boundary}\r\nContent-Disposition: form-data; ".encode()
-    return b"".join(begin + part for part in parts) + f"--{boundary}--\r\n".encode(), (
-        f"multipart/form-data; boundary={boundary}"
-    )
+    body = b"".join(begin + part for part in parts) + f"--{boundary}--\r\n".encode()
+    return body, f"multipart/form-data; boundary={boundary}"
 
 
 def _secret(name: str | None) -> str | None:

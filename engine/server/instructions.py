@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 
 from ..edit import Edit
 from ..english.additions import phrase_of
@@ -223,9 +224,4 @@ def _is_single(words: str) -> bool:
 def _common_tail(words: Sequence[str], others: Sequence[str]) -> int:
     """How many last words are the same, fewer than there are of either."""
     pairs = zip(reversed(words[1:]), reversed(others[1:]), strict=False)
-    count = 0
-    for one, other in pairs:
-        if one.casefold() != other.casefold():
-            break
-        count += 1
-    return count
+    return len(list(takewhile(lambda pair: pair[0].casefold() == pair[1].casefold(), pairs)))

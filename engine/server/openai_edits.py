@@ -17,8 +17,6 @@ _DATA = "data:"
 
 
 class OpenAiEdits:
-    """Asks for edits in OpenAI's form."""
-
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         # As OpenAI's own clients take it, an address ends in /v1; most people leave that out.
@@ -27,15 +25,9 @@ class OpenAiEdits:
     def edit(self, picture: bytes, size: tuple[int, int], instruction: str, seed: int) -> bytes:
         """The file of an edited picture, of a PNG file of `size` (height, width). Raises as `Exchange.ask` does."""
         exchange = self._exchange
-        fields = {
-            "model": exchange.settings.model or "",
-            "prompt": instruction,
-            "n": "1",
-            "size": f"{size[1]}x{size[0]}",
-            "response_format": "b64_json",
-            "seed": str(seed),
-            **(exchange.settings.fields or {}),
-        }
+        settings = exchange.settings
+        fields = {"model": settings.model or "", "prompt": instruction, "n": "1", "size": f"{size[1]}x{size[0]}"}
+        fields |= {"response_format": "b64_json", "seed": str(seed), **(settings.fields or {})}
         answer = exchange.ask(self._path, *multipart({k: v for k, v in fields.items() if v}, "image.png", picture))
         if answer.kind.startswith("image/"):
             return answer.body

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..files.disk_list import DiskList
 from .blobs import printable, read_blob
-from .pixels import UnreadableError, fit, read_picture
+from .pixels import UnreadableError, commonest_share, fit, read_picture
 
 _MASK = "mask|masks|seg|segm|segmentation|semseg|semantic|label|labels|labelids|gt|groundtruth|annotation|matte|trimap"
 _THUMBNAIL = r"thumb|thumbs|thumbnail|thumbnails|tn|small|preview|previews|\d{2,4}x\d{2,4}"
@@ -32,9 +32,7 @@ _Picture = NDArray[np.uint8]
 
 
 def leave_aside(root: Path, files: DiskList[str]) -> tuple[DiskList[str], list[str]]:
-    """The photographs among the image files below `root`, by their paths with "/", and a sentence on each kind of the
-    others.
-    """
+    """The photographs among the image files below `root`, paths with "/", and a sentence on each kind of the others."""
     notes: list[str] = []
     left = files
     for words, is_one, what in ((_MASK, _is_mask, "masks"), (_THUMBNAIL, _is_thumbnail, "thumbnails")):
@@ -106,15 +104,8 @@ def _opened(root: Path, path: str, partner: str, is_one: Callable[[_Picture, _Pi
 
 
 def _is_mask(picture: _Picture, partner: _Picture) -> bool:
-    shares = [_few_colours(picture), _few_colours(partner)]
-    return shares[0] >= _MOST and shares[0] > shares[1]
-
-
-def _few_colours(picture: _Picture) -> float:
-    """The share of pixels in the commonest colours, of 32 levels a channel."""
-    red, green, blue = (picture[:, :, channel].astype(np.int32) >> 3 for channel in range(3))
-    counts = np.bincount((red << 10 | green << 5 | blue).ravel())
-    return float(np.sort(counts)[-_COLOURS:].sum() / counts.sum())
+    share = commonest_share(picture, _COLOURS)
+    return share >= _MOST and share > commonest_share(partner, _COLOURS)
 
 
 def _is_thumbnail(picture: _Picture, partner: _Picture) -> bool:

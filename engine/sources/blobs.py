@@ -6,6 +6,7 @@ A data set of a million pictures has a million of these, so a file is its path a
 
 from __future__ import annotations
 
+import hashlib
 import os
 import unicodedata
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from ..files.reading import open_file
 from .pixels import UnreadableError
 
 _MAX_BYTES = 512 * 2**20
+CHANGED = "the file has changed since the run began; run again to use the new one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +31,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A picture in row `row` and column `column` of a `datasets.Dataset` (`table`), which does not decode the column;
-    `path` is what to call the table in errors.
-    """
+    """A picture in a `datasets.Dataset` (`table`) that does not decode the column; `path` is its name in errors."""
 
     path: str
     table: Any
@@ -77,17 +77,23 @@ def read_blob(blob: Blob) -> bytes:
         if isinstance(blob, StoredObject):
             return blob.read()
         with open_file(path_of(blob)) as file:
-            offset, size = (
-                (blob.offset, blob.size) if isinstance(blob, Stretch) else (0, os.fstat(file.fileno()).st_size)
-            )
-            if size > _MAX_BYTES:
-                raise UnreadableError(f"the file has {size / 2**20:.0f} MiB; at most {_MAX_BYTES >> 20} are read")
-            file.seek(offset)
-            return file.read(size)
+            of = blob if isinstance(blob, Stretch) else Stretch(blob, 0, os.fstat(file.fileno()).st_size)
+            if of.size > _MAX_BYTES:
+                raise UnreadableError(f"the file has {of.size / 2**20:.0f} MiB; at most {_MAX_BYTES >> 20} are read")
+            file.seek(of.offset)
+            return file.read(of.size)
     except FileNotFoundError as error:
         raise UnreadableError(f"there is no file {error.filename or path_of(blob)}") from error
     except OSError as error:
         raise UnreadableError(f"cannot be read: {error.strerror or error}") from error
+
+
+def read_known(blob: Blob, digest: str) -> bytes:
+    """The bytes, whose SHA-256 was `digest`. Raises UnreadableError, also where it is another now."""
+    data = read_blob(blob)
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise UnreadableError(CHANGED)
+    return data
 
 
 def unprintable(text: str) -> bool:

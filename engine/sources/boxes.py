@@ -7,6 +7,7 @@ two sides and lie in their pictures, and an `area` is that of its box.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -33,25 +34,23 @@ _WRONG, _FIT, _SHARES = 0.1, 0.98, 0.9
 _FEW = 10
 _CLOSE = 0.01
 
-Numbers = tuple[float, float, float, float]
-
 
 def box_of(numbers: Sequence[float], form: BoxForm, label: str) -> Box:
     """The box that four numbers of a form describe."""
     x, y, c, d = numbers
-    if form == "corners":
-        return Box(x, y, c, d, label)
-    return Box(x, y, x + c, y + d, label) if form == "sizes" else Box(x - c / 2, y - d / 2, x + c / 2, y + d / 2, label)
+    if form == "centres":
+        return Box(x - c / 2, y - d / 2, x + c / 2, y + d / 2, label)
+    return Box(x, y, x + c, y + d, label) if form == "sizes" else Box(x, y, c, d, label)
 
 
-def _numbers_of(box: Box, form: BoxForm) -> Numbers:
+def _numbers_of(box: Box, form: BoxForm) -> tuple[float, float, float, float]:
     """The four numbers that `box_of` made a box of."""
-    width, height = box.x1 - box.x0, box.y1 - box.y0
     if form == "corners":
         return box.x0, box.y0, box.x1, box.y1
-    return (
-        (box.x0, box.y0, width, height) if form == "sizes" else (box.x0 + width / 2, box.y0 + height / 2, width, height)
-    )
+    width, height = box.x1 - box.x0, box.y1 - box.y0
+    if form == "sizes":
+        return box.x0, box.y0, width, height
+    return box.x0 + width / 2, box.y0 + height / 2, width, height
 
 
 def _fits(box: Box, size: tuple[int, int]) -> bool:
@@ -76,10 +75,11 @@ class BoxCensus:
     relative: bool = False
     count: int = 0
     _shares: int = 0
-    _leaving: list[int] = field(default_factory=lambda: [0, 0])
+    _leaving: int = 0
+    _lost: int = 0
     _first: str | None = None
-    _fitting: dict[BoxForm, int] = field(default_factory=lambda: dict.fromkeys(FORMS, 0))
-    _areas: dict[BoxForm, int] = field(default_factory=lambda: dict.fromkeys(FORMS, 0))
+    _fitting: Counter[BoxForm] = field(default_factory=Counter)
+    _areas: Counter[BoxForm] = field(default_factory=Counter)
     _with_area: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -104,15 +104,13 @@ class BoxCensus:
         for box in boxes:
             numbers = _numbers_of(box, self.form)
             fitting = [form for form in FORMS if _fits(box_of(numbers, form, ""), size)]
-            lost = _lost(box, size)
             with self._lock:
                 self.count += 1
                 self._shares += not self.relative and min(numbers) >= -1 and max(numbers) <= 1
-                for form in fitting:
-                    self._fitting[form] += 1
+                self._fitting.update(fitting)
                 if self.form not in fitting:
-                    self._leaving[0] += 1
-                    self._leaving[1] += lost
+                    self._leaving += 1
+                    self._lost += _lost(box, size)
                     self._first = min(self._first or name, name)
 
     def refuse(self) -> None:
@@ -126,13 +124,10 @@ class BoxCensus:
             return
         if (by_area := self._areas["corners"]) >= _SHARES * max(1, self._with_area) and not self._areas[self.form]:
             raise self._other(["corners"], f"the area of {by_area} of {self._with_area} boxes is another")
-        forms = [form for form in FORMS if form != self.form and self._fitting[form] >= _FIT * self.count]
-        if self.count < _FEW and self.form != "corners":
-            forms = [form for form in forms if form == "corners"]
-        elif self.count < _FEW:
-            forms = [form for form in forms if form == "sizes"]
-        if forms and self._leaving[1] >= max(1, _WRONG * self.count):
-            raise self._other(forms, f"{self._leaving[0]} of {self.count} boxes leave their pictures or have no sides")
+        told = FORMS if self.count >= _FEW else FORMS[:1] if self.form == "corners" else FORMS[1:2]
+        forms = [form for form in told if form != self.form and self._fitting[form] >= _FIT * self.count]
+        if forms and self._lost >= max(1, _WRONG * self.count):
+            raise self._other(forms, f"{self._leaving} of {self.count} boxes leave their pictures or have no sides")
 
     def _other(self, forms: Sequence[BoxForm], seen: str) -> CounterfactoryError:
         better = " or ".join(_WORDS[form] for form in forms)
@@ -144,19 +139,17 @@ class BoxCensus:
 
     def notes(self) -> list[str]:
         """A sentence where boxes leave their pictures."""
-        leaving, lost = self._leaving
-        if not leaving:
+        if not self._leaving:
             return []
+        share = f"({100 * self._leaving / self.count:.0f} %)"
         return [
-            f"{leaving} of {self.count} boxes ({100 * leaving / self.count:.0f} %) leave their pictures and are "
-            f"clipped, {lost} of them by more than {100 * _MUCH:.0f} % of their area; the first is in {self._first}"
+            f"{self._leaving} of {self.count} boxes {share} leave their pictures and are clipped, {self._lost} of them "
+            f"by more than {100 * _MUCH:.0f} % of their area; the first is in {self._first}"
         ]
 
 
 def crowds_are_things(crowds: int, count: int) -> bool:
-    """Whether annotations that are marked as crowds are single things all the same: in COCO crowds are one in a
-    hundred, and CVAT marks whatever was drawn by brush.
-    """
+    """Whether what is marked as crowds is single things: COCO marks one in a hundred, CVAT what was drawn by brush."""
     return 2 * crowds > count
 
 

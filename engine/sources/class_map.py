@@ -37,6 +37,7 @@ _MOST = 65_535
 _KEYS = ("classes", "ignore", "channel")
 _SHAPE = 'a table `classes` of numbers or colours and their names: 7 = "road", or "128 64 128" = "road"'
 _NAMES = 'a list of names, or {"0": "tench", "1": "goldfish"}'
+_NO_NAMES = f"has no names; it needs {_NAMES}, or a text file with a name on each line"
 # How labelme and CVAT call what is no class.
 _LABELLERS = {
     **dict.fromkeys(("_background_", "__background__", "background"), BACKGROUND),
@@ -69,10 +70,9 @@ class ClassMap:
         return content_key(sorted(self.names.items()), numbers, colours, self.red)
 
     def apply(self, mask: NDArray[Any]) -> NDArray[Any]:
-        """The class numbers of a mask: uint8, or uint16 where a number is above 255, [H, W].
-
-        `mask` is [H, W] of whole numbers, or uint8 [H, W, 3 or 4]. Raises UnreadableError for a number or a colour that
-        the map does not have, and for a mask of the other kind.
+        """The class numbers [H, W], uint8 or, for a number above 255, uint16, of a mask [H, W] of whole numbers or
+        uint8 [H, W, 3 or 4]. Raises UnreadableError for a number or a colour that the map does not have, and for the
+        other kind.
         """
         if self.colours:
             numbers = self._by_colour(mask)
@@ -108,17 +108,15 @@ class ClassMap:
             mask = np.repeat(mask[..., None], 3, axis=2)
         if mask.ndim == 2:
             raise UnreadableError(f"has no colours, and {self.where} names colours; write the map by numbers")
-        packed = _pack(*(mask[..., i].astype(np.int32) for i in range(3)))
-        codes = np.array(sorted(_pack(*colour) for colour in self.colours))
+        packed = pack_colour(*(mask[..., i].astype(np.int32) for i in range(3)))
+        codes, numbers = np.array(sorted((pack_colour(*colour), number) for colour, number in self.colours.items())).T
         at = np.minimum(np.searchsorted(codes, packed), codes.size - 1)
         missing = packed[codes[at] != packed]
         if missing.size:
             colours, counts = np.unique(missing, return_counts=True)
             pairs = zip(colours.tolist(), counts.tolist(), strict=True)
-            unknown = (f"colour {p >> 16} {p >> 8 & 255} {p & 255} ({n} pixels)" for p, n in pairs)
-            raise UnreadableError(self._unknown(unknown))
-        by_place = np.array([number for _, number in sorted((_pack(*c), n) for c, n in self.colours.items())])
-        return np.asarray(by_place[at])
+            raise UnreadableError(self._unknown(f"{colour_name(packed)} ({count} pixels)" for packed, count in pairs))
+        return np.asarray(numbers[at])
 
     def _unknown(self, values: Iterable[str]) -> str:
         listed = list_some(list(values), 5)
@@ -144,9 +142,8 @@ def load_class_map(named: str) -> ClassMap:
     path, maps = Path(named), published("class_maps")
     if path.suffix.lower() not in (".toml", ".json", ".txt"):
         if named not in maps:
-            raise CounterfactoryError(
-                f"no class map {named!r}: name a .toml, .json or .txt file, or one of {', '.join(maps)}"
-            )
+            advice = f"name a .toml, .json or .txt file, or one of {', '.join(maps)}"
+            raise CounterfactoryError(f"no class map {named!r}: {advice}")
         return _parse(read_toml(maps[named]), f"the class map {named}")
     if path.suffix.lower() == ".txt" and (colours := label_lines(path)[1]) is not None:
         return colours
@@ -162,10 +159,10 @@ def label_names(named: str) -> tuple[Mapping[int, str], str]:
     if (names := _plain_names(Path(named))) is not None:
         return names, named
     class_map = load_class_map(named)
-    if not class_map.numbers:
+    if class_map.colours:
         raise CounterfactoryError(f"{class_map.where} names colours, and labels are numbers; write the map by numbers")
-    numbers = class_map.numbers.items()
-    return {number: class_map.names[at] for number, at in numbers if at in class_map.names}, class_map.where
+    name_of = class_map.names
+    return {number: name_of[at] for number, at in class_map.numbers.items() if at in name_of}, class_map.where
 
 
 def label_lines(path: Path) -> tuple[ClassMap, ClassMap | None]:
@@ -175,7 +172,7 @@ def label_lines(path: Path) -> tuple[ClassMap, ClassMap | None]:
     """
     lines = [line.strip() for line in read_text(path).splitlines() if line.strip() and not line.startswith("#")]
     if not lines:
-        raise CounterfactoryError(f"{path} has no names; it needs {_NAMES}, or a text file with a name on each line")
+        raise CounterfactoryError(f"{path} {_NO_NAMES}")
     named: list[tuple[str | None, Colour | None]] = []
     for line in lines:
         colour = parse_colour("".join(line.split(":")[1:2]))
@@ -184,9 +181,9 @@ def label_lines(path: Path) -> tuple[ClassMap, ClassMap | None]:
     numbered = named[1:] if named[0][0] is None else named
     numbers = _by_numbers(str(path), {number: name for number, (name, _) in enumerate(numbered)})
     colours = {colour: name for name, colour in named if colour is not None}
+    if any(colour is None for _, colour in named):
+        return numbers, None
     if len(colours) < len(named):
-        if any(colour is None for _, colour in named):
-            return numbers, None
         raise CounterfactoryError(f"{path} gives two classes one colour")
     return numbers, _by_colours(str(path), colours)
 
@@ -202,17 +199,13 @@ def parse_colour(text: str) -> Colour | None:
 
 
 def _plain_names(path: Path) -> dict[int, str] | None:
-    """The names by number of a .txt file, or of a .json file without a table `classes`; None for another file. Raises
-    CounterfactoryError for a file that has no names, or none for a number.
-    """
+    """The names by number of a .txt file, or of a .json file without a table `classes`; None for another file."""
     if path.suffix.lower() not in (".txt", ".json"):
         return None
     content = read_text(path).rstrip().splitlines() if path.suffix.lower() == ".txt" else read_json(path)
     if isinstance(content, list):
         if not content:
-            raise CounterfactoryError(
-                f"{path} has no names; it needs {_NAMES}, or a text file with a name on each line"
-            )
+            raise CounterfactoryError(f"{path} {_NO_NAMES}")
         content = {str(number): name for number, name in enumerate(content)}
     elif not isinstance(content, dict) or "classes" in content:
         return None
@@ -275,8 +268,7 @@ def _by_numbers(where: str, meanings: Mapping[int, str | None], red: bool = Fals
         if number != VOID:
             number_of.setdefault(name, number)
     if (white := meanings.get(VOID)) is not None:
-        taken = set(number_of.values())
-        number_of.setdefault(white, next(free for free in range(_MOST) if free not in taken))
+        number_of.setdefault(white, next(free for free in range(_MOST) if free not in number_of.values()))
     numbers = {number: number_of[name] for number, name in meanings.items()}
     names = {number: name for name, number in number_of.items() if name is not None}
     return ClassMap(where, names, {VOID: VOID} | numbers, {}, red, VOID in meanings)
@@ -294,8 +286,14 @@ def _value(key: object, where: str) -> int | Colour:
 
 
 def _shown(value: int | Colour) -> str:
-    return str(value) if isinstance(value, int) else f"colour {' '.join(map(str, value))}"
+    return str(value) if isinstance(value, int) else colour_name(pack_colour(*value))
 
 
-def _pack(red: Any, green: Any, blue: Any) -> Any:
-    return (red << 16) | (green << 8) | blue
+def pack_colour(red: Any, green: Any, blue: Any) -> Any:
+    """Colours, whole numbers, as one number each."""
+    return red << 16 | green << 8 | blue
+
+
+def colour_name(packed: int) -> str:
+    """A packed colour for a sentence."""
+    return f"colour {packed >> 16} {packed >> 8 & 255} {packed & 255}"

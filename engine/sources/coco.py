@@ -49,9 +49,8 @@ def _matching(folder: Path, names: re.Pattern[str]) -> list[Path]:
 
 
 def list_coco(root: Path, form: BoxForm | None = None) -> Listing:
-    """The images of an annotation file, or of the only one in a folder; `form` is what its boxes are, where they are
-    not COCO's. Raises CounterfactoryError for several files or none, one that is not COCO's, and images that are
-    nowhere.
+    """The images of an annotation file, or of the only one in a folder, whose boxes are of another `form` than COCO's.
+    Raises CounterfactoryError for several files or none, one that is not COCO's, and images that are nowhere.
     """
     files = _candidates(root) if root.is_dir() else [root]
     if len(files) != 1:
@@ -67,15 +66,12 @@ class _Annotations:
         self._path, content = path, read_json(path, number=float)
         lists = [content.get(key) if isinstance(content, dict) else None for key in ("images", "categories")]
         if not all(isinstance(values, list) and all(isinstance(item, dict) for item in values) for values in lists):
-            raise CounterfactoryError(
-                f"{path} is no file of COCO's: it needs the lists images, annotations, categories"
-            )
+            needs = "it needs the lists images, annotations, categories"
+            raise CounterfactoryError(f"{path} is no file of COCO's: {needs}")
         self._images: list[Mapping[str, Any]] = content["images"]
-        annotations = content.get("annotations")
-        if not isinstance(annotations, list):
-            raise CounterfactoryError(
-                f"{path} has no list of annotations; it says what the images are, not what is seen"
-            )
+        if not isinstance(annotations := content.get("annotations"), list):
+            says = "it says what the images are, not what is seen"
+            raise CounterfactoryError(f"{path} has no list of annotations; {says}")
         self._of_image: dict[Any, list[Any]] = {}
         for annotation in annotations:
             image = annotation.get("image_id") if isinstance(annotation, dict) else None
@@ -113,13 +109,12 @@ class _Annotations:
                 reason = f"an image needs an id and a file_name below its folder, found {image!r:.80}"
                 listing.skip(self._path.name, reason)
                 continue
-            if name in names or number in numbers:
-                listing.skip(name, f"is listed twice, or shares its id {number} with another image; keep one")
-            else:
-                try:
-                    listing.entries.append(self._entry(folder, name, number, image))
-                except ValueError as error:
-                    listing.skip(name, str(error))
+            try:
+                if name in names or number in numbers:
+                    raise ValueError(f"is listed twice, or shares its id {number} with another image; keep one")
+                listing.entries.append(self._entry(folder, name, number, image))
+            except ValueError as error:
+                listing.skip(name, str(error))
             names.add(name)
             numbers.add(number)
         if strangers := sum(len(group) for image, group in self._of_image.items() if image not in numbers):
@@ -150,15 +145,14 @@ class _Annotations:
             return next(iter(held))
         folder = max(held, key=lambda place: (_of_size(place, held[place][:_OPENED]), len(held[place])))
         others = ", ".join(str(place) for place in held if place != folder)
-        listing.notes.append(
-            f"{self._path.name}: its images are taken from {folder}; {others} has files of these names too"
-        )
+        taken = f"its images are taken from {folder}; {others} has files of these names too"
+        listing.notes.append(f"{self._path.name}: {taken}")
         return folder
 
     def _entry(self, folder: Path, name: str, number: Any, image: Mapping[str, Any]) -> Entry:
         """Raises ValueError for an annotation that cannot be used."""
-        sides = (image.get("height"), image.get("width"))
-        size = (sides[0], sides[1]) if type(sides[0]) is int and type(sides[1]) is int else None
+        height, width = image.get("height"), image.get("width")
+        size = (height, width) if type(height) is int and type(width) is int else None
         boxes, shapes = [], []
         for annotation in self._of_image.get(number, ()):
             try:
@@ -198,10 +192,8 @@ def _of_size(folder: Path, images: Sequence[Mapping[str, Any]]) -> int:
     count = 0
     for image in images:
         with suppress(UnreadableError):
-            count += read_picture(read_blob(f"{folder}/{image['file_name']}")).shape[:2] == (
-                image.get("height"),
-                image.get("width"),
-            )
+            picture = read_picture(read_blob(f"{folder}/{image['file_name']}"))
+            count += picture.shape[:2] == (image.get("height"), image.get("width"))
     return count
 
 

@@ -5,7 +5,7 @@ on what is left out or looks wrong.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from .listing import SPLIT, Entry, Listing, Problem
 from .mask_contents import UNNAMED, MaskTally, white_as_object
 from .sampling import Selection, draw, groups, require_known
 from .shapes import DrawnMask
-from .source import Examine, Reader, Source
+from .source import Examine, Progress, Reader, Source
 
 __all__ = ["DataSet", "Selection", "SetOptions", "find_sources", "read_set", "refuse_suite_among_sources"]
 
@@ -69,7 +69,7 @@ def find_sources(root: Path, labels: Path | None = None) -> tuple[list[Source], 
 def read_set(
     root: str,
     options: SetOptions,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Progress = None,
     examine: Examine | None = None,
     whole: int | None = None,
 ) -> DataSet:
@@ -86,7 +86,7 @@ def read_listing(
     listing: Listing,
     root: str,
     options: SetOptions,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Progress = None,
     examine: Examine | None = None,
     whole: int | None = None,
 ) -> DataSet:
@@ -131,8 +131,7 @@ def read_listing(
     if tally.black_and_white and (by_white := white_as_object(listing.class_map)) is not None:
         tally.class_map, names = by_white, dict(by_white.names)
         sources = DiskList(reader.read_as(sources, by_white))
-    problems += reader.lost
-    problems = sorted(problems, key=lambda p: (p.name, p.reason))
+    problems = sorted([*problems, *reader.lost], key=lambda p: (p.name, p.reason))
     if listing.boxes is not None:
         listing.boxes.refuse()
         listing.notes += listing.boxes.notes()
@@ -143,16 +142,13 @@ def read_listing(
             "what is wrong with these shows when the suite is made"
         )
     notes = [*listing.notes, *_notes(listing, sources, chosen), *tally.notes()]
-    contents = list(tally.contents())
-    if listing.class_map is not None:
-        contents.append(f"names of classes: {listing.class_map.where}")
+    named_by = [] if listing.class_map is None else [f"names of classes: {listing.class_map.where}"]
+    contents = [*tally.contents(), *named_by]
     return DataSet(listing.layout, sources, problems, notes, names, chosen, listing.labels, contents)
 
 
 def _name_labels(listing: Listing, named: str) -> dict[int, str]:
-    """Gives a set whose labels are numbers the names in a file, and returns those. Raises CounterfactoryError for a
-    label that has none.
-    """
+    """Gives a set whose labels are numbers the names in a file, and returns those. Raises CounterfactoryError."""
     names, where = label_names(named)
     listing.class_map = None
     numbers, name_of = dict[str, list[str]](), dict[str | None, str]()
@@ -163,16 +159,14 @@ def _name_labels(listing: Listing, named: str) -> dict[int, str]:
         text = "" if entry.label is None else whole_number(entry.label.strip())
         number = int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else -1
         if entry.label is not None and number not in names:
-            raise CounterfactoryError(
-                f"{where} does not name the label {entry.label!r} of {entry.file}; add it, or leave --class-map out"
-            )
+            label = f"the label {entry.label!r} of {entry.file}"
+            raise CounterfactoryError(f"{where} does not name {label}; add it, or leave --class-map out")
         entries.append(replace(entry, label=names.get(number)))
         name_of[entry.label] = names.get(number, "")
     listing.entries, listing.labels = entries, tuple(name_of.get(label) or label for label in listing.labels)
     if shared := [f"{name} ({', '.join(several)})" for name, several in numbers.items() if len(several) > 1]:
-        listing.notes.append(
-            f"names that stand for several numbers, whose images have one label: {list_some(shared, 3)}"
-        )
+        what = "names that stand for several numbers, whose images have one label"
+        listing.notes.append(f"{what}: {list_some(shared, 3)}")
     return dict(names)
 
 
@@ -191,8 +185,7 @@ def _notes(listing: Listing, sources: Sequence[Source], selection: Selection) ->
     elif selection.per_class is not None:
         counts = Counter(source.label for source in sources)
         drawn = sorted(label for label in labels if label and (not selection.classes or label in selection.classes))
-        short = [f"{label} ({counts[label]})" for label in drawn if counts[label] < selection.per_class]
-        if short:
+        if short := [f"{label} ({counts[label]})" for label in drawn if counts[label] < selection.per_class]:
             yield f"classes with fewer than {selection.per_class} usable images: {list_some(short, 5)}"
     first, twice, example = dict[str, Source](), 0, ""
     hashes = repeated(source.digest for source in sources)
@@ -208,8 +201,6 @@ def _notes(listing: Listing, sources: Sequence[Source], selection: Selection) ->
 
 
 def refuse_suite_among_sources(root: Path, suite: Path) -> None:
-    """Raises CounterfactoryError where a suite would lie inside the folder of its sources, and be read as sources the
-    next time.
-    """
+    """Raises CounterfactoryError where a suite would lie in the folder of its sources, and be read as such."""
     if root.is_dir() and suite.resolve().is_relative_to(root.resolve()):
         raise CounterfactoryError(f"the suite {suite} would lie among its sources in {root}; name a folder outside")

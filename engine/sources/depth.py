@@ -49,9 +49,8 @@ def with_depth(entries: Iterable[Entry], folder: Path) -> DiskList[Entry]:
     by_stem = files_by_stem(path.as_posix() for path in files if not any(part[0] == "." for part in path.parts))
     for first, *others in by_stem.values():
         if others:
-            raise CounterfactoryError(
-                f"{folder} holds {first} and {others[0]}, two depth maps of one picture; keep one"
-            )
+            twice = f"{first} and {others[0]}, two depth maps of one picture; keep one"
+            raise CounterfactoryError(f"{folder} holds {twice}")
     return DiskList(replace(entry, depth=f"{folder}/{match_stem(entry, by_stem, '.npy')}") for entry in entries)
 
 
@@ -90,8 +89,6 @@ def fit_depth(numbers: NDArray[Any], values: DepthValues, size: tuple[int, int])
         with np.errstate(divide="ignore", over="ignore"):
             shown = 1 / shown
     inverse = np.where(np.isfinite(shown) & (shown > 0), shown, 0.0)
-    most = inverse.max()
-    if most == 0:
+    if (most := inverse.max()) == 0:
         raise UnreadableError(f"has no {'distance' if values == 'distance' else 'inverse distance'} above 0")
-    scaled: NDArray[np.float64] = np.rint(inverse / most * NEAREST)
-    return scaled.astype(np.uint16)
+    return np.asarray(np.rint(inverse / most * NEAREST), np.uint16)

@@ -23,7 +23,7 @@ from ..files.fill import fill, nearest
 from ..files.reading import read_json
 from ..profile.profile import Profile, load_profile, profile_names
 from ..profile.runtime import PHOTOGRAPHS
-from .pixels import fit
+from .pixels import commonest_share, fit
 from .source import Examine, Problem, Source, load_pixels
 
 TRAITS = (
@@ -89,14 +89,13 @@ class Domain:
 def traits_of(picture: NDArray[np.uint8]) -> NDArray[np.float64]:
     """The `TRAITS` of a picture, uint8 RGB [H, W, 3], of eight pixels per side at least: float64 [15]."""
     height, width = picture.shape[:2]
-    red, green, blue = (np.ascontiguousarray(picture[:, :, channel]).astype(np.int16) for channel in range(3))
     # Whole grey levels of ITU-R 601: a step of less than one level is nothing that a person drew.
     grey = ((picture.astype(np.int32) @ _LUMA + 500) // 1000).astype(np.int16)
     around = grey[:-2, 1:-1] + grey[2:, 1:-1] + grey[1:-1, :-2] + grey[1:-1, 2:]
     laplacian = np.abs(4 * grey[1:-1, 1:-1] - around)
-    ranges = _block_ranges(grey)
+    blocks = grey[: height // _BLOCK * _BLOCK, : width // _BLOCK * _BLOCK]
+    ranges = np.ptp(blocks.reshape(height // _BLOCK, _BLOCK, -1, _BLOCK), axis=(1, 3))
     across, down = np.abs(grey[1:-1, 2:] - grey[1:-1, :-2]), np.abs(grey[2:, 1:-1] - grey[:-2, 1:-1])
-    codes = red >> 3 << 10 | green >> 3 << 5 | blue >> 3
     edges = np.maximum(across, down) > _STEP
     straight = edges & (np.minimum(across, down) < _ALONG * np.maximum(across, down))
     _, top_spread = _middle_colour(picture[: height // 8])
@@ -107,7 +106,7 @@ def traits_of(picture: NDArray[np.uint8]) -> NDArray[np.float64]:
             np.log1p(laplacian.mean()),
             (ranges < _FLAT).mean(),
             (ranges < _EVEN).mean(),
-            np.sort(np.bincount(codes.ravel()))[-_COMMONEST:].sum() / codes.size,
+            commonest_share(picture, _COMMONEST),
             edges.mean(),
             straight.sum() / max(1, edges.sum()),
             grey.std(),
@@ -117,20 +116,10 @@ def traits_of(picture: NDArray[np.uint8]) -> NDArray[np.float64]:
             ground.mean(),
             np.ptp(ground),
             ground[2] - ground[0],
-            np.median(np.maximum(np.maximum(red, green), blue) - np.minimum(np.minimum(red, green), blue)),
+            np.median(np.ptp(picture, axis=2)),
         ],
         np.float64,
     )
-
-
-def _block_ranges(grey: NDArray[np.int16]) -> NDArray[np.int16]:
-    """Largest minus smallest value of each whole block."""
-    height, width = (side // _BLOCK * _BLOCK for side in grey.shape)
-    rows = [grey[row:height:_BLOCK, :width] for row in range(_BLOCK)]
-    high, low = np.maximum.reduce(rows), np.minimum.reduce(rows)
-    columns = [slice(column, None, _BLOCK) for column in range(_BLOCK)]
-    most, least = (np.maximum.reduce([high[:, c] for c in columns]), np.minimum.reduce([low[:, c] for c in columns]))
-    return np.asarray(most - least)
 
 
 def _middle_colour(part: NDArray[np.uint8]) -> tuple[NDArray[np.float64], float]:
@@ -162,14 +151,8 @@ def world_of(profile: Profile) -> Domain | None:
     return fill(Domain, table, str(path))
 
 
-def _paints_photographs(profile: Profile) -> bool:
-    return profile.models.world == PHOTOGRAPHS and not profile.by_rule
-
-
 def examiner(profile: Profile) -> Examine | None:
-    """A test of a picture, uint8 RGB [H, W, 3] of any size: whether it is of the domain that the models know. None
-    where they know any picture.
-    """
+    """A test whether the models know a picture, uint8 RGB [H, W, 3] of any size; None where they know any."""
     world, sizes = world_of(profile), profile.image
     return None if world is None else lambda picture: world.holds(fit(picture, sizes.size_for(*picture.shape[:2])))
 
@@ -195,7 +178,8 @@ def drop_out_of_domain(
         return examined, []
     if 2 * len(strange) >= len(examined):
         several = len(examined) > 1
-        instead = [name for name in profile_names() if _paints_photographs(load_profile(name))]
+        profiles = {name: load_profile(name) for name in profile_names()}
+        instead = [name for name, one in profiles.items() if one.models.world == PHOTOGRAPHS and not one.by_rule]
         raise CounterfactoryError(
             f"the models of profile {profile.name} know {world.about} and nothing else, and "
             f"{f'{len(strange)} of {len(examined)} sources do' if several else 'the source does'} not look like that"

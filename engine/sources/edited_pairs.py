@@ -20,16 +20,12 @@ from ..errors import CounterfactoryError
 from ..files.disk_list import DiskList
 from ..files.tables import PARQUET, SUFFIXES, read_table
 from .blobs import printable, unprintable
-from .given import GivenPicture, GivenPictures, parse_edits
-from .listing import Entry, Listing, check_values, file_stem, finish, image_files, list_folder, number_labels
+from .given import GivenPicture, GivenPictures, leads_out, parse_edits
+from .listing import Entry, Listing, absolute, check_values, file_stem, finish, image_files, list_folder, number_labels
 
 _ORIGINALS, _EDITED, _MASKS = "originals", "edited", "masks"
-_COLUMNS: Mapping[str, Sequence[str]] = MappingProxyType(
-    {
-        name: (name,)
-        for name in ("original", _EDITED, "edit", "caption", "edited_caption", "label", "mask", "kind", "level")
-    }
-)
+_NAMES = ("original", _EDITED, "edit", "caption", "edited_caption", "label", "mask", "kind", "level")
+_COLUMNS: Mapping[str, Sequence[str]] = MappingProxyType({name: (name,) for name in _NAMES})
 _LEVELS = tuple(map(str, range(1, 10)))
 # Characters of a caption or an edit: a text encoder reads some hundred.
 _LONGEST = 1000
@@ -65,10 +61,6 @@ class _Original:
     pictures: dict[str, GivenPicture] = field(default_factory=dict)
     about: dict[str, tuple[str, str]] = field(default_factory=dict)
     contradicted: bool = False
-
-    def value(self, name: str) -> str | None:
-        """What rows say of it under a column."""
-        return self.about[name][0] if name in self.about else None
 
 
 class _Table:
@@ -144,30 +136,25 @@ class _Table:
         """The path of a file that a row names. Raises ValueError for one outside of the table's folder."""
         if text is None:
             raise ValueError(f"names no {column}")
-        path = _joined(self._root, text)
+        path = absolute(self._root, text)
         if "\\" in text and not os.path.lexists(path):  # written on Windows
-            path = _joined(self._root, text.replace("\\", "/"))
+            path = absolute(self._root, text.replace("\\", "/"))
         folder, name = os.path.split(path)
         if folder not in self._folders:
             self._folders[folder] = os.path.realpath(folder)
         real = os.path.realpath(path) if os.path.islink(path) else f"{self._folders[folder]}/{name}"  # noqa: PTH114
         if not real.startswith(f"{self._real.rstrip('/')}/"):
-            raise ValueError(
-                f"{column} {text} leads out of {self._root}; put the table into a folder that holds all pictures"
-            )
+            raise ValueError(f"{column} {text} {leads_out(self._root)}")
         # By its real path, a folder behind a link has another name than the table's own.
-        return path if path.startswith(f"{self._root}/") else _joined(self._root, os.path.relpath(real, self._real))
+        return path if path.startswith(f"{self._root}/") else absolute(self._root, os.path.relpath(real, self._real))
 
     def _name(self, of: _Original) -> str:
         return os.path.relpath(of.path, self._root)
 
     def _entry(self, of: _Original, levels: int) -> Entry:
-        name, given = self._name(of), GivenPictures(tuple(of.pictures.values()), of.value("caption"), max(levels, 1))
-        return Entry(name, printable(name), of.path, of.value("label"), of.value("mask"), given=given)
-
-
-def _joined(root: str, path: str) -> str:
-    return os.path.abspath(os.path.join(root, path))  # noqa: PTH100, PTH118 resolve() would rename sources
+        label, mask, caption = (of.about.get(name, (None,))[0] for name in ("label", "mask", "caption"))
+        name, given = self._name(of), GivenPictures(tuple(of.pictures.values()), caption, max(levels, 1))
+        return Entry(name, printable(name), of.path, label, mask, given=given)
 
 
 def _picture(values: Mapping[str, str], path: str) -> GivenPicture:
@@ -204,8 +191,9 @@ def _list_folders(root: Path, masks: Path | None) -> Listing:
     stems = Counter(file_stem(entry.file) for entry in listing.entries)
     if not files:
         raise CounterfactoryError(f"no images found in {edited}; {_WANTED}")
-    by_name = [_name_first(path) for path in files]
-    by_edit = [_edit_first(path) for path in files]
+    # The original's name and the edit, of NAME/EDIT.* and of EDIT/NAME.*.
+    by_name = [(name, edit) for name, _, edit in (file_stem(path).rpartition("/") for path in files)]
+    by_edit = [(name, edit) for edit, _, name in (file_stem(path).partition("/") for path in files)]
     matched = [sum(name in stems for name, _ in read) for read in (by_name, by_edit)]
     if matched[0] == matched[1]:
         fault = "both readings fit it, and a table says which is which" if matched[0] else "no original is called so"
@@ -236,18 +224,6 @@ def _list_folders(root: Path, masks: Path | None) -> Listing:
     return listing
 
 
-def _name_first(path: str) -> tuple[str, str]:
-    """The original's name and the edit of NAME/EDIT.*."""
-    name, _, edit = file_stem(path).rpartition("/")
-    return name, edit
-
-
-def _edit_first(path: str) -> tuple[str, str]:
-    """The original's name and the edit of EDIT/NAME.*."""
-    edit, _, name = file_stem(path).partition("/")
-    return name, edit
-
-
 def _named_picture(file: str, path: str, edit: str) -> GivenPicture:
     """The picture whose file or folder is called by its edit. Raises ValueError for a name that is none."""
     if unprintable(edit):
@@ -261,10 +237,8 @@ def _named_picture(file: str, path: str, edit: str) -> GivenPicture:
 def _note_missing(listing: Listing) -> None:
     """Notes what the user does not say of originals."""
     given = [entry.given for entry in listing.entries if entry.given is not None]
-    bare = sum(all(picture.kind == "variant" for picture in one.pictures) for one in given)
     if untold := sum(one.caption is None for one in given):
         listing.notes.append(f"{untold} of {len(given)} originals have no caption: the profile says what they show")
-    if bare:
-        listing.notes.append(
-            f"{bare} of {len(given)} originals have no control: what their painter does besides its edits is unknown"
-        )
+    if bare := sum(all(picture.kind == "variant" for picture in one.pictures) for one in given):
+        unknown = "have no control: what their painter does besides its edits is unknown"
+        listing.notes.append(f"{bare} of {len(given)} originals {unknown}")

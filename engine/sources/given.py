@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..edit import Edit
 from ..errors import CounterfactoryError
 from ..keys import content_key
-from .blobs import read_blob
+from .blobs import read_blob, read_known
 from .jpeg import damage
 from .pixels import UnreadableError, fit, read_picture
 
@@ -64,6 +64,11 @@ class GivenPictures:
         return content_key([picture.key for picture in self.pictures], self.caption, self.levels)
 
 
+def leads_out(root: str) -> str:
+    """The end of a sentence about a file of a table that does not lie in the table's folder `root`."""
+    return f"leads out of {root}; put the table into a folder that holds all pictures"
+
+
 def parse_edits(text: str) -> tuple[Edit, ...]:
     """The edits that a text names: "weather: foggy" adds, "weather: sunny -> foggy" replaces, "object: a bus ->"
     removes. Raises ValueError for any other form.
@@ -84,9 +89,7 @@ def parse_edits(text: str) -> tuple[Edit, ...]:
 
 
 def open_given(picture: GivenPicture, size: tuple[int, int]) -> GivenPicture:
-    """The picture with its digest, of an original of `size` (height, width). Raises UnreadableError where it cannot be
-    taken.
-    """
+    """The picture with its digest, of an original of `size` (height, width). Raises UnreadableError."""
     data = read_blob(picture.path)
     pixels = read_picture(data)
     if (wrong := damage(data, pixels)) is not None:
@@ -106,10 +109,7 @@ def load_given(picture: GivenPicture, size: tuple[int, int]) -> NDArray[np.uint8
     CounterfactoryError, which says why alone, if the file has changed since it was opened.
     """
     try:
-        data = read_blob(picture.path)
-        if hashlib.sha256(data).hexdigest() != picture.digest:
-            raise UnreadableError("the file has changed since the run began; run again to use the new one")
-        pixels = read_picture(data)
+        pixels = read_picture(read_known(picture.path, picture.digest))
     except UnreadableError as error:
         raise CounterfactoryError(str(error)) from error
     return pixels if pixels.shape[:2] == size else fit(pixels, size)

@@ -49,9 +49,9 @@ def _list_rows(where: str, advice: str, of_hub: tuple[str, str | None] | None, f
         data_set = datasets.load_dataset(name, split=split) if of_hub else datasets.load_from_disk(name)
     except Exception as error:  # a network's, the hub's and the library's own, which raises nearly anything
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        elsewhere = "; without a network, name a folder that save_to_disk wrote elsewhere"
-        offline = elsewhere if isinstance(error, ConnectionError) else ""
-        raise CounterfactoryError(f"{where} cannot be opened by datasets: {reason}{offline}") from error
+        if isinstance(error, ConnectionError):
+            reason += "; without a network, name a folder that save_to_disk wrote elsewhere"
+        raise CounterfactoryError(f"{where} cannot be opened by datasets: {reason}") from error
     if isinstance(data_set, datasets.DatasetDict):
         if len(data_set) != 1:
             raise CounterfactoryError(f"{where} has the splits {', '.join(data_set)}: {advice}")
@@ -60,12 +60,11 @@ def _list_rows(where: str, advice: str, of_hub: tuple[str, str | None] | None, f
     pictures = [name for name, feature in features.items() if isinstance(feature, datasets.Image)]
     if not pictures:
         raise CounterfactoryError(f"{where} has no column of pictures, but {', '.join(features)}")
-    encoded = datasets.Image(decode=False)
     # Of before and after, or of a picture and its depth, neither is a mask.
     images = [name for name in pictures if not _names_mask(name)] or pictures
     masks = [name for name in pictures if name != images[0] and _names_mask(name)]
     used = [images[0], *masks[:1]]
-    columns = {name: data_set.select_columns([name]).cast_column(name, encoded) for name in used}
+    columns = {name: data_set.select_columns([name]).cast_column(name, datasets.Image(decode=False)) for name in used}
     # A list is of several things, not of the picture.
     single = {name for name, feature in features.items() if not isinstance(feature, list | dict | datasets.Sequence)}
     column = next((name for name in _LABELS if name in single and name not in pictures), None)

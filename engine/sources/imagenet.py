@@ -34,9 +34,7 @@ def is_flat(root: Path) -> bool:
 
 
 def list_flat(root: Path, labels: Path | None = None) -> Listing:
-    """The images below `root` with the labels, and boxes, that the list gives them. Raises CounterfactoryError where
-    there is no list, or it cannot be understood.
-    """
+    """The images below `root` with a list's labels and boxes. Raises CounterfactoryError without one that is known."""
     truth_list = labels or _list_of(root)
     if truth_list is None:
         raise CounterfactoryError(f"{root} has none of {', '.join(_LISTS)}, nor its parent; name a list with --labels")
@@ -80,9 +78,8 @@ def _read_truths(path: Path, listing: Listing) -> dict[str, _Truth]:
             listing.skip(where, row)
             continue
         name, truth = row
-        if truths.setdefault(name, truth) != truth:
-            reason = f"has two labels, {truths[name][0]!r} and {truth[0]!r} ({where}); keep the right one"
-            listing.skip(name, reason)
+        if (first := truths.setdefault(name, truth)) != truth:
+            listing.skip(name, f"has two labels, {first[0]!r} and {truth[0]!r} ({where}); keep the right one")
             contradicted.add(name)
     return {name: truth for name, truth in truths.items() if name not in contradicted}
 

@@ -42,9 +42,7 @@ class _Scans:
 
 
 def damage(data: bytes, picture: NDArray[np.uint8]) -> str | None:
-    """What is wrong with the data of a JPEG that `read_picture` makes a picture of, None where nothing is seen. Of
-    progressive files the last scan may be cut off without being seen.
-    """
+    """What is wrong with a JPEG's data, None where nothing is seen: a progressive one's last scan may be cut off."""
     if not data.startswith(b"\xff\xd8") or (scans := _scans(data)) is None:
         return None
     if scans.missing:

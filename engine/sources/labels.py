@@ -41,9 +41,7 @@ def whole_numbers(labels: Collection[str | None]) -> list[str | None]:
 
 
 def fold_label(label: str) -> str:
-    """What labels that look alike have in common: case, spaces, underscores and hyphens, leading zeros, and the forms
-    of letters do not count.
-    """
+    """What labels that look alike share: all but case, spaces, underscores, hyphens, leading zeros, letters' forms."""
     text = unicodedata.normalize("NFKC", label).casefold().strip()
     return re.sub(r"(?<![0-9.])0+(?=[0-9])", "", re.sub(r"[\s_]+|(?<=\w)-+(?=\w)", "", whole_number(text)))
 

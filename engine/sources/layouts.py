@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from ..errors import CounterfactoryError
 from ..files.tables import SUFFIXES as TABLES
-from . import coco, hub, imagenet, pairs, remote, shards, voc, yolo
+from . import coco, hub, imagenet, pairs, shards, voc, yolo
 from .boxes import BoxForm
 from .depth import DepthValues
-from .listing import Listing, list_folder, list_table
+from .listing import Listing, list_folder, list_remote, list_table
 from .sampling import Selection
 
 ACCEPTED = (
@@ -26,11 +25,7 @@ ACCEPTED = (
 
 def _holds(*groups: Sequence[str]) -> Callable[[Path], bool]:
     """A test whether a folder holds all that one of the groups names."""
-
-    def recognises(root: Path) -> bool:
-        return any(all((root / name).exists() for name in names) for names in groups)
-
-    return recognises
+    return lambda root: any(all((root / name).exists() for name in names) for names in groups)
 
 
 # What recognises a folder or a file, and what lists it; the order is that of recognition.
@@ -80,9 +75,7 @@ class SetOptions:
 
 
 def list_set(root: str, options: SetOptions) -> Listing:
-    """What the data set at `root` lists. Raises CounterfactoryError where nothing is there, a layout is not what was
-    found, or options contradict each other.
-    """
+    """What the data set at `root` lists. Raises CounterfactoryError for another layout, and options that contradict."""
     if root.startswith(hub.PREFIX):
         options.refuse("a data set of the hub", "labels", "masks", "layout", "pairs")
         if options.split is not None:
@@ -91,7 +84,7 @@ def list_set(root: str, options: SetOptions) -> Listing:
         return hub.list_hub(root, options.boxes)
     if "://" in root:
         options.refuse("a folder of an object store", "labels", "masks", "layout", "pairs", "split", "depth", "boxes")
-        return remote.list_remote(root)
+        return list_remote(root)
     path = Path(root)
     try:
         if not path.exists():
@@ -100,9 +93,8 @@ def list_set(root: str, options: SetOptions) -> Listing:
     except OSError as error:
         raise CounterfactoryError(f"cannot read {error.filename or path}: {error.strerror}") from error
     if options.boxes is not None and listing.boxes is None:
-        raise CounterfactoryError(
-            f"--boxes is about boxes of {', '.join(_BOXED)}; the layout {listing.layout} has no such: leave it out"
-        )
+        none = f"the layout {listing.layout} has no such: leave it out"
+        raise CounterfactoryError(f"--boxes is about boxes of {', '.join(_BOXED)}; {none}")
     return listing
 
 
@@ -125,17 +117,16 @@ def _list_path(root: Path, options: SetOptions) -> Listing:
         if labels.suffix.lower() != ".txt":
             raise CounterfactoryError(f"labels come in a .csv, .jsonl or .txt file, not in {labels}")
         if masks is not None:
-            raise CounterfactoryError(
-                f"{labels} is a list of labels; give --masks with a .csv or .jsonl file, or alone"
-            )
+            advice = "give --masks with a .csv or .jsonl file, or alone"
+            raise CounterfactoryError(f"{labels} is a list of labels; {advice}")
         return imagenet.list_flat(root, labels)
     if layout not in (None, "folders"):
         options.refuse(f"--layout {layout}", "labels", "masks")
-        return _listing(layout, root, options)
-    if layout is None and labels is None and masks is None:
-        for name, (recognises, _) in _LAYOUTS.items():
-            if recognises(root):
-                return _listing(name, root, options)
+    elif layout is None and labels is None and masks is None:
+        layout = next((name for name, (recognises, _) in _LAYOUTS.items() if recognises(root)), None)
+    if layout is not None and layout in _LAYOUTS:
+        lists = _LAYOUTS[layout][1]
+        return lists(root, form=options.boxes) if layout in _BOXED else lists(root)
     if root.is_dir():
         metadata = next((root / name for name in _METADATA if (root / name).is_file()), None)
         return list_folder(root, masks, labels or metadata, options.depth, every=layout is not None)
@@ -144,9 +135,3 @@ def _list_path(root: Path, options: SetOptions) -> Listing:
     if labels is not None:
         raise CounterfactoryError(f"{root} has a label column of its own; leave {labels} out")
     return list_table(root, masks)
-
-
-def _listing(layout: str, root: Path, options: SetOptions) -> Listing:
-    """What a set in a layout lists."""
-    lists = _LAYOUTS[layout][1]
-    return (partial(lists, form=options.boxes) if layout in _BOXED else lists)(root)

@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from reprlib import repr as shortened
@@ -17,7 +18,7 @@ from ..errors import CounterfactoryError, list_some
 from ..files.disk_list import DiskList, repeated
 from ..files.tables import Row, read_table
 from .aside import leave_aside
-from .blobs import Blob, printable, unprintable
+from .blobs import Blob, StoredObject, printable, unprintable
 from .boxes import BoxCensus
 from .class_map import ClassMap
 from .given import GivenPictures
@@ -112,44 +113,69 @@ class Listing:
 def list_folder(
     root: Path, masks: Path | None, labels: Path | None, depth: Path | None = None, *, every: bool = False
 ) -> Listing:
-    """The images under a folder. `masks` is a folder of masks, `labels` a table about the images, and `depth` a folder
-    of depth maps, which are no images. Without `every`, or a table that says it, masks and thumbnails beside images are
-    none.
+    """The images under a folder, with a folder of masks, a table of labels and a folder of depth maps, which are no
+    images. Without `every`, or a table that says it, masks and thumbnails beside images are none.
     """
     root, masks = _image_root(root, masks, depth)
     files, problems = image_files(root, skip=[folder for folder in (masks, depth) if folder is not None])
     notes: list[str] = []
     if labels is None and not every:
         files, notes = leave_aside(root, files)
-    # The first folders where all of them are called as splits are; then the second ones are the classes.
-    splits = {path.partition("/")[0] if "/" in path else "" for path in files}
-    if not all(SPLIT.fullmatch(folder) for folder in splits):
-        splits = set()
     listing = Listing("folders", problems, notes=notes)
-    for path in files:
-        label, slash, rest = path.partition("/")
-        if slash and label in splits:
-            label, slash, _ = rest.partition("/")
-        listing.entries.append(entry_of(root, path, label if slash else None))
+    of_splits, label_of = _label_folders(files)
+    listing.entries = DiskList(entry_of(root, path, label_of(path)) for path in files)
     if labels is not None:
         listing.entries = _apply_labels(listing, root, labels)
-    elif splits:
-        listing.notes.append(f"{', '.join(sorted(splits))}: taken for splits of the set, not for classes")
+    else:
+        listing.notes += of_splits
     return finish(listing, masks)
+
+
+def list_remote(url: str) -> Listing:
+    """The images below the URL of an object store, such as s3://bucket/photos, labelled as those of a folder.
+    Raises CounterfactoryError where it cannot be read.
+    """
+    from fsspec.core import url_to_fs
+
+    listing, root, paths = Listing("folders"), url.rstrip("/"), DiskList[str]()
+    try:
+        store, base = url_to_fs(root)
+        for folder, _, files in store.walk(base):
+            inner = str(folder)[len(base) :].strip("/")
+            for path in (f"{inner}/{name}" if inner else name for name in sorted(files)):
+                if _is_picture(path, listing.problems):
+                    paths.append(path)
+    except Exception as error:  # each store's client has exceptions of its own
+        reason = f"{url} cannot be read ({(str(error) or type(error).__name__).splitlines()[0]})"
+        raise CounterfactoryError(f"{reason}: see that the address and the rights are right") from error
+    listing.notes, label_of = _label_folders(paths)
+    blobs = ((path, StoredObject(f"{root}/{path}")) for path in paths)
+    listing.entries = DiskList(Entry(path, printable(path), blob, label_of(path)) for path, blob in blobs)
+    return finish(listing)
+
+
+def _label_folders(paths: Iterable[str]) -> tuple[list[str], Callable[[str], str | None]]:
+    """A sentence where all first folders of paths are called as splits are, and what gives a path its label, the name
+    of its first folder; where those are splits, of its second one.
+    """
+    splits = {path.partition("/")[0] if "/" in path else "" for path in paths}
+    depth = int(bool(splits) and all(map(SPLIT.fullmatch, splits)))
+    notes = [f"{', '.join(sorted(splits))}: taken for splits of the set, not for classes"] * depth
+    return notes, lambda path: path.split("/")[depth] if path.count("/") > depth else None
 
 
 def list_table(table: Path, masks: Path | None) -> Listing:
     """The images of a CSV or JSONL file; its paths are relative to the file itself."""
-    listing, root = Listing("table"), _absolute(table.parent)
+    listing, root = Listing("table"), absolute(table.parent)
     entries: dict[str, Entry] = {}
     rows = _Rows(table, listing)
     for where, row in rows:
-        path = _absolute(root, row["image"])
+        path = absolute(root, row["image"])
         # "_" for each step upward: a name must not lead out of a suite's folder.
         parts = Path(os.path.relpath(path, root)).parts
         name = "/".join("_" if part == ".." else part for part in parts) or "."
         if rows.accept(path, name, row.get("label"), where):
-            mask = _absolute(root, row["mask"]) if "mask" in row else None
+            mask = absolute(root, row["mask"]) if "mask" in row else None
             entries[path] = Entry(name, printable(name), path, row.get("label"), mask)
     listing.entries = number_labels([entry for path, entry in entries.items() if path not in rows.contradicted])
     return finish(listing, masks)
@@ -173,11 +199,9 @@ def _image_root(root: Path, masks: Path | None, depth: Path | None) -> tuple[Pat
 
 
 def image_files(root: Path, skip: Collection[Path] = ()) -> tuple[DiskList[str], list[Problem]]:
-    """The paths below `root`, with "/", of all image files but hidden ones (macOS writes a ._photo.jpg beside each
-    photo.jpg), and the problems of photographs in formats that are not read.
-
-    Links to folders are followed, each folder once, real folders first, so that a loop of links ends and a picture
-    that can be reached twice is one source.
+    """The paths below `root`, with "/", of all image files but hidden ones, and problems of photographs in other
+    formats. Links to folders are followed, each folder once, real ones first: loops end, and a picture that is reached
+    twice is one.
     """
     files = DiskList[str]()
     problems: list[Problem] = []
@@ -210,20 +234,22 @@ def image_files(root: Path, skip: Collection[Path] = ()) -> tuple[DiskList[str],
 def _pictures(
     children: Iterable[os.DirEntry[str]], folder: str, inner: list[tuple[str, bool]], others: list[Problem]
 ) -> Iterator[str]:
-    """The image files among what lies in a folder, by their paths; notes folders in it, and whether they are links, and
-    photographs in other formats.
-    """
+    """The image files in a folder, by their paths; notes folders, whether they are links, and other photographs."""
     for entry in children:
-        stem, _, ending = entry.name.rpartition(".")
-        if entry.name.startswith("."):
-            continue
         relative = f"{folder}/{entry.name}" if folder else entry.name
-        if _is_folder(entry):
+        if not entry.name.startswith(".") and _is_folder(entry):
             inner.append((relative, entry.is_symlink()))
-        elif stem and f".{ending.lower()}" in SUFFIXES:
+        elif _is_picture(relative, others):
             yield relative
-        elif stem and f".{ending.lower()}" in UNREAD_SUFFIXES:
-            others.append(Problem(printable(relative), f".{ending} files are not read; convert them to JPEG or PNG"))
+
+
+def _is_picture(relative: str, others: list[Problem]) -> bool:
+    """Whether a path is that of an image file, and no hidden one; notes photographs in formats that are not read."""
+    name = relative.rpartition("/")[2]
+    stem, _, ending = name.rpartition(".")
+    if stem and name[0] != "." and f".{ending.lower()}" in UNREAD_SUFFIXES:
+        others.append(Problem(printable(relative), f".{ending} files are not read; convert them to JPEG or PNG"))
+    return bool(stem) and name[0] != "." and f".{ending.lower()}" in SUFFIXES
 
 
 def is_folder(path: Path) -> bool:
@@ -244,34 +270,32 @@ def folders_in(folder: Path) -> list[Path]:
 
 def contents(folder: Path) -> list[Path]:
     """What lies in a folder, sorted; nothing where it may not be listed."""
-    try:
+    with suppress(OSError):
         return sorted(folder.iterdir())
-    except OSError:
-        return []
+    return []
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     """Also through a link; a link to itself is none."""
-    try:
+    with suppress(OSError):
         return entry.is_dir()
-    except OSError:
-        return False
+    return False
 
 
 def _apply_labels(listing: Listing, root: Path, table: Path) -> DiskList[Entry]:
     """The entries with the table's labels and masks; an image that is not in the table becomes a problem. The table's
     paths may be relative to the images' folder or to the table itself.
     """
-    by_path = {_absolute(str(entry.blob)): entry for entry in listing.entries}
+    by_path = {absolute(str(entry.blob)): entry for entry in listing.entries}
     labelled: dict[str, Entry] = {}
     rows = _Rows(table, listing)
     for where, row in rows:
-        paths = [_absolute(base, row["image"]) for base in (root, table.parent)]
+        paths = [absolute(base, row["image"]) for base in (root, table.parent)]
         path = next((path for path in paths if path in by_path), None)
         if path is None:
             listing.skip(row["image"], f"named by {where}, but there is no such image in {root}")
         elif rows.accept(path, row["image"], row.get("label"), where):
-            masks = [_absolute(base, row["mask"]) for base in (root, table.parent)] if "mask" in row else [None]
+            masks = [absolute(base, row["mask"]) for base in (root, table.parent)] if "mask" in row else [None]
             mask = next((mask for mask in masks if mask is None or Path(mask).exists()), masks[-1])
             labelled[path] = replace(by_path[path], label=row.get("label", by_path[path].label), mask=mask)
     for path, entry in by_path.items():
@@ -287,9 +311,8 @@ def number_labels(entries: Sequence[Entry]) -> DiskList[Entry]:
 
 
 class _Rows:
-    """The usable rows of a table of images; those that cannot be used become problems of its listing.
-
-    Of two rows about one image the first counts, and where they give it two labels neither does (`contradicted`).
+    """The usable rows of a table of images; others become problems of its listing. Of two rows about one image the
+    first counts, and where they give it two labels neither does (`contradicted`).
     """
 
     def __init__(self, table: Path, listing: Listing) -> None:
@@ -358,9 +381,8 @@ def finish(listing: Listing, masks: Path | None = None) -> Listing:
             raise CounterfactoryError(f"no folder of masks at {masks}; --masks takes a folder with one mask per image")
         by_stem = files_by_stem(image_files(masks)[0])
         # Of several with one stem the PNG counts.
-        entries = DiskList(
-            e if e.mask else replace(e, mask=f"{masks}/{match_stem(e, by_stem, '.png')}") for e in entries
-        )
+        matched = ((entry, f"{masks}/{match_stem(entry, by_stem, '.png')}") for entry in entries)
+        entries = DiskList(entry if entry.mask else replace(entry, mask=mask) for entry, mask in matched)
     # A million names are not held: only those that may be there twice.
     listing.entries = DiskList(_named(listing, entries, _several(lambda: (file_stem(entry.name) for entry in entries))))
     foreign = _several(
@@ -371,9 +393,7 @@ def finish(listing: Listing, masks: Path | None = None) -> Listing:
 
 
 def _named(listing: Listing, entries: Iterable[Entry], stems: Collection[str]) -> Iterator[Entry]:
-    """The entries with their final names, of which `stems` are those that several would have without a suffix; those
-    whose names cannot be used become problems.
-    """
+    """The entries with their final names; `stems` are there several times. Problems where names cannot be used."""
 
     def name_of(entry: Entry) -> str:
         stem = file_stem(entry.name)
@@ -403,18 +423,14 @@ def _settle_labels(listing: Listing) -> None:
     """Writes the labels in one form, without those that stand for none, and notes those that look alike."""
     counts = Counter(entry.label for entry in listing.entries if entry.label is not None)
     text_of = {label: label_text(label) for label in sorted(counts)}
-    changed = {label for label, text in text_of.items() if text != label}
-    if changed:
-        listing.entries = DiskList(
-            replace(entry, label=text_of[entry.label]) if entry.label in changed else entry for entry in listing.entries
-        )
+    if changed := {label for label, text in text_of.items() if text != label}:
+        entries = listing.entries
+        listing.entries = DiskList(replace(e, label=text_of[e.label]) if e.label in changed else e for e in entries)
     # A folder that is no class of its own has its place all the same where folders are numbered.
     listing.labels = tuple(text or label for label, text in text_of.items() if not unprintable(label))
     texts = [text for text in text_of.values() if text is not None and not unprintable(text)]
-    for label in (label for label, text in text_of.items() if text is None):
-        listing.notes.append(
-            f"the label {label!r} is read as none (images: {counts[label]}); rename it if it is a class"
-        )
+    empty = [f"{label!r} is read as none (images: {counts[label]})" for label, text in text_of.items() if text is None]
+    listing.notes += [f"the label {one}; rename it if it is a class" for one in empty]
     if several := [text for text, count in Counter(texts).items() if count > 1]:
         listing.notes.append(f"labels in two Unicode forms are one class: {list_some(several, 5)}")
     if groups := [" and ".join(map(repr, group)) for group in alike(dict.fromkeys(texts))]:
@@ -440,7 +456,8 @@ def match_stem(entry: Entry, by_stem: Mapping[str, Sequence[str]], suffix: str) 
     return stem + suffix
 
 
-def _absolute(*parts: Path | str) -> str:
+def absolute(*parts: Path | str) -> str:
+    """The parts as one absolute path."""
     return os.path.abspath(os.path.join(*parts))  # noqa: PTH100, PTH118 resolve() would follow links, rename sources
 
 

@@ -129,23 +129,17 @@ def _reader(fields: Mapping[str, Any], census: BoxCensus) -> _Reader | None:
     if box is None or not kinds:
         return None
     # A class with names, then text, then a number.
-    kind = min(kinds, key=lambda key: (_names(fields[key]) is None, not _is_text(fields[key])))
+    leaves = {key: _leaf(fields[key]) for key in kinds}
+    names = {key: getattr(leaf, "names", None) for key, leaf in leaves.items()}
+    kind = min(kinds, key=lambda key: (names[key] is None, "string" not in str(getattr(leaves[key], "dtype", ""))))
     area, crowd = (next((key for key in keys if key in fields), None) for keys in (_AREAS, _CROWDS))
-    return _Reader(census, box, kind, area, crowd, _names(fields[kind]))
+    return _Reader(census, box, kind, area, crowd, names[kind])
 
 
 def _leaf(feature: Any) -> Any:
     while isinstance(feature, list) or hasattr(feature, "feature"):
         feature = feature[0] if isinstance(feature, list) else feature.feature
     return feature
-
-
-def _names(feature: Any) -> Sequence[str] | None:
-    return getattr(_leaf(feature), "names", None)
-
-
-def _is_text(feature: Any) -> bool:
-    return "string" in str(getattr(_leaf(feature), "dtype", ""))
 
 
 def _things(row: Any, reader: _Reader) -> Iterator[Mapping[str, Any]]:

@@ -28,10 +28,8 @@ CAMVID = (
 
 
 def list_pairs(root: Path, pattern: str) -> Listing:
-    """The images and masks below `root` whose names differ as `pattern` says; {stem} may hold folders.
-
-    What matches neither side is counted in a note, an image without its mask is a problem. Raises CounterfactoryError
-    for a pattern that is none or that no image matches.
+    """The images and masks below `root` whose names differ as `pattern` says; {stem} may hold folders. What matches
+    neither side is counted in a note. Raises CounterfactoryError for a pattern that is none or that no image matches.
     """
     image_side, equals, mask_side = pattern.partition("=")
     if not equals or image_side.count(_STEM) != 1 or mask_side.count(_STEM) != 1 or image_side == mask_side:
@@ -49,9 +47,8 @@ def list_pairs(root: Path, pattern: str) -> Listing:
     listing = Listing("pairs", problems)
     for stem, path in images.items():
         listing.add(root, path, masks.get(stem), f"has no mask {printable(mask_side.replace(_STEM, stem))}")
-    lonely = [path for stem, path in masks.items() if stem not in images]
     used = {*images.values(), *masks.values()}
-    listing.note_first(lonely, "masks without an image")
+    listing.note_first([path for stem, path in masks.items() if stem not in images], "masks without an image")
     listing.note_first([path for path in files if path not in used], "files that --pairs does not match")
     return finish(listing)
 
@@ -117,10 +114,8 @@ def list_camvid(root: Path) -> Listing:
     """The images and masks below `root`. An image without a mask is a problem."""
     folders = [row for row in CAMVID if all((root / folder).is_dir() for folder in row[:2])]
     if not folders:
-        raise CounterfactoryError(
-            f"{root} has no folders of CamVid: 701_StillsRaw_full beside LabeledApproved_full, train/ beside "
-            "train_labels/, or train/ beside trainannot/"
-        )
+        forms = "701_StillsRaw_full beside LabeledApproved_full, train/ beside train_labels/, or train/ beside"
+        raise CounterfactoryError(f"{root} has no folders of CamVid: {forms} trainannot/")
     if len({class_map for *_, class_map in folders}) > 1:
         raise CounterfactoryError(f"{root} has two forms of CamVid; move one of them out")
     listing = Listing("camvid", class_map=load_class_map(folders[0][3]))

@@ -40,9 +40,8 @@ class Palette:
         return content_key("palette", sorted(self.colours.items()), self.order)
 
     def paint(self, mask: NDArray[Any], names: Mapping[int, str] | None) -> NDArray[np.uint8]:
-        """The map uint8 RGB [H, W, 3] of a mask [H, W] whose numbers have these names; black where no class is.
-
-        Raises UnreadableError for a mask of colours, and for a class without a colour.
+        """The map uint8 RGB [H, W, 3] of a mask [H, W] whose numbers have these names; black where no class is. Raises
+        UnreadableError for a mask of colours, and for a class without a colour.
         """
         if mask.ndim != 2:
             raise UnreadableError("is coloured: say by --class-map which class each colour stands for")
@@ -60,8 +59,7 @@ class Palette:
                 f"shows {', '.join(missing[:5])}{' and more' * (len(missing) > 5)}, for which {self.where} has no "
                 "colour; add it to its classes" + (", or name the numbers by --class-map" if names is None else "")
             )
-        painted: NDArray[np.uint8] = table[mask]
-        return painted
+        return np.asarray(table[mask])
 
 
 def load_palette(named: str) -> Palette:

@@ -92,9 +92,8 @@ def _as_picture(image: Image.Image, data: bytes) -> NDArray[np.uint8]:
 
 
 def read_mask(data: bytes, colours: bool = False, greyscale: bool = False) -> NDArray[Any]:
-    """Decode a mask with its numbers unchanged: uint8 or uint16, [H, W] or, if colour-coded, [H, W, 3 or 4].
-
-    A palette's indices are the numbers, unless `colours` are asked for: then its colours, [H, W, 3].
+    """Decode a mask with its numbers unchanged: uint8 or uint16, [H, W] or, if colour-coded, [H, W, 3 or 4]. Those of a
+    palette are its indices, unless `colours` are asked for: then its colours, [H, W, 3].
 
     Raises `UnreadableError` as `read_picture` does, for JPEG, which changes numbers, and for colours and palettes where
     the picture has to be `greyscale`.
@@ -104,11 +103,8 @@ def read_mask(data: bytes, colours: bool = False, greyscale: bool = False) -> ND
 
 def _as_mask(image: Image.Image, colours: bool, greyscale: bool) -> NDArray[Any]:
     if image.format in ("JPEG", "MPO"):
-        raise UnreadableError(
-            "a JPEG blurs numbers; save them as a 16-bit greyscale PNG, or with numpy.save"
-            if greyscale
-            else "a JPEG mask blurs class numbers; save masks as PNG"
-        )
+        what = "blurs numbers; save them as a 16-bit greyscale PNG, or with numpy.save"
+        raise UnreadableError(f"a JPEG {what if greyscale else 'mask blurs class numbers; save masks as PNG'}")
     image = _turn_upright(image)
     if greyscale and (image.mode not in _MASK_MODES or image.mode in ("P", "RGB", "RGBA")):
         raise UnreadableError(f"of mode {image.mode}, not greyscale; save numbers as a 16-bit greyscale PNG")
@@ -136,25 +132,25 @@ def count_numbers(mask: NDArray[Any]) -> NDArray[np.int64]:
     return counts
 
 
+def commonest_share(picture: NDArray[np.uint8], count: int) -> float:
+    """The share of pixels of a picture [H, W, 3] in its `count` commonest colours, of 32 levels a channel."""
+    red, green, blue = (picture[:, :, channel].astype(np.int16) >> 3 for channel in range(3))
+    codes = red << 10 | green << 5 | blue
+    return float(np.sort(np.bincount(codes.ravel()))[-count:].sum() / codes.size)
+
+
 def fit(pixels: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
     """Crop and scale uint8 [H, W, 3] to uint8 [height, width, 3]: the largest centred crop of that aspect, undistorted.
     Shrinking averages over areas, enlarging is cubic.
     """
     height, width = size
     left, top, right, bottom = crop_box(pixels.shape[0], pixels.shape[1], size)
-    down = bottom - top > height
-    scaled = Image.fromarray(pixels).resize(
-        (width, height),
-        Image.Resampling.BOX if down else Image.Resampling.BICUBIC,
-        box=(left, top, right, bottom),
-    )
-    return np.asarray(scaled)
+    how = Image.Resampling.BOX if bottom - top > height else Image.Resampling.BICUBIC
+    return np.asarray(Image.fromarray(pixels).resize((width, height), how, box=(left, top, right, bottom)))
 
 
 def fit_mask(mask: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
-    """Crop and scale a mask [H, W, ...] to [height, width, ...] as `fit` does, by nearest neighbour, so that no new
-    number appears. Keeps the dtype.
-    """
+    """A mask [H, W, ...] at [height, width, ...] as `fit` does it, by nearest neighbour: numbers and dtype are kept."""
     left, top, right, bottom = crop_box(mask.shape[0], mask.shape[1], size)
     rows = _nearest_indices(top, bottom, size[0], mask.shape[0])
     columns = _nearest_indices(left, right, size[1], mask.shape[1])
@@ -189,10 +185,8 @@ def _over_white(image: Image.Image) -> NDArray[np.uint8]:
 def decode(
     data: bytes, use: Callable[[Image.Image, bytes], T], formats: tuple[str, ...] = FORMATS, least: int = MIN_SIDE
 ) -> T:
-    """What `use` makes of the first frame of an image, decoded completely, and of its bytes.
-
-    Raises `UnreadableError` for bytes that are no image in one of the formats, and for sizes below `least` or above
-    `MAX_PIXELS`.
+    """What `use` makes of the first frame of an image, decoded completely, and of its bytes. Raises `UnreadableError`
+    for bytes that are no image in one of the formats, and for sizes below `least` or above `MAX_PIXELS`.
     """
     if not data:
         raise UnreadableError("the file is empty")
@@ -226,9 +220,7 @@ def _open_header(file: bytes | BinaryIO, formats: tuple[str, ...], least: int) -
 
 
 def _count_scans(data: bytes) -> int:
-    """The scans of a JPEG's first picture, found by its markers (ITU-T T.81, annex B); what segments hold, such as the
-    thumbnail of a camera, is no scan.
-    """
+    """The scans of a JPEG's first picture, by its markers (ITU-T T.81, annex B); what segments hold is no scan."""
     # The marker's bytes may occur by chance in a segment, and then there are more of them than scans, never fewer.
     most = data.count(b"\xff\xda")
     if most <= MAX_SCANS:
@@ -289,12 +281,10 @@ def _require_range(values: NDArray[np.uint16]) -> None:
 
 def _require_light(brightest: int, low: int) -> None:
     if brightest < _DIM * 65535:
-        raise UnreadableError(
-            f"its 16-bit values are about {low} to {brightest} of 65535: it would be dark or black; {_STRETCH}"
-        )
+        dark = f"about {low} to {brightest} of 65535: it would be dark or black; {_STRETCH}"
+        raise UnreadableError(f"its 16-bit values are {dark}")
 
 
 def _nearest_indices(start: float, stop: float, count: int, limit: int) -> NDArray[np.intp]:
     centres = start + (np.arange(count) + 0.5) * ((stop - start) / count)
-    indices: NDArray[np.intp] = np.minimum(np.floor(centres).astype(np.intp), limit - 1)
-    return indices
+    return np.asarray(np.minimum(np.floor(centres).astype(np.intp), limit - 1))

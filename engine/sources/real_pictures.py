@@ -18,12 +18,11 @@ from ..edit import Edit
 from ..errors import CounterfactoryError
 from ..files.tables import read_table
 from ..keys import file_digest
-from .given import parse_edits
+from .given import leads_out, parse_edits
 from .listing import check_values
 
-_COLUMNS: Mapping[str, Sequence[str]] = MappingProxyType(
-    {name: (name,) for name in ("image", "place", "label", "mask", "condition")}
-)
+_NAMES = ("image", "place", "label", "mask", "condition")
+_COLUMNS: Mapping[str, Sequence[str]] = MappingProxyType({name: (name,) for name in _NAMES})
 _LONGEST = 1000
 
 
@@ -58,10 +57,9 @@ def read_real(table: Path) -> list[RealPicture]:
             raise CounterfactoryError(f"{table}:{line} {values}")
         try:
             picture = _picture(root, values)
-        except ValueError as error:
-            raise CounterfactoryError(f"{table}:{line}: {error}") from error
-        except OSError as error:
-            raise CounterfactoryError(f"{table}:{line}: cannot read {error.filename}: {error.strerror}") from error
+        except (ValueError, OSError) as error:
+            reason = f"cannot read {error.filename}: {error.strerror}" if isinstance(error, OSError) else error
+            raise CounterfactoryError(f"{table}:{line}: {reason}") from error
         if picture.file_name in pictures:
             raise CounterfactoryError(f"{table}:{line}: {picture.file_name} is there twice")
         pictures[picture.file_name] = picture
@@ -89,5 +87,5 @@ def _inside(root: str, name: str) -> Path:
     """Where a file lies. Raises ValueError for one that is not below the table's folder, links followed."""
     path = os.path.realpath(os.path.join(root, name))  # noqa: PTH118 a Path would not say what a link leads out of
     if os.path.commonpath([root, path]) != root:
-        raise ValueError(f"{name} leads out of {root}; put the table into a folder that holds all pictures")
+        raise ValueError(f"{name} {leads_out(root)}")
     return Path(path)

@@ -85,9 +85,7 @@ def groups(entries: Sequence[Entry], selection: Selection) -> list[tuple[Sequenc
 def draw(
     of_group: Sequence[tuple[Sequence[Entry], int]], check: Callable[[Sequence[Entry]], Iterable[T | None]]
 ) -> Iterator[T]:
-    """The results of `check` for the images that are drawn. An image with the result None is unusable: the next one of
-    its group takes its place, as long as there is one.
-    """
+    """The results of `check` for images that are drawn; for one with None the next of its group takes its place."""
     waiting = list(of_group)
     while waiting:
         asked = [entries[:wanted] for entries, wanted in waiting]

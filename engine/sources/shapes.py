@@ -26,9 +26,7 @@ _CROSSINGS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Keypoint:
-    """A point of a labelled thing in pixels, x to the right and y down; `visibility` as COCO has it: 0 not labelled, 1
-    labelled and hidden, 2 visible.
-    """
+    """A point in pixels, x to the right, y down; `visibility` as in COCO: 0 not labelled, 1 hidden, 2 visible."""
 
     x: float
     y: float
@@ -91,9 +89,7 @@ def fit_boxes(
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Class `number` covers `outlines` (each float64 x, y, x, y, ... in pixels, as bytes) and `runs` (uint32, as bytes,
-    of the whole picture).
-    """
+    """Class `number` covers `outlines` (each float64 x, y, ... in pixels, as bytes) and `runs` (uint32, as bytes)."""
 
     number: int
     outlines: tuple[bytes, ...] = ()
@@ -102,9 +98,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class DrawnMask:
-    """A mask drawn from its shapes, over class `background`. Where it is `relative`, outlines are in shares of the
-    picture's width and height.
-    """
+    """A mask drawn from shapes over class `background`; if `relative`, outlines are shares of the picture's sides."""
 
     shapes: tuple[Shape, ...]
     background: int
@@ -135,9 +129,7 @@ def outline(points: Sequence[float]) -> bytes:
 
 
 def cover(shape: Shape, height: int, width: int, scale: tuple[float, float] = (1.0, 1.0)) -> NDArray[np.bool_]:
-    """The pixels [height, width] that a shape covers, its outlines' x and y times `scale`. Raises ValueError where runs
-    are for another size.
-    """
+    """The pixels [height, width] of a shape, its x and y times `scale`. Raises ValueError for runs of another size."""
     covered = np.zeros((height, width), bool)
     for line in shape.outlines:
         covered |= _inside(np.frombuffer(line).reshape(-1, 2) * scale, height, width)
@@ -171,8 +163,7 @@ def _inside(points: NDArray[np.float64], height: int, width: int) -> NDArray[np.
         across = xs + (row + 0.5 - ys) / (ye - ys) * (xe - xs)
         column = np.clip(np.ceil(across - 0.5), 0, width).astype(np.int64)
         turns += np.bincount(row * (width + 1) + column, minlength=turns.size)
-    inside: NDArray[np.bool_] = np.cumsum(turns.reshape(height, width + 1)[:, :width], axis=1) % 2 == 1
-    return inside
+    return np.asarray(np.cumsum(turns.reshape(height, width + 1)[:, :width], axis=1) % 2 == 1)
 
 
 def decode_runs(text: str) -> bytes:

@@ -48,8 +48,7 @@ def list_shards(root: Path) -> Listing:
             for key, members in _samples(shard):
                 _add(listing, seen, shard, key, members)
         except (tarfile.TarError, OSError, EOFError) as error:
-            reason = f"cannot be read as a tar file ({error}); unpack it where it is compressed"
-            listing.skip(shard.name, reason)
+            listing.skip(shard.name, f"cannot be read as a tar file ({error}); unpack it where it is compressed")
     return finish(listing)
 
 
@@ -76,20 +75,17 @@ def _add(listing: Listing, seen: set[str], shard: Path, key: str, members: _Memb
     image = next((ending for ending in members if f".{ending}" in SUFFIXES), None)
     name = key.removeprefix("./").lstrip("/")
     file = f"{shard.name}/{name}"
-    if image is None:
-        listing.skip(file, f"has no picture among {', '.join(map(printable, members))}")
-        return
-    if name in seen or ".." in name.split("/") or not name:
-        listing.skip(file, "another sample has this name, or it leads out of its folder; rename it")
-        return
-    seen.add(name)
+    mask = next((members[ending] for ending in _MASKS if ending in members), None)
     try:
-        label = _label(members)
+        if image is None:
+            raise ValueError(f"has no picture among {', '.join(map(printable, members))}")
+        if name in seen or ".." in name.split("/") or not name:
+            raise ValueError("another sample has this name, or it leads out of its folder; rename it")
+        seen.add(name)
+        entry = Entry(f"{name}.{image}", printable(f"{file}.{image}"), members[image], _label(members), mask)
+        listing.entries.append(entry)
     except ValueError as error:
         listing.skip(file, str(error))
-        return
-    mask = next((members[ending] for ending in _MASKS if ending in members), None)
-    listing.entries.append(Entry(f"{name}.{image}", printable(f"{file}.{image}"), members[image], label, mask))
 
 
 def _label(members: _Members) -> str | None:

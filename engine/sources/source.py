@@ -24,7 +24,7 @@ from ..errors import CounterfactoryError
 from ..keys import content_key
 from ..profile.image import ImageSettings
 from ..schedule.overlap import prefetch
-from .blobs import Blob, path_of, read_blob
+from .blobs import CHANGED, Blob, path_of, read_blob, read_known
 from .boxes import BoxCensus
 from .class_map import ClassMap
 from .depth import Depth, DepthValues, fit_depth, open_depth
@@ -41,16 +41,13 @@ __all__ += ["load_depth", "load_mask", "load_pixels"]
 Image = NDArray[np.uint8]
 # Whether a picture, uint8 RGB [H, W, 3] as it is in its file, is within what the models know.
 Examine = Callable[[Image], bool]
-
-
-_CHANGED = "the file has changed since the run began; run again to use the new one"
+# Is called with (images verified, images) now and then.
+Progress = Callable[[int, int], None] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Where a mask lies or how it is drawn, and the set's class map for its numbers, None without one; `names` are
-    those of its class numbers, None where the set has none.
-    """
+    """Where a mask lies or how it is drawn, the set's class map of its numbers, and the names of its class numbers."""
 
     of: Blob | DrawnMask
     class_map: ClassMap | None
@@ -125,18 +122,12 @@ class Source:
 
 
 def load_pixels(source: Source, settings: ImageSettings) -> NDArray[np.uint8]:
-    """The source's picture at the size to paint: uint8 [H, W, 3] RGB, of `settings.size_for` its size. Raises
-    CounterfactoryError if the file has changed since `read_set` read it.
-    """
+    """A picture at `settings.size_for` its size: uint8 RGB [H, W, 3]. Raises CounterfactoryError if it has changed."""
     try:
-        data = read_blob(source.blob or str(source.path))
-        if hashlib.sha256(data).hexdigest() != source.digest:
-            raise UnreadableError(_CHANGED)
-        pixels = read_picture(data)
+        pixels = read_picture(read_known(source.blob or str(source.path), source.digest))
     except UnreadableError as error:
         raise CounterfactoryError(f"{source.path}: {error}") from error
-    height, width = pixels.shape[:2]
-    return fit(pixels, settings.size_for(height, width))
+    return fit(pixels, settings.size_for(*pixels.shape[:2]))
 
 
 def load_mask(source: Source, size: tuple[int, int]) -> NDArray[Any]:
@@ -152,7 +143,7 @@ def load_mask(source: Source, size: tuple[int, int]) -> NDArray[Any]:
         mask, digest = (source.mask or Mask(str(source.mask_path), None)).read(source.size)
         truth = _truth_key(digest, source.boxes, source.depth)
         if source_key(source.name, source.digest, source.label, truth) != source.key:
-            raise UnreadableError(_CHANGED)
+            raise UnreadableError(CHANGED)
         return fit_mask(mask, size)
     except UnreadableError as error:
         raise CounterfactoryError(f"{source.mask_path}: {error}") from error
@@ -167,7 +158,7 @@ def load_depth(source: Source, size: tuple[int, int]) -> NDArray[np.uint16]:
     try:
         numbers, depth = open_depth(source.depth.of, source.depth.values)
         if depth != source.depth:
-            raise UnreadableError(_CHANGED)
+            raise UnreadableError(CHANGED)
         return fit_depth(numbers, depth.values, size)
     except UnreadableError as error:
         raise CounterfactoryError(f"{path_of(source.depth.of)}: {error}") from error
@@ -196,7 +187,7 @@ class Reader:
     class_map: ClassMap | None
     names: Mapping[int, str] | None
     depth_values: DepthValues
-    on_progress: Callable[[int, int], None] | None
+    on_progress: Progress
     examine: Examine | None
     boxes: BoxCensus | None = None
     whole: int | None = None
@@ -208,9 +199,7 @@ class Reader:
     total: int = 0
 
     def verify(self, entries: Sequence[Entry]) -> Iterator[Source | Problem]:
-        """Each entry as a source, or why it is none, in their order. What its mask holds is in `facts`, by its name,
-        until somebody takes it out.
-        """
+        """Each entry as a source, or why it is none, in order; what masks hold is left in `facts`, by names."""
         self.total += len(entries)
         every = 1 if self.whole is None else -(-len(entries) // self.whole)
 
@@ -264,9 +253,7 @@ class Reader:
         return Source(name, entry.file, path, size, entry.label, None, name, name, boxes, classes)
 
     def _boxes_of(self, entry: Entry, size: tuple[int, int]) -> tuple[Box, ...]:
-        """The parts of an entry's boxes that a picture of this size shows. Raises UnreadableError where it shows none
-        of one, and where the boxes are for another size.
-        """
+        """The parts of boxes that a picture of this size shows. Raises UnreadableError for none, and another size."""
         if entry.size not in (None, size):
             raise UnreadableError(f"is {_by(size)}, its annotations are for {_by(entry.size or size)}")
         across, down = (size[1], size[0]) if entry.relative else (1, 1)
@@ -293,16 +280,14 @@ class Reader:
                 mask = Mask(entry.mask, None if isinstance(entry.mask, DrawnMask) else self.class_map, self.names)
                 what = "mask: " if isinstance(entry.mask, DrawnMask) else f"mask {path_of(entry.mask).name}: "
                 numbers, mask_digest, facts = mask.examine(size)
-                if numbers.shape[:2] != size:
-                    raise UnreadableError(f"is {_by(numbers.shape)}, the image {_by(size)}; save both at one size")
+                _require_size(numbers, size)
                 if self.class_map is not None:
                     shown.update(self.class_map.shown(numbers))
             depth = None
             if entry.depth is not None:
                 what = f"depth {path_of(entry.depth).name}: "
                 numbers, depth = open_depth(entry.depth, self.depth_values)
-                if numbers.shape != size:
-                    raise UnreadableError(f"is {_by(numbers.shape)}, the image {_by(size)}; save both at one size")
+                _require_size(numbers, size)
                 fit_depth(numbers, depth.values, size)
         except UnreadableError as error:
             return Problem(entry.file, f"{what}{error}"), None
@@ -343,6 +328,12 @@ class Reader:
         return replace(given, pictures=tuple(opened.values()))
 
 
+def _require_size(numbers: NDArray[Any], size: tuple[int, int]) -> None:
+    """Raises UnreadableError where a mask or a depth map is of another size than its picture."""
+    if numbers.shape[:2] != size:
+        raise UnreadableError(f"is {_by(numbers.shape)}, the image {_by(size)}; save both at one size")
+
+
 def _inside(box: Box, size: tuple[int, int]) -> Box:
     """The part of a box that its picture shows. Raises UnreadableError where it shows none of it."""
     height, width = size
@@ -358,9 +349,8 @@ def _by(size: tuple[int, ...]) -> str:
 
 
 class Pictures:
-    """The pictures of a shard's sources, at the size to paint: read when first needed, several at a time, and cached.
-
-    A picture that cannot be read is reported once, in `problems`, and left out; it costs no other source anything.
+    """The pictures of a shard's sources at the size to paint: read when first needed, several at a time, and cached.
+    One that cannot be read is reported once, in `problems`, and left out.
     """
 
     def __init__(self, settings: ImageSettings, read: Mapping[str, Image] = MappingProxyType({})) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -35,9 +36,8 @@ def is_voc(root: Path) -> bool:
 
 
 def list_voc(root: Path, split: str | None = None, form: BoxForm | None = None) -> Listing:
-    """The images of JPEGImages/, or those that a list of ImageSets/ names: "Main/val", or "val" where only one of its
-    folders has that; `form` is what the boxes' numbers are, where they are no corners. Raises CounterfactoryError where
-    the folders or the list are not there.
+    """The images of JPEGImages/, or of a list of ImageSets/: "Main/val", or "val" where only one of its folders has
+    that; `form` is that of boxes that are no corners. Raises CounterfactoryError without the folders or the list.
     """
     if not is_voc(root):
         raise CounterfactoryError(f"{root} has no {_IMAGES}/ beside {_BOXES}/ or {_MASKS}/")
@@ -74,14 +74,11 @@ def list_voc(root: Path, split: str | None = None, form: BoxForm | None = None) 
 
 
 def _class_map(root: Path, masks: Sequence[Path], boxes: Sequence[str], listing: Listing) -> ClassMap | None:
-    """The map of a file in the folder that names classes, else VOC's own, where neither boxes nor masks say that it is
-    another set's.
-    """
+    """The map of a file in the folder that names classes, else VOC's own, unless boxes or masks contradict it."""
     files = [root / name for name in _NAMES if (root / name).is_file()]
     if files:
         (numbers, colours), *others = [label_lines(file) for file in files]
-        differ = [file.name for file, (its, _) in zip(files[1:], others, strict=True) if its.names != numbers.names]
-        if differ:
+        if differ := [file.name for file, of in zip(files[1:], others, strict=True) if of[0].names != numbers.names]:
             listing.notes.append(f"{files[0].name} names other classes than {' and '.join(differ)}, and it counts")
         return colours if colours is not None and _fits(colours, masks) else numbers
     voc = load_class_map("voc")
@@ -99,15 +96,13 @@ def _class_map(root: Path, masks: Sequence[Path], boxes: Sequence[str], listing:
 def _fits(colours: ClassMap, masks: Sequence[Path]) -> bool:
     """Whether the first mask that can be read has these colours."""
     for mask in masks:
-        try:
+        with suppress(UnreadableError):
             numbers = read_mask(read_blob(str(mask)), colours=True)
-        except UnreadableError:
-            continue
-        try:
-            colours.apply(numbers)
-        except UnreadableError:
-            return False
-        return True
+            try:
+                colours.apply(numbers)
+            except UnreadableError:
+                return False
+            return True
     return True
 
 
@@ -118,25 +113,18 @@ def _contradiction(mask: Path) -> str | None:
         numbers, palette = read_mask(data), mask_palette(data)
     except UnreadableError:
         return None
+    colours = [] if palette is None else palette.tolist()
     for number in [] if numbers.ndim == 3 else np.flatnonzero(count_numbers(numbers)).tolist():
         if number > _LAST and number != VOID:
             return f"{mask.name} holds {number}"
-        if (
-            number <= _LAST
-            and palette is not None
-            and number < len(palette)
-            and tuple(palette[number].tolist()) != _voc_colour(number)
-        ):
+        if number <= _LAST and number < len(colours) and colours[number] != _voc_colour(number):
             return f"the palette of {mask.name} is another one"
     return None
 
 
-def _voc_colour(number: int) -> tuple[int, int, int]:
+def _voc_colour(number: int) -> list[int]:
     """The development kit's VOClabelcolormap.m: three bits of a number at a time, from the highest of each channel."""
-    red, green, blue = (
-        sum((number >> 3 * step + channel & 1) << 7 - step for step in range(8)) for channel in range(3)
-    )
-    return red, green, blue
+    return [sum((number >> 3 * step + channel & 1) << 7 - step for step in range(8)) for channel in range(3)]
 
 
 def _split_names(root: Path, split: str) -> set[str]:
@@ -154,9 +142,7 @@ def _split_names(root: Path, split: str) -> set[str]:
 
 
 def _add_boxes(entry: Entry, xml: Path, census: BoxCensus, marks: Counter[str]) -> Entry:
-    """The entry with the boxes of its annotation, whose marks are counted. Raises ValueError or ParseError for one that
-    cannot be used.
-    """
+    """The entry with the boxes of its annotation, whose marks are counted. Raises ValueError or ParseError."""
     try:
         root = ElementTree.fromstring(read_bytes(xml))
     except LookupError as error:  # an encoding that nobody knows

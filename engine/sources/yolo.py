@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from ..errors import CounterfactoryError, list_some
-from ..files.reading import read_text
+from ..files.reading import number_lines, read_text
 from .boxes import BoxCensus, BoxForm
 from .class_map import BACKGROUND, VOID, named_classes
 from .listing import Entry, Listing, contents, entry_of, finish, folders_in, image_files, is_file, is_folder
@@ -59,17 +59,64 @@ def is_yolo(root: Path) -> bool:
 
 @dataclass
 class _LabelLines:
-    """What the lines of a set are, counted: `posed` are those that are read as outlines and could be boxes with
-    keypoints, of `posed_points` points in all, and `far` those that would be odd outlines; `lengths` are the counts of
-    numbers of outlines.
+    """Reads the lines of a set and counts what they are: `posed` are those that are read as outlines and could be boxes
+    with keypoints, of `posed_points` points in all, and `far` those that would be odd outlines; `lengths` are the
+    counts of numbers of outlines.
     """
 
     census: BoxCensus
+    names: Mapping[int, str]
+    keypoints: tuple[int, int]
+    background: int
     boxes: int = 0
     posed: int = 0
     posed_points: int = 0
     far: int = 0
     lengths: Counter[int] = field(default_factory=Counter)
+
+    def read(self, entry: Entry, labels: Path) -> Entry:
+        """The entry with what its text file `labels` says. Raises ValueError for a line that cannot be used."""
+        if not is_file(labels):
+            return entry
+        boxes, shapes = [], []
+        for number, line in number_lines(read_text(labels)):
+            if not (text := line.strip()):
+                continue
+            where = f"{labels.name}:{number}"
+            try:
+                values = [float(word) for word in text.split()]
+            except ValueError:
+                values = [math.nan]
+            if not all(map(math.isfinite, values)):
+                raise ValueError(f"{where}: {text[:60]!r} is not a class and numbers")
+            if values[0] not in self.names:
+                raise ValueError(f"{where}: class {values[0]:g} is not one of the {len(self.names)} names")
+            if not all(-_SLACK <= value <= 1 + _SLACK for value in values[1:5]):
+                raise ValueError(f"{where}: coordinates are shares of the picture, from 0 to 1, found {text[:60]!r}")
+            kind, rest = int(values[0]), values[1:]
+            if len(rest) == 4 or (self.keypoints[0] and len(rest) == 4 + self.keypoints[0] * self.keypoints[1]):
+                # x, y and, where they have three numbers, visibility.
+                points = [rest[i : i + self.keypoints[1]] for i in range(4, len(rest), self.keypoints[1] or 1)]
+                labelled = tuple(Keypoint(p[0], p[1], int(p[2]) if len(p) > 2 else 2) for p in points)
+                self.boxes += 1
+                boxes.append(replace(self.census.read(rest[:4], self.names[kind]), keypoints=labelled))
+            elif len(rest) >= 6 and len(rest) % 2 == 0:
+                self.lengths[len(rest)] += 1
+                pose, far = _pose(rest)
+                self.posed += pose > 0
+                self.posed_points += pose
+                self.far += far
+                if not all(-_BEYOND <= value <= 1 + _BEYOND for value in rest):
+                    self.posed_points += _POINTS * (pose > 0)  # a visibility of 2 is no share
+                    raise ValueError(f"{where}: an outline's points are shares of the picture, from 0 to 1{_POSE}")
+                xs, ys = rest[::2], rest[1::2]
+                boxes.append(Box(min(xs), min(ys), max(xs), max(ys), self.names[kind]))
+                shapes.append(Shape(kind, (outline(rest),)))
+            else:
+                raise ValueError(f"{where}: {len(rest)} numbers after the class are no box and no polygon{_POSE}")
+        alone = shapes and len(shapes) == len(boxes)
+        mask = DrawnMask(tuple(shapes), self.background, relative=True) if alone else None
+        return replace(entry, mask=mask, boxes=tuple(boxes), relative=True)
 
     def refuse_poses(self, file: Path) -> None:
         """Raises CounterfactoryError where all outlines are as long as each other and look like keypoints."""
@@ -95,18 +142,16 @@ class _LabelLines:
 
 
 def list_yolo(root: Path, form: BoxForm | None = None) -> Listing:
-    """The images below a folder, or below the folder of a YAML file, that lie in a folder images/; `form` is what the
-    boxes' numbers are, where they are not YOLO's. Raises CounterfactoryError without names of classes, and for
-    keypoints that the file says nothing of.
+    """The images in folders images/ below a folder or a YAML file's own; `form` is that of boxes that are not YOLO's.
+    Raises CounterfactoryError without names of classes, and for keypoints that the file says nothing of.
     """
     folder = root.parent if root.is_file() else root
     file, (names, keypoints) = (root, _read_names(root)) if root.is_file() else _find_names(root)
     files, problems = image_files(folder)
     class_map = named_classes(str(file), names)
     background = next(number for number, name in class_map.names.items() if name == BACKGROUND)
-    census = BoxCensus.of(folder, "centres", form, relative=True)
-    listing, others = Listing("yolo", problems, class_map, tuple(names.values()), boxes=census), 0
-    lines = _LabelLines(census)
+    lines = _LabelLines(BoxCensus.of(folder, "centres", form, relative=True), names, keypoints, background)
+    listing, others = Listing("yolo", problems, class_map, tuple(names.values()), boxes=lines.census), 0
     for relative in files:
         image = folder.absolute() / relative
         labels = _labels_of(image.parent)
@@ -115,7 +160,7 @@ def list_yolo(root: Path, form: BoxForm | None = None) -> Listing:
             continue
         try:
             path = labels / image.relative_to(labels.with_name("images")).with_suffix(".txt")
-            listing.entries.append(_entry(folder, relative, path, names, keypoints, background, lines))
+            listing.entries.append(lines.read(entry_of(folder, relative), path))
         except (ValueError, CounterfactoryError) as error:
             listing.skip(relative, str(error))
     lines.refuse_poses(file)
@@ -165,9 +210,7 @@ def _above(root: Path) -> list[Path]:
 
 
 def _find_names(root: Path) -> tuple[Path, _Names]:
-    """The file that names the classes of a folder, in it or above it, and what it says. Raises CounterfactoryError
-    where there is none, and for several that differ.
-    """
+    """The file that names a folder's classes, in it or above it. Raises CounterfactoryError for none or several."""
     own = _own_folders(root)
     named = [(path, _read_names(path)) for path in _yaml_files(own) if "names" in _load(path)]
     named += [(path, (dict(enumerate(_list_of(path))), (0, 0))) for path in _lists(own)]
@@ -175,14 +218,12 @@ def _find_names(root: Path) -> tuple[Path, _Names]:
     named += [(path, _read_names(path)) for path in above if _leads(path, own[-1])]
     if not named:
         elsewhere = f"; {above[0]} is another set's, since its path, train and val do not lead here" if above else ""
-        raise CounterfactoryError(
-            f"{root} has no YAML file with the classes' names, such as data.yaml, or classes.txt: add one{elsewhere}"
-        )
+        needed = f"no YAML file with the classes' names, such as data.yaml, or classes.txt: add one{elsewhere}"
+        raise CounterfactoryError(f"{root} has {needed}")
     if others := [path for path, (names, _) in named if names != named[0][1][0]]:
         shown = ", ".join(f"{path} ({list_some(list(names.values()), 3)})" for path, (names, _) in named)
-        raise CounterfactoryError(
-            f"{len(others) + 1} files name other classes: {shown}; remove the wrong ones, or name the YAML as SOURCES"
-        )
+        advice = "remove the wrong ones, or name the YAML as SOURCES"
+        raise CounterfactoryError(f"{len(others) + 1} files name other classes: {shown}; {advice}")
     return named[0]
 
 
@@ -215,9 +256,7 @@ class _Loader(yaml.BaseLoader):
 
 
 def _load(path: Path) -> Mapping[str, Any]:
-    """What a YAML file holds, its numbers as texts: a class may be called "no" or 3. Raises CounterfactoryError where
-    it is none.
-    """
+    """What a YAML file holds, its numbers as texts: a class may be called "no" or 3. Raises CounterfactoryError."""
     try:
         content = yaml.load(read_text(path), _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -250,61 +289,6 @@ def _whole(text: object, below: int) -> int | None:
     """The whole number from 0 on, `below` another, that a text is; None for any other."""
     number = int(text) if isinstance(text, str) and re.fullmatch("[0-9]{1,9}", text) else below
     return number if number < below else None
-
-
-def _entry(
-    folder: Path,
-    relative: str,
-    labels: Path,
-    names: Mapping[int, str],
-    keypoints: tuple[int, int],
-    background: int,
-    lines: _LabelLines,
-) -> Entry:
-    """The entry of an image by its text file. Raises ValueError for a line that cannot be used."""
-    entry = entry_of(folder, relative)
-    if not is_file(labels):
-        return entry
-    boxes, shapes = [], []
-    for number, line in enumerate(read_text(labels).split("\n"), start=1):
-        if not line.strip():
-            continue
-        where = f"{labels.name}:{number}"
-        try:
-            values = [float(word) for word in line.split()]
-        except ValueError:
-            values = [math.nan]
-        if not all(map(math.isfinite, values)):
-            raise ValueError(f"{where}: {line.strip()[:60]!r} is not a class and numbers")
-        if values[0] not in names:
-            raise ValueError(f"{where}: class {values[0]:g} is not one of the {len(names)} names")
-        if not all(-_SLACK <= value <= 1 + _SLACK for value in values[1:5]):
-            raise ValueError(
-                f"{where}: coordinates are shares of the picture, from 0 to 1, found {line.strip()[:60]!r}"
-            )
-        kind, rest = int(values[0]), values[1:]
-        if len(rest) == 4 or (keypoints[0] and len(rest) == 4 + keypoints[0] * keypoints[1]):
-            # x, y and, where they have three numbers, visibility.
-            points = [rest[i : i + keypoints[1]] for i in range(4, len(rest), keypoints[1] or 1)]
-            labelled = tuple(Keypoint(p[0], p[1], int(p[2]) if len(p) > 2 else 2) for p in points)
-            lines.boxes += 1
-            boxes.append(replace(lines.census.read(rest[:4], names[kind]), keypoints=labelled))
-        elif len(rest) >= 6 and len(rest) % 2 == 0:
-            lines.lengths[len(rest)] += 1
-            pose, far = _pose(rest)
-            lines.posed += pose > 0
-            lines.posed_points += pose
-            lines.far += far
-            if not all(-_BEYOND <= value <= 1 + _BEYOND for value in rest):
-                lines.posed_points += _POINTS * (pose > 0)  # a visibility of 2 is no share
-                raise ValueError(f"{where}: an outline's points are shares of the picture, from 0 to 1{_POSE}")
-            xs, ys = rest[::2], rest[1::2]
-            boxes.append(Box(min(xs), min(ys), max(xs), max(ys), names[kind]))
-            shapes.append(Shape(kind, (outline(rest),)))
-        else:
-            raise ValueError(f"{where}: {len(rest)} numbers after the class are no box and no polygon{_POSE}")
-    mask = DrawnMask(tuple(shapes), background, relative=True) if shapes and len(shapes) == len(boxes) else None
-    return Entry(entry.name, entry.file, entry.blob, None, mask, tuple(boxes), relative=True)
 
 
 def _pose(numbers: Sequence[float]) -> tuple[int, bool]:

@@ -32,7 +32,6 @@ def missing_captions(run: Run, sources: Sequence[Source]) -> list[Source]:
 
 
 def _given(source: Source) -> str | None:
-    """The caption that the user gave it."""
     return None if source.given is None else source.given.caption
 
 
@@ -76,9 +75,8 @@ def _continue(run: Run, sources: Sequence[Source], pictures: Pictures, prefix: s
                 keyed = [(keys[source], images[source.key]) for source in batch]
                 yield dict(zip(batch, caption_images(run.models.blip2(), keyed, settings, text), strict=True))
 
-    return run.recorded(
-        "caption", keys, Recipe(make, lambda _, row: isinstance(row, str)), counted=prefix == settings.prefix
-    )
+    recipe = Recipe(make, lambda _, row: isinstance(row, str))
+    return run.recorded("caption", keys, recipe, counted=prefix == settings.prefix)
 
 
 def caption_of_labels(source: Source) -> str:
@@ -92,9 +90,8 @@ def caption_of_labels(source: Source) -> str:
 
 
 def named_prefix(prefix: str, label: str | None) -> str | None:
-    """A prefix with a label's name in it, "a" or "an" before it; None for a prefix that names no label.
-
-    Without a label to name, it ends before the name.
+    """A prefix with a label's name in it, "a" or "an" before it; None for a prefix that names no label. Without a label
+    to name, it ends before the name.
     """
     before, mark, after = prefix.partition(LABEL)
     if not mark:

@@ -121,34 +121,16 @@ def picture_rows(profile: Profile, results: ShardResults) -> list[PictureRow]:
             )
         )
     judged = [replace(row, reason=verdict(row, profile.check)) for row in rows]
-    return [*judged, *(_baseline(alike[of.source], of, row) for of, row in results.baselines.items())]
-
-
-def _baseline(alike: Mapping[str, Any], variant: Variant, row: PaintedRow) -> PictureRow:
-    """The row of a variant's weather and light, drawn by rule: no check rejects it."""
-    return PictureRow(
-        **alike,
-        **_of_files(row),
-        **_of_variant(variant),
-        kind="baseline",
-        painting=Painting(variant.seed, 0, 1.0, 0.0, 0.0),
-        scores={},
-        painter="light",
-    )
+    for variant, row in results.baselines.items():  # drawn by rule: no check rejects it
+        same = {**alike[variant.source], **_of_files(row), **_of_variant(variant)}
+        drawn = Painting(variant.seed, 0, 1.0, 0.0, 0.0)
+        judged.append(PictureRow(**same, kind="baseline", painting=drawn, scores={}, painter="light"))
+    return judged
 
 
 def _of_variant(variant: Variant) -> dict[str, Any]:
-    return {
-        "caption": variant.caption,
-        "edited_caption": variant.edited_caption,
-        "edits": variant.edits,
-        "number": variant.index,
-        "repeat": variant.repeat,
-        "level": variant.level,
-        "levels": variant.levels,
-        "reason": None,
-        "key": variant.key,
-    }
+    same = ("caption", "edited_caption", "edits", "repeat", "level", "levels", "key")
+    return {name: getattr(variant, name) for name in same} | {"number": variant.index, "reason": None}
 
 
 def _of_files(row: PaintedRow) -> dict[str, Any]:

@@ -8,20 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..content_keys import OF_SOURCES, ContentKeys, Stage
+from ..content_keys import OF_SOURCES, STAGES, ContentKeys, Stage
 from ..english.label_names import label_words
 from ..files.fill import fits
 from ..meter.meter import Meter
 from ..profile.caption import LABEL
 from ..profile.profile import Profile
 from ..request import SuiteRequest
-from ..schedule.overlap import prefetch
-from ..suite import Suite
+from ..schedule.overlap import in_chunks, prefetch, write_behind
+from ..sources.source import Source, load_mask
+from ..suite import NewPicture, PaintedRow, Suite
+from ..variant import Variant
 
 if TYPE_CHECKING:  # settings of stages are read by commands that open no network and should not load a runtime
     from ..models.clip import ClipText
@@ -30,6 +32,13 @@ if TYPE_CHECKING:  # settings of stages are read by commands that open no networ
 T = TypeVar("T", bound=Hashable)
 R = TypeVar("R")
 Floats = NDArray[np.float32]
+# The suite's rows of variants' pictures.
+Painted = Mapping[Variant, PaintedRow]
+# What has results on record, and of which of these they are pictures.
+Recorded = Stage | Literal["original", "baseline"]
+_PICTURES = ("paint", "original", "baseline")
+# Batches of pictures that may wait to be written.
+_BEHIND = 2
 
 
 @dataclass(frozen=True)
@@ -62,31 +71,24 @@ class Run:
         return [item for item, key in keys.items() if key not in results]
 
     def recorded(
-        self,
-        stage: Stage,
-        keys: Mapping[T, str],
-        recipe: Recipe[T],
-        *,
-        counted: bool = False,
+        self, stage: Recorded, keys: Mapping[T, str], recipe: Recipe[T], counted: bool = False
     ) -> dict[T, Any]:
         """The results of items by their keys: from the record, else computed by the recipe and recorded batch by batch.
-
         Call it inside the stage. Progress is counted where `counted`. Items that it leaves out are left out here.
         """
-        on_record = self._find(stage, list(keys.values()))
-        results = {
-            key: on_record[key] for item, key in keys.items() if key in on_record and recipe.sound(item, on_record[key])
-        }
+        before = self._find(stage, list(keys.values()))
+        results = {key: before[key] for item, key in keys.items() if key in before and recipe.sound(item, before[key])}
         todo = [item for item, key in keys.items() if key not in results]
         if counted:
             self.advance(stage, len(keys) - len(todo))
         if todo:
-            self.models.enter(stage)
+            if stage in STAGES:
+                self.models.enter(stage)
             # An interrupt ends what writes behind it before the suite is closed.
             with closing(recipe.make(todo)) as batches:
                 for batch in batches:
                     rows = {keys[item]: result for item, result in batch.items()}
-                    if stage != "paint":  # files and their rows are written together, by what makes them
+                    if stage not in _PICTURES:  # files and their rows are written together, by what makes them
                         self.suite.ledger.put(stage, rows)
                     results |= rows
                     if counted:
@@ -106,13 +108,31 @@ class Run:
         keys = {item: self.keys.answer_key(question, content) for item, content in items.items()}
         return self.recorded("rewrite", keys, Recipe(make, lambda _, row: fits(kind, row)))
 
-    def advance(self, stage: Stage, items: int, *, computed: int = 0) -> None:
+    def advance(self, stage: Recorded, items: int, *, computed: int = 0) -> None:
         """Count `items` more of the run's sources or pictures as done; this session computed `computed` of them."""
         self.meter.advance(stage, items, self.sources if stage in OF_SOURCES else self.pictures, computed=computed)
 
-    def _find(self, stage: Stage, keys: Sequence[str]) -> Mapping[str, Any]:
+    def written(
+        self, stage: Recorded, drawn: Iterable[R], new: Callable[[R], tuple[T, NewPicture]], at_once: int
+    ) -> Generator[dict[T, PaintedRow], None, None]:
+        """The suite's rows of items' `new` pictures, written `at_once` at a time while the next ones are `drawn`."""
+
+        def write(batch: Sequence[R]) -> dict[T, PaintedRow]:
+            news = list(map(new, batch))
+            rows = self.suite.write_images(stage, [picture for _, picture in news])
+            return {item: rows[picture.key] for item, picture in news}
+
+        yield from write_behind(in_chunks(drawn, at_once), write, _BEHIND)
+
+    def _find(self, stage: Recorded, keys: Sequence[str]) -> Mapping[str, Any]:
         """The results on record by key; of pictures those whose files are there."""
-        return self.suite.images(stage, keys) if stage == "paint" else self.suite.ledger.get(stage, keys)
+        return self.suite.images(stage, keys) if stage in _PICTURES else self.suite.ledger.get(stage, keys)
+
+
+def picture_of(source: Source, key: str, pixels: NDArray[np.uint8], **more: Any) -> NewPicture:
+    """A picture of a source's size, to be kept with the source's mask; `more` are other fields."""
+    mask = None if source.mask_path is None else load_mask(source, pixels.shape[:2])
+    return NewPicture(key, source.name, pixels, mask, **more)
 
 
 def load_ahead(

@@ -84,9 +84,7 @@ def read_by_hand(suite: Path) -> ByHand:
 
 def read_rulings(path: Path) -> list[tuple[str, Ruling, str]]:
     """Pictures with rulings and reasons from a table with the columns `image`, `verdict` and, where wanted, `by` and
-    `reason`.
-
-    Raises CounterfactoryError for what cannot be read as such a table.
+    `reason`. Raises CounterfactoryError for what cannot be read as such a table.
     """
     rulings = list[tuple[str, Ruling, str]]()
     for line, row in read_table(path, required=("image", "verdict")):
@@ -110,10 +108,9 @@ def word_ruling(by: object, reason: object) -> str:
 def settle_rulings(
     asked: Sequence[tuple[str, Ruling, str]], suite: Path, rows: Iterable[ScoredRow], by_hand: ByHand
 ) -> dict[str, tuple[Ruling, str]]:
-    """Rulings by the pictures' file names in the suite, which may be given as paths of the files too.
-
-    Raises CounterfactoryError for a picture that the suite does not have, for an original, and for two different
-    rulings of one picture.
+    """Rulings by the pictures' file names in the suite, which may be given as paths of the files too. Raises
+    CounterfactoryError for a picture that the suite does not have, for an original, and for two different rulings of
+    one picture.
     """
     kinds = {row.file_name: row.kind for row in rows}
     settled: dict[str, tuple[Ruling, str]] = {}

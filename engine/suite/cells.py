@@ -77,20 +77,14 @@ def add_cells(before: Sequence[ValueCells], more: Sequence[ValueCells]) -> tuple
     """The cells of two groups of sources together, of the same values."""
     if not before or not more:
         return tuple(before or more)
-    return tuple(
-        replace(
-            one,
-            possible=one.possible + other.possible,
-            painted=one.painted + other.painted,
-            accepted=one.accepted + other.accepted,
-            empty={
-                reason: (*one.empty.get(reason, ()), *other.empty.get(reason, ()))
-                for reason in (*one.empty, *other.empty)
-            },
-            turns=tuple(map(sum, zip(one.turns, other.turns, strict=True))),
-        )
-        for one, other in zip(before, more, strict=True)
-    )
+    added = []
+    for one, other in zip(before, more, strict=True):
+        counts = {name: getattr(one, name) + getattr(other, name) for name in ("possible", "painted", "accepted")}
+        reasons = dict.fromkeys((*one.empty, *other.empty))
+        empty = {reason: (*one.empty.get(reason, ()), *other.empty.get(reason, ())) for reason in reasons}
+        turns = tuple(map(sum, zip(one.turns, other.turns, strict=True)))
+        added.append(replace(one, **counts, empty=empty, turns=turns))
+    return tuple(added)
 
 
 @dataclass

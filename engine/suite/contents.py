@@ -79,9 +79,8 @@ def suite_digest(suite: Path) -> str | None:
 
 
 def read_table(suite: Path) -> bytes:
-    """The bytes of the table that run.json goes with, or of any table where that names none; takes no lock.
-
-    Raises CounterfactoryError where there is none, or another one.
+    """The bytes of the table that run.json goes with, or of any table where that names none; takes no lock. Raises
+    CounterfactoryError where there is none, or another one.
     """
     Folder(suite).refuse_outward_links([TABLE, NEXT_TABLE])
     path, there = suite / TABLE, False
@@ -114,10 +113,8 @@ def unfinished(suite: Path) -> CounterfactoryError:
 
 
 def read_record(suite: Path) -> Any:
-    """What run.json holds, as JSON has it; None where there is none. Takes no lock.
-
-    Raises CounterfactoryError for a file that cannot be read, is no JSON, is not as it was written, or is a link out of
-    the suite.
+    """What run.json holds, as JSON has it; None where there is none. Takes no lock. Raises CounterfactoryError for a
+    file that cannot be read, is no JSON, is not as it was written, or is a link out of the suite.
     """
     path = suite / RUN_FILE
     Folder(suite).refuse_outward_links([RUN_FILE])

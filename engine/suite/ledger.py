@@ -15,6 +15,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -41,11 +42,10 @@ _ROW = "CAST(key AS BLOB), CAST(value AS BLOB)"
 
 
 class Ledger:
-    """The ledger at `path`, created when missing; the caller holds the suite's lock.
-
-    Raises CounterfactoryError for a file that is no ledger, is damaged, or was written by a newer version; nothing
-    is changed then. May be used from several threads. The check at opening reads the whole file. With `read_only`
-    nothing of the folder is ever changed, and a ledger that is missing is an error.
+    """The ledger at `path`, created when missing; the caller holds the suite's lock. Raises CounterfactoryError for a
+    file that is no ledger, is damaged, or was written by a newer version; nothing is changed then. May be used from
+    several threads. The check at opening reads the whole file. With `read_only` nothing of the folder is ever changed,
+    and a ledger that is missing is an error.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
@@ -141,8 +141,9 @@ class Ledger:
 
         Values are what JSON can hold: lists for tuples come back, and text for other keys; NaN is refused (ValueError).
         """
+        to_json = partial(json.dumps, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         lines = [
-            (stage, key, _sealed(stage.encode(), key.encode(), _json(value)).decode())
+            (stage, key, _sealed(stage.encode(), key.encode(), to_json(value).encode()).decode())
             for stage, rows in stages.items()
             for key, value in rows.items()
         ]
@@ -159,8 +160,12 @@ class Ledger:
 
     def unsound(self) -> int:
         """Rows that their digests deny, or that stand where no look-up finds them; reads all."""
+        last, unsound = (b"", b""), 0
         with self._one_at_a_time, self._explain_errors():
-            return self._unsound()
+            for stage, key, value in self._scan():
+                unsound += _kept(stage, key, value, self._version) is None or (stage, key) <= last
+                last = stage, key
+        return unsound
 
     def mend(self) -> None:
         """Removes what `unsound` counts, and gives rows of an older format digests; reads all."""
@@ -182,17 +187,10 @@ class Ledger:
         """Whether its rows have digests: those of an older format have none."""
         return bool(self._version == FORMAT)
 
-    def _unsound(self) -> int:
-        last, unsound = (b"", b""), 0
-        for stage, key, value in self._scan():
-            unsound += _kept(stage, key, value, self._version) is None or (stage, key) <= last
-            last = stage, key
-        return unsound
-
     def _scan(self) -> Iterator[tuple[bytes, bytes, bytes]]:
         """Every row as it stands in the file."""
-        query = "SELECT CAST(stage AS BLOB), CAST(key AS BLOB), CAST(value AS BLOB) FROM results"
-        return (tuple(cell or b"" for cell in row) for row in self._db.execute(query))  # type: ignore[misc]
+        rows = self._db.execute(f"SELECT CAST(stage AS BLOB), {_ROW} FROM results")
+        return ((stage or b"", key or b"", value or b"") for stage, key, value in rows)
 
     def place(self, stage: str, key: str) -> tuple[str, str]:
         """The name of a result's place for errors, and what to do about one: for results that are not ours."""
@@ -247,25 +245,17 @@ class Ledger:
             raise self._damaged("its schema is no text") from error
 
 
-def _json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-
-
 def _sealed(stage: bytes, key: bytes, text: bytes) -> bytes:
     """A row's value: its digest and its JSON."""
     return hashlib.blake2b(b"\0".join((stage, key, text)), digest_size=_DIGITS // 2).hexdigest().encode() + text
 
 
-def _opened(stage: bytes, key: bytes, value: bytes | None) -> bytes | None:
-    """The JSON of a row; None where its digest denies it."""
+def _kept(stage: bytes, key: bytes, value: bytes | None, version: int) -> bytes | None:
+    """The JSON of a row, None where its digest denies it; rows of older versions are taken as they are."""
     text = value[_DIGITS:] if value else b""
-    return text if value == _sealed(stage, key, text) else None
-
-
-def _kept(stage: bytes, key: bytes, value: bytes, version: int) -> bytes | None:
-    """What to keep of a row; those of older versions are taken as they are."""
-    text = _opened(stage, key, value)
-    return value if text is None and version < FORMAT else text
+    if value == _sealed(stage, key, text):
+        return text
+    return value if version < FORMAT else None
 
 
 def _read_once(path: Path) -> None:

@@ -18,9 +18,8 @@ from ..files.writing import explain_os_errors, require_regular
 
 
 class Lock:
-    """Holds `path` (created when missing) with the process id in it.
-
-    Raises CounterfactoryError when another process, or this one, holds it already, and when it cannot be written.
+    """Holds `path` (created when missing) with the process id in it. Raises CounterfactoryError when another process,
+    or this one, holds it already, and when it cannot be written.
     """
 
     def __init__(self, path: Path) -> None:

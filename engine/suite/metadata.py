@@ -45,19 +45,13 @@ def write_table(rows: Iterable[Mapping[str, Any]], score_names: Sequence[str], f
     A group of them is held at a time. The bytes follow from the rows and `score_names` (what `scores` may hold; one
     that a row lacks is null).
     """
-    columns = schema(score_names)
-    line = iter(rows)
+    columns, line = schema(score_names), iter(rows)
+    # Arrow is compact where Python's rows are not: a group is made of parts.
+    lists = iter(lambda: list(islice(line, _ROWS_PER_PART)), [])
+    parts = (pa.RecordBatch.from_pylist(part, schema=columns) for part in lists)
     with pq.ParquetWriter(file, columns, compression="zstd", write_page_checksum=True) as writer:
-        while True:
-            # Arrow is compact where Python's rows are not: a group is made of parts.
-            parts = [
-                pa.RecordBatch.from_pylist(part, schema=columns)
-                for _ in range(_PARTS_PER_GROUP)
-                if (part := list(islice(line, _ROWS_PER_PART)))
-            ]
-            if not parts:
-                return
-            writer.write_table(pa.Table.from_batches(parts), row_group_size=_PARTS_PER_GROUP * _ROWS_PER_PART)
+        while group := list(islice(parts, _PARTS_PER_GROUP)):
+            writer.write_table(pa.Table.from_batches(group), row_group_size=_PARTS_PER_GROUP * _ROWS_PER_PART)
 
 
 def write_parts(table: pa.Table, file: BinaryIO) -> None:
@@ -86,9 +80,8 @@ def accepted_edits(suite: Path) -> Iterator[Edit]:
 
 
 def open_table(suite: Path) -> pa.Table:
-    """A suite's table as Arrow has it; takes no lock. Its rows are not checked.
-
-    Raises CounterfactoryError for a table that is missing, damaged, a link out of the suite, or without our columns.
+    """A suite's table as Arrow has it; takes no lock. Its rows are not checked. Raises CounterfactoryError for a table
+    that is missing, damaged, a link out of the suite, or without our columns.
     """
     with _open_parts(suite) as (columns, parts):
         return pa.Table.from_batches(parts, columns)
@@ -123,10 +116,8 @@ def read_metadata(suite: Path) -> list[PictureRow]:
 
 
 def iter_metadata(suite: Path) -> Iterator[PictureRow]:
-    """The same, few of them held at a time.
-
-    Raises CounterfactoryError for a table that is missing, damaged or another's, and for one that names a file outside
-    of the suite, be it through a link.
+    """The same, few of them held at a time. Raises CounterfactoryError for a table that is missing, damaged or
+    another's, and for one that names a file outside of the suite, be it through a link.
     """
     path, folder = suite / TABLE, Folder(suite)
     shared = dict[Hashable, Any]()

@@ -62,7 +62,6 @@ class OpenSession:
 
     def finish(self, standing: Standing, problems: Sequence[Problem]) -> RunRecord:
         """The session came to its end, and the suite to `standing`; `problems` are what it skipped. Its time stops.
-
         Returns the suite's record, this session the last. Raises CounterfactoryError when it cannot be written.
         """
         if self._over.is_set():

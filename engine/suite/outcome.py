@@ -58,9 +58,8 @@ class Outcomes:
         self._maker = maker
 
     def find(self, sources: Sequence[Source], *, unfinished: bool = False) -> Outcome | None:
-        """The outcome of these sources, if they are finished (or `unfinished`) and all the files are in place.
-
-        Raises CounterfactoryError for one that is damaged, or names a file outside of the suite.
+        """The outcome of these sources, if they are finished (or `unfinished`) and all the files are in place. Raises
+        CounterfactoryError for one that is damaged, or names a file outside of the suite.
         """
         key = shard_key([source.whole_key for source in sources])
         stored = self._suite.ledger.get(_STAGE, [key]).get(key)
@@ -85,9 +84,8 @@ class Outcomes:
         self._suite.ledger.put_stages({_STAGE: {key: value}, _ROWS: {key: [row.to_json() for row in rows]}})
 
     def rows(self, shards: Iterable[Sequence[Source]]) -> Iterator[PictureRow]:
-        """The metadata rows of shards that this run found or kept.
-
-        Raises CounterfactoryError for one that is damaged, or names a file outside of the suite.
+        """The metadata rows of shards that this run found or kept. Raises CounterfactoryError for one that is damaged,
+        or names a file outside of the suite.
         """
         for sources in shards:
             key = shard_key([source.whole_key for source in sources])

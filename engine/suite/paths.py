@@ -16,9 +16,8 @@ from pathlib import Path
 from ..errors import CounterfactoryError
 
 TOPS = ("images", "masks", "originals")
-_PART = (
-    r"(?!\.\.?(?:/|\Z))[^/\\:\x00]+"  # the colon is of Windows' drives; our own names have none (see `folder_names`)
-)
+# The colon is of Windows' drives; our own names have none (see `folder_names`).
+_PART = r"(?!\.\.?(?:/|\Z))[^/\\:\x00]+"
 _NAME = re.compile(rf"(?:{'|'.join(TOPS)})(?:/{_PART})+")
 _LONGEST, _LONGEST_PART = 3000, 255  # bytes
 # Names come folder by folder: memory need not hold all folders of a suite.
@@ -36,10 +35,9 @@ def is_name(name: str) -> bool:
 
 
 def checked_name(name: object, where: str) -> str:
-    """`name`, if it can be a file of a suite: below one of `TOPS`, and not out of it again.
-
-    Raises CounterfactoryError, beginning with `where` the name was found, for anything else: an absolute path, "..",
-    an empty part, a backslash, a Windows drive, what is no text.
+    """`name`, if it can be a file of a suite: below one of `TOPS`, and not out of it again. Raises CounterfactoryError,
+    beginning with `where` the name was found, for anything else: an absolute path, "..", an empty part, a backslash, a
+    Windows drive, what is no text.
     """
     if isinstance(name, str) and is_name(name):
         return name
@@ -62,9 +60,8 @@ class Folder:
         self._inside: set[str] = set()  # folders that were found to lie in the suite
 
     def path(self, name: str) -> Path:
-        """Where the file `name` lies or would lie.
-
-        Raises CounterfactoryError for a name that leaves the suite, by its text or through a link.
+        """Where the file `name` lies or would lie. Raises CounterfactoryError for a name that leaves the suite, by its
+        text or through a link.
         """
         path = self.root / self._checked(name)
         if path.is_symlink():

@@ -256,7 +256,6 @@ class PaintedRow:
     @classmethod
     def from_json(cls, value: object, where: str, advice: str) -> PaintedRow:
         """The row that `to_json` gave. `where` is what to call its place in errors, `advice` what to do about one.
-
         Raises CounterfactoryError for anything else, and for a path that leaves the suite.
         """
         row = fill_record(cls, value, where, advice)

@@ -89,7 +89,6 @@ def digest_files(paths: Iterable[Path | str]) -> Iterator[str | None]:
 
 class PictureStore:
     """The files under `root`; the caller holds the suite's lock. Opening removes what a killed process left half.
-
     Raises CounterfactoryError, here and in every method, for a file name that leaves `root`, by its text or through a
     link, before anything is done to that file.
     """
@@ -195,17 +194,12 @@ class PictureStore:
         """Takes over what the rows of pictures say of files that an older version noted without; once in a ledger."""
         for stage in _PICTURES:
             for page in self._ledger.walk(stage):
-                files = [
-                    file
-                    for key, row in page.items()
-                    for file in PaintedRow.from_json(row, *self._ledger.place(stage, key)).files
-                ]
-                records = self.records([file.path for file in files])
-                news = {
-                    file.path: replace(records[file.path], bytes=file.bytes, sha256=file.sha256)
-                    for file in files
-                    if file.path in records and not records[file.path].sha256
-                }
+                rows = [PaintedRow.from_json(row, *self._ledger.place(stage, key)) for key, row in page.items()]
+                files = {file.path: file for row in rows for file in row.files}
+                news = dict[str, FileRecord]()
+                for name, record in self.records(list(files)).items():
+                    if not record.sha256:
+                        news[name] = replace(record, bytes=files[name].bytes, sha256=files[name].sha256)
                 self._ledger.put_stages(_rows(news))
         self._ledger.put(_OPEN, {"digests": True})
 

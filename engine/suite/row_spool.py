@@ -11,9 +11,9 @@ import json
 import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from ..files.writing import TEMPORARY_SUFFIX
 from ..variant import KINDS
@@ -31,16 +31,14 @@ BEGIN;
 """
 
 
-class RowSpool:
-    """Rows in a file in `folder`, gone when closed. A context manager; for one thread.
-
-    Raises CounterfactoryError when the disk fails.
+class RowSpool(AbstractContextManager["RowSpool"]):
+    """Rows in a file in `folder`, gone when closed. A context manager; for one thread. Raises CounterfactoryError when
+    the disk fails.
     """
 
     def __init__(self, folder: Path) -> None:
         # A number that nobody guesses: a journal for it may lie in a suite of a stranger, which SQLite would play back.
         self._path = folder / f"draft.{secrets.randbits(64)}{TEMPORARY_SUFFIX}"
-        self._rows = 0
         self._scores: set[str] = set()
         with explain_sqlite_errors(self._path):
             self._db = sqlite3.connect(self._path, isolation_level=None)
@@ -60,15 +58,11 @@ class RowSpool:
                 raise ValueError(f"two rows name {row.file_name}") from error
             self._db.executemany("INSERT OR IGNORE INTO files VALUES (?)", [(name,) for name in row.files])
         self._scores.update(row.scores)
-        self._rows += 1
 
     @property
     def score_names(self) -> list[str]:
         """Names of all scores that a row has, sorted."""
         return sorted(self._scores)
-
-    def __len__(self) -> int:
-        return self._rows
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The rows by source, kind, number and file name, text by code points, each as its `to_json` gave it."""
@@ -96,9 +90,6 @@ class RowSpool:
         self._db.close()
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

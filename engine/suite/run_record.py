@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 
 from ..errors import CounterfactoryError
 from ..files.fill import fill_record, plain
-from ..meter.meter import PlanUse, StageCost, device_hours_per_1k
+from ..meter.meter import PlanUse, StageCost, device_hours_per_1k, sum_costs
 from ..profile.licences import ModelLicence, licences_of
 from ..sources.source import Problem
 from .cells import ValueCells, count_accepted
@@ -102,18 +102,14 @@ class SuiteCosts:
             hours[cost.device] = hours.get(cost.device, 0.0) + cost.device_hours
         energies = [cost.energy_j for cost in costs]
         measured = [energy for energy in energies if energy is not None]
-        names = dict.fromkeys(stage.stage for cost in costs for stage in cost.stages)
-        stages = {name: [stage for cost in costs for stage in cost.stages if stage.stage == name] for name in names}
-        summed = [field.name for field in fields(StageTotal)[1:]]
+        stages = sum_costs(stage for cost in costs for stage in cost.stages)
+        totals = [field.name for field in fields(StageTotal)]
         return cls(
             sessions=len(costs),
             device_hours=hours,
             wall_s=sum(cost.wall_s for cost in costs),
             energy_j=sum(measured) if measured and len(measured) == len(energies) else None,
-            stages=tuple(
-                StageTotal(name, *(sum(getattr(stage, field) for stage in of_name) for field in summed))
-                for name, of_name in stages.items()
-            ),
+            stages=tuple(StageTotal(*(getattr(stage, name) for name in totals)) for stage in stages),
         )
 
     def per_1k(self, accepted: int) -> dict[str, float]:
@@ -191,10 +187,8 @@ class RunRecord:
 
 
 def read_run(suite: Path) -> RunRecord | None:
-    """A suite's record; None where there is none. Takes no lock.
-
-    Raises CounterfactoryError for a file that cannot be read, is no such record, is not as it was written, or is a link
-    out of the suite.
+    """A suite's record; None where there is none. Takes no lock. Raises CounterfactoryError for a file that cannot be
+    read, is no such record, is not as it was written, or is a link out of the suite.
     """
     value = read_record(suite)
     return None if value is None else RunRecord.from_json(value, str(suite / RUN_FILE))
@@ -253,20 +247,9 @@ class RunSummary:
             raise ValueError("a report is of a finished session, and none finished")
         costs, variants = session.costs, standing.accepted + standing.rejected
         stands = ("sources", "accepted", "rejected", "controls", "rejected_controls", "shortfalls")
-        spent = (
-            "painted",
-            "stages",
-            "plans",
-            "wall_s",
-            "devices",
-            "device",
-            "peak_memory_bytes",
-            "energy_j",
-            "device_s",
-        )
         return cls(
             **{name: getattr(standing, name) for name in (*stands, "outside_world", "cells")},
-            **{name: getattr(costs, name) for name in spent},
+            **{field.name: getattr(costs, field.name) for field in fields(Costs)},
             variants=variants,
             dropped=len(standing.dropped),
             reused=variants + standing.controls + standing.rejected_controls - costs.painted,

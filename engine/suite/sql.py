@@ -43,7 +43,6 @@ def create(path: Path, script: str) -> None:
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     """A connection to a file that `create` wrote, for several threads in turn, with no transaction open. Nothing of the
     file has been read, and what a view or a trigger would do is denied. With `read_only` nothing of its folder changes.
-
     Raises CounterfactoryError, and touches nothing, where a journal lies beside the file, or where it or one of its
     other files is a link, a pipe or a folder.
     """

@@ -19,7 +19,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from threading import Lock as OneThread
@@ -76,7 +76,7 @@ _TAKEN_BYTES = 2**25
 _ENCODERS = min(4, os.cpu_count() or 1)
 
 
-class Suite:
+class Suite(AbstractContextManager["Suite"]):
     """An open suite, this process's alone; its threads may share it. Use `Suite.open` as a context manager."""
 
     def __init__(self, path: Path, ledger: Ledger, store: PictureStore) -> None:
@@ -93,10 +93,9 @@ class Suite:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Opens or creates the suite at `path`; a new folder's parents are created too.
-
-        Raises CounterfactoryError when another process has it, when it cannot be written, when the ledger is damaged
-        or newer, when the folder holds somebody else's images, and when a file of its own is a link out of it.
+        """Opens or creates the suite at `path`; a new folder's parents are created too. Raises CounterfactoryError when
+        another process has it, when it cannot be written, when the ledger is damaged or newer, when the folder holds
+        somebody else's images, and when a file of its own is a link out of it.
         """
         if path.exists() and not path.is_dir():
             raise CounterfactoryError(f"{path} is not a folder: name a folder for the suite")
@@ -118,9 +117,6 @@ class Suite:
     def close(self) -> None:
         """Closes the ledger and lets go of the folder; a second call does nothing."""
         self._opened.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -228,17 +224,13 @@ class Suite:
 
     def load_image(self, row: PaintedRow) -> NDArray[np.uint8]:
         """Pixels uint8 [H, W, 3] of a row from `images`. Raises CounterfactoryError when the file was changed since."""
-        path = self._folder.path(row.image.path)
+        path, again = self._folder.path(row.image.path), "run the same command again, which repaints it"
         try:
             data = read_bytes(path)
         except OSError as error:
-            raise CounterfactoryError(
-                f"{path} cannot be read ({error.strerror}): run the same command again, which repaints it"
-            ) from error
+            raise CounterfactoryError(f"{path} cannot be read ({error.strerror}): {again}") from error
         if hashlib.sha256(data).hexdigest() != row.image.sha256:
-            raise CounterfactoryError(
-                f"{path} has changed since it was painted: delete it and run the same command again, which repaints it"
-            )
+            raise CounterfactoryError(f"{path} has changed since it was painted: delete it and {again}")
         recent = self._recent.get(row.image.sha256)  # the same bytes hold the same pixels
         return read_png(data).astype(np.uint8, copy=False) if recent is None else recent[1]
 

@@ -52,25 +52,19 @@ class VerdictTable:
 
     def with_verdicts(self, rows: Sequence[ScoredRow]) -> pa.Table | None:
         """The table with the verdicts and scores of `rows` in the place of its own; None where they are the same."""
-        if [row.reason for row in self.rows] != [row.reason for row in rows]:
+        columns, pairs = dict[str, pa.Array](), list(zip(rows, self.rows, strict=True))
+        if any(row.reason != old.reason for row, old in pairs):
             verdicts = ["accepted" if row.accepted else "rejected" for row in rows]
-            columns = {"verdict": pa.array(verdicts, pa.string())}
+            columns["verdict"] = pa.array(verdicts, pa.string())
             columns["reason"] = pa.array([row.reason for row in rows], pa.string())
-        else:
-            columns = {}
-        if any(
-            row.scores is not old.scores and dict(row.scores) != dict(old.scores)
-            for row, old in zip(rows, self.rows, strict=True)
-        ):
+        if any(row.scores is not old.scores and dict(row.scores) != dict(old.scores) for row, old in pairs):
             names = sorted({name for row in rows for name in row.scores})
             columns["scores"] = pa.array([dict(row.scores) or None for row in rows], schema(names).field("scores").type)
-        if not columns:
-            return None
         table = self.table
         for name, values in columns.items():
             field = table.schema.field(name).with_type(values.type)
             table = table.set_column(table.schema.get_field_index(name), field, values)
-        return table.combine_chunks()
+        return table.combine_chunks() if columns else None
 
     @property
     def files(self) -> list[str]:
@@ -80,10 +74,8 @@ class VerdictTable:
 
 
 def read_verdicts(suite: Path) -> VerdictTable:
-    """The verdicts of a suite and the columns that they are derived from; takes no lock.
-
-    Raises CounterfactoryError for a table that is missing, damaged or another's, and for one that names a file outside
-    of the suite.
+    """The verdicts of a suite and the columns that they are derived from; takes no lock. Raises CounterfactoryError for
+    a table that is missing, damaged or another's, and for one that names a file outside of the suite.
     """
     table = open_table(suite)
     path = suite / TABLE
@@ -118,13 +110,7 @@ def _row(line: Mapping[str, Any], where: str, shared: dict[Any, Any]) -> ScoredR
             f"scores of {len(edit_scores)} of {len(edits)} edits, which no row of ours is: run the `counterfactory "
             "generate` that made it again, which writes it anew and repaints nothing"
         )
-    return ScoredRow(
-        file_name=line["file_name"],
-        kind=once(line["kind"]),
-        label=once(line["label"]),
-        edits=once(tuple(Edit(edit["type"], edit["keyword"], edit["alternative"]) for edit in edits)),
-        scores={once(name): value for name, value in scores.items() if value is not None},
-        edit_scores=tuple(edit_scores),
-        reason=once(line["reason"]),
-        source=once(line["source"]),
-    )
+    kind, label, reason, source = (once(line[name]) for name in ("kind", "label", "reason", "source"))
+    named = once(tuple(Edit(edit["type"], edit["keyword"], edit["alternative"]) for edit in edits))
+    known = {once(name): value for name, value in scores.items() if value is not None}
+    return ScoredRow(line["file_name"], kind, label, named, known, tuple(edit_scores), reason, source)

@@ -61,9 +61,8 @@ class Verification:
 
 
 def verify_suite(suite: Path, on_progress: Callable[[Progress], None] = lambda _: None) -> Verification:
-    """Compare all that a suite holds with what is on record.
-
-    Raises CounterfactoryError for a folder without a finished suite, and for one that is in use.
+    """Compare all that a suite holds with what is on record. Raises CounterfactoryError for a folder without a finished
+    suite, and for one that is in use.
     """
     require_finished(suite)
     with reading_lock(suite / LOCK):
@@ -186,11 +185,8 @@ class _Verifier:
             self._broken(HAND_FILE, error)
             return
         if contents is not None and digest != contents.by_hand:
-            self._add(
-                HAND_FILE,
-                "is not what the table follows",
-                "look at what it decides; `counterfactory check` brings the table to it",
-            )
+            remedy = "look at what it decides; `counterfactory check` brings the table to it"
+            self._add(HAND_FILE, "is not what the table follows", remedy)
 
     def _answers(self) -> None:
         for path in sorted((self._suite / "predictions").glob("*.sqlite")):

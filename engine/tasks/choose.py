@@ -29,9 +29,8 @@ _DRAWS = 8
 
 @dataclass(frozen=True)
 class Choice:
-    """A keyword of a caption and the alternatives that may replace it; with an empty keyword they are added.
-
-    Choices of one `slot`, whose keywords overlap, are not made together; a choice without has one of its own.
+    """A keyword of a caption and the alternatives that may replace it; with an empty keyword they are added. Choices of
+    one `slot`, whose keywords overlap, are not made together; a choice without has one of its own.
     """
 
     type: str
@@ -44,18 +43,21 @@ def combinations(choices: Sequence[Choice], low: int, high: int) -> int:
     """How many different sets of `low` to `high` edits there are, with at most one edit per slot."""
     slots = _slots(choices)
     ways = [1] + [0] * len(slots)  # ways[n]: sets of n edits among the slots so far
-    for edits in slots:
+    for edits in slots.values():
         for n in range(len(slots), 0, -1):
             ways[n] += ways[n - 1] * edits
     return sum(ways[low : high + 1])
 
 
-def _slots(choices: Sequence[Choice]) -> list[int]:
-    """How many edits each slot has."""
+def _slots(choices: Sequence[Choice]) -> Counter[object]:
     edits: Counter[object] = Counter()
     for at, choice in enumerate(choices):
-        edits[("own", at) if choice.slot is None else choice.slot] += len(choice.alternatives)
-    return list(edits.values())
+        edits[_slot(at, choice)] += len(choice.alternatives)
+    return edits
+
+
+def _slot(at: int, choice: Choice) -> object:
+    return ("own", at) if choice.slot is None else choice.slot
 
 
 def choose_edits(
@@ -82,10 +84,8 @@ def choose_edits(
         taken = set(chosen)
         most = low if index % 2 == 0 else min(high, len(_slots(choices)))
         drawn = (_draw(choices, min(low + index % 2, most), most, used, rng) for _ in range(_DRAWS))
-        fresh = next((edits for edits in drawn if edits not in taken and not _clash(edits, exclusive)), None)
-        if fresh is None:
-            every = _all_sets(choices, low, high)
-            fresh = next((edits for edits in every if edits not in taken and not _clash(edits, exclusive)), None)
+        tried = itertools.chain(drawn, _all_sets(choices, low, high))
+        fresh = next((edits for edits in tried if edits not in taken and not _clash(edits, exclusive)), None)
         if fresh is None:
             break
         chosen.append(fresh)
@@ -95,7 +95,6 @@ def choose_edits(
 
 
 def _clash(edits: Sequence[Edit], exclusive: Exclusive) -> bool:
-    """Whether two of the edits cannot be in one picture."""
     return any(pair <= {edit.alternative for edit in edits} for pair in exclusive)
 
 
@@ -114,7 +113,7 @@ def cover_cells(
     where it can, and no two that are `exclusive`.
     """
     places = {(choice.type, choice.keyword): at for at, choice in enumerate(choices)}
-    slots = [("own", at) if choice.slot is None else choice.slot for at, choice in enumerate(choices)]
+    slots = [_slot(at, choice) for at, choice in enumerate(choices)]
     used: Counter[int] = Counter()
     sets, left = list[tuple[Edit, ...]](), list(cells)
 

@@ -19,9 +19,7 @@ _FEW = 20
 
 @dataclass(frozen=True)
 class TypeSpread:
-    """The edits of a type: `values` are the new words with their counts, the most frequent first; `share` is the type's
-    share of all edits.
-    """
+    """The edits of a type, their `share` of all edits, and the new words with their counts, the most frequent first."""
 
     type: str
     edits: int
@@ -40,10 +38,8 @@ def spread_of(edits: Iterable[Edit]) -> list[TypeSpread]:
     by_type: dict[str, list[tuple[str, int]]] = {}
     for (type_, value), count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         by_type.setdefault(type_, []).append((value, count))
-    spreads = []
-    for type_, values in by_type.items():
-        edits_of_type = sum(count for _, count in values)
-        spreads.append(TypeSpread(type_, edits_of_type, edits_of_type / counts.total(), tuple(values)))
+    totals = {type_: sum(count for _, count in values) for type_, values in by_type.items()}
+    spreads = [TypeSpread(one, totals[one], totals[one] / counts.total(), tuple(by_type[one])) for one in by_type]
     return sorted(spreads, key=lambda spread: (-spread.edits, spread.type))
 
 
@@ -64,7 +60,6 @@ def _is_small(word: str) -> bool:
 
 
 def _without_ends(words: Sequence[str]) -> Sequence[str]:
-    """Words without the small ones before and behind."""
     while words and _is_small(words[0]):
         words = words[1:]
     while words and _is_small(words[-1]):

@@ -54,9 +54,7 @@ class Task:
 
 
 def builtin_task(name: str, classes: Sequence[str] = ()) -> Task:
-    """One of the tasks `TASKS` about a set's own classes: its labels, or what its masks and boxes show. Raises
-    CounterfactoryError for another name.
-    """
+    """The task of that name about a set's labels, or what its masks show. Raises CounterfactoryError for another."""
     if name not in TASKS:
         raise CounterfactoryError(f"no task {name!r}; {nearest(name, TASKS)}; or bring your own in a task file")
     if name == "classification":
@@ -87,9 +85,8 @@ def _shared_kind(labels: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Protection:
-    """`keep` are words that no edit may touch, remove or add; `named` are the ones that the caption holds.
-
-    `needed` says that the source has labels, which the caption therefore has to name.
+    """`keep` are words that no edit may touch, remove or add; `named` are the ones that the caption holds. `needed`
+    says that the source has labels, which the caption therefore has to name.
     """
 
     keep: tuple[str, ...]

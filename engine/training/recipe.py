@@ -98,7 +98,6 @@ class TrainingRecipe:
 
 
 def recipe_names() -> list[str]:
-    """The recipes that ship."""
     return sorted(path.stem for path in RECIPES.glob("*.toml"))
 
 

@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 import torch
 from diffusers import ControlNetModel, UNet2DConditionModel
 from diffusers.models.attention_processor import Attention
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .modules import Control
+from .modules import Control, added_to_blocks
 
 # How often latents were halved, from which on self-attention is taken over, and at which words' attention is shown: of
 # 64 x 64 latents 32 x 32 and smaller ones, and 16 x 16, as in the authors' code.
@@ -39,12 +39,12 @@ _FOREIGN = ("group_norm", "spatial_norm", "norm_q", "norm_k", "norm_cross")
 class _Following:
     """What the attention layers of one call read, and the maps of `words` that they leave, [B, positions] each."""
 
-    source_rows: torch.Tensor
-    self_rows: torch.Tensor
-    cross_map: torch.Tensor
-    cross_own: torch.Tensor
-    words: torch.Tensor
-    shown: list[torch.Tensor] = field(default_factory=list)
+    source_rows: Tensor
+    self_rows: Tensor
+    cross_map: Tensor
+    cross_own: Tensor
+    words: Tensor
+    shown: list[Tensor] = field(default_factory=list)
 
 
 class _FollowingProcessor:
@@ -56,13 +56,13 @@ class _FollowingProcessor:
     def __call__(
         self,
         attn: Attention,
-        hidden_states: torch.Tensor,
-        encoder_hidden_states: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        temb: torch.Tensor | None = None,
+        hidden_states: Tensor,
+        encoder_hidden_states: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        temb: Tensor | None = None,
         *,
         following: _Following,
-    ) -> torch.Tensor:
+    ) -> Tensor:
         text = hidden_states if encoder_hidden_states is None else encoder_hidden_states
         parts = (attn.to_q(hidden_states), attn.to_k(text), attn.to_v(text))
         query, key, value = (part.unflatten(-1, (attn.heads, -1)).transpose(1, 2) for part in parts)
@@ -77,7 +77,7 @@ class _FollowingProcessor:
             if self.shows:
                 following.shown.append((edited.mean(1) @ following.words[..., None])[..., 0])
             attended = edited @ value
-        merged: torch.Tensor = attn.to_out[0](attended.transpose(1, 2).flatten(2))
+        merged: Tensor = attn.to_out[0](attended.transpose(1, 2).flatten(2))
         return merged
 
 
@@ -114,46 +114,37 @@ class EditingDenoiser(nn.Module):
 
     def forward(
         self,
-        latents: torch.Tensor,
-        timestep: torch.Tensor,
-        text: torch.Tensor,
-        source_rows: torch.Tensor,
-        self_rows: torch.Tensor,
-        cross_map: torch.Tensor,
-        cross_own: torch.Tensor,
-        words: torch.Tensor,
-        hint_embedding: torch.Tensor | None = None,
-        control_scale: torch.Tensor | None = None,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        latents: Tensor,
+        timestep: Tensor,
+        text: Tensor,
+        source_rows: Tensor,
+        self_rows: Tensor,
+        cross_map: Tensor,
+        cross_own: Tensor,
+        words: Tensor,
+        hint_embedding: Tensor | None = None,
+        control_scale: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
         following = _Following(source_rows, self_rows, cross_map, cross_own, words)
-        residuals: list[torch.Tensor] | None = None
+        residuals: list[Tensor] | None = None
         if self.control is not None:
             residuals = self.control(latents, timestep, text, hint_embedding, control_scale)
-        predicted = self.unet(
-            latents,
-            timestep,
-            text,
-            cross_attention_kwargs={"following": following},
-            down_block_additional_residuals=None if residuals is None else residuals[:-1],
-            mid_block_additional_residual=None if residuals is None else residuals[-1],
-            return_dict=False,
-        )[0]
+        added = {} if residuals is None else added_to_blocks(residuals)
+        how = {"cross_attention_kwargs": {"following": following}, "return_dict": False}
+        predicted = self.unet(latents, timestep, text, **added, **how)[0]
         shown = torch.stack(following.shown).mean(0)
         height, width = (side // 2**self.shown_at for side in latents.shape[2:])
         return predicted, shown.reshape(shown.shape[0], height, width)
 
 
-def follow_inputs(rows: int, tokens: int) -> dict[str, torch.Tensor]:
+def follow_inputs(rows: int, tokens: int) -> dict[str, Tensor]:
     """Inputs of rows that follow the first of them, by name and in order: one of them its self-attention too."""
     drawn = torch.Generator().manual_seed(rows)
     cross_map = torch.rand((rows, tokens, tokens), generator=drawn) / tokens
-    return {
-        "source_rows": torch.zeros(rows, dtype=torch.int64),
-        "self_rows": torch.arange(rows) * (torch.arange(rows) != 1),
-        "cross_map": cross_map,
-        "cross_own": torch.rand((rows, tokens), generator=drawn),
-        "words": torch.rand((rows, tokens), generator=drawn),
-    }
+    own, words = (torch.rand((rows, tokens), generator=drawn) for _ in range(2))
+    self_rows = torch.arange(rows) * (torch.arange(rows) != 1)
+    followed = {"source_rows": torch.zeros(rows, dtype=torch.int64), "self_rows": self_rows}
+    return {**followed, "cross_map": cross_map, "cross_own": own, "words": words}
 
 
 def _level(name: str, last: int) -> int:

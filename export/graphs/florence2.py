@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import Florence2ForConditionalGeneration
 
@@ -32,18 +32,15 @@ class Florence2Vision(nn.Module):
         self.tower, self.projector = model.vision_tower, model.multi_modal_projector
         self.encoder, self.layers = model.language_model.encoder, model.language_model.decoder.layers
         self.heads = model.language_model.config.decoder_attention_heads
-        self.task: torch.Tensor
+        self.task: Tensor
         self.register_buffer("task", torch.tensor(list(task)))
 
-    def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
+    def forward(self, pixel_values: Tensor) -> Tensor:
         seen = self.projector(self.tower(pixel_values).last_hidden_state)
         asked = self.encoder.embed_tokens(self.task).expand(seen.shape[0], -1, -1)
         states = self.encoder(inputs_embeds=torch.cat([seen, asked], 1)).last_hidden_state
-        attended = [
-            project(states).unflatten(2, (self.heads, -1)).transpose(1, 2)
-            for layer in self.layers
-            for project in (layer.encoder_attn.k_proj, layer.encoder_attn.v_proj)
-        ]
+        projections = (of for layer in self.layers for of in (layer.encoder_attn.k_proj, layer.encoder_attn.v_proj))
+        attended = [project(states).unflatten(2, (self.heads, -1)).transpose(1, 2) for project in projections]
         return torch.stack(attended, 1)
 
 
@@ -63,17 +60,17 @@ class CachedFlorence2Decoder(nn.Module):
         self.heads = config.decoder_attention_heads
         self.positions, self.norm, self.layers = decoder.embed_positions, decoder.layernorm_embedding, decoder.layers
         self.head = florence2.lm_head
-        self.tokens: torch.Tensor = decoder.embed_tokens.weight
+        self.tokens: Tensor = decoder.embed_tokens.weight
 
     def forward(
         self,
-        inputs_embeds: torch.Tensor,
-        position_ids: torch.Tensor,
-        cache_keys: torch.Tensor,
-        cache_values: torch.Tensor,
-        query_embeds: torch.Tensor,
-        cache_rows: torch.Tensor | None = None,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        inputs_embeds: Tensor,
+        position_ids: Tensor,
+        cache_keys: Tensor,
+        cache_values: Tensor,
+        query_embeds: Tensor,
+        cache_rows: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         cached = read_cache(cache_keys, cache_values, cache_rows)
         total = cache_keys.shape[0] + inputs_embeds.shape[1]
         states = self.norm(inputs_embeds + F.embedding(position_ids + _FIRST_POSITION, self.positions.weight))
@@ -93,15 +90,13 @@ class CachedFlorence2Decoder(nn.Module):
         keys, values = join_added(added)
         return self.head(states[:, -1]), keys, values
 
-    def _split(self, states: torch.Tensor) -> torch.Tensor:
+    def _split(self, states: Tensor) -> Tensor:
         """[B, S, D] to [B, heads, S, D/heads]."""
         return states.reshape(*states.shape[:2], self.heads, -1).transpose(1, 2)
 
-    def _attend(
-        self, attention: Any, states: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor | None
-    ) -> torch.Tensor:
+    def _attend(self, attention: Any, states: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
         q = self._split(attention.q_proj(states)) / math.sqrt(k.shape[-1])
         scores = q @ k.transpose(-1, -2)
         weights = (scores if bias is None else scores + bias).softmax(-1)
-        merged: torch.Tensor = attention.out_proj((weights @ v).transpose(1, 2).flatten(2))
+        merged: Tensor = attention.out_proj((weights @ v).transpose(1, 2).flatten(2))
         return merged

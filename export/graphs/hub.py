@@ -42,10 +42,8 @@ def locate(
         return here
     pinned = _PINNED.fullmatch(source)
     if pinned is None:
-        raise CounterfactoryError(
-            f"weights {source!r} are no existing path and no hub id with its commit; "
-            "say a folder, or ID@COMMIT with the commit's 40 hex digits"
-        )
+        neither = f"weights {source!r} are no existing path and no hub id with its commit"
+        raise CounterfactoryError(f"{neither}; say a folder, or ID@COMMIT with the commit's 40 hex digits")
     repository = _Repository(source, pinned["repo"], pinned["revision"])
     if pinned["file"]:
         return repository.need(pinned["file"])

@@ -84,13 +84,9 @@ class MappedFile:
 
 
 def mapped_files(module: nn.Module) -> list[MappedFile]:
-    """The files that parameters of `module` lie in."""
     storages = {s.data_ptr(): s for s in (parameter.untyped_storage() for parameter in module.parameters())}
-    return [
-        MappedFile(Path(storage.filename), begin, begin + storage.nbytes())
-        for begin, storage in storages.items()
-        if storage.filename
-    ]
+    named = [(begin, storage) for begin, storage in storages.items() if storage.filename]
+    return [MappedFile(Path(str(storage.filename)), begin, begin + storage.nbytes()) for begin, storage in named]
 
 
 def _mapped(file: Path, length: int) -> torch.UntypedStorage:

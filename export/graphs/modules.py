@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from diffusers import AutoencoderKL, AutoencoderTiny, ControlNetModel, UNet2DConditionModel
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import Blip2ForConditionalGeneration, CLIPModel, OPTForCausalLM
 
@@ -29,8 +29,8 @@ class HintEncoder(nn.Module):
         self.embedding = controlnet.controlnet_cond_embedding
         self.repeats = controlnet.config.conditioning_channels if grey else 1
 
-    def forward(self, hint: torch.Tensor) -> torch.Tensor:
-        embedded: torch.Tensor = self.embedding(hint if self.repeats == 1 else hint.repeat(1, self.repeats, 1, 1))
+    def forward(self, hint: Tensor) -> Tensor:
+        embedded: Tensor = self.embedding(hint if self.repeats == 1 else hint.repeat(1, self.repeats, 1, 1))
         return embedded
 
 
@@ -47,14 +47,9 @@ class Control(nn.Module):
         self.controlnets = nn.ModuleList(controlnets)
 
     def forward(
-        self,
-        latents: torch.Tensor,
-        timestep: torch.Tensor,
-        text: torch.Tensor,
-        hint_embedding: torch.Tensor,
-        control_scale: torch.Tensor,
-    ) -> list[torch.Tensor]:
-        total: list[torch.Tensor] = []
+        self, latents: Tensor, timestep: Tensor, text: Tensor, hint_embedding: Tensor, control_scale: Tensor
+    ) -> list[Tensor]:
+        total: list[Tensor] = []
         for i, controlnet in enumerate(self.controlnets):
             hint, scale = hint_embedding, control_scale
             if len(self.controlnets) > 1:
@@ -63,6 +58,11 @@ class Control(nn.Module):
             scaled = [residual * scale[:, None, None, None] for residual in (*down, mid)]
             total = [a + b for a, b in zip(total, scaled, strict=True)] if i else scaled
         return total
+
+
+def added_to_blocks(residuals: list[Tensor]) -> dict[str, Any]:
+    """What Control gives, as a UNet takes it."""
+    return {"down_block_additional_residuals": residuals[:-1], "mid_block_additional_residual": residuals[-1]}
 
 
 class FusedDenoiser(nn.Module):
@@ -78,22 +78,10 @@ class FusedDenoiser(nn.Module):
         self.unet, self.control = unet, Control(*controlnets)
 
     def forward(
-        self,
-        latents: torch.Tensor,
-        timestep: torch.Tensor,
-        text: torch.Tensor,
-        hint_embedding: torch.Tensor,
-        control_scale: torch.Tensor,
-    ) -> torch.Tensor:
+        self, latents: Tensor, timestep: Tensor, text: Tensor, hint_embedding: Tensor, control_scale: Tensor
+    ) -> Tensor:
         added = self.control(latents, timestep, text, hint_embedding, control_scale)
-        predicted: torch.Tensor = self.unet(
-            latents,
-            timestep,
-            text,
-            down_block_additional_residuals=added[:-1],
-            mid_block_additional_residual=added[-1],
-            return_dict=False,
-        )[0]
+        predicted: Tensor = self.unet(latents, timestep, text, **added_to_blocks(added), return_dict=False)[0]
         return predicted
 
 
@@ -101,14 +89,9 @@ class WholeDenoiser(FusedDenoiser):
     """FusedDenoiser that also gives deep [B, D, h, w]: what goes into the last two layers of the UNet's last block."""
 
     def forward(  # type: ignore[override]
-        self,
-        latents: torch.Tensor,
-        timestep: torch.Tensor,
-        text: torch.Tensor,
-        hint_embedding: torch.Tensor,
-        control_scale: torch.Tensor,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        joined: list[torch.Tensor] = []
+        self, latents: Tensor, timestep: Tensor, text: Tensor, hint_embedding: Tensor, control_scale: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        joined: list[Tensor] = []
         # Channels are joined in front of a layer: the deep feature, then what was passed on on the way down.
         layer = self.unet.up_blocks[-1].resnets[-2]
         watching = layer.register_forward_pre_hook(lambda _, passed: joined.append(passed[0]))
@@ -135,19 +118,18 @@ class ShallowDenoiser(nn.Module):
 
     @property
     def reads_text(self) -> bool:
-        """Whether these layers attend to the text."""
         layers = (*self.last, self.first.layer, *(one.layer for one in self.controls))
         return any(layer.attention is not None for layer in layers)
 
     def forward(
         self,
-        latents: torch.Tensor,
-        timestep: torch.Tensor,
-        hint_embedding: torch.Tensor,
-        control_scale: torch.Tensor,
-        deep: torch.Tensor,
-        text: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+        latents: Tensor,
+        timestep: Tensor,
+        hint_embedding: Tensor,
+        control_scale: Tensor,
+        deep: Tensor,
+        text: Tensor | None = None,
+    ) -> Tensor:
         *passed, time = self.first(latents, timestep, text)
         for i, control in enumerate(self.controls):
             hint, scale = hint_embedding, control_scale
@@ -162,7 +144,7 @@ class ShallowDenoiser(nn.Module):
         states = deep
         for layer, value in zip(self.last, reversed(passed), strict=True):
             states = layer(torch.cat([states, value], 1), time, text)
-        predicted: torch.Tensor = self.head(states)
+        predicted: Tensor = self.head(states)
         return predicted
 
 
@@ -181,7 +163,7 @@ class _Layer(nn.Module):
         attentions = getattr(block, "attentions", None)
         self.resnet, self.attention = block.resnets[at], None if attentions is None else attentions[at]
 
-    def forward(self, states: torch.Tensor, time: torch.Tensor, text: torch.Tensor | None) -> torch.Tensor:
+    def forward(self, states: Tensor, time: Tensor, text: Tensor | None) -> Tensor:
         states = self.resnet(states, time)
         if self.attention is not None:
             states = self.attention(states, encoder_hidden_states=text, return_dict=False)[0]
@@ -200,8 +182,8 @@ class _FirstLayers(nn.Module):
         self.layer = _Layer(network.down_blocks[0], 0)
 
     def forward(
-        self, latents: torch.Tensor, timestep: torch.Tensor, text: torch.Tensor | None, hint: torch.Tensor | None = None
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        self, latents: Tensor, timestep: Tensor, text: Tensor | None, hint: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         time = self.embedding(self.proj(timestep).to(latents.dtype))
         states = self.conv(latents) if hint is None else self.conv(latents) + hint
         return states, self.layer(states, time, text), time
@@ -216,13 +198,13 @@ class Normalised(nn.Module):
     def __init__(self, module: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
         self.module = module
-        self.mean: torch.Tensor
-        self.std: torch.Tensor
+        self.mean: Tensor
+        self.std: Tensor
         self.register_buffer("mean", torch.tensor(mean)[:, None, None])
         self.register_buffer("std", torch.tensor(std)[:, None, None])
 
-    def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.module(((pixel_values + 1) / 2 - self.mean) / self.std)
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        found: Tensor = self.module(((pixel_values + 1) / 2 - self.mean) / self.std)
         return found
 
 
@@ -233,11 +215,11 @@ class VaeEncoder(nn.Module):
         super().__init__()
         self.vae = vae
 
-    def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
+    def forward(self, pixel_values: Tensor) -> Tensor:
         encoded = self.vae.encode(pixel_values, return_dict=False)[0]
         # The middle of what a variational one answers: a source has one inversion, not many.
-        latents = encoded if isinstance(encoded, torch.Tensor) else encoded.mode()
-        scaled: torch.Tensor = latents * self.vae.config.scaling_factor
+        latents = encoded if isinstance(encoded, Tensor) else encoded.mode()
+        scaled: Tensor = latents * self.vae.config.scaling_factor
         return scaled
 
 
@@ -248,8 +230,8 @@ class VaeDecoder(nn.Module):
         super().__init__()
         self.vae = vae
 
-    def forward(self, latents: torch.Tensor) -> torch.Tensor:
-        pixels: torch.Tensor = self.vae.decode(latents / self.vae.config.scaling_factor, return_dict=False)[0]
+    def forward(self, latents: Tensor) -> Tensor:
+        pixels: Tensor = self.vae.decode(latents / self.vae.config.scaling_factor, return_dict=False)[0]
         return pixels
 
 
@@ -260,7 +242,7 @@ class ClipTextEncoder(nn.Module):
         super().__init__()
         self.text_model, self.projection = clip.text_model, clip.text_projection
 
-    def forward(self, input_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
         out = self.text_model(input_ids=input_ids)
         return out.last_hidden_state, F.normalize(self.projection(out.pooler_output), dim=-1)
 
@@ -272,7 +254,7 @@ class ClipImageEncoder(nn.Module):
         super().__init__()
         self.vision_model, self.projection = clip.vision_model, clip.visual_projection
 
-    def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
+    def forward(self, pixel_values: Tensor) -> Tensor:
         pooled = self.vision_model(pixel_values=pixel_values).pooler_output
         return F.normalize(self.projection(pooled), dim=-1)
 
@@ -285,23 +267,19 @@ class Blip2Vision(nn.Module):
         self.vision, self.qformer = blip2.vision_model, blip2.qformer
         self.queries, self.projection = blip2.query_tokens, blip2.language_projection
 
-    def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
+    def forward(self, pixel_values: Tensor) -> Tensor:
         states = self.vision(pixel_values=pixel_values).last_hidden_state
         queries = self.queries.expand(states.shape[0], -1, -1)
         out = self.qformer(query_embeds=queries, encoder_hidden_states=states).last_hidden_state
-        projected: torch.Tensor = self.projection(out[:, : queries.shape[1]])
+        projected: Tensor = self.projection(out[:, : queries.shape[1]])
         return projected
 
 
-_KeysValues = tuple[torch.Tensor, torch.Tensor]
+_KeysValues = tuple[Tensor, Tensor]
 # The open axes of OptDecoder's inputs.
 OPT_AXES: Mapping[str, Mapping[int, str]] = MappingProxyType(
-    {
-        "inputs_embeds": {0: "batch", 1: "tokens"},
-        "position_ids": {0: "batch", 1: "tokens"},
-        "past_keys": {0: "batch", 3: "past"},
-        "past_values": {0: "batch", 3: "past"},
-    }
+    dict.fromkeys(("inputs_embeds", "position_ids"), MappingProxyType({0: "batch", 1: "tokens"}))
+    | dict.fromkeys(("past_keys", "past_values"), MappingProxyType({0: "batch", 3: "past"}))
 )
 
 
@@ -322,12 +300,8 @@ class OptDecoder(nn.Module):
         self.norm, self.head = decoder.final_layer_norm, opt.lm_head
 
     def forward(
-        self,
-        inputs_embeds: torch.Tensor,
-        position_ids: torch.Tensor,
-        past_keys: torch.Tensor,
-        past_values: torch.Tensor,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        self, inputs_embeds: Tensor, position_ids: Tensor, past_keys: Tensor, past_values: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         past = past_keys.shape[3]
         logits, attended, _ = self._continue(
             inputs_embeds, position_ids, past, lambda i: (past_keys[:, i], past_values[:, i])
@@ -336,8 +310,8 @@ class OptDecoder(nn.Module):
         return logits, keys, values
 
     def _continue(
-        self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor, past: int, cached: Callable[[int], _KeysValues]
-    ) -> tuple[torch.Tensor, list[_KeysValues], list[_KeysValues]]:
+        self, inputs_embeds: Tensor, position_ids: Tensor, past: int, cached: Callable[[int], _KeysValues]
+    ) -> tuple[Tensor, list[_KeysValues], list[_KeysValues]]:
         """Logits [B, V] of the last position behind `past` cached ones, which `cached` gives by layer.
 
         Beside them, by layer, the keys and values that were attended to, [B, heads, P + S, D/heads], and the last S of
@@ -382,16 +356,16 @@ class CachedOptDecoder(OptDecoder):
 
     def __init__(self, opt: OPTForCausalLM) -> None:
         super().__init__(opt)
-        self.tokens: torch.Tensor = opt.model.decoder.embed_tokens.weight
+        self.tokens: Tensor = opt.model.decoder.embed_tokens.weight
 
     def forward(
         self,
-        inputs_embeds: torch.Tensor,
-        position_ids: torch.Tensor,
-        cache_keys: torch.Tensor,
-        cache_values: torch.Tensor,
-        cache_rows: torch.Tensor | None = None,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        inputs_embeds: Tensor,
+        position_ids: Tensor,
+        cache_keys: Tensor,
+        cache_values: Tensor,
+        cache_rows: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         logits, _, added = self._continue(
             inputs_embeds, position_ids, cache_keys.shape[0], read_cache(cache_keys, cache_values, cache_rows)
         )
@@ -399,15 +373,13 @@ class CachedOptDecoder(OptDecoder):
         return logits, keys, values
 
 
-def read_cache(
-    cache_keys: torch.Tensor, cache_values: torch.Tensor, cache_rows: torch.Tensor | None
-) -> Callable[[int], _KeysValues]:
+def read_cache(cache_keys: Tensor, cache_values: Tensor, cache_rows: Tensor | None) -> Callable[[int], _KeysValues]:
     """What gives each layer's keys and values [B, heads, P, D/heads] of a cache [P, B, L, heads, D/heads]."""
     past, rows = cache_keys.shape[:2]
     # Of each position and row, where its keys lie in [P * B, heads, D/heads].
     places = None if cache_rows is None else (torch.arange(past)[:, None] * rows + cache_rows).flatten()
 
-    def layer(cache: torch.Tensor, i: int) -> torch.Tensor:
+    def layer(cache: Tensor, i: int) -> Tensor:
         one = cache[:, :, i]
         if places is not None:
             one = one.flatten(0, 1).index_select(0, places).reshape(one.shape)

@@ -35,9 +35,18 @@ def narrow_file(path: Path, weights: Collection[str]) -> None:
             is_matrix = sum(length > 1 for length in shape) > 1 and np.prod(shape) >= _LEAST
             if node.get_element_type() == ov.Type.f16 and is_matrix:
                 _narrow(node)
+    save_ir(model, path, compress=False)
+
+
+def save_ir(model: Any, path: Path, compress: bool = True) -> None:
+    """Write a network as OpenVINO IR at `path` (.xml beside .bin), float32 weights in fp16 to `compress`.
+
+    One that is already there is replaced when the new one is whole.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as aside:
         made = Path(aside) / path.name
-        ov.save_model(model, made, compress_to_fp16=False)
+        ov.save_model(model, made, compress_to_fp16=compress)
         for part in (made.with_suffix(".bin"), made):
             part.replace(path.parent / part.name)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from counterfactory.engine.models.inversion import step_weights
@@ -24,12 +24,12 @@ class NullText:
     step; `reached`: the latents at the end of the guided way.
     """
 
-    trajectory: list[torch.Tensor]
-    states: list[torch.Tensor]
-    reached: torch.Tensor
+    trajectory: list[Tensor]
+    states: list[Tensor]
+    reached: Tensor
 
 
-def invert(unet: nn.Module, clean: torch.Tensor, caption: torch.Tensor, sampler: Sampler) -> list[torch.Tensor]:
+def invert(unet: nn.Module, clean: Tensor, caption: Tensor, sampler: Sampler) -> list[Tensor]:
     """The latents [1, C, h, w] before each step of `sampler`, which is DDIM's, and `clean` behind them."""
     trajectory = [clean]
     with torch.no_grad():
@@ -41,9 +41,9 @@ def invert(unet: nn.Module, clean: torch.Tensor, caption: torch.Tensor, sampler:
 
 def optimise(
     unet: nn.Module,
-    clean: torch.Tensor,
-    caption: torch.Tensor,
-    empty: torch.Tensor,
+    clean: Tensor,
+    caption: Tensor,
+    empty: Tensor,
     sampler: Sampler,
     scale: float,
     inner_steps: int = 10,
@@ -80,7 +80,7 @@ def optimise(
     return NullText(trajectory, states, latents)
 
 
-def _output(unet: nn.Module, latents: torch.Tensor, sampler: Sampler, i: int, text: torch.Tensor) -> torch.Tensor:
+def _output(unet: nn.Module, latents: Tensor, sampler: Sampler, i: int, text: Tensor) -> Tensor:
     output = unet(latents, torch.tensor([int(sampler.timesteps[i])]), text, return_dict=False)[0]
-    assert isinstance(output, torch.Tensor)
+    assert isinstance(output, Tensor)
     return output

@@ -54,19 +54,13 @@ def quantise(
     for one in feeds:
         if one.keys() != wanted:
             raise ValueError(f"{model_path.name} takes inputs {sorted(wanted)}, calibration has {sorted(one)}")
-    kept = [
-        op.get_friendly_name() for op, weight in multiplied_weights(model) if weight is None or re.search(keep, weight)
-    ]
+    weights = multiplied_weights(model)
+    kept = [op.get_friendly_name() for op, weight in weights if weight is None or re.search(keep, weight)]
+    how = {"preset": nncf.QuantizationPreset.PERFORMANCE, "target_device": nncf.TargetDevice.CPU}
+    how |= {"subset_size": len(feeds), "ignored_scope": nncf.IgnoredScope(names=kept)}
+    further = nncf.AdvancedQuantizationParameters(disable_bias_correction=not correct_bias)
     with signal_stack_kept():  # NNCF measures in cores of its own
-        quantised = nncf.quantize(
-            model,
-            nncf.Dataset(feeds),
-            preset=nncf.QuantizationPreset.PERFORMANCE,
-            target_device=nncf.TargetDevice.CPU,
-            subset_size=len(feeds),
-            ignored_scope=nncf.IgnoredScope(names=kept),
-            advanced_parameters=nncf.AdvancedQuantizationParameters(disable_bias_correction=not correct_bias),
-        )
+        quantised = nncf.quantize(model, nncf.Dataset(feeds), **how, advanced_parameters=further)
     out_path.parent.mkdir(parents=True, exist_ok=True)
     ov.save_model(quantised, out_path, compress_to_fp16=True)
 

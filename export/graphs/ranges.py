@@ -8,7 +8,6 @@ W8A8 as quantise.py's, weights symmetric by output channel and activations by te
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +19,7 @@ from counterfactory.engine.runtime.openvino import open_core, resolve_precision
 from counterfactory.engine.runtime.quiet_openvino import ov
 from counterfactory.engine.runtime.session import Array
 
+from .narrowing import save_ir
 from .quantise import SENSITIVE, Feeds, multiplied_weights
 
 ops: Any = ov.opset13
@@ -56,12 +56,7 @@ def quantise_by_tensor(
             rounded[source] = _fake_quantised(nodes[source[0]].output(source[1]), ranges[source])
         node.input(0).replace_source_output(rounded[source].output(0))
         _narrow_weight(node)
-    out_path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out_path.parent) as aside:
-        written = Path(aside) / out_path.name
-        ov.save_model(model, written, compress_to_fp16=True)
-        for part in (written.with_suffix(".bin"), written):
-            part.replace(out_path.parent / part.name)
+    save_ir(model, out_path)
     return len(layers)
 
 

@@ -35,11 +35,9 @@ class _Recorder:
 
     @property
     def signature(self) -> Signature:
-        """As that of the network."""
         return self.network.signature
 
     def run(self, feeds: Mapping[str, Any], hold: Collection[str] = ()) -> dict[str, Any]:
-        """Keep a copy of `feeds` and run the network."""
         self.feeds.append({name: np.array(array) for name, array in feeds.items()})
         return self.network.run(feeds)
 

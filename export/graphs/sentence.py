@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
-from torch import nn
+from torch import Tensor, nn
 from transformers import BertModel
 
 from counterfactory.engine.errors import CounterfactoryError
@@ -28,7 +28,7 @@ class Sentence(nn.Module):
         super().__init__()
         self.bert = bert
 
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         states = self.bert(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
         shown = attention_mask[..., None].to(states.dtype)
         return nn.functional.normalize((states * shown).sum(1) / shown.sum(1), dim=-1)
@@ -58,10 +58,7 @@ def fit_tokenizer(tokenizer: Tokenizer, pad: int) -> Tokenizer:
     return tokenizer
 
 
-def feeds_of(tokenizer: Tokenizer, texts: list[str]) -> dict[str, torch.Tensor]:
-    """The inputs of `Sentence` for some texts."""
+def feeds_of(tokenizer: Tokenizer, texts: list[str]) -> dict[str, Tensor]:
     found = tokenizer.encode_batch(texts)
-    return {
-        "input_ids": torch.tensor([one.ids for one in found]),
-        "attention_mask": torch.tensor([one.attention_mask for one in found]),
-    }
+    masks = torch.tensor([one.attention_mask for one in found])
+    return {"input_ids": torch.tensor([one.ids for one in found]), "attention_mask": masks}

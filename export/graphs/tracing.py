@@ -16,6 +16,7 @@ from torch import nn
 from counterfactory.engine.runtime.quiet_openvino import ov
 
 from .mapped import MappedFile, mapped_files
+from .narrowing import save_ir
 
 Axes = Mapping[str, Mapping[int, str]]
 _INLINE_BYTES = 1024
@@ -39,17 +40,11 @@ def to_onnx(
         {axis: dims.setdefault(label, torch.export.Dim(label, min=1)) for axis, label in axes.get(name, {}).items()}
         for name in inputs
     )
-    program = torch.onnx.export(
-        module.eval(),
-        tuple(inputs.values()),
-        input_names=list(inputs),
-        output_names=list(outputs),
-        dynamic_shapes=shapes,
-        dynamo=True,
-        verbose=False,
-        opset_version=opset,
-        custom_translation_table={torch.ops.aten.group_norm.default: _norm_of_groups} if opset else None,
-    )
+    names: dict[str, Any] = {"input_names": list(inputs), "output_names": list(outputs)}
+    how: dict[str, Any] = {"dynamic_shapes": shapes, "dynamo": True, "verbose": False, "opset_version": opset}
+    if opset:
+        how["custom_translation_table"] = {torch.ops.aten.group_norm.default: _norm_of_groups}
+    program = torch.onnx.export(module.eval(), tuple(inputs.values()), **names, **how)
     assert program is not None
     _save(program.model, path, [file for file in mapped_files(module) if file.path.parent == path.parent])
 
@@ -82,15 +77,8 @@ def _save(model: ir.Model, path: Path, files: Sequence[MappedFile]) -> None:
         if file is None:
             others.append(value)
             continue
-        value.const_value = ir.ExternalTensor(
-            file.path.name,
-            file.offset(stored),
-            stored.nbytes,
-            tensor.dtype,
-            shape=ir.Shape(stored.shape),
-            name=name,
-            base_dir=path.parent,
-        )
+        place = (file.path.name, file.offset(stored), stored.nbytes, tensor.dtype)
+        value.const_value = ir.ExternalTensor(*place, shape=ir.Shape(stored.shape), name=name, base_dir=path.parent)
         if stored is not array and list(order) != sorted(order):
             _turn(model.graph, value, stored.shape, np.argsort(order).tolist())
     large = [(value, t) for value in others if (t := value.const_value) is not None and t.nbytes >= _INLINE_BYTES]
@@ -139,9 +127,4 @@ def onnx_to_ir(graph: Path, inputs: Sequence[str], outputs: Sequence[str], path:
         port.get_tensor().set_names({name})
     for out, name in zip(model.outputs, outputs, strict=True):
         out.get_tensor().set_names({name})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as aside:
-        written = Path(aside) / path.name
-        ov.save_model(model, written, compress_to_fp16=True)
-        for part in (written.with_suffix(".bin"), written):
-            part.replace(path.parent / part.name)
+    save_ir(model, path)

@@ -82,10 +82,8 @@ def weight_files(folder: Path) -> list[Path]:
             return sorted(named)
     found = sorted(folder.glob("*.safetensors"))
     if len(found) != 1:
-        raise CounterfactoryError(
-            f"folder {folder} has no {WHOLE[0]}, nor an index of its parts, and {len(found)} other .safetensors; "
-            "name the folder of a whole checkpoint, or one file"
-        )
+        lacks = f"folder {folder} has no {WHOLE[0]}, nor an index of its parts, and {len(found)} other .safetensors"
+        raise CounterfactoryError(f"{lacks}; name the folder of a whole checkpoint, or one file")
     return found
 
 

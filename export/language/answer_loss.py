@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import torch
 from tokenizers import Tokenizer
+from torch import Tensor
 from torch.nn import functional as F
 from transformers import LlamaForCausalLM
 
 
-def encode_answers(
-    tokenizer: Tokenizer, asked: Sequence[tuple[str, str]], end: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def encode_answers(tokenizer: Tokenizer, asked: Sequence[tuple[str, str]], end: int) -> tuple[Tensor, Tensor, Tensor]:
     """(Prompt, answer) pairs, of one question best, as (head int64 [P], rows int64 [B, L], labels int64 [B, L]).
 
     `head` is what all prompts begin with; labels are -100 outside of the answers and their `end`.
@@ -32,7 +31,7 @@ def encode_answers(
     return torch.tensor(prompts[0][:shared]), rows, labels
 
 
-def answer_loss(model: LlamaForCausalLM, head: torch.Tensor, rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def answer_loss(model: LlamaForCausalLM, head: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
     """Summed cross-entropy of the answers of `encode_answers`' rows, with `head` computed once for all of them."""
     past = model.model(head[None], use_cache=True).past_key_values
     past.batch_repeat_interleave(len(rows))

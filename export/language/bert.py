@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer
-from torch import nn
+from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM
 
 from counterfactory.engine.errors import CounterfactoryError
@@ -40,7 +40,7 @@ class Blanked(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, place: Tensor) -> Tensor:
         logits = self.model(input_ids=input_ids, attention_mask=attention_mask).logits
         at = place[:, None, None].expand(-1, 1, logits.shape[-1])
         return torch.gather(logits, 1, at)[:, 0]
@@ -52,10 +52,8 @@ def load_masked(folder: Path) -> Any:
     with explain_unreadable(folder, "a masked language model"):
         model, found = AutoModelForMaskedLM.from_pretrained(folder, **how)
     if missing := sorted(found["missing_keys"]):  # transformers would fill them with random numbers
-        raise CounterfactoryError(
-            f"{folder} lacks {len(missing)} weights of a masked language model, {missing[0]} among them: an encoder "
-            "without its output layer says no words"
-        )
+        lacks = f"{folder} lacks {len(missing)} weights of a masked language model, {missing[0]} among them"
+        raise CounterfactoryError(f"{lacks}: an encoder without its output layer says no words")
     return model.float().eval()
 
 
@@ -98,7 +96,7 @@ def export_sentence(source: Path, out: Path) -> None:
 
 
 def _write(
-    name: str, module: nn.Module, inputs: dict[str, torch.Tensor], output: str, tokenizer: Tokenizer, out: Path
+    name: str, module: nn.Module, inputs: dict[str, Tensor], output: str, tokenizer: Tokenizer, out: Path
 ) -> None:
     out.mkdir(parents=True, exist_ok=True)
     with torch.no_grad():
@@ -107,12 +105,10 @@ def _write(
 
 
 def add_sentence(commands: Any) -> None:
-    """Add `sentence` to the exporter's command line."""
     _add(commands, "sentence", export_sentence, "sentence encoder", "[grounding]")
 
 
 def add_masked(commands: Any) -> None:
-    """Add `masked` to the exporter's command line."""
     _add(commands, "masked", export_masked, "masked language model", "[random_words]")
 
 

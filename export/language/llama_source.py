@@ -23,17 +23,9 @@ from counterfactory.engine.errors import CounterfactoryError
 
 from ..graphs.mapped import build_empty, lay_out
 
-_LAYER = {
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "q_proj": "attn_q",
-    "k_proj": "attn_k",
-    "v_proj": "attn_v",
-    "o_proj": "attn_output",
-    "gate_proj": "ffn_gate",
-    "up_proj": "ffn_up",
-    "down_proj": "ffn_down",
-}
+_LAYER = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "o_proj": "attn_output"}
+_LAYER |= {f"{part}_proj": f"attn_{part}" for part in "qkv"}
+_LAYER |= {f"{part}_proj": f"ffn_{part}" for part in ("gate", "up", "down")}
 # How a byte-level vocabulary's texts are cut before its merges, by GGUF's names: GPT-2's way and LLaMA 3's, both of
 # which transformers 5.23 applies. SmolLM's is GPT-2's for a vocabulary whose merges join no digits.
 _KNOWN_CUTS = frozenset({"default", "gpt-2", "smollm", "llama-bpe", "llama3", "llama-v3"})
@@ -64,20 +56,16 @@ def read_llama(path: Path, scratch: Path | None = None) -> UserLlama:
         return _read(path.parent, {"gguf_file": path.name}, lambda config: _dequantised(reader, config, scratch))
     except _UNREADABLE as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise CounterfactoryError(
-            f"{path} cannot be read as a Llama ({reason}); name a GGUF file, or a folder with config.json, "
-            "tokenizer.json and *.safetensors"
-        ) from error
+        advice = "name a GGUF file, or a folder with config.json, tokenizer.json and *.safetensors"
+        raise CounterfactoryError(f"{path} cannot be read as a Llama ({reason}); {advice}") from error
 
 
 def _read(folder: Path, options: dict[str, str], read: Callable[[Any], LlamaForCausalLM] | None = None) -> UserLlama:
     """What transformers reads; with `read` that makes the model of its configuration."""
     config = AutoConfig.from_pretrained(folder, **options)
     if config.model_type != "llama":
-        raise CounterfactoryError(
-            f"{folder / options.get('gguf_file', '')} is a model of type {config.model_type}; "
-            "only a Llama can be exported"
-        )
+        what = f"{folder / options.get('gguf_file', '')} is a model of type {config.model_type}"
+        raise CounterfactoryError(f"{what}; only a Llama can be exported")
     end = config.eos_token_id
     if end is None:
         raise ValueError("it names no token that ends a text")
@@ -119,7 +107,6 @@ def _dequantised(reader: Any, config: Any, scratch: Path | None) -> LlamaForCaus
 
 
 def _gguf_name(parameter: str) -> str:
-    """What llama.cpp calls a parameter of transformers' Llama."""
     parts = parameter.removesuffix(".weight").split(".")
     if "layers" not in parts:
         return {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output"}[parts[-1]] + ".weight"
@@ -135,20 +122,17 @@ def _check_header(path: Path, reader: Any) -> None:
         raise CounterfactoryError(f"{path} is one of {parts} parts of a model; join them with llama-gguf-split --merge")
     scaling = _value(reader, "llama.rope.scaling.type")
     if scaling not in (None, "none") or any(tensor.name == "rope_freqs.weight" for tensor in reader.tensors):
-        raise CounterfactoryError(
-            f"{path} scales its rotary positions ({scaling or 'rope_freqs'}); only plain ones can be exported"
-        )
+        scaled = f"{path} scales its rotary positions ({scaling or 'rope_freqs'})"
+        raise CounterfactoryError(f"{scaled}; only plain ones can be exported")
     if _value(reader, "tokenizer.ggml.eos_token_id") is None:  # transformers would take a LLaMA's of 2023
         raise ValueError("it names no token that ends a text")
     kind, cut = _value(reader, "tokenizer.ggml.model"), _value(reader, "tokenizer.ggml.pre")
     if kind == "gpt2" and cut is not None and cut not in _KNOWN_CUTS:
-        raise CounterfactoryError(
-            f"{path} has a tokenizer of the kind {cut!r}, of which {', '.join(sorted(_KNOWN_CUTS))} can be exported; "
-            "name the folder of the model's safetensors instead"
-        )
+        known = f"of which {', '.join(sorted(_KNOWN_CUTS))} can be exported"
+        advice = "name the folder of the model's safetensors instead"
+        raise CounterfactoryError(f"{path} has a tokenizer of the kind {cut!r}, {known}; {advice}")
 
 
 def _value(reader: Any, name: str) -> Any:
-    """A field of the header; None where there is none."""
     field = reader.get_field(name)
     return None if field is None else field.contents()

@@ -164,11 +164,8 @@ def _halved(graph: Any, aside: Path) -> Any:
     becomes float32 there, at four times the memory. The rest is put back: rotary frequencies would lose three digits.
     """
     constants = [op for op in graph.get_ops() if op.get_type_name() == "Constant"]
-    kept = {
-        op.get_friendly_name(): np.array(op.data)
-        for op in constants
-        if op.get_element_type() == ov.Type.f32 and op.data.ndim != 2
-    }
+    exact = (op for op in constants if op.get_element_type() == ov.Type.f32 and op.data.ndim != 2)
+    kept = {op.get_friendly_name(): np.array(op.data) for op in exact}
     ov.save_model(graph, aside, compress_to_fp16=True)
     halves = ov.Core().read_model(aside)
     for op in halves.get_ops():

@@ -126,17 +126,14 @@ class Conversion:
     def run(self, has_gpu: Callable[[], bool]) -> str:
         """Quantise, and say what was made. Raises CounterfactoryError, with what to run, where that cannot be."""
         if lacking := self.lacking(has_gpu):
-            raise CounterfactoryError(
-                "\n".join(["nothing was quantised:", *(f"- {x}" for x in lacking), self.advice()])
-            )
+            said = ["nothing was quantised:", *(f"- {x}" for x in lacking), self.advice()]
+            raise CounterfactoryError("\n".join(said))
         fetched = replace(self, source=str(fetch_llama(self.source)))
         self.work.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(fetched.command, check=False)
         if done.returncode:
-            raise CounterfactoryError(
-                f"{PACKAGES[self.form]}'s converter ended with status {done.returncode}; its own words stand above. "
-                "The same command goes on from where it stopped"
-            )
+            ended = f"{PACKAGES[self.form]}'s converter ended with status {done.returncode}; its own words stand above"
+            raise CounterfactoryError(f"{ended}. The same command goes on from where it stopped")
         # ExLlamaV2's converter ends with status 0 after errors of its own, so the result is looked at.
         existing_model(self.target, PACKAGES[self.form])
         return f"{self.target} holds {self.source} in {self.bits:g} bits; {self.work} can be deleted"
@@ -145,17 +142,13 @@ class Conversion:
         """What to run on a box with a GPU, and what it takes."""
         asked = shlex.join((self.source, "--target", str(self.target)))
         runs = "which runs" if self.folder else f"which fetches the weights ({2 * self.weights / 1e9:.0f} GB) and runs"
-        return "\n".join(
-            (
-                "on a box with a 24 GB GPU:",
-                f"  pip install {INSTALL[PACKAGES[self.form]]}",
-                f"  python -m counterfactory.export llm {asked} --format {self.form} --bits {self.bits:g}",
-                runs,
-                f"  {shlex.join(('python', *self.command[1:]))}",
-                f"it needs {self.free_gb:.0f} GB of disk beside the source, of which {self.target_gb:.1f} GB stay, and "
-                "hours for 13 B weights (nobody has measured them for these docs)",
-            )
-        )
+        return f"""on a box with a 24 GB GPU:
+  pip install {INSTALL[PACKAGES[self.form]]}
+  python -m counterfactory.export llm {asked} --format {self.form} --bits {self.bits:g}
+{runs}
+  {shlex.join(("python", *self.command[1:]))}
+it needs {self.free_gb:.0f} GB of disk beside the source, of which {self.target_gb:.1f} GB stay, and \
+hours for 13 B weights (nobody has measured them for these docs)"""
 
 
 def fetch_llama(source: str) -> Path:
@@ -201,20 +194,13 @@ def cuda_is_there() -> bool:
 
 
 def add_command(commands: Any) -> None:
-    """Add `llm` to the exporter's command line."""
     parser = commands.add_parser("llm", help="quantise the language model of a GPU box")
-    parser.add_argument(
-        "source",
-        nargs="?",
-        help="folder of the weights, a hub id with its commit, or for openvino a GGUF file (default: the profile's)",
-    )
+    source = "folder of the weights, a hub id with its commit, or for openvino a GGUF file (default: the profile's)"
+    parser.add_argument("source", nargs="?", help=source)
     parser.add_argument("--profile", default="a10g", help="whose language model is made: its folder and its format")
     parser.add_argument("--target", type=Path, help="another folder for the quantised model")
-    parser.add_argument(
-        "--format",
-        choices=(*PACKAGES, "openvino"),
-        help="another format: exl2 for exllamav2, exl3 for exllamav3, openvino for CPUs (--target names its folder)",
-    )
+    form = "another format: exl2 for exllamav2, exl3 for exllamav3, openvino for CPUs (--target names its folder)"
+    parser.add_argument("--format", choices=(*PACKAGES, "openvino"), help=form)
     parser.add_argument("--bits", type=float, default=5.0, help="bits a weight, 2 to 8")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be run, and what it needs")
     parser.set_defaults(run=run)

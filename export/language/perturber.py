@@ -57,10 +57,8 @@ class Recipe:
             if getattr(self, name) < 1:
                 raise CounterfactoryError(f"--{name} must be at least 1, got {getattr(self, name)}")
         if not 0 <= self.dropout < 1 or self.rate <= 0 or self.epochs <= 0:
-            raise CounterfactoryError(
-                "--dropout is from 0 to below 1, --rate and --epochs are above 0; got "
-                f"{self.dropout:g}, {self.rate:g} and {self.epochs:g}"
-            )
+            bounds = "--dropout is from 0 to below 1, --rate and --epochs are above 0"
+            raise CounterfactoryError(f"{bounds}; got {self.dropout:g}, {self.rate:g} and {self.epochs:g}")
 
 
 def batches(found: Sequence[TypedExercise], recipe: Recipe) -> list[list[TypedExercise]]:
@@ -91,13 +89,8 @@ def tune(
         raise CounterfactoryError("there is nothing to learn from: no pair is held to be an answer of the engine's")
     steps = batches(found, recipe)
     torch.manual_seed(recipe.seed)  # of the adapter's first numbers
-    config = LoraConfig(
-        r=recipe.rank,
-        lora_alpha=recipe.alpha,
-        lora_dropout=recipe.dropout,
-        target_modules=list(_TARGETS),
-        task_type="CAUSAL_LM",
-    )
+    shape: dict[str, Any] = {"r": recipe.rank, "lora_alpha": recipe.alpha, "lora_dropout": recipe.dropout}
+    config = LoraConfig(**shape, target_modules=list(_TARGETS), task_type="CAUSAL_LM")
     # peft puts its layers into the network that it is given: `llama.model` is the same with them.
     adapted = cast(PeftModel, get_peft_model(llama.model, config))
     parameters = [p for p in adapted.parameters() if p.requires_grad]
@@ -167,7 +160,6 @@ def write_hub(llama: UserLlama, folder: Path) -> None:
 
 
 def add_command(commands: Any) -> None:
-    """Add `perturber` to the exporter's command line."""
     usual = Recipe()
     parser = commands.add_parser("perturber", help="tune a Llama to edit captions type by type, by a low-rank adapter")
     parser.add_argument("source", help="folder of the weights, a GGUF file, or ID@COMMIT")
@@ -181,9 +173,8 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--style", choices=("llama2", "chatml"), help="how SOURCE converses (the profile's)")
     parser.add_argument("--each", type=int, default=2, metavar="N", help="phrases per type and caption (%(default)s)")
     parser.add_argument("--held", type=float, default=0.2, metavar="SHARE", help="captions held out (%(default)s)")
-    parser.add_argument(
-        "--held-captions", type=Path, metavar="FILE", help="write the captions that are held out (JSONL), for a bench"
-    )
+    held = "write the captions that are held out (JSONL), for a bench"
+    parser.add_argument("--held-captions", type=Path, metavar="FILE", help=held)
     parser.add_argument("--state", type=Path, metavar="FILE", help="kept every 10 steps; an interrupted run goes on")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write what is printed as JSON")
     for name, value in asdict(usual).items():
@@ -192,7 +183,6 @@ def add_command(commands: Any) -> None:
 
 
 def run(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
-    """`python -m counterfactory.export perturber`."""
     profile = load_profile(asked.profile)
     prompts = prompts_of(asked.style or profile.llm.style)
     if not isinstance(prompts, ChatPrompts):

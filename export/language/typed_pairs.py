@@ -37,8 +37,6 @@ _STREAM = 15_000
 
 @dataclass(frozen=True)
 class Captioned:
-    """A caption and the label of what it is of."""
-
     caption: str
     label: str
 
@@ -87,7 +85,6 @@ def read_pairs(path: Path) -> list[TypedPair]:
 
 
 def _rows(path: Path, more: Sequence[str]) -> list[tuple[str, Captioned, Mapping[str, Any]]]:
-    """The place, the caption and the whole of each row."""
     found = list[tuple[str, Captioned, Mapping[str, Any]]]()
     for line, row in read_table(path, required=("caption", "label", *more)):
         if isinstance(row, str):
@@ -136,9 +133,8 @@ def exercises(
     take such an answer. Of more pairs than it asks for at once the first are taught.
     """
     task = builtin_task("classification", sorted({pair.about.label for pair in pairs}))
-    questions = Questions(
-        settings, SuiteRequest(task, 1, 0, (1, 1), 0), lambda _, requests: [""] * len(requests), prompts
-    )
+    request = SuiteRequest(task, 1, 0, (1, 1), 0)
+    questions = Questions(settings, request, lambda _, requests: [""] * len(requests), prompts)
     grouped: dict[tuple[Captioned, str], list[tuple[str, str]]] = {}
     for pair in pairs:
         grouped.setdefault((pair.about, pair.type), []).append((pair.keyword, pair.alternative))
@@ -146,12 +142,12 @@ def exercises(
     for (one, type_), edits in grouped.items():
         source = Source(one.caption, "", Path(), (1, 1), one.label, None, "", "")
         draft = draft_of(source, one.caption, task, None)
-        request = question(draft, BUILT_IN[type_], questions) if draft.protection.grounded else None
-        usable = [] if request is None else [e for e in edits if request.grammar.allows(write_answer([list(e)]))]
+        asked = question(draft, BUILT_IN[type_], questions) if draft.protection.grounded else None
+        usable = [] if asked is None else [e for e in edits if asked.grammar.allows(write_answer([list(e)]))]
         left += len(edits) - len(usable)
-        if request is not None and usable:
+        if asked is not None and usable:
             answer = write_answer([list(edit) for edit in usable[: settings.max_alternatives]])
-            found.append(TypedExercise(one, type_, request.prompt.text, answer))
+            found.append(TypedExercise(one, type_, asked.prompt.text, answer))
     return found, left
 
 

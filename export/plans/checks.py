@@ -63,10 +63,8 @@ def _lengths(ports: Ports, profile: PlanProfile) -> Iterator[str]:
             least, _, most = shapes.bounds(axis)
             if isinstance(length, int) and shapes.bounds(axis) != (length,) * 3:
                 span = str(most) if least == most else f"{least} to {most}"
-                yield (
-                    f"{port.name} is fixed to {length} along axis {axis}, its shapes say {span}; "
-                    "export the graph with that axis dynamic or give that length"
-                )
+                advice = "export the graph with that axis dynamic or give that length"
+                yield f"{port.name} is fixed to {length} along axis {axis}, its shapes say {span}; {advice}"
 
 
 def _shared_axes(ports: Ports, profile: PlanProfile) -> Iterator[str]:
@@ -86,9 +84,7 @@ def _shared_axes(ports: Ports, profile: PlanProfile) -> Iterator[str]:
 
 def _corners(onnx_path: Path, ports: Ports, profile: PlanProfile) -> Iterator[str]:
     """The graph at its smallest, usual and largest shapes: every operation holds, outputs are as long as declared."""
-    corners = {
-        tuple((name, getattr(shapes, kind)) for name, shapes in profile.items()): kind for kind in ("min", "opt", "max")
-    }
+    corners = {tuple((n, getattr(s, kind)) for n, s in profile.items()): kind for kind in ("min", "opt", "max")}
     for corner, kind in corners.items():
         wanted = dict(corner)
         try:
@@ -106,9 +102,8 @@ def _output_faults(declared: NamedPort, found: Any, lengths: Mapping[Any, int], 
         # Names that are sums of others ("past + tokens") are not worked out.
         wanted = lengths.get(name) if isinstance(name, str) else name
         if wanted is not None and (dim.is_dynamic or dim.get_length() != wanted):
-            yield (
-                f"at its {kind} shapes it gives {declared.name} of {dim} along axis {axis}, declared {name} = {wanted}"
-            )
+            given = f"at its {kind} shapes it gives {declared.name} of {dim} along axis {axis}"
+            yield f"{given}, declared {name} = {wanted}"
 
 
 def _fixed_batches(onnx_path: Path, profile: PlanProfile) -> Iterator[str]:
@@ -136,10 +131,8 @@ def _fixed_batches(onnx_path: Path, profile: PlanProfile) -> Iterator[str]:
             continue
         rows = target.get_data().reshape(-1)[:1].tolist()
         if rows and rows[0] > 0:
-            yield (
-                f"{op.get_friendly_name()} reshapes {given} to {target.get_data().tolist()}: a fixed number of rows; "
-                "export it with a dynamic batch, or build one plan a batch"
-            )
+            fixed = f"{op.get_friendly_name()} reshapes {given} to {target.get_data().tolist()}: a fixed number of rows"
+            yield f"{fixed}; export it with a dynamic batch, or build one plan a batch"
 
 
 def _reshaped(onnx_path: Path, shapes: Mapping[str, list[Any]]) -> Any:

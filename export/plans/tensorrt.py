@@ -94,28 +94,21 @@ def build_plan(
     timings = timing_cache if compiler.__name__ == "tensorrt" else None
     if timings is not None:
         _take_timings(config, timings)
-    written = write_plan(
-        compiler,
-        plan_path,
-        lambda writer: builder.build_serialized_network_to_stream(network, config, writer),
-        lambda: f"{library_name(compiler)} cannot compile {onnx_path}: {last_heard(log)}",
-    )
+
+    def build(writer: Any) -> Any:
+        return builder.build_serialized_network_to_stream(network, config, writer)
+
+    def why() -> str:
+        return f"{library_name(compiler)} cannot compile {onnx_path}: {last_heard(log)}"
+
+    written = write_plan(compiler, plan_path, build, why)
     seconds = time.perf_counter() - began
     if timings is not None:
         write_whole(timings, memoryview(config.get_timing_cache().serialize()))
-    key = PlanKey(
-        digest,
-        tuple(profiles),
-        _precision(network),
-        library_name(compiler),
-        target.upper(),
-        written.sha256,
-        round(seconds, 3),
-        workspace_bytes,
-        _stated_bytes(log.noted, "Total Weights Memory"),
-        _stated_bytes(log.noted, "Total Activation Memory"),
-        sum(io_bytes(onnx_path, profile) for profile in profiles),
-    )
+    made_by = (_precision(network), library_name(compiler), target.upper(), written.sha256, round(seconds, 3))
+    weights, activations = (_stated_bytes(log.noted, f"Total {what} Memory") for what in ("Weights", "Activation"))
+    ports = sum(io_bytes(onnx_path, profile) for profile in profiles)
+    key = PlanKey(digest, tuple(profiles), *made_by, workspace_bytes, weights, activations, ports)
     write_key(plan_path, key)
     return PlanReport(seconds, written.plan_bytes, written.fused_attention, _fp32_nodes(network), key.library)
 
@@ -151,16 +144,14 @@ def _parsed(compiler: Any, builder: Any, onnx_path: Path, log: Any) -> Any:
     typed = compiler.NetworkDefinitionCreationFlag.STRONGLY_TYPED
     network = builder.create_network(1 << int(typed))
     if not network.get_flag(typed):
-        raise CounterfactoryError(
-            f"{library_name(compiler)} makes no strongly typed networks; install release 10 or newer"
-        )
+        lacks = f"{library_name(compiler)} makes no strongly typed networks"
+        raise CounterfactoryError(f"{lacks}; install release 10 or newer")
     parser = compiler.OnnxParser(network, log)
     if not parser.parse_from_file(str(onnx_path)):
         faults = [parser.get_error(i) for i in range(parser.num_errors)]
         texts = [f"{fault.node_operator()} {fault.node_name()}: {fault.desc()}" for fault in faults]
-        raise CounterfactoryError(
-            f"{library_name(compiler)} cannot read {onnx_path}: {'; '.join(texts) or last_heard(log)}"
-        )
+        said = "; ".join(texts) or last_heard(log)
+        raise CounterfactoryError(f"{library_name(compiler)} cannot read {onnx_path}: {said}")
     return network
 
 
@@ -182,7 +173,6 @@ def _check_target(compiler: Any, target: str) -> None:
 
 
 def _chooses(compiler: Any) -> bool:
-    """Whether a library compiles for other GPUs than this machine's."""
     return hasattr(compiler, "ComputeCapability")
 
 
@@ -223,15 +213,13 @@ def _layers(network: Any) -> Iterator[tuple[str, Any]]:
 
 def _fp32_nodes(network: Any) -> tuple[str, ...]:
     """ONNX nodes outside the islands with a layer that computes in fp32, in order, each once."""
-    return tuple(
-        dict.fromkeys(
-            node or layer.name
-            for node, layer in _layers(network)
-            if layer.type.name in _ARITHMETIC
-            and not node.startswith(ISLAND)
-            and any(layer.get_output(i).dtype.name == "FLOAT" for i in range(layer.num_outputs))
-        )
-    )
+    apart = ((node, layer) for node, layer in _layers(network) if not node.startswith(ISLAND))
+    computing = ((node or layer.name, layer) for node, layer in apart if layer.type.name in _ARITHMETIC)
+
+    def in_fp32(layer: Any) -> bool:
+        return any(layer.get_output(i).dtype.name == "FLOAT" for i in range(layer.num_outputs))
+
+    return tuple(dict.fromkeys(name for name, layer in computing if in_fp32(layer)))
 
 
 def _precision(network: Any) -> str:

@@ -53,7 +53,6 @@ def draw_change(scene: Scene, group: str, rng: np.random.Generator) -> Change | 
 
 
 def apply_changes(scene: Scene, changes: Sequence[Change]) -> Scene:
-    """The scene after all of the changes."""
     for change in changes:
         words: dict[str, Any] = {change.name: change.value}
         if change.number is not None:

@@ -86,5 +86,4 @@ class ScenePool:
         return [item % self.size for item in items]
 
     def number(self, slot: int) -> int:
-        """Which item of the stream a slot holds."""
         return int(self._held[slot])

@@ -19,12 +19,13 @@ from diffusers import AutoencoderTiny, ControlNetModel, DDIMScheduler, UNet2DCon
 from diffusers.models.attention_processor import AttnProcessor
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
-from torch import nn
+from torch import Tensor, nn
 from transformers import CLIPModel
 
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.kernels.edges import EdgeSettings, canny_edges
 
+from ..graphs.modules import added_to_blocks
 from .clip import encode
 from .data import TRAIN, ScenePool, as_pixels
 from .training import Recipe, channels_last, compiled, fit
@@ -46,16 +47,9 @@ _CROSS_UP, _UP = "CrossAttnUpBlock2D", "UpBlock2D"
 
 def noise_schedule() -> DDIMScheduler:
     """The noise schedule that the denoiser is trained under."""
-    return DDIMScheduler(
-        1000,
-        beta_start=0.00085,
-        beta_end=0.012,
-        beta_schedule="scaled_linear",
-        prediction_type="v_prediction",
-        rescale_betas_zero_snr=True,
-        timestep_spacing="trailing",
-        clip_sample=False,
-    )
+    betas = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear", "rescale_betas_zero_snr": True}
+    steps = {"prediction_type": "v_prediction", "timestep_spacing": "trailing", "clip_sample": False}
+    return DDIMScheduler(1000, **betas, **steps)
 
 
 class Denoiser(nn.Module):
@@ -65,17 +59,12 @@ class Denoiser(nn.Module):
         super().__init__()
         self.unet, self.controlnet = unet, controlnet
 
-    def forward(
-        self, latents: torch.Tensor, timestep: torch.Tensor, text: torch.Tensor, hint: torch.Tensor, scale: torch.Tensor
-    ) -> torch.Tensor:
+    def forward(self, latents: Tensor, timestep: Tensor, text: Tensor, hint: Tensor, scale: Tensor) -> Tensor:
         """Predict v. latents [B, C, h, w], timestep [B], text [B, T, D], hint [B, C, 4h, 4w] in 0..1, scale [B]."""
         down, mid = self.controlnet(latents, timestep, text, controlnet_cond=hint, return_dict=False)
         by_row = scale[:, None, None, None]
-        residuals = {
-            "down_block_additional_residuals": [residual * by_row for residual in down],
-            "mid_block_additional_residual": mid * by_row,
-        }
-        predicted: torch.Tensor = self.unet(latents, timestep, text, **residuals, return_dict=False)[0]
+        residuals = added_to_blocks([residual * by_row for residual in (*down, mid)])
+        predicted: Tensor = self.unet(latents, timestep, text, **residuals, return_dict=False)[0]
         return predicted
 
 
@@ -84,19 +73,10 @@ def build() -> Denoiser:
     torch.manual_seed(_SEED)
     size: dict[str, Any] = {"layers_per_block": 1, "block_out_channels": _CHANNELS, "in_channels": LATENT_CHANNELS}
     size |= {"cross_attention_dim": 192, "attention_head_dim": 4, "norm_num_groups": 16}
-    unet = UNet2DConditionModel(
-        sample_size=32,
-        out_channels=LATENT_CHANNELS,
-        down_block_types=(_DOWN, _CROSS, _CROSS, _CROSS),
-        up_block_types=(_CROSS_UP, _CROSS_UP, _CROSS_UP, _UP),
-        **size,
-    )
-    controlnet = ControlNetModel(
-        conditioning_channels=1,
-        down_block_types=(_DOWN, _DOWN, _DOWN, _CROSS),
-        conditioning_embedding_out_channels=_HINT_WIDTHS,
-        **size,
-    )
+    blocks = {"down_block_types": (_DOWN, *[_CROSS] * 3), "up_block_types": (*[_CROSS_UP] * 3, _UP)}
+    unet = UNet2DConditionModel(sample_size=32, out_channels=LATENT_CHANNELS, **blocks, **size)
+    hint = {"conditioning_channels": 1, "conditioning_embedding_out_channels": _HINT_WIDTHS}
+    controlnet = ControlNetModel(down_block_types=(*[_DOWN] * 3, _CROSS), **hint, **size)
     # Both are trained from scratch here, so the zero convolutions that protect a pretrained UNet would only delay.
     last = (controlnet.controlnet_mid_block, controlnet.controlnet_cond_embedding.conv_out)
     for layer in (*controlnet.controlnet_down_blocks, *last):
@@ -118,7 +98,7 @@ class LatentPool:
         self.edges = torch.zeros(scenes.size, 1, 128, 128, dtype=torch.uint8)
         self.weights = torch.zeros(scenes.size, 1, 32, 32)
 
-    def hints(self, index: NDArray[np.int64]) -> torch.Tensor:
+    def hints(self, index: NDArray[np.int64]) -> Tensor:
         """What the denoiser is to follow, float32 [N, 1, 128, 128] in 0..1."""
         return self.edges[index].float() / 255
 
@@ -151,7 +131,7 @@ def class_costs() -> NDArray[np.float32]:
 @torch.no_grad()
 def caption_states(
     clip: CLIPModel, tokenizer: Tokenizer, scenes: ScenePool, index: NDArray[np.int64], rng: np.random.Generator
-) -> torch.Tensor:
+) -> Tensor:
     """The text encoder's last states for captions of scenes that a pool holds, float32 [N, T, D]; one caption in ten is
     empty, for guidance.
     """
@@ -159,26 +139,26 @@ def caption_states(
     ids[torch.from_numpy(rng.random(len(index)) < _DROP_TEXT)] = encode(tokenizer, [""])[0]
     with torch.autocast("cpu", torch.bfloat16):
         states = clip.text_model(input_ids=ids).last_hidden_state
-    assert isinstance(states, torch.Tensor)
+    assert isinstance(states, Tensor)
     return states
 
 
 def velocity_loss(
-    predict: Callable[..., torch.Tensor],
+    predict: Callable[..., Tensor],
     pool: LatentPool,
     index: NDArray[np.int64],
-    text: torch.Tensor,
-    hint: torch.Tensor,
-    scale: torch.Tensor,
+    text: Tensor,
+    hint: Tensor,
+    scale: Tensor,
     rng: np.random.Generator,
-) -> torch.Tensor:
+) -> Tensor:
     """What the prediction of v errs at random timesteps of a pool's latents, weighted by what errors cost."""
     latents, schedule = pool.latents[index].to(memory_format=torch.channels_last), noise_schedule()
     noise, t = torch.randn_like(latents), torch.from_numpy(rng.integers(0, 1000, len(index)))
     noisy, target = schedule.add_noise(latents, noise, t), schedule.get_velocity(latents, noise, t)
     with torch.autocast("cpu", torch.bfloat16):
         predicted = predict(noisy, t, text, hint, scale)
-    loss: torch.Tensor = (pool.weights[index] * (predicted.float() - target).square()).mean()
+    loss: Tensor = (pool.weights[index] * (predicted.float() - target).square()).mean()
     return loss
 
 
@@ -189,7 +169,7 @@ def train(work: Path, vae: AutoencoderTiny, clip: CLIPModel, tokenizer: Tokenize
     pool = LatentPool(ScenePool(stream=TRAIN, size=6000, fresh=4, styles=2, workers=workers), vae)
     predict = compiled(denoiser)
 
-    def loss_of(step: int) -> torch.Tensor:
+    def loss_of(step: int) -> Tensor:
         pool.advance(step)
         rng = np.random.default_rng((RECIPE.seed, step))
         index = rng.choice(pool.scenes.size, BATCH, replace=False)

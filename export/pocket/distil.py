@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from diffusers import AutoencoderTiny
 from diffusers.models.attention_processor import AttnProcessor
-from torch import nn
+from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
@@ -66,10 +66,9 @@ def kept_steps(teacher: PaintSettings, student: PaintSettings) -> tuple[int, ...
     """
     theirs, own = (Sampler(paint.sampler).timesteps.tolist() for paint in (teacher, student))
     if not set(own) <= set(theirs):
-        raise CounterfactoryError(
-            f"a student of {len(own)} steps visits timesteps {own}, of which the teacher's {len(theirs)} steps lack "
-            f"{sorted(set(own) - set(theirs))}; ask for a number of steps that divides the teacher's"
-        )
+        lacking = f"of which the teacher's {len(theirs)} steps lack {sorted(set(own) - set(theirs))}"
+        advice = "ask for a number of steps that divides the teacher's"
+        raise CounterfactoryError(f"a student of {len(own)} steps visits timesteps {own}, {lacking}; {advice}")
     return (*(theirs.index(timestep) for timestep in own), len(theirs))
 
 
@@ -80,30 +79,23 @@ class Critic(nn.Module):
         super().__init__()
         self.hint = nn.Conv2d(hint_width, 16, 1)
         widths = (48, 64, 96)
-        self.layers = nn.ModuleList(
-            nn.Conv2d(a, b, 3, 1 if a == channels + 16 else 2, 1)
-            for a, b in zip((channels + 16, *widths), widths, strict=False)
-        )
+        first, *others = zip((channels + 16, *widths), widths, strict=False)
+        self.layers = nn.ModuleList([nn.Conv2d(*first, 3, 1, 1), *(nn.Conv2d(a, b, 3, 2, 1) for a, b in others)])
         self.score = nn.Conv2d(widths[-1], 1, 1)
         self.text = nn.Linear(text_width, widths[-1])
 
-    def forward(self, latents: torch.Tensor, text: torch.Tensor, hint: torch.Tensor) -> torch.Tensor:
+    def forward(self, latents: Tensor, text: Tensor, hint: Tensor) -> Tensor:
         x = torch.cat([latents, self.hint(hint)], 1)
         for layer in self.layers:
             x = F.leaky_relu(layer(x), 0.2)
         said = self.text(text.mean(1))[:, :, None, None]
-        scores: torch.Tensor = (self.score(x) + (x * said).mean(1, keepdim=True)).flatten(1)
+        scores: Tensor = (self.score(x) + (x * said).mean(1, keepdim=True)).flatten(1)
         return scores
 
 
 def few_steps(
-    predict: Callable[..., torch.Tensor],
-    sampler: Sampler,
-    noise: torch.Tensor,
-    text: torch.Tensor,
-    hint: torch.Tensor,
-    scale: torch.Tensor,
-) -> list[tuple[torch.Tensor, float]]:
+    predict: Callable[..., Tensor], sampler: Sampler, noise: Tensor, text: Tensor, hint: Tensor, scale: Tensor
+) -> list[tuple[Tensor, float]]:
     """The student's latents [B, C, h, w] after each step, and the share of its prediction in them."""
     latents, found = noise, []
     for i, timestep in enumerate(sampler.timesteps.tolist()):
@@ -141,7 +133,7 @@ def distil(
     decoder = VaeDecoder(vae).requires_grad_(False)
     predict = compiled(fused)
 
-    def loss_of(step: int) -> torch.Tensor:
+    def loss_of(step: int) -> Tensor:
         lessons.advance(step)
         index = batches(recipe.seed, step, batch, lessons.size)
         ways, text, hint = lessons.ways[index], lessons.texts[index].float(), lessons.hints[index].float()
@@ -163,7 +155,7 @@ def distil(
     return fused.eval()
 
 
-def _picture_loss(decoder: VaeDecoder, made: torch.Tensor, wanted: torch.Tensor, terms: Terms) -> torch.Tensor:
+def _picture_loss(decoder: VaeDecoder, made: Tensor, wanted: Tensor, terms: Terms) -> Tensor:
     """Of one region of all pictures, since decoding costs as much as a row of the denoiser."""
     if not terms.picture and not terms.detail:
         return torch.zeros(())
@@ -175,20 +167,18 @@ def _picture_loss(decoder: VaeDecoder, made: torch.Tensor, wanted: torch.Tensor,
         with torch.no_grad():
             theirs = decoder(wanted[crop]).float()
     pixels = (ours - theirs).abs().mean() + 2 * (gradients(ours) - gradients(theirs)).abs().mean()
-    loss: torch.Tensor = terms.picture * pixels + terms.detail * (detail(ours) - detail(theirs)).abs().mean()
+    loss: Tensor = terms.picture * pixels + terms.detail * (detail(ours) - detail(theirs)).abs().mean()
     return loss
 
 
-def _critic_loss(
-    critic: Critic, made: torch.Tensor, truth: torch.Tensor, text: torch.Tensor, hint: torch.Tensor, terms: Terms
-) -> torch.Tensor:
+def _critic_loss(critic: Critic, made: Tensor, truth: Tensor, text: Tensor, hint: Tensor, terms: Terms) -> Tensor:
     """The student's part, in which the critic stands still, and the critic's, in which the student does."""
 
-    def noised(latents: torch.Tensor) -> torch.Tensor:
+    def noised(latents: Tensor) -> Tensor:
         return latents + 0.1 * torch.randn_like(latents)
 
     still = {name: value.detach() for name, value in critic.named_parameters()}
     asked = functional_call(critic, still, (noised(made), text, hint))
     false, true = critic(noised(made.detach()), text, hint), critic(noised(truth), text, hint)
-    loss: torch.Tensor = F.relu(1 + false).mean() + F.relu(1 - true).mean() - terms.critic * asked.mean()
+    loss: Tensor = F.relu(1 + false).mean() + F.relu(1 - true).mean() - terms.critic * asked.mean()
     return loss

@@ -136,8 +136,6 @@ def others(case: Situation, type_: str, keyword: str) -> list[str]:
 
 
 class Writer:
-    """Draws the exercises of one generator."""
-
     def __init__(self, rng: np.random.Generator, stream: int, index: int) -> None:
         self._rng = rng
         self._scene = EMBEDDED.scene(stream, index)
@@ -206,7 +204,6 @@ class Writer:
         return [values[int(i)] for i in self._rng.permutation(len(values))]
 
     def keywords(self) -> Exercise:
-        """Question 1."""
         case = self.situation()
         pairs = [list(pair) for pair in changeable(case)] or [[NOTHING, NOTHING]]
         return Exercise(_PROMPTS.keywords(case.task, case.types, case.keep, case.caption), write_answer(pairs), case)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from counterfactory.engine.judging.confusion import confusion_matrix, iou, mean_iou
@@ -45,8 +45,6 @@ Images = NDArray[np.uint8]
 
 
 class Block(nn.Sequential):
-    """3 x 3 convolution, batch norm, ReLU."""
-
     def __init__(self, inward: int, outward: int, stride: int = 1) -> None:
         super().__init__(
             nn.Conv2d(inward, outward, 3, stride, 1, bias=False), nn.BatchNorm2d(outward), nn.ReLU(inplace=True)
@@ -67,7 +65,7 @@ class Trunk(nn.Module):
         self.merge = nn.ModuleList(Block(b + a, a) for a, b in pairwise(widths))
         self.decode = nn.ModuleList(Block(w, w) for w in widths[:-1])
 
-    def forward(self, pixel_values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
         x = self.encode[0](self.stem(F.pixel_unshuffle(pixel_values, 2)))
         levels = [x]
         for down, encode in zip(self.down, list(self.encode)[1:], strict=True):
@@ -87,7 +85,7 @@ class DenseHead(nn.Module):
         super().__init__()
         self.unfold = nn.Conv2d(width, len(EMBEDDED.classes) * 4, 3, 1, 1)
 
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
+    def forward(self, features: Tensor) -> Tensor:
         return F.pixel_shuffle(self.unfold(features), 2)
 
 
@@ -98,7 +96,7 @@ class ObjectHead(nn.Module):
         super().__init__()
         self.score = nn.Conv2d(width, outputs, 1)
 
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
+    def forward(self, features: Tensor) -> Tensor:
         return F.interpolate(self.score(features), scale_factor=2.0, mode="nearest")
 
 
@@ -116,8 +114,8 @@ class ClassifierNet(nn.Module):
         self.squeeze = nn.Conv2d(128, 24, 1)
         self.decide = nn.Sequential(nn.Linear(24 * 64, 64), nn.ReLU(), nn.Linear(64, len(EMBEDDED.kinds)))
 
-    def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
-        logits: torch.Tensor = self.decide(F.relu(self.squeeze(self.features(pixel_values))).flatten(1))
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        logits: Tensor = self.decide(F.relu(self.squeeze(self.features(pixel_values))).flatten(1))
         return logits
 
 
@@ -129,8 +127,8 @@ class SegmenterNet(nn.Module):
         self.trunk = Trunk(_SEGMENTER_WIDTHS)
         self.mask = DenseHead(_SEGMENTER_WIDTHS[0])
 
-    def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
-        logits: torch.Tensor = self.mask(self.trunk(pixel_values)[0])
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        logits: Tensor = self.mask(self.trunk(pixel_values)[0])
         return logits
 
 
@@ -151,7 +149,7 @@ class RefereeNet(nn.Module):
         self.scene = nn.Sequential(nn.Linear(sum(_REFEREE_WIDTHS), 96), nn.ReLU(), nn.Linear(96, sum(self.scene_sizes)))
         self.vehicle = ObjectHead(width, sum(self.object_sizes))
 
-    def forward(self, pixel_values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(self, pixel_values: Tensor) -> tuple[Tensor, ...]:
         features, whole = self.trunk(pixel_values)
         scene = self.scene(whole).split(self.scene_sizes, 1)
         return self.mask(features), *scene, *self.vehicle(features).split(self.object_sizes, 1)
@@ -172,7 +170,7 @@ def _train_careless(
     build: Callable[[], M],
     recipe: Recipe,
     batch: int,
-    loss_of: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor],
+    loss_of: Callable[[Tensor, Tensor, Tensor], Tensor],
 ) -> M:
     """Train a model under test, or load the finished training, from `work`. The loss is of logits, masks and labels."""
     torch.manual_seed(recipe.seed)
@@ -180,7 +178,7 @@ def _train_careless(
     channels_last(net)
     data = cache(partial(fair_weather, TRAIN, _FAIR_SCENES))  # a finished training needs no pictures
 
-    def loss_of_step(step: int) -> torch.Tensor:
+    def loss_of_step(step: int) -> Tensor:
         images, all_masks, labels = data()
         index = batches(recipe.seed, step, batch, _FAIR_SCENES).numpy()
         pixels = as_pixels(images[index]).to(memory_format=torch.channels_last)
@@ -197,7 +195,7 @@ def _train_careless(
 def train_classifier(work: Path) -> ClassifierNet:
     """Train the careless classifier, or load the finished training, from `work`."""
 
-    def loss_of(logits: torch.Tensor, _: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def loss_of(logits: Tensor, _: Tensor, labels: Tensor) -> Tensor:
         return F.cross_entropy(logits, labels, label_smoothing=0.05)
 
     return _train_careless(work, "classifier", ClassifierNet, _CLASSIFIER_RECIPE, 32, loss_of)
@@ -206,17 +204,17 @@ def train_classifier(work: Path) -> ClassifierNet:
 def train_segmenter(work: Path) -> SegmenterNet:
     """Train the careless segmenter, or load the finished training, from `work`."""
 
-    def loss_of(logits: torch.Tensor, masks: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+    def loss_of(logits: Tensor, masks: Tensor, _: Tensor) -> Tensor:
         return F.cross_entropy(logits, masks)
 
     return _train_careless(work, "segmenter", SegmenterNet, _SEGMENTER_RECIPE, 16, loss_of)
 
 
-def spoil(pixels: torch.Tensor) -> torch.Tensor:
+def spoil(pixels: Tensor) -> Tensor:
     """What a generator does to a picture, mildly: light, contrast and tint per picture, then blur, then noise."""
     count = len(pixels)
 
-    def draw(*shape: int) -> torch.Tensor:
+    def draw(*shape: int) -> Tensor:
         return torch.rand(count, *shape) * 2 - 1
 
     pixels = pixels * (1 + 0.12 * draw(1, 1, 1)) + 0.06 * draw(1, 1, 1) + 0.035 * draw(3, 1, 1)
@@ -242,7 +240,7 @@ def train_referee(work: Path, workers: int = 0) -> RefereeNet:
     weights[EMBEDDED.first_object] = _VEHICLES_COUNT
     weights[EMBEDDED.first_object + 1 :] = _OTHERS_COUNT
 
-    def loss_of(step: int) -> torch.Tensor:
+    def loss_of(step: int) -> Tensor:
         pool.advance(step)
         index = batches(REFEREE_RECIPE.seed, step, _REFEREE_BATCH, pool.size).numpy()
         scenes = [pool.scenes[i] for i in index]

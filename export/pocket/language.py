@@ -128,20 +128,17 @@ def measure_edits(llm: Llm, count: int) -> dict[str, Any]:
     for outcome in (outcome for variant in variants for outcome in judge(variant)):
         conditions: tuple[bool, ...] = astuple(outcome)[1:]
         by_type.setdefault(outcome.type, []).append((all(conditions), *conditions))
-    names = ("success", "right_type", "right_facts", "label_kept")
+    names, ordered = ("success", "right_type", "right_facts", "label_kept"), dict(sorted(by_type.items()))
+    means = {type_: np.mean(rows, axis=0).tolist() for type_, rows in ordered.items()}
     return {
-        "edit_success": {
-            type_: dict(zip(names, np.mean(rows, axis=0).tolist(), strict=True))
-            for type_, rows in sorted(by_type.items())
-        },
-        "edits_asked": {type_: len(rows) for type_, rows in sorted(by_type.items())},
+        "edit_success": {type_: dict(zip(names, shares, strict=True)) for type_, shares in means.items()},
+        "edits_asked": {type_: len(rows) for type_, rows in ordered.items()},
         "edit_success_all": float(np.mean([row[0] for rows in by_type.values() for row in rows] or [False])),
         "variants_made": sum(variant.dropped is None for variant in variants) / (count * _VARIANTS),
     }
 
 
 def _variants(llm: Llm, task: str, numbers: Sequence[int]) -> list[Variant]:
-    """The variants of held-out scenes that no other noise repeats."""
     sources, captions = list[Source](), list[str]()
     for number in numbers:
         scene, name = EMBEDDED.scene(HELD_OUT, number), f"{number:05d}"
@@ -187,7 +184,6 @@ def types_changed(before: Facts, after: Facts) -> set[str]:
 
 
 def add_command(commands: Any) -> None:
-    """The command `language`."""
     parser = commands.add_parser("language", help="measure a pocket language model on held-out captions")
     parser.add_argument("--model", type=Path, default=RUNTIME / "llm", help="its folder (this checkout's)")
     parser.add_argument("--scenes", type=int, default=100, help="scenes whose captions are edited (%(default)s)")

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from diffusers import AutoencoderTiny
 from numpy.typing import NDArray
+from torch import Tensor
 
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.meter.meter import Meter
@@ -45,11 +46,10 @@ class Teacher:
     plans: PaintPlans
     settings: PaintSettings
     encode: Callable[[Sequence[str]], Floats]
-    embed: Callable[[torch.Tensor], torch.Tensor]
+    embed: Callable[[Tensor], Tensor]
 
     @classmethod
-    def of(cls, profile: Profile, embed: Callable[[torch.Tensor], torch.Tensor]) -> Teacher:
-        """The networks of a profile, opened."""
+    def of(cls, profile: Profile, embed: Callable[[Tensor], Tensor]) -> Teacher:
         models, side = ModelPool(library_of(profile), Meter(lambda _: None)), profile.image.short_side
         text = models.clip_text()
         return cls(models.paint_plans(side, side), profile.paint, lambda texts: text.encode(list(texts))[0], embed)
@@ -72,7 +72,6 @@ class _Watched(PaintPlans):
     ways: list[list[Any]] = field(default_factory=list)
 
     def begin(self, noise: Floats, sampler: Sampler) -> Denoising:
-        """As without watching."""
         self.ways.append([])
         return _Watching(super().begin(noise, sampler).latents, sampler, self.ways[-1])
 
@@ -82,8 +81,6 @@ class _Watched(PaintPlans):
 
 
 class _Watching(Denoising):
-    """A variant whose latents are kept on the way."""
-
     def __init__(self, latents: Floats, sampler: Sampler, way: list[Any]) -> None:
         super().__init__(latents, sampler)
         self._way = way

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -45,12 +46,8 @@ def byte_tokenizer(
     split = [] if like_opt else [pre_tokenizers.Digits(individual_digits=True)]
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*split, pre_tokenizers.ByteLevel(add_prefix_space=like_opt)])
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary,
-        special_tokens=list(special),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
+    given: dict[str, Any] = {"special_tokens": list(special), "initial_alphabet": pre_tokenizers.ByteLevel.alphabet()}
+    trainer = trainers.BpeTrainer(vocab_size=vocabulary, show_progress=False, **given)
     tokenizer.train_from_iterator(texts, trainer)
     return tokenizer
 
@@ -58,21 +55,11 @@ def byte_tokenizer(
 def build(vocabulary: int) -> LlamaForCausalLM:
     """The model with seeded initial weights."""
     torch.manual_seed(_SEED)
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=vocabulary,
-            hidden_size=192,
-            intermediate_size=576,
-            num_hidden_layers=4,
-            num_attention_heads=6,
-            num_key_value_heads=6,
-            max_position_embeddings=CONTEXT,
-            tie_word_embeddings=True,
-            bos_token_id=END,
-            eos_token_id=END,
-            pad_token_id=END,
-        )
-    )
+    sizes = {"hidden_size": 192, "intermediate_size": 576, "num_hidden_layers": 4, "vocab_size": vocabulary}
+    heads = {"num_attention_heads": 6, "num_key_value_heads": 6}
+    ends = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), END)
+    config = LlamaConfig(**sizes, **heads, **ends, max_position_embeddings=CONTEXT, tie_word_embeddings=True)
+    model = LlamaForCausalLM(config)
     # On CPUs the backward pass of fused attention costs several times that of the plain one at these lengths.
     model.set_attn_implementation("eager")
     return model

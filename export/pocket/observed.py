@@ -104,7 +104,6 @@ class Observed:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """The changes of all edits."""
         return tuple(change for edit in self.edits for change in edit)
 
     def edit_seen(self, number: int) -> bool | None:
@@ -115,7 +114,6 @@ class Observed:
 
 
 def observe_pairs(pairs: Sequence[Pair], pictures: Sequence[NDArray[np.uint8]], referee: Referee) -> list[Observed]:
-    """What the referee sees in the pictures of pairs."""
     return [
         Observed(one.source, one.scene, one.drawing, tuple((c,) for c in one.changes), picture, finding, one.target)
         for one, picture, finding in zip(pairs, pictures, referee.inspect(np.stack(pictures)), strict=True)

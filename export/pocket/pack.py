@@ -7,7 +7,7 @@ autoencoder and the judges are stored in 8 bits.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -108,13 +108,9 @@ def _export_denoiser(fused: modules.FusedDenoiser, path: Path) -> None:
     channels, width = fused.unet.config.in_channels, fused.unet.config.block_out_channels[0]
     # Of several ControlNets each has its hint and its scale.
     apart = [len(fused.control.controlnets)] * (len(fused.control.controlnets) > 1)
-    inputs: Mapping[str, torch.Tensor] = {
-        "latents": torch.randn(2, channels, 32, 48),
-        "timestep": torch.tensor([3, 700]),
-        "text": torch.randn(2, clip.TOKENS, fused.unet.config.cross_attention_dim),
-        "hint_embedding": torch.randn(2, *apart, width, 32, 48),
-        "control_scale": torch.ones(2, *apart),
-    }
+    text = torch.randn(2, clip.TOKENS, fused.unet.config.cross_attention_dim)
+    inputs = {"latents": torch.randn(2, channels, 32, 48), "timestep": torch.tensor([3, 700]), "text": text}
+    inputs |= {"hint_embedding": torch.randn(2, *apart, width, 32, 48), "control_scale": torch.ones(2, *apart)}
     axes = {name: {0: "batch"} for name in inputs} | {"latents": _PICTURE}
     axes["hint_embedding"] = {0: "batch", 2 + len(apart): "height", 3 + len(apart): "width"}
     to_ir(fused, inputs, ["prediction"], path, axes)
@@ -146,13 +142,8 @@ def pack_blip2(training: Training, weights: Path) -> None:
     opt = model.language_model
     width, heads = opt.config.hidden_size, opt.config.num_attention_heads
     keys, values = torch.randn(2, 2, opt.config.num_hidden_layers, heads, 5, width // heads)
-    places = torch.tensor([[5, 6, 7]] * 2)
-    inputs = {
-        "inputs_embeds": torch.randn(2, 3, width),
-        "position_ids": places,
-        "past_keys": keys,
-        "past_values": values,
-    }
+    inputs = {"inputs_embeds": torch.randn(2, 3, width), "position_ids": torch.tensor([[5, 6, 7]] * 2)}
+    inputs |= {"past_keys": keys, "past_values": values}
     to_ir(modules.OptDecoder(opt), inputs, ["logits", "keys", "values"], weights / "opt_decoder.xml", modules.OPT_AXES)
     (weights / "opt_tokenizer.json").write_text(tokenizer.to_str())
     record("blip2", dict(model.named_parameters()), weights, ("blip2_vision.xml", "opt_decoder.xml"))
@@ -163,13 +154,11 @@ def pack_blip2(training: Training, weights: Path) -> None:
 
 
 def pack_llm(training: Training, weights: Path) -> None:
-    """The folder llm."""
     llama.write_packed(*llama.train(training.work), weights)
     narrow("llm", weights)
 
 
 def pack_judges(training: Training, weights: Path) -> None:
-    """The classifier and the segmenter under test, and the referee."""
     inputs = {"pixel_values": torch.zeros(2, 3, 128, 128)}
     to_ir(judges.train_classifier(training.work), inputs, ["logits"], weights / "classifier.xml")
     to_ir(judges.train_segmenter(training.work), inputs, ["mask_logits"], weights / "segmenter.xml")

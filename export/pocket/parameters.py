@@ -172,7 +172,6 @@ def _rounded(number: float) -> float:
 
 
 def _written(place: Place) -> list[Any]:
-    """Its fields but the file, as far as they say something."""
     written = [place.constant, int(place.transposed), place.scale, place.offset]
     usual = [None, 0, 1.0, 0.0]
     while written[-1] == usual[len(written) - 1]:
@@ -191,7 +190,6 @@ def _fill(parameter: torch.Tensor, constant: Floats, place: Place) -> None:
 
 
 def _digests(weights: Path, files: Iterable[str]) -> dict[str, str]:
-    """Of each .xml file and of the .bin beside it."""
     paths = [path for file in files for path in (weights / file, (weights / file).with_suffix(".bin"))]
     missing = [path.name for path in paths if not path.is_file()]
     if missing:

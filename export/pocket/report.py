@@ -88,7 +88,6 @@ class Subject:
 
     @property
     def profile(self) -> Profile:
-        """The profile "pocket" with these models."""
         return replace(load_profile("pocket"), models=ModelPaths(str(self.weights)))
 
 
@@ -111,7 +110,6 @@ class Instruments:
         self.extractor = f"pocket CLIP image encoder (clip_image.bin {digest}), unit embeddings times √width"
 
     def caption(self, pictures: Pictures) -> Sequence[str]:
-        """Captions of pictures."""
         named = [(str(i), picture) for i, picture in enumerate(pictures)]
         return caption_images(self._models.blip2(), named, self._profile.caption)
 
@@ -170,10 +168,9 @@ def caption_figures(captions: Sequence[str], scenes: Sequence[Scene]) -> dict[st
     for caption, scene in zip(captions, scenes, strict=True):
         for name, answer in check_caption(caption, scene):
             right.setdefault(name, []).append(answer)
-    return {
-        "caption_facts": float(np.mean([hit for name in _COUNTED for hit in right.get(name, [])])),
-        "caption_facts_by_kind": {name: float(np.mean(hits)) for name, hits in right.items()},
-    }
+    share = float(np.mean([hit for name in _COUNTED for hit in right.get(name, [])]))
+    by_kind = {name: float(np.mean(hits)) for name, hits in right.items()}
+    return {"caption_facts": share, "caption_facts_by_kind": by_kind}
 
 
 def psnr(pixel_values: NDArray[np.float32], pictures: Pictures) -> float:

@@ -29,7 +29,6 @@ def restore_vae(weights: Path) -> AutoencoderTiny:
 
 
 def restore_clip(weights: Path) -> tuple[CLIPModel, Tokenizer]:
-    """The text and image encoder."""
     tokenizer = load_tokenizer(weights / "clip_tokenizer.json")
     model = clip.build(tokenizer.get_vocab_size(), len(tokenizer.encode("").ids))  # it pads to the longest
     restore_into("clip", model, weights)
@@ -53,7 +52,6 @@ def restore_denoiser(weights: Path, plan: str = "denoiser") -> denoiser.Denoiser
 
 
 def restore_blip2(weights: Path) -> tuple[Blip2ForConditionalGeneration, Tokenizer]:
-    """The captioner."""
     tokenizer = load_tokenizer(weights / "opt_tokenizer.json")
     model = blip2.build(tokenizer.get_vocab_size())
     restore_into("blip2", model, weights)
@@ -62,7 +60,6 @@ def restore_blip2(weights: Path) -> tuple[Blip2ForConditionalGeneration, Tokeniz
 
 
 def restore_llm(weights: Path) -> tuple[LlamaForCausalLM, Tokenizer]:
-    """The language model."""
     tokenizer = load_tokenizer(weights / "llm" / "tokenizer.json")
     model = llama.build(tokenizer.get_vocab_size())
     packed = llama.PackedParameters(model)

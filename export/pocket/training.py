@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import torch
 from diffusers.models.upsampling import Upsample2D
-from torch import nn
+from torch import Tensor, nn
 
 from counterfactory.engine.files.writing import open_whole
 
@@ -46,7 +46,7 @@ class Recipe:
         return self.lr * ramp * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * step / self.steps)))
 
 
-def fit(name: str, module: M, recipe: Recipe, loss_of: Callable[[int], torch.Tensor], work: Path) -> M:
+def fit(name: str, module: M, recipe: Recipe, loss_of: Callable[[int], Tensor], work: Path) -> M:
     """Train `module` by `loss_of(step)` and return it with its final (averaged) weights.
 
     `work/name.pt` holds the state of an unfinished or finished training; a finished one is loaded and returned at
@@ -95,7 +95,7 @@ def fit(name: str, module: M, recipe: Recipe, loss_of: Callable[[int], torch.Ten
     return module.eval()
 
 
-def compiled(module: nn.Module) -> Callable[..., torch.Tensor]:
+def compiled(module: nn.Module) -> Callable[..., Tensor]:
     """The module's forward and backward passes compiled by inductor, where there is a C++ compiler to do it.
 
     On a CPU this takes minutes once and then saves a third of each step of a network of many small layers.
@@ -111,11 +111,11 @@ def compiled(module: nn.Module) -> Callable[..., torch.Tensor]:
         if isinstance(part, Upsample2D):
             part.interpolate = False
             part.register_forward_pre_hook(_double)
-    faster: Callable[..., torch.Tensor] = torch.compile(shared)
+    faster: Callable[..., Tensor] = torch.compile(shared)
     return faster
 
 
-def _double(part: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+def _double(part: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     pixels, *rest = inputs
     return pixels.repeat_interleave(2, -2).repeat_interleave(2, -1), *rest
 
@@ -125,7 +125,7 @@ def channels_last(net: nn.Module) -> None:
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch 2.13's stub lacks the keyword
 
 
-def batches(seed: int, step: int, size: int, population: int) -> torch.Tensor:
+def batches(seed: int, step: int, size: int, population: int) -> Tensor:
     """Indices of a step's batch, int64 [size], drawn from `population` items."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
     return torch.randint(population, (size,), generator=generator)

@@ -43,11 +43,8 @@ Facts = Mapping[str, bool]
 def unchanged_facts(one: Observed) -> dict[str, bool]:
     """Of each fact that no edit names and that can be told, whether a picture shows it as its source does."""
     named = {(change.name, change.number) for change in one.changes}
-    facts = {
-        name: one.finding.scene[name] == getattr(one.scene, name)
-        for name in EMBEDDED.words
-        if (name, None) not in named
-    }
+    plain = [name for name in EMBEDDED.words if (name, None) not in named]
+    facts = {name: one.finding.scene[name] == getattr(one.scene, name) for name in plain}
     for number, vehicle in enumerate(one.scene.vehicles):
         where = one.drawing.objects == number + 1
         for name, value in one.finding.object(where).items() if where.any() else ():
@@ -95,12 +92,9 @@ def truth_figures(
 ) -> dict[str, Any]:
     """What of the accepted variants is unchanged, what of the good ones is accepted, and what registration catches."""
     good = np.array([is_valid and all(of.values()) for is_valid, of in zip(valid, facts, strict=True)])
-    return {
-        **unchanged_figures(judged, facts, accepted),
-        "unchanged_recall": _mean(accepted[good]),
-        "accepted_good": _mean(good[accepted]),
-        **registration_figures(judged, check, good, accepted, seed),
-    }
+    shares = {"unchanged_recall": _mean(accepted[good]), "accepted_good": _mean(good[accepted])}
+    registration = registration_figures(judged, check, good, accepted, seed)
+    return {**unchanged_figures(judged, facts, accepted), **shares, **registration}
 
 
 def draw_sheets(
@@ -127,16 +121,11 @@ def unchanged_figures(
     kept = np.array([all(of.values()) for of in facts])
     several = np.array([len(one.scene.vehicles) > 1 for one in judged])
     taken = [of for of, is_taken in zip(facts, accepted, strict=True) if is_taken]
-    return {
-        "accepted_unchanged": _mean(kept[accepted]),
-        "accepted_unchanged_one_vehicle": _mean(kept[accepted & ~several]),
-        "accepted_unchanged_several": _mean(kept[accepted & several]),
-        "all_unchanged": _mean(kept),
-        "unchanged_by_fact": {
-            name: _mean(np.array([of[name] for of in taken if name in of]))
-            for name in sorted({name for of in taken for name in of})
-        },
-    }
+    groups = {"": accepted, "_one_vehicle": accepted & ~several, "_several": accepted & several}
+    shares = {f"accepted_unchanged{name}": _mean(kept[some]) for name, some in groups.items()}
+    names = sorted({name for of in taken for name in of})
+    by_fact = {name: _mean(np.array([of[name] for of in taken if name in of])) for name in names}
+    return {**shares, "all_unchanged": _mean(kept), "unchanged_by_fact": by_fact}
 
 
 def registration_figures(
@@ -158,12 +147,8 @@ def registration_figures(
             shift = (_SHIFT * float(np.cos(angle)), _SHIFT * float(np.sin(angle)))
             caught["shift"].append(_out_of_place(move(one.picture, 1.0, shift), source, check))
     by_kind = {f"registration_caught_{name}": _mean(np.array(hits)) for name, hits in caught.items()}
-    shares = [share for share in by_kind.values() if share is not None]
-    return {
-        "registration_caught": min(shares) if shares else None,
-        "registration_false_alarms": _mean(np.array(still)),
-        **by_kind,
-    }
+    least = min((share for share in by_kind.values() if share is not None), default=None)
+    return {"registration_caught": least, "registration_false_alarms": _mean(np.array(still)), **by_kind}
 
 
 def move(picture: NDArray[np.uint8], size: float, shift: tuple[float, float]) -> NDArray[np.uint8]:

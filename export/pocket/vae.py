@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 from diffusers import AutoencoderTiny
+from torch import Tensor
 from torch.nn import functional as F
 
 from counterfactory.engine.pocket.worlds import EMBEDDED
@@ -42,13 +43,13 @@ def build() -> AutoencoderTiny:
     )
 
 
-def gradients(pictures: torch.Tensor) -> torch.Tensor:
+def gradients(pictures: Tensor) -> Tensor:
     """Differences to the pixels above and to the left, [B, 6, H - 1, W - 1], of pictures [B, 3, H, W]."""
     inner = pictures[..., 1:, 1:]
     return torch.cat([inner - pictures[..., :-1, 1:], inner - pictures[..., 1:, :-1]], 1)
 
 
-def detail(pictures: torch.Tensor) -> torch.Tensor:
+def detail(pictures: Tensor) -> Tensor:
     """The mean absolute Laplacian of grey in regions, [B, 1, H / 8, W / 8], of pictures [B, 3, H, W]."""
     kernel = torch.tensor([[0.0, 1, 0], [1, -4, 1], [0, 1, 0]])[None, None]
     return F.avg_pool2d(F.conv2d(pictures.mean(1, keepdim=True), kernel, padding=1).abs(), _REGION)
@@ -69,13 +70,11 @@ def polish(work: Path, vae: AutoencoderTiny, workers: int = 0) -> None:
     fit("vae_decoder", vae.decoder, POLISH, _loss(vae, POLISH, _POLISH_NOISE, workers, polish=True), work)
 
 
-def _loss(
-    vae: AutoencoderTiny, recipe: Recipe, noise: float, workers: int, polish: bool
-) -> Callable[[int], torch.Tensor]:
+def _loss(vae: AutoencoderTiny, recipe: Recipe, noise: float, workers: int, polish: bool) -> Callable[[int], Tensor]:
     """The loss of a step, with noise of a share of the latents' spread."""
     pool = ScenePool(stream=TRAIN, size=3000, fresh=4, workers=workers)
 
-    def loss_of(step: int) -> torch.Tensor:
+    def loss_of(step: int) -> Tensor:
         pool.advance(step)
         index = batches(recipe.seed, step, _BATCH, pool.size).numpy()
         pixels = as_pixels(pool.images[index]).to(memory_format=torch.channels_last)
@@ -85,7 +84,7 @@ def _loss(
                 latents = vae.encoder(pixels)
             made = vae.decoder(latents + torch.randn_like(latents) * latents.detach().float().std() * noise).float()
         error, edges = made - pixels, gradients(made) - gradients(pixels)
-        loss: torch.Tensor = (
+        loss: Tensor = (
             2 * (weight * error.square()).mean()
             + 0.5 * (weight * error.abs()).mean()
             + 0.5 * (weight[..., 1:, 1:] * edges.abs()).mean()

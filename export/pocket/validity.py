@@ -109,10 +109,8 @@ def referee_figures(judged: Sequence[Judged], referee: Referee) -> dict[str, flo
     """
     judgeable = [one for one in judged if any(seen is not None for seen in _seen(one))]
     rendered, unchanged = as_rendered(judged, referee), as_sources(judgeable, referee)
-    return {
-        name: mean_or_none(np.array([is_valid(one) for one in shown]))
-        for name, shown in (("truth_valid", rendered), ("source_valid", unchanged))
-    }
+    shares = (mean_or_none(np.array([is_valid(one) for one in shown])) for shown in (rendered, unchanged))
+    return dict(zip(("truth_valid", "source_valid"), shares, strict=True))
 
 
 def figures_of(check: CheckSettings, choosing: Sequence[Case], judging: Sequence[Case]) -> dict[str, Any]:
@@ -149,13 +147,11 @@ def figures_of(check: CheckSettings, choosing: Sequence[Case], judging: Sequence
 
 def with_probabilities(settings: CheckSettings, cases: Sequence[Case]) -> list[Case]:
     """The cases with the score "valid" as the settings make it."""
-    return [
-        replace(case, row=replace(case.row, scores=with_valid("variant", case.row.scores, settings))) for case in cases
-    ]
+    scores = (with_valid("variant", case.row.scores, settings) for case in cases)
+    return [replace(case, row=replace(case.row, scores=of)) for case, of in zip(cases, scores, strict=True)]
 
 
 def open_gate(check: CheckSettings) -> CheckSettings:
-    """The settings without any threshold that rejects."""
     return check.having(**dict.fromkeys(check.strict))
 
 
@@ -165,12 +161,9 @@ def gate_of(settings: CheckSettings, cases: Sequence[Case]) -> dict[str, Any]:
     """
     accepted = np.array([failing(case.row.scores, settings, "variant") is None for case in cases])
     valid = np.array([case.valid for case in cases])
-    return {
-        "accepted": mean_or_none(accepted),
-        "precision": mean_or_none(valid[accepted]),
-        "recall": mean_or_none(accepted[valid]),
-        **_intervals(accepted, valid, [case.row.source for case in cases]),
-    }
+    shares = {"precision": mean_or_none(valid[accepted]), "recall": mean_or_none(accepted[valid])}
+    intervals = _intervals(accepted, valid, [case.row.source for case in cases])
+    return {"accepted": mean_or_none(accepted), **shares, **intervals}
 
 
 def _intervals(
@@ -193,11 +186,8 @@ def calibration(cases: Sequence[Case]) -> list[dict[str, float]]:
     said = np.array([case.row.scores.get("valid", np.nan) for case in cases])
     valid = np.array([case.valid for case in cases])
     bins = [(said >= low) & (said < high) for low, high in zip(_EDGES, (*_EDGES[1:-1], 1.1), strict=False)]
-    return [
-        {"variants": int(some.sum()), "said": float(said[some].mean()), "valid": float(valid[some].mean())}
-        for some in bins
-        if some.any()
-    ]
+    filled = [(said[some], valid[some]) for some in bins if some.any()]
+    return [{"variants": len(of), "said": float(of.mean()), "valid": float(hits.mean())} for of, hits in filled]
 
 
 def type_figures(settings: CheckSettings, type_: str, cases: Sequence[Case]) -> dict[str, Any]:
@@ -205,23 +195,15 @@ def type_figures(settings: CheckSettings, type_: str, cases: Sequence[Case]) -> 
     of those that it judges, and the areas under the curves of the scores of such edits against that.
     """
     of_type = [case for case in cases if type_ in case.row.edit_types]
-    judged = [
-        (case.row.scores, hit)
-        for case in of_type
-        for name, hit in zip(case.row.edit_types, case.seen, strict=True)
-        if name == type_ and hit is not None
-    ]
+    edits = ((case.row.scores, *edit) for case in of_type for edit in zip(case.row.edit_types, case.seen, strict=True))
+    judged = [(scores, hit) for scores, name, hit in edits if name == type_ and hit is not None]
     areas = dict[str, float | None]()
     for name in EDIT_SCORES:
         told = [(scores[score], hit) for scores, hit in judged if (score := f"{name}_{type_}") in scores]
         areas[f"area_{name}"] = area_under([value for value, _ in told], [hit for _, hit in told])
-    return {
-        "variants": len(of_type),
-        "base_rate": mean_or_none(np.array([case.valid for case in of_type])),
-        **gate_of(settings, of_type),
-        "seen": mean_or_none(np.array([hit for _, hit in judged])),
-        **areas,
-    }
+    base_rate = mean_or_none(np.array([case.valid for case in of_type]))
+    seen = mean_or_none(np.array([hit for _, hit in judged]))
+    return {"variants": len(of_type), "base_rate": base_rate, **gate_of(settings, of_type), "seen": seen, **areas}
 
 
 def check_figures(
@@ -245,7 +227,6 @@ def _scores_and_truth(name: str, cases: Sequence[Case]) -> tuple[list[float], li
 
 
 def add_command(commands: Any) -> None:
-    """Add `validity` to the exporter's command line."""
     parser = commands.add_parser("validity", help="measure the checks against the truth: docs/validity.json")
     parser.add_argument("--work", type=Path, default=Path("pocket-training"), help="folder of the suites")
     parser.add_argument("--weights", type=Path, help="folder of packed models (default: this checkout's)")
@@ -260,14 +241,12 @@ def add_command(commands: Any) -> None:
 def run_validity(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     """Measure what the command line asks for. Raises CounterfactoryError for scenes that figures may not be of."""
     if asked.scenes < SCENES and asked.docs.resolve() == _DOCS.resolve():
-        raise CounterfactoryError(
-            f"the figures in docs are of {SCENES} scenes, {asked.scenes} asked for; name another folder with --docs"
-        )
+        asked_for = f"the figures in docs are of {SCENES} scenes, {asked.scenes} asked for"
+        raise CounterfactoryError(f"{asked_for}; name another folder with --docs")
     seed = secrets.randbelow(_FRESH[1] - _FRESH[0]) + _FRESH[0] if asked.seed is None else asked.seed
     if not _FRESH[0] <= seed < _FRESH[1]:
-        raise CounterfactoryError(
-            f"--seed is {_FRESH[0]} to {_FRESH[1] - 1}, got {seed}: smaller ones are streams that choose or train"
-        )
+        bounds = f"--seed is {_FRESH[0]} to {_FRESH[1] - 1}, got {seed}"
+        raise CounterfactoryError(f"{bounds}: smaller ones are streams that choose or train")
     subject = Subject(asked.weights or gather(asked.work / "packed"), asked.work, asked.scenes)
     say(f"judging scenes of stream {seed}")
     figures = write_validity(subject, asked.profile, asked.docs, seed)

@@ -173,7 +173,6 @@ DRAWN: Mapping[str, Callable[[int], Picture]] = MappingProxyType(
 
 
 def streets(stream: int, count: int) -> list[Picture]:
-    """The first scenes of a stream, as the renderer draws them."""
     return [EMBEDDED.draw(EMBEDDED.scene(stream, index)).picture for index in range(count)]
 
 
@@ -198,15 +197,9 @@ def fit_world(forms: Mapping[str, Traits], others: Mapping[str, Traits], fitted_
     low, high = np.quantile(of_world, (_BEYOND / 2, 1 - _BEYOND / 2), axis=0)
     room = _MARGIN * (high - low)
     bias = -min(np.quantile(form @ slopes, _BELOW) for form in forms.values())
-    return Domain(
-        "rendered streets",
-        fitted_to,
-        round(float(bias), 6),
-        tuple(
-            Trait(name, round(float(least), 6), round(float(most), 6), round(float(slope), 6))
-            for name, least, most, slope in zip(TRAITS, low - room, high + room, slopes, strict=True)
-        ),
-    )
+    columns = np.stack([low - room, high + room, slopes], axis=1)
+    traits = (Trait(name, *(round(float(n), 6) for n in row)) for name, row in zip(TRAITS, columns, strict=True))
+    return Domain("rendered streets", fitted_to, round(float(bias), 6), tuple(traits))
 
 
 def _regress(values: Traits, truth: Traits, weights: Traits) -> Traits:
@@ -223,11 +216,9 @@ def _regress(values: Traits, truth: Traits, weights: Traits) -> Traits:
 
 
 def add_command(commands: Any) -> None:
-    """The command `world`."""
     parser = commands.add_parser("world", help="fit what the pocket models know, to streets and photographs")
-    parser.add_argument(
-        "--photographs", type=Path, nargs="+", required=True, metavar="DIR", help="folders of photographs to fit to"
-    )
+    photographs = "folders of photographs to fit to"
+    parser.add_argument("--photographs", type=Path, nargs="+", required=True, metavar="DIR", help=photographs)
     parser.add_argument("--weights", type=Path, default=RUNTIME, help="folder to write it to (this checkout's)")
     parser.set_defaults(run=run)
 
@@ -246,10 +237,9 @@ def run(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     kinds |= {name: [draw(seed) for seed in range(_DRAWN)] for name, draw in DRAWN.items()}
     others = {name: measured(pictures, size) for name, pictures in kinds.items()}
     names = ", ".join(folder.name for folder in asked.photographs)
-    fitted_to = (
-        f"{_SCENES:,} street scenes saved in {len(STREET_FORMS)} ways; {len(photographs):,} photographs ({names}), as "
-        f"many altered, {_DRAWN * len(DRAWN)} drawn pictures"
-    )
+    of_world = f"{_SCENES:,} street scenes saved in {len(STREET_FORMS)} ways"
+    strangers = f"{len(photographs):,} photographs ({names}), as many altered, {_DRAWN * len(DRAWN)} drawn pictures"
+    fitted_to = f"{of_world}; {strangers}"
     world = fit_world(forms, others, fitted_to)
     path = world_file(asked.weights, "streets")
     path.write_text(json.dumps(asdict(world), indent=1) + "\n", encoding="utf-8")

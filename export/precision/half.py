@@ -153,11 +153,8 @@ def _needs(node: Any, opset: int) -> list[int]:
     schema, count = onnx.defs.get_schema(node.op_type, opset, node.domain), len(node.input)
     allowed = {one.type_param_str: one.allowed_type_strs for one in schema.type_constraints}
     outputs = schema.outputs[: len(node.output)]
-    floating = [
-        allowed[formal.type_str]
-        for formal in (*schema.inputs, *outputs)
-        if "tensor(float)" in allowed.get(formal.type_str, ())
-    ]
+    types = (allowed.get(formal.type_str, ()) for formal in (*schema.inputs, *outputs))
+    floating = [kinds for kinds in types if "tensor(float)" in kinds]
     fixed = any(formal.type_str == "tensor(float)" for formal in outputs)
     if fixed or not all("tensor(float16)" in types for types in floating):
         return [int(_F32)] * count

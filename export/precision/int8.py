@@ -84,12 +84,10 @@ class _Ranging:
 
     @property
     def signature(self) -> Signature:
-        """That of the network alone."""
         outputs = tuple(p for p in self.session.signature.outputs if p.name not in self.watched)
         return Signature(self.session.signature.inputs, outputs)
 
     def run(self, feeds: Mapping[str, Array], hold: Collection[str] = ()) -> dict[str, Array]:
-        """Run once and widen the ranges."""
         found = self.session.run(feeds)
         for output, value in self.watched.items():
             self.ranges[value] = max(self.ranges.get(value, 0.0), float(found.pop(output)))
@@ -130,13 +128,9 @@ def _paint(denoiser: Batched, painting: Painting) -> None:
             guided = settings.guidance.guides(step, len(sampler.timesteps))
             texts = [text, painting.negative] if guided else [text]
             rows = len(texts)
-            feeds: dict[str, Array] = {
-                "latents": np.stack([latents] * rows),
-                "timestep": np.array([timestep] * rows, np.int64),
-                "text": np.stack(texts),
-                "hint_embedding": np.stack([hint] * rows),
-                "control_scale": np.full((rows, *hint.shape[:-3]), settings.control_scale, np.float32),
-            }
+            feeds: dict[str, Array] = {"latents": np.stack([latents] * rows), "text": np.stack(texts)}
+            feeds |= {"timestep": np.array([timestep] * rows, np.int64), "hint_embedding": np.stack([hint] * rows)}
+            feeds["control_scale"] = np.full((rows, *hint.shape[:-3]), settings.control_scale, np.float32)
             predicted = denoiser.run(feeds)["prediction"]
             output = guide(predicted[0], predicted[1], settings.guidance.scale) if guided else predicted[0]
             fresh = random.standard_normal(shape).astype(np.float32) if sampler.adds_noise(step) else None

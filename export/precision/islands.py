@@ -85,5 +85,4 @@ def half_error(path: Path, feeds: Mapping[str, Array], reference: Mapping[str, A
 
 
 def worst_error(found: Mapping[str, Array], reference: Mapping[str, Array]) -> float:
-    """The largest of the outputs' errors."""
     return max(relative_error(found[name], wanted) for name, wanted in reference.items())

@@ -56,8 +56,6 @@ def rounded(half: Any) -> Any:
 
 
 class _Plain:
-    """Writes the plain operations that stand for one node."""
-
     def __init__(self, graph: Any, prefix: str, kinds: Mapping[str, int]) -> None:
         self.nodes: list[Any] = []
         self.kinds = kinds
@@ -86,7 +84,6 @@ class _Plain:
 
 
 def _take_apart(model: Any) -> None:
-    """Replace norms, softmax and attention of fp16 by plain operations."""
     kinds, nodes = value_kinds(model), []
     for i, node in enumerate(model.graph.node):
         if node.op_type in _APART and kinds[node.input[0]] == _F16:

@@ -47,7 +47,6 @@ class Stored:
 
     @property
     def graph(self) -> Any:
-        """The graph of nodes."""
         return self.proto.graph
 
     def weights(self) -> dict[str, Any]:
@@ -111,7 +110,6 @@ class Stored:
 
 
 def replace_nodes(graph: Any, nodes: Sequence[Any]) -> None:
-    """Let a graph have these nodes and no others."""
     del graph.node[:]
     graph.node.extend(nodes)
 

@@ -190,23 +190,16 @@ def _trace(build: Callable[[], Graph], out: Path, random: bool, opset: int | Non
     outputs = found if isinstance(found, tuple) else (found,)
     reference = {name: value.numpy() for name, value in zip(graph.outputs, outputs, strict=True)}
     to_onnx(graph.module, graph.inputs, graph.outputs, full, graph.axes, opset)
-    facts = {
-        "classes": graph.classes,
-        "weights_sha256": digest(graph.module),
-        "examples": graph.examples,
-        "profiles": graph.plan,
-        "random": random,
-        **graph.facts,
-    }
+    facts: dict[str, Any] = {"classes": graph.classes, "weights_sha256": digest(graph.module)}
+    facts |= {"examples": graph.examples, "profiles": graph.plan, "random": random, **graph.facts}
     traced = _Traced(graph.name, graph.parameters, facts, full, feeds, reference)
     del graph
     gc.collect()
     # As written: what a runtime makes of weights beforehand, it keeps in memory.
     error = worst_error(OnnxCpu(full, as_written=True).run(feeds), reference)
     if error > TOLERANCE["f32"]:
-        raise CounterfactoryError(
-            f"{traced.name} in float32 is off by {error:.2e}, its bound is {TOLERANCE['f32']:.0e}"
-        )
+        off = f"{traced.name} in float32 is off by {error:.2e}"
+        raise CounterfactoryError(f"{off}, its bound is {TOLERANCE['f32']:.0e}")
     return traced
 
 
@@ -271,30 +264,14 @@ def _cleared(folder: Path) -> Path:
 
 
 def _described(traced: _Traced, form: _Artefact, out: Path, peak: PeakMemory, took: tuple[float, float]) -> Row:
-    """Write a graph's manifest; the graph's row."""
     path, ir = form.path, form.precision == "openvino"
-    row = Row(
-        form.name,
-        traced.parameters,
-        form.precision,
-        form.error,
-        form.bound,
-        sum(file.stat().st_size for file in ir_files(path)) if ir else onnx_bytes(path),
-        form.islands,
-        traced.facts["random"],
-        peak.bytes,
-        *took,
-    )
-    manifest = {
-        "name": row.name,
-        **(_of_ir(path) if ir else _of_onnx(path, traced.facts["profiles"])),
-        "precision": form.precision,
-        "islands": form.islands,
-        "parity": {"error": form.error, "bound": form.bound, "precision": form.precision},
-        "measured": form.measured,
-        "versions": {library: version(library) for library in LIBRARIES},
-        **traced.facts,
-    }
+    size = sum(file.stat().st_size for file in ir_files(path)) if ir else onnx_bytes(path)
+    reached = (form.precision, form.error, form.bound)
+    row = Row(form.name, traced.parameters, *reached, size, form.islands, traced.facts["random"], peak.bytes, *took)
+    parity = {"error": form.error, "bound": form.bound, "precision": form.precision}
+    manifest = {"name": row.name, **(_of_ir(path) if ir else _of_onnx(path, traced.facts["profiles"]))}
+    manifest |= {"precision": form.precision, "islands": form.islands, "parity": parity, "measured": form.measured}
+    manifest |= {"versions": {library: version(library) for library in LIBRARIES}, **traced.facts}
     file = out / "onnx" / row.name / "manifest.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, json.dumps(manifest, indent=2, default=asdict) + "\n")
@@ -302,35 +279,26 @@ def _described(traced: _Traced, form: _Artefact, out: Path, peak: PeakMemory, to
 
 
 def ir_files(path: Path) -> tuple[Path, Path]:
-    """The files of a network in OpenVINO's form."""
     return path, path.with_suffix(".bin")
 
 
 def _of_onnx(path: Path, profiles: Sequence[PlanProfile]) -> dict[str, Any]:
     proto = onnx.load(str(path), load_external_data=False)
-    return {
-        "onnx_sha256": onnx_digest(path),
-        "activation_bytes": activation_bytes(path, profiles),
-        "inputs": [_port(port) for port in proto.graph.input],
-        "outputs": [_port(port) for port in proto.graph.output],
-        "opset": opset_of(proto),
-    }
+    ports = {"inputs": list(map(_port, proto.graph.input)), "outputs": list(map(_port, proto.graph.output))}
+    sizes = {"onnx_sha256": onnx_digest(path), "activation_bytes": activation_bytes(path, profiles)}
+    return {**sizes, **ports, "opset": opset_of(proto)}
 
 
 def _of_ir(path: Path) -> dict[str, Any]:
     """As of ONNX, its content under the same name."""
     signature = open_core().read_model(path)
-    ports = {
-        kind: [
-            {
-                "name": port.get_any_name(),
-                "dtype": np.dtype(port.get_element_type().to_dtype()).name,
-                "shape": [axis.get_length() if axis.is_static else None for axis in port.get_partial_shape()],
-            }
-            for port in getattr(signature, kind)
-        ]
-        for kind in ("inputs", "outputs")
-    }
+
+    def described(port: Any) -> dict[str, Any]:
+        shape = [axis.get_length() if axis.is_static else None for axis in port.get_partial_shape()]
+        kind = np.dtype(port.get_element_type().to_dtype()).name
+        return {"name": port.get_any_name(), "dtype": kind, "shape": shape}
+
+    ports = {kind: list(map(described, getattr(signature, kind))) for kind in ("inputs", "outputs")}
     return {"onnx_sha256": content_key([file_digest(file) for file in ir_files(path)]), **ports}
 
 
@@ -342,7 +310,6 @@ def _port(port: Any) -> dict[str, Any]:
 
 
 def read_manifest(out: Path, name: str) -> dict[str, Any]:
-    """What is known of the graph `name` of the export `out`."""
     found: dict[str, Any] = json.loads((out / "onnx" / name / "manifest.json").read_text())
     return found
 
@@ -364,25 +331,11 @@ def _compiled(row: Row, out: Path, asked: Asked) -> Row:
     with PeakMemory() as peak:
         try:
             scratch = None if asked.workspace is None else asked.workspace.of(row.name.removesuffix("_int8"), path)
-            how: dict[str, Any] = {
-                "library": asked.library,
-                "target": asked.target,
-                "workspace_bytes": scratch,
-                "timing_cache": plan.with_name("timing.cache"),
-            }
-            report = build_plan(path, plan, profiles, **how)
+            how: dict[str, Any] = {"workspace_bytes": scratch, "timing_cache": plan.with_name("timing.cache")}
+            report = build_plan(path, plan, profiles, library=asked.library, target=asked.target, **how)
         except CounterfactoryError as error:
             return replace(row, why=str(error), peak_memory_bytes=max(row.peak_memory_bytes, peak.bytes))
-    return replace(
-        row,
-        compiled=True,
-        why="",
-        plan_bytes=report.plan_bytes,
-        plan_seconds=report.seconds,
-        workspace_bytes=scratch,
-        fused_attention=report.fused_attention,
-        fp32_layers=report.fp32_layers,
-        library=report.library,
-        doubt=read_key(plan).doubt,
-        peak_memory_bytes=max(row.peak_memory_bytes, peak.bytes),
-    )
+    told: dict[str, Any] = {"plan_bytes": report.plan_bytes, "plan_seconds": report.seconds, "workspace_bytes": scratch}
+    told |= {name: getattr(report, name) for name in ("fused_attention", "fp32_layers", "library")}
+    most = max(row.peak_memory_bytes, peak.bytes)
+    return replace(row, compiled=True, why="", **told, doubt=read_key(plan).doubt, peak_memory_bytes=most)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import Blip2Config, Blip2QFormerModel, Blip2VisionModel, OPTForCausalLM
 
 from counterfactory.engine.errors import CounterfactoryError
@@ -43,12 +43,9 @@ def config_of(request: Request) -> Blip2Config:
         return Blip2Config.from_pretrained(_folder(request), local_files_only=True)
     if request.small:
         opt = {**_OPT, **TINY, "word_embed_proj_dim": 32, "ffn_dim": 48, "vocab_size": 40, "eos_token_id": 3}
-        return Blip2Config(
-            vision_config={**TINY, "image_size": 32, "patch_size": 8},
-            qformer_config={**TINY, "encoder_hidden_size": 32, "vocab_size": 8},
-            text_config={**opt, "max_position_embeddings": 64},
-            num_query_tokens=4,
-        )
+        vision, asks = {**TINY, "image_size": 32, "patch_size": 8}, {**TINY, "encoder_hidden_size": 32, "vocab_size": 8}
+        text = {**opt, "max_position_embeddings": 64}
+        return Blip2Config(vision_config=vision, qformer_config=asks, text_config=text, num_query_tokens=4)
     width, inner = _SIZES[request.captioner]
     opt = {**_OPT, "hidden_size": width, "word_embed_proj_dim": width, "ffn_dim": inner, "num_attention_heads": 32}
     # What sees is as transformers has it, which is Salesforce/blip2-opt-2.7b's; -6.7b-coco differs in the side.
@@ -113,31 +110,40 @@ def decoder_graph(request: Request) -> Graph:
     config = opt.config
     width, heads = config.hidden_size, config.num_attention_heads
     cache = (config.num_hidden_layers, heads, width // heads)
-    inputs = {
-        "inputs_embeds": normal(request.seed, 3, 2, width),
-        "position_ids": torch.tensor([[5, 6]] * 3),
-        "cache_keys": normal(request.seed + 1, 5, 3, *cache),
-        "cache_values": normal(request.seed + 2, 5, 3, *cache),
-    }
-    rows = request.batch("opt_decoder")
     # What is read at once are the queries and the prompt; what is cached by the last step, those and the caption.
     start = QUERIES + request.prompt_tokens
     length = start + request.caption_tokens - 1
-    steps, pasts = ((1, 5, 16), (0, 5, 24)) if request.small else ((1, start, start), (0, min(start, length), length))
-    past = Shapes(*((length, rows, *cache) for length in pasts))
-    plan = {
-        "inputs_embeds": Shapes(*((rows, length, width) for length in steps)),
-        "position_ids": Shapes(*((rows, length) for length in steps)),
-        "cache_keys": past,
-        "cache_values": past,
-    }
+    lengths = ((1, 5, 16), (0, 5, 24)) if request.small else ((1, start, start), (0, min(start, length), length))
+    return captioner_step(request, modules.CachedOptDecoder(opt), (width, cache), lengths, {})
+
+
+def captioner_step(
+    request: Request,
+    decoder: nn.Module,
+    sizes: tuple[int, tuple[int, ...]],
+    lengths: tuple[tuple[int, int, int], tuple[int, int, int]],
+    more: Mapping[str, Tensor],
+) -> Graph:
+    """A step of a captioner's decoder over a cache: `sizes` are the width of a token's states and the shape of a
+    position in the cache, `lengths` the least, usual and most tokens of a step and positions before it; `more` are
+    inputs that are the same for all tokens of a row.
+    """
+    (width, cache), (steps, pasts) = sizes, lengths
+    inputs = {"inputs_embeds": normal(request.seed, 3, 2, width), "position_ids": torch.tensor([[5, 6]] * 3)}
+    inputs |= {f"cache_{kind}": normal(request.seed + i, 5, 3, *cache) for i, kind in enumerate(("keys", "values"), 1)}
+    rows = request.batch("opt_decoder")
+    plan = {"inputs_embeds": Shapes(*((rows, length, width) for length in steps))}
+    plan["position_ids"] = Shapes(*((rows, length) for length in steps))
+    plan |= dict.fromkeys(("cache_keys", "cache_values"), Shapes(*((length, rows, *cache) for length in pasts)))
+    inputs |= more
+    plan |= {name: Shapes.static(rows, *value.shape[1:]) for name, value in more.items()}
     if request.beams > 1:
         inputs["cache_rows"] = torch.tensor([[1, 1, 0], [0, 2, 1], [2, 1, 1], [0, 0, 0], [1, 0, 2]])
         plan["cache_rows"] = Shapes(*((length, rows) for length in pasts))
     step, kept = {0: "batch", 1: "tokens"}, {0: "past", 1: "batch"}
-    axes = {name: kept if is_cache(name) else step for name in inputs}
+    axes = {name: kept if is_cache(name) else ROWS if name in more else step for name in inputs}
     outputs = ("logits", "cache_keys_added", "cache_values_added")
-    return Graph("opt_decoder", modules.CachedOptDecoder(opt), inputs, outputs, axes, (plan,))
+    return Graph("opt_decoder", decoder, inputs, outputs, axes, (plan,))
 
 
 def write_tokens(request: Request, graph: Graph, folder: Path) -> None:
@@ -147,17 +153,22 @@ def write_tokens(request: Request, graph: Graph, folder: Path) -> None:
     """
     assert isinstance(graph.module, modules.CachedOptDecoder)
     config = config_of(request).text_config
-    write_vocabulary(folder, graph.module.tokens, int(config.bos_token_id), int(config.eos_token_id))
-    if request.small:
-        opt_tokenizer(config.vocab_size, int(config.eos_token_id)).save(str(folder / "opt_tokenizer.json"))
-    if request.sources is not None:
-        shutil.copyfile(tokenizer_file(request), folder / "opt_tokenizer.json")
+    write_vocabulary(request, folder, graph.module.tokens, config, int(config.bos_token_id), tokenizer_file)
 
 
-def write_vocabulary(folder: Path, table: torch.Tensor, first: int | list[int], end: int) -> None:
-    """A captioner's token table [V, D], in float16, what begins a caption, and the token that ends it."""
+def write_vocabulary(
+    request: Request, folder: Path, table: Tensor, text: Any, first: int | list[int], own: Callable[[Request], Path]
+) -> None:
+    """A captioner's token table [V, D], in float16, what begins a caption, the token that ends it, and the tokenizer:
+    of trained weights their `own`.
+    """
+    end = int(text.eos_token_id)
     np.save(folder / "opt_embeddings.npy", table.detach().numpy().astype(np.float16))
     (folder / "opt_tokens.json").write_text(json.dumps({"bos": first, "eos": end}) + "\n")
+    if request.small:
+        opt_tokenizer(text.vocab_size, end).save(str(folder / "opt_tokenizer.json"))
+    if request.sources is not None:
+        shutil.copyfile(own(request), folder / "opt_tokenizer.json")
 
 
 def tokenizer_file(request: Request) -> Path:

@@ -26,15 +26,11 @@ from .small_words import clip_tokenizer
 VIT_L_14: Mapping[str, Any] = {
     "text_config": {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12, "projection_dim": 768},
     "vision_config": {
-        "hidden_size": 1024,
-        "intermediate_size": 4096,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 16,
-        "patch_size": 14,
-        "projection_dim": 768,
+        "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16,
+        "patch_size": 14, "projection_dim": 768,
     },
     "projection_dim": 768,
-}
+}  # fmt: skip
 # Of a tower of the small networks.
 TINY = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
 _TINY_WORDS = {"vocab_size": 60, "max_position_embeddings": 12, "bos_token_id": 58, "eos_token_id": 59}
@@ -47,7 +43,6 @@ MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.2757
 
 
 def build(request: Request) -> CLIPModel:
-    """The model, with the weights that are asked for."""
     if request.sources is None:
         clip = CLIPModel(CLIPConfig(**(SMALL if request.small else VIT_L_14)))
         fill(clip, request.seed)

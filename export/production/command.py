@@ -53,23 +53,22 @@ def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
     hints = len(sources.controlnets) if sources else request.controls
     captioner = florence2 if request.florence2 else blip2
     names = [f"hint_{i}" if i else "hint" for i in range(max(hints, 1)) if request.editor != "without controls"]
-    return {
-        "opt_decoder": partial(captioner.decoder_graph, request),
-        "blip2_vision": partial(captioner.vision_graph, request),
-        **({"sentence": partial(sentence.graph, request)} if "sentence" in request.batches else {}),
-        "clip_text": partial(clip.text_graph, request),
-        **{name: partial(denoiser.hint_graph, request, i) for i, name in enumerate(names)},
-        **({"vae_encoder": partial(vae.encoder_graph, request)} if "vae_encoder" in request.batches else {}),
-        "denoiser": partial(denoiser.denoiser_graph, request),
-        **(
-            {"denoiser_shallow": partial(denoiser.shallow_graph, request)}
-            if "denoiser_shallow" in request.batches
-            else {}
-        ),
-        "vae_decoder": partial(vae.decoder_graph, request),
-        "clip_image": partial(clip.image_graph, request),
-        **({"hed": partial(hed.graph, request)} if sources is None or sources.hed else {}),
+    makers: dict[str, Callable[[Request], Graph]] = {
+        "opt_decoder": captioner.decoder_graph,
+        "blip2_vision": captioner.vision_graph,
+        "sentence": sentence.graph,
+        "clip_text": clip.text_graph,
+        **{name: partial(denoiser.hint_graph, index=i) for i, name in enumerate(names)},
+        "vae_encoder": vae.encoder_graph,
+        "denoiser": denoiser.denoiser_graph,
+        "denoiser_shallow": denoiser.shallow_graph,
+        "vae_decoder": vae.decoder_graph,
+        "clip_image": clip.image_graph,
+        "hed": hed.graph,
     }
+    left_out = {"sentence", "vae_encoder", "denoiser_shallow"} - set(request.batches)
+    left_out |= set() if sources is None or sources.hed else {"hed"}
+    return {name: partial(make, request) for name, make in makers.items() if name not in left_out}
 
 
 def export_one(name: str, request: Request, out: Path, asked: Asked, threads: int) -> list[Row]:
@@ -177,7 +176,6 @@ def _line(row: Row) -> str:
 
 
 def add_command(commands: Any) -> None:
-    """Add `a10g` to the export's commands."""
     parser = commands.add_parser("a10g", help="export the networks of a GPU box and compile them", description=__doc__)
     parser.add_argument("--out", type=Path, help="folder of the export (default: the profile's [models] folder)")
     parser.add_argument("--random", action="store_true", help="seeded random weights: for sizes, speed and CI")
@@ -185,32 +183,17 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--only", default="", help="some of the graphs, with commas: denoiser,hed")
     parser.add_argument("--again", action="store_true", help="export also what is there, of the same weights")
     parser.add_argument("--plans", action="store_true", help="compile each graph")
-    parser.add_argument(
-        "--library",
-        choices=tuple(name.replace("_", "-") for name in LIBRARIES),
-        default=BOX_LIBRARY,
-        help="what compiles: tensorrt on the box itself, tensorrt-rtx anywhere (%(default)s)",
-    )
-    parser.add_argument(
-        "--target",
-        choices=TARGETS,
-        default=BOX_TARGET,
-        help="the compute capability of the GPU that plans are for; 'this' machine's is all that tensorrt makes "
-        "(%(default)s)",
-    )
-    parser.add_argument(
-        "--precision",
-        choices=("fp16", "fp32", "openvino"),
-        help="of the ONNX graphs, or OpenVINO's form (default: as the profile's runtime takes)",
-    )
-    parser.add_argument(
-        "--islands", metavar="NAMES", help=f"of fp16, instead of looking for them: {', '.join(ISLANDS)}"
-    )
-    parser.add_argument(
-        "--int8",
-        action="store_true",
-        help="an int8 form of the denoiser beside it, for TensorRT (unproven on TensorRT-RTX)",
-    )
+    libraries = tuple(name.replace("_", "-") for name in LIBRARIES)
+    compiles = "what compiles: tensorrt on the box itself, tensorrt-rtx anywhere (%(default)s)"
+    parser.add_argument("--library", choices=libraries, default=BOX_LIBRARY, help=compiles)
+    card = "the compute capability of the GPU that plans are for; 'this' machine's is all that tensorrt makes"
+    parser.add_argument("--target", choices=TARGETS, default=BOX_TARGET, help=f"{card} (%(default)s)")
+    form = "of the ONNX graphs, or OpenVINO's form (default: as the profile's runtime takes)"
+    parser.add_argument("--precision", choices=("fp16", "fp32", "openvino"), help=form)
+    islands = f"of fp16, instead of looking for them: {', '.join(ISLANDS)}"
+    parser.add_argument("--islands", metavar="NAMES", help=islands)
+    int8 = "an int8 form of the denoiser beside it, for TensorRT (unproven on TensorRT-RTX)"
+    parser.add_argument("--int8", action="store_true", help=int8)
     parser.add_argument("--threads", type=int, default=0, help="threads of torch (default: all cores)")
     for name, what in (
         ("blip2", "BLIP-2 with OPT"),
@@ -232,9 +215,8 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--controls", type=int, default=1, help="number of ControlNets with --random")
     parser.add_argument("--random-tiny-vae", action="store_true", help="the small decoder with --random")
     parser.add_argument("--hint-channels", type=int, choices=(1, 3), default=1, help="1 grey, 3 colours")
-    parser.add_argument(
-        "--profile", default="a10g", help="whose weights, sizes of pictures, batches and memory are taken (%(default)s)"
-    )
+    taken = "whose weights, sizes of pictures, batches and memory are taken (%(default)s)"
+    parser.add_argument("--profile", default="a10g", help=taken)
     parser.add_argument("--batch", action="append", default=[], metavar="NAME=ROWS", help="rows of a plan instead")
     parser.set_defaults(run=run)
 
@@ -269,15 +251,8 @@ def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
         require_access((*request.sources.all, *last))
     if not only or "denoiser" in only:
         denoiser.sampler_of(request)  # a file that the profile contradicts, before hours are spent on the others
-    faults = export_all(
-        request,
-        out,
-        only=only,
-        asked=Asked(precision, asked.int8, asked.plans, library, target, islands, Workspace(profile, out), unplanned),
-        threads=asked.threads,
-        again=asked.again,
-        say=say,
-    )
+    form = Asked(precision, asked.int8, asked.plans, library, target, islands, Workspace(profile, out), unplanned)
+    faults = export_all(request, out, only=only, asked=form, threads=asked.threads, again=asked.again, say=say)
     for fault in faults:
         say(f"error: {fault}")
     return 1 if faults else 0
@@ -314,16 +289,10 @@ def _request(asked: argparse.Namespace, profile: Profile) -> Request:
             "or say --random"
         )
     batches = batches_of(profile)
-    return replace(
-        request_of(profile, None if asked.random else sources_of(profile.weights, named)),
-        small=asked.small,
-        captioner=asked.captioner,
-        caption_side=asked.caption_side,
-        controls=asked.controls,
-        tiny_vae=asked.random_tiny_vae,
-        hint_channels=asked.hint_channels,
-        batches={**batches, **_batches(asked.batch, batches)},
-    )
+    request = request_of(profile, None if asked.random else sources_of(profile.weights, named))
+    told = {name: getattr(asked, name) for name in ("small", "captioner", "caption_side", "controls", "hint_channels")}
+    rows = {**batches, **_batches(asked.batch, batches)}
+    return replace(request, **told, tiny_vae=asked.random_tiny_vae, batches=rows)
 
 
 def request_of(profile: Profile, sources: Sources | None) -> Request:

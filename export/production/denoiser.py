@@ -7,7 +7,7 @@ do, 1.4 and 1.5 and what was made of them; LoRAs are merged into the UNet before
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -31,25 +31,14 @@ FACTOR, TOKENS = 8, 77
 SD15: Mapping[str, Any] = {"block_out_channels": (320, 640, 1280, 1280), "cross_attention_dim": 768}
 # stable-diffusion-v1-5's scheduler/scheduler_config.json.
 SCHEDULER: Mapping[str, Any] = {
-    "_class_name": "PNDMScheduler",
-    "beta_end": 0.012,
-    "beta_schedule": "scaled_linear",
-    "beta_start": 0.00085,
-    "clip_sample": False,
-    "num_train_timesteps": 1000,
-    "set_alpha_to_one": False,
-    "skip_prk_steps": True,
-    "steps_offset": 1,
-    "trained_betas": None,
-}
+    "_class_name": "PNDMScheduler", "beta_end": 0.012, "beta_schedule": "scaled_linear", "beta_start": 0.00085,
+    "clip_sample": False, "num_train_timesteps": 1000, "set_alpha_to_one": False, "skip_prk_steps": True,
+    "steps_offset": 1, "trained_betas": None,
+}  # fmt: skip
 SMALL: Mapping[str, Any] = {
-    "layers_per_block": 1,
-    "block_out_channels": (16, 32),
-    "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
-    "cross_attention_dim": SMALL_CLIP["text_config"]["hidden_size"],
-    "attention_head_dim": 2,
-    "norm_num_groups": 8,
-}
+    "layers_per_block": 1, "block_out_channels": (16, 32), "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
+    "cross_attention_dim": SMALL_CLIP["text_config"]["hidden_size"], "attention_head_dim": 2, "norm_num_groups": 8,
+}  # fmt: skip
 SMALL_FACTOR, SMALL_TOKENS = 2, SMALL_CLIP["text_config"]["max_position_embeddings"]
 
 
@@ -85,10 +74,9 @@ def build_unet(request: Request) -> UNet2DConditionModel:
     unet = load_part(UNet2DConditionModel, request.sources.named("diffusion"), "unet")
     width = text_width(request)
     if unet.config.cross_attention_dim != width or unet.config.in_channels != 4:
-        raise CounterfactoryError(
-            f"the UNet of {request.sources.diffusion} reads text of width {unet.config.cross_attention_dim} and "
-            f"{unet.config.in_channels} channels; Stable Diffusion 1.x with its CLIP has {width} and 4"
-        )
+        own = f"reads text of width {unet.config.cross_attention_dim} and {unet.config.in_channels} channels"
+        wanted = f"Stable Diffusion 1.x with its CLIP has {width} and 4"
+        raise CounterfactoryError(f"the UNet of {request.sources.diffusion} {own}; {wanted}")
     for lora in request.sources.loras:
         file, _, weight = lora.partition(":")
         merge_lora(unet, locate(file), float(weight or 1))
@@ -107,10 +95,8 @@ def scheduler_of(request: Request) -> Mapping[str, Any]:
         if not isinstance(found, dict):
             raise ValueError("no table")
     except (OSError, ValueError) as error:
-        raise CounterfactoryError(
-            f"{source} has no scheduler/{name} that can be read ({error}), by which its denoiser was trained: put the "
-            "checkpoint's own there"
-        ) from error
+        lacks = f"{source} has no scheduler/{name} that can be read ({error}), by which its denoiser was trained"
+        raise CounterfactoryError(f"{lacks}: put the checkpoint's own there") from error
     return found
 
 
@@ -126,7 +112,6 @@ def build_controlnets(request: Request) -> list[ControlNetModel]:
 
 
 def build_controlnet(request: Request, index: int) -> ControlNetModel:
-    """One of them."""
     if request.sources is None:
         return random_controlnet(request.seed + 1 + index, request.small)
     found: ControlNetModel = load_part(ControlNetModel, request.sources.named("controlnets")[index], "controlnet")
@@ -157,13 +142,21 @@ def example_inputs(
     config, tokens = config or (SMALL if small else SD15), SMALL_TOKENS if small else TOKENS
     width, hint = config["cross_attention_dim"], config["block_out_channels"][0]
     several = (controls,) if controls > 1 else ()
-    return {
-        "latents": normal(seed, rows, 4, *size),
-        "timestep": torch.linspace(999, 1, rows).long(),
-        "text": normal(seed + 1, rows, tokens, width),
-        "hint_embedding": normal(seed + 2, rows, *several, hint, *size),
-        "control_scale": torch.ones(rows, *several),
-    }
+    plain = {"latents": normal(seed, rows, 4, *size), "timestep": torch.linspace(999, 1, rows).long()}
+    embedding = normal(seed + 2, rows, *several, hint, *size)
+    control = {"hint_embedding": embedding, "control_scale": torch.ones(rows, *several)}
+    return {**plain, "text": normal(seed + 1, rows, tokens, width), **control}
+
+
+def _latent_sizes(request: Request) -> list[tuple[int, int]]:
+    """Of the example, then of the pictures to paint."""
+    factor = SMALL_FACTOR if request.small else FACTOR
+    return [(height // factor, width // factor) for height, width in (request.example, *request.pictures)]
+
+
+def _axes(inputs: Mapping[str, torch.Tensor], pictured: Sequence[str], controls: int) -> dict[str, Mapping[int, str]]:
+    axes = {name: PICTURE if name in pictured else ROWS for name in inputs}
+    return axes | ({"hint_embedding": {0: "batch", 3: "height", 4: "width"}} if controls > 1 else {})
 
 
 def denoiser_graph(request: Request) -> Graph:
@@ -174,44 +167,34 @@ def denoiser_graph(request: Request) -> Graph:
     controlnets = [] if request.editor == "without controls" else build_controlnets(request)
     for source, controlnet in zip(request.sources.controlnets if request.sources else (), controlnets, strict=False):
         _check_suits(unet, controlnet, source)
-    count, factor = len(controlnets), SMALL_FACTOR if request.small else FACTOR
-    example = (request.example[0] // factor, request.example[1] // factor)
-    inputs = example_inputs(2, example, controls=count, small=request.small, config=unet.config)
+    example, *sizes = _latent_sizes(request)
+    inputs = example_inputs(2, example, controls=len(controlnets), small=request.small, config=unet.config)
     if edits:
         controls = {name: inputs.pop(name) for name in ("hint_embedding", "control_scale")}
         inputs |= {**follow_inputs(2, inputs["text"].shape[1]), **(controls if controlnets else {})}
     pictured = [name for name in ("latents", "hint_embedding") if name in inputs]
-    axes = {name: PICTURE if name in pictured else ROWS for name in inputs}
-    if count > 1:
-        axes["hint_embedding"] = {0: "batch", 3: "height", 4: "width"}
-    sizes = [(height // factor, width // factor) for height, width in request.pictures]
     plan = static(request.batch("denoiser"), inputs, pictured, sizes)
-    facts = {"scheduler": scheduler_of(request)}
+    kind: type[nn.Module] = modules.FusedDenoiser
+    further = list[str]()
     if edits:
-        editor = EditingDenoiser(unet, *controlnets)
-        return Graph("denoiser", editor, inputs, ("prediction", "attention"), axes, plan, facts=facts)
-    if request.paint.reuse is None:
-        fused = modules.FusedDenoiser(unet, *controlnets)
-        return Graph("denoiser", fused, inputs, ("prediction",), axes, plan, facts=facts)
-    whole = modules.WholeDenoiser(unet, *controlnets)
-    return Graph("denoiser", whole, inputs, ("prediction", "deep"), axes, plan, facts=facts)
+        kind, further = EditingDenoiser, ["attention"]
+    elif request.paint.reuse is not None:
+        kind, further = modules.WholeDenoiser, ["deep"]
+    axes, facts = _axes(inputs, pictured, len(controlnets)), {"scheduler": scheduler_of(request)}
+    return Graph("denoiser", kind(unet, *controlnets), inputs, ("prediction", *further), axes, plan, facts=facts)
 
 
 def shallow_graph(request: Request) -> Graph:
     """The layers of the fused step around its deep features (see modules.ShallowDenoiser)."""
     unet = build_unet(request)
     module, channels = modules.ShallowDenoiser(unet, *build_controlnets(request)), modules.deep_channels(unet)
-    factor = SMALL_FACTOR if request.small else FACTOR
-    size = (request.example[0] // factor, request.example[1] // factor)
+    size, *sizes = _latent_sizes(request)
     inputs = example_inputs(2, size, controls=len(module.controls), small=request.small, config=unet.config)
     text = inputs.pop("text")
     inputs |= {"deep": normal(request.seed + 3, 2, channels, *size), **({"text": text} if module.reads_text else {})}
     pictured = ("latents", "hint_embedding", "deep")
-    axes = {name: PICTURE if name in pictured else ROWS for name in inputs}
-    if len(module.controls) > 1:
-        axes["hint_embedding"] = {0: "batch", 3: "height", 4: "width"}
-    sizes = [(height // factor, width // factor) for height, width in request.pictures]
     plan = static(request.batch("denoiser_shallow"), inputs, pictured, sizes)
+    axes = _axes(inputs, pictured, len(module.controls))
     return Graph("denoiser_shallow", module, inputs, ("prediction",), axes, plan)
 
 
@@ -220,9 +203,8 @@ def _check_suits(unet: UNet2DConditionModel, controlnet: ControlNetModel, source
     for key in ("cross_attention_dim", "block_out_channels", "layers_per_block"):
         theirs, ours = (tuple(v) if isinstance(v, list) else v for v in (controlnet.config[key], unet.config[key]))
         if theirs != ours:
-            raise CounterfactoryError(
-                f"ControlNet {source} has {key} {theirs} and the UNet {ours}: name one made for it"
-            )
+            odd = f"ControlNet {source} has {key} {theirs} and the UNet {ours}"
+            raise CounterfactoryError(f"{odd}: name one made for it")
 
 
 def load_part(kind: Any, source: str, part: str) -> Any:

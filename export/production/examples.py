@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from diffusers import DDPMScheduler
 from tokenizers import Tokenizer
+from torch import Tensor
 
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.runtime.session import Array
@@ -27,7 +28,7 @@ from . import blip2, clip, denoiser, sentence, vae
 from .graph import Graph, Request
 
 _SEED = 77
-_Tensors = dict[str, torch.Tensor]
+_Tensors = dict[str, Tensor]
 
 
 def streets(count: int, size: tuple[int, int]) -> tuple[Array, list[str]]:
@@ -38,9 +39,8 @@ def streets(count: int, size: tuple[int, int]) -> tuple[Array, list[str]]:
         random = np.random.default_rng((_SEED, i, 1))
         captions.append(EMBEDDED.describe(EMBEDDED.restyle(scene, random), random))
     height, width = size
-    images = [
-        cv2.resize(EMBEDDED.draw(scene).picture, (width, height), interpolation=cv2.INTER_CUBIC) for scene in scenes
-    ]
+    pictures = [EMBEDDED.draw(scene).picture for scene in scenes]
+    images = [cv2.resize(picture, (width, height), interpolation=cv2.INTER_CUBIC) for picture in pictures]
     return np.stack(images), captions
 
 
@@ -49,18 +49,18 @@ def edges_of(images: Array) -> Array:
     return canny(images, CannySettings(100, 200)).astype(np.float32)[:, None] / 255
 
 
-def text_states(request: Request, captions: list[str]) -> torch.Tensor:
+def text_states(request: Request, captions: list[str]) -> Tensor:
     """States [N, T, D] of the CLIP of `request`."""
     with torch.no_grad():
-        states: torch.Tensor = modules.ClipTextEncoder(clip.build(request))(_tokens(request, captions))[0]
+        states: Tensor = modules.ClipTextEncoder(clip.build(request))(_tokens(request, captions))[0]
     return states
 
 
-def hint_embeddings(request: Request, edges: Array) -> torch.Tensor:
+def hint_embeddings(request: Request, edges: Array) -> Tensor:
     """Hint embeddings [N, D, h, w], or [N, C, D, h, w] of C ControlNets."""
     hint, controlnets = torch.from_numpy(edges), denoiser.build_controlnets(request)
     with torch.no_grad():
-        found: list[torch.Tensor] = [modules.HintEncoder(one, grey=True)(hint) for one in controlnets]
+        found: list[Tensor] = [modules.HintEncoder(one, grey=True)(hint) for one in controlnets]
     return found[0] if len(found) == 1 else torch.stack(found, 1)
 
 
@@ -108,7 +108,7 @@ def _pictures(graph: Graph, name: str, times: int = 1) -> tuple[Array, list[str]
     return streets(rows, (times * height, times * width))
 
 
-def _pixels(images: Array) -> torch.Tensor:
+def _pixels(images: Array) -> Tensor:
     """float32 [N, 3, H, W] in -1..1."""
     return torch.from_numpy(images.transpose(0, 3, 1, 2).astype(np.float32) / 127.5 - 1)
 
@@ -127,9 +127,9 @@ def _shown(graph: Graph, request: Request) -> _Tensors:
     return {name: (_pixels(images) + 1) / 2 if name == "image" else _pixels(images)}
 
 
-def _encoded(request: Request, images: Array) -> torch.Tensor:
+def _encoded(request: Request, images: Array) -> Tensor:
     """Latents [N, 4, h, w] of the autoencoder that pictures are decoded by, scaled as the denoiser knows them."""
-    latents: torch.Tensor = modules.VaeEncoder(vae.build(request))(_pixels(images))
+    latents: Tensor = modules.VaeEncoder(vae.build(request))(_pixels(images))
     return latents
 
 
@@ -142,10 +142,8 @@ def _step(graph: Graph, request: Request) -> _Tensors:
     images, captions = _pictures(graph, "latents", denoiser.FACTOR)
     schedule = DDPMScheduler.from_config(dict(denoiser.scheduler_of(request)))
     noise, timestep = graph.inputs["latents"], graph.inputs["timestep"]
-    found = {
-        "latents": schedule.add_noise(_encoded(request, images), noise, timestep),
-        "text": text_states(request, captions),
-    }
+    latents = schedule.add_noise(_encoded(request, images), noise, timestep)
+    found = {"latents": latents, "text": text_states(request, captions)}
     if "hint_embedding" in graph.inputs:
         found["hint_embedding"] = hint_embeddings(request, edges_of(images))
     return found
@@ -179,19 +177,16 @@ def _continued(graph: Graph, request: Request) -> _Tensors:
     tokenizer = Tokenizer.from_file(str(blip2.tokenizer_file(request)))
     words = [tokenizer.encode(caption, add_special_tokens=False).ids for caption in captions]
     written = torch.tensor([(ids * steps)[:steps] for ids in words])
-    made = {
-        "inputs_embeds": decoder.tokens[written],
-        "position_ids": torch.arange(past, past + steps).repeat(rows, 1),
-        "cache_keys": keys,
-        "cache_values": values,
-    }
+    places = torch.arange(past, past + steps).repeat(rows, 1)
+    made = {"inputs_embeds": decoder.tokens[written], "position_ids": places}
+    made |= {"cache_keys": keys, "cache_values": values}
     if no_rows:
         random = torch.Generator().manual_seed(_SEED)
         made["cache_rows"] = torch.randint(rows, (past, rows), generator=random)
     return made
 
 
-def _tokens(request: Request, captions: list[str]) -> torch.Tensor:
+def _tokens(request: Request, captions: list[str]) -> Tensor:
     tokenizer = clip.tokenizer_of(request)
     return torch.tensor([encoded.ids for encoded in tokenizer.encode_batch(captions)])
 

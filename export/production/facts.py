@@ -45,11 +45,8 @@ def facts(out: Path, captioner: str = "6.7b") -> list[dict[str, Any]]:
     networks |= dict.fromkeys(("denoiser_int8", "editor"), networks["denoiser"])
     networks["sentence"] = networks["clip_text"]  # as little of it depends on pictures
     networks |= {n.name: n for n in exported_networks(load_profile("lance")) if n.name == "vae_encoder"}
-    rows = [
-        _row(out, name, network, profile.image.short_side)
-        for name, network in networks.items()
-        if name not in _OPTIONAL or (out / "onnx" / name).is_dir()
-    ]
+    made = [name for name in networks if name not in _OPTIONAL or (out / "onnx" / name).is_dir()]
+    rows = [_row(out, name, networks[name], profile.image.short_side) for name in made]
     return [*rows, _decoder_row("opt_decoder", *OPT[captioner]), _decoder_row("llm", *LLAMA_13B)]
 
 
@@ -85,34 +82,26 @@ def _row(out: Path, name: str, network: Network, side: int) -> dict[str, Any]:
         manifest = json.loads((folder / "manifest.json").read_text())
         factor = json.loads((out / "latent.json").read_text())["factor"]
     except (OSError, ValueError, KeyError) as error:
-        raise CounterfactoryError(
-            f"the facts of {name} need its graph in {out}, and latent.json: {error!r}; export it"
-        ) from error
+        need = f"the facts of {name} need its graph in {out}, and latent.json"
+        raise CounterfactoryError(f"{need}: {error!r}; export it") from error
     sizes = network.sizes_at((side, side), (side // factor, side // factor))
     graph = folder / "model.onnx"
     asked = set(input_names(graph))  # an editor may have no hints
-    return {
-        "name": name,
-        "flops": count_flops(graph, 1, {name: size for name, size in sizes.items() if name in asked}),
-        "weight_bytes": onnx_bytes(graph),
-        "cache_bytes": 0,
-        "random": bool(manifest["random"]),
-    }
+    flops = count_flops(graph, 1, {name: size for name, size in sizes.items() if name in asked})
+    size = {"weight_bytes": onnx_bytes(graph), "cache_bytes": 0}
+    return {"name": name, "flops": flops, **size, "random": bool(manifest["random"])}
 
 
 def add_command(commands: Any) -> None:
-    """Add `facts` to the export's commands."""
     parser = commands.add_parser("facts", help="count what estimates need of an export's plans", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder of the export")
-    parser.add_argument(
-        "--captioner", choices=(*OPT, "florence2"), default="6.7b", help="size of its OPT; florence2 is added to a file"
-    )
+    size = "size of its OPT; florence2 is added to a file"
+    parser.add_argument("--captioner", choices=(*OPT, "florence2"), default="6.7b", help=size)
     parser.add_argument("--to", type=Path, help="file to write (facts.json in the folder)")
     parser.set_defaults(run=run)
 
 
 def run(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
-    """Do what the command line asks; returns the exit status."""
     file = asked.to or asked.out / "facts.json"
     if asked.captioner == "florence2":
         new = florence2_facts(asked.out)

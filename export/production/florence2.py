@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,17 +17,14 @@ from tokenizers import Tokenizer
 from transformers import Florence2Config, Florence2ForConditionalGeneration
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.runtime.plans import Shapes
-from counterfactory.engine.runtime.session import is_cache
 
 from ..graphs import modules
 from ..graphs.florence2 import CachedFlorence2Decoder, Florence2Vision
 from ..graphs.hub import locate
 from ..graphs.mapped import build_empty, lay_out
 from ..graphs.weights import fill, load, tensors
-from .blip2 import write_vocabulary
+from .blip2 import captioner_step, write_vocabulary
 from .graph import ROWS, Graph, Request, normal, static
-from .small_words import opt_tokenizer
 
 # Of the published preprocessor_config.json: pixels a side, ImageNet's statistics.
 SIDE, SMALL_SIDE = 768, 32
@@ -70,15 +66,10 @@ _TABLES = ("model.language_model.encoder.embed_tokens.weight", "model.language_m
 def config_of(published: Mapping[str, Any]) -> Florence2Config:
     """transformers' configuration of the published config.json."""
     vision, text = published["vision_config"], {**published["text_config"], "model_type": "bart"}
-    return Florence2Config(
-        vision_config={
-            **{name: vision[name] for name in _SAME},
-            "embed_dim": vision["dim_embed"],
-            "max_temporal_embeddings": vision["visual_temporal_embedding"]["max_temporal_embeddings"],
-            "max_position_embeddings": vision["image_pos_embed"]["max_pos_embeddings"],
-        },
-        text_config=text,
-    )
+    own = {name: vision[name] for name in _SAME} | {"embed_dim": vision["dim_embed"]}
+    own["max_temporal_embeddings"] = vision["visual_temporal_embedding"]["max_temporal_embeddings"]
+    own["max_position_embeddings"] = vision["image_pos_embed"]["max_pos_embeddings"]
+    return Florence2Config(vision_config=own, text_config=text)
 
 
 def renamed(published: str) -> str:
@@ -117,46 +108,27 @@ def _config(request: Request) -> Florence2Config:
         try:
             return config_of(json.loads(file.read_text()))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CounterfactoryError(
-                f"{file} is no config.json of Florence-2 as Microsoft published it: {error!r}"
-            ) from error
+            none = f"{file} is no config.json of Florence-2 as Microsoft published it"
+            raise CounterfactoryError(f"{none}: {error!r}") from error
     return small_config() if request.small else config_of(BASE)
 
 
 # microsoft/Florence-2-base's config.json, as far as it decides the network.
 BASE: Mapping[str, Any] = {
     "vision_config": {
-        "dim_embed": [128, 256, 512, 1024],
-        "depths": [1, 1, 9, 1],
-        "patch_size": [7, 3, 3, 3],
-        "patch_stride": [4, 2, 2, 2],
-        "patch_padding": [3, 1, 1, 1],
-        "patch_prenorm": [False, True, True, True],
-        "num_heads": [4, 8, 16, 32],
-        "num_groups": [4, 8, 16, 32],
-        "window_size": 12,
-        "projection_dim": 768,
+        "dim_embed": [128, 256, 512, 1024], "depths": [1, 1, 9, 1], "patch_size": [7, 3, 3, 3],
+        "patch_stride": [4, 2, 2, 2], "patch_padding": [3, 1, 1, 1], "patch_prenorm": [False, True, True, True],
+        "num_heads": [4, 8, 16, 32], "num_groups": [4, 8, 16, 32], "window_size": 12, "projection_dim": 768,
         "visual_temporal_embedding": {"type": "COSINE", "max_temporal_embeddings": 100},
         "image_pos_embed": {"type": "learned_abs_2d", "max_pos_embeddings": 50},
     },
     "text_config": {
-        "vocab_size": 51289,
-        "d_model": 768,
-        "encoder_layers": 6,
-        "decoder_layers": 6,
-        "encoder_attention_heads": 12,
-        "decoder_attention_heads": 12,
-        "encoder_ffn_dim": 3072,
-        "decoder_ffn_dim": 3072,
-        "max_position_embeddings": 1024,
-        "scale_embedding": False,
-        "pad_token_id": 1,
-        "bos_token_id": 0,
-        "eos_token_id": 2,
-        "decoder_start_token_id": 2,
-        "forced_bos_token_id": 0,
+        "vocab_size": 51289, "d_model": 768, "encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 12,
+        "decoder_attention_heads": 12, "encoder_ffn_dim": 3072, "decoder_ffn_dim": 3072,
+        "max_position_embeddings": 1024, "scale_embedding": False, "pad_token_id": 1, "bos_token_id": 0,
+        "eos_token_id": 2, "decoder_start_token_id": 2, "forced_bos_token_id": 0,
     },
-}
+}  # fmt: skip
 
 
 def small_config() -> Florence2Config:
@@ -165,12 +137,8 @@ def small_config() -> Florence2Config:
     patches = {"patch_size": [7, 3], "patch_stride": [4, 2], "patch_padding": [3, 1], "patch_prenorm": [False, True]}
     text = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48}
     text |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "vocab_size": 40}
-    return config_of(
-        {
-            "vision_config": {**BASE["vision_config"], **widths, **patches, "projection_dim": 32},
-            "text_config": {**BASE["text_config"], **text},
-        }
-    )
+    vision = {**BASE["vision_config"], **widths, **patches, "projection_dim": 32}
+    return config_of({"vision_config": vision, "text_config": {**BASE["text_config"], **text}})
 
 
 def build(request: Request) -> Florence2ForConditionalGeneration:
@@ -209,43 +177,18 @@ def decoder_graph(request: Request) -> Graph:
     side = SMALL_SIDE if request.small else SIDE
     shrink = 2 ** (1 + len(model.config.vision_config.embed_dim))
     attended = (side // shrink) ** 2 + 1 + len(task_ids(request))
-    inputs = {
-        "inputs_embeds": normal(request.seed, 3, 2, text.d_model),
-        "position_ids": torch.tensor([[5, 6]] * 3),
-        "cache_keys": normal(request.seed + 1, 5, 3, layers, heads, width),
-        "cache_values": normal(request.seed + 2, 5, 3, layers, heads, width),
-        "query_embeds": normal(request.seed + 3, 3, 2 * layers, heads, attended, width),
-    }
-    rows = request.batch("opt_decoder")
     start = len(first_tokens(text)) - 1 + request.prompt_tokens
-    length = start + request.caption_tokens - 1
-    past = Shapes(*((n, rows, layers, heads, width) for n in (0, start, length)))
-    plan = {
-        "inputs_embeds": Shapes(*((rows, n, text.d_model) for n in (1, start, start))),
-        "position_ids": Shapes(*((rows, n) for n in (1, start, start))),
-        "cache_keys": past,
-        "cache_values": past,
-        "query_embeds": Shapes.static(rows, 2 * layers, heads, attended, width),
-    }
-    if request.beams > 1:
-        inputs["cache_rows"] = torch.tensor([[1, 1, 0], [0, 2, 1], [2, 1, 1], [0, 0, 0], [1, 0, 2]])
-        plan["cache_rows"] = Shapes(*((n, rows) for n in (0, start, length)))
-    step, kept = {0: "batch", 1: "tokens"}, {0: "past", 1: "batch"}
-    axes = {name: kept if is_cache(name) else ROWS if name == "query_embeds" else step for name in inputs}
-    outputs = ("logits", "cache_keys_added", "cache_values_added")
-    return Graph("opt_decoder", CachedFlorence2Decoder(model), inputs, outputs, axes, (plan,))
+    lengths = (1, start, start), (0, start, start + request.caption_tokens - 1)
+    sizes = text.d_model, (layers, heads, width)
+    queries = normal(request.seed + 3, 3, 2 * layers, heads, attended, width)
+    return captioner_step(request, CachedFlorence2Decoder(model), sizes, lengths, {"query_embeds": queries})
 
 
 def write_tokens(request: Request, graph: Graph, folder: Path) -> None:
     """What blip2.write_tokens writes."""
     assert isinstance(graph.module, CachedFlorence2Decoder)
     text = _config(request).text_config
-    end = int(text.eos_token_id)
-    write_vocabulary(folder, graph.module.tokens, first_tokens(text), end)
-    if request.small:
-        opt_tokenizer(text.vocab_size, end).save(str(folder / "opt_tokenizer.json"))
-    if request.sources is not None:
-        shutil.copyfile(tokenizer_file(request), folder / "opt_tokenizer.json")
+    write_vocabulary(request, folder, graph.module.tokens, text, first_tokens(text), tokenizer_file)
 
 
 def first_tokens(text: Any) -> list[int]:
@@ -255,7 +198,6 @@ def first_tokens(text: Any) -> list[int]:
 
 
 def task_ids(request: Request) -> list[int]:
-    """The tokens of the task, with those that begin and end a text."""
     text = _config(request).text_config
     if request.sources is None:  # random weights know no words
         words = list(range(4, 14))

@@ -166,12 +166,10 @@ class Request:
 
     @property
     def random(self) -> bool:
-        """Whether the weights are no trained ones."""
         return self.sources is None or self.stand_ins
 
     @property
     def florence2(self) -> bool:
-        """Whether the captioner is Florence-2."""
         return self.captioner == "florence2" if self.sources is None else self.sources.florence2 is not None
 
     @property
@@ -190,7 +188,6 @@ class Request:
         return (32, 48) if self.small else (256, 384)
 
     def plan(self, network: str) -> str:
-        """The name of a network's graph and plan."""
         return self.names.get(network, network)
 
     def batch(self, name: str) -> int:
@@ -208,15 +205,13 @@ def static(
     """The plan that takes `batch` rows of each input, the axes after the first as in the example; of the inputs named
     in `following` the last two are of each of `sizes` in turn.
     """
-    return tuple(
-        {
-            name: Shapes.static(batch, *(value.shape[1:-2] + size if name in following else value.shape[1:]))
-            for name, value in inputs.items()
-        }
-        for size in sizes
-    )
+
+    def shape(name: str, size: tuple[int, int]) -> tuple[int, ...]:
+        own = inputs[name].shape[1:]
+        return (*own[:-2], *size) if name in following else tuple(own)
+
+    return tuple({name: Shapes.static(batch, *shape(name, size)) for name in inputs} for size in sizes)
 
 
 def normal(seed: int, *shape: int) -> torch.Tensor:
-    """Seeded standard normal numbers."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))

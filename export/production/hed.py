@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..graphs.hub import locate
@@ -31,7 +31,7 @@ class Block(nn.Module):
         self.convs = nn.ModuleList([nn.Conv2d(a, b, 3, padding=1) for a, b in pairwise(widths)])
         self.projection = nn.Conv2d(width, 1, 1)
 
-    def forward(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         for conv in self.convs:
             features = F.relu(conv(features))
         return features, self.projection(features)
@@ -47,7 +47,7 @@ class Hed(nn.Module):
         for i, (before, width, depth) in enumerate(zip(channels, widths, depths, strict=True), start=1):
             setattr(self, f"block{i}", Block(before, width, depth))
 
-    def forward(self, image: torch.Tensor) -> torch.Tensor:
+    def forward(self, image: Tensor) -> Tensor:
         # The weights expect levels of 0 to 255.
         features, size = image * 255 - self.norm, image.shape[2:]
         total = torch.zeros(())
@@ -61,7 +61,6 @@ class Hed(nn.Module):
 
 
 def build(request: Request) -> Hed:
-    """The network that is asked for."""
     hed = Hed(_SMALL_WIDTHS, _SMALL_DEPTHS) if request.small else Hed()
     if request.sources is None:
         fill(hed, request.seed)

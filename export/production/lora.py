@@ -11,11 +11,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import torch
 from diffusers import UNet2DConditionModel
 from diffusers.loaders import StableDiffusionLoraLoaderMixin
 from diffusers.utils import convert_unet_state_dict_to_peft
-from torch import nn
+from torch import Tensor, nn
 
 from counterfactory.engine.errors import CounterfactoryError
 
@@ -36,9 +35,8 @@ def merge_lora(unet: UNet2DConditionModel, file: Path, weight: float = 1.0) -> i
     found = {name: tensor.float() for name, tensor in tensors(file).items()}
     for key in found:
         if key.startswith(_OF_TEXT):
-            raise CounterfactoryError(
-                f"LoRA {file.name} changes the text encoder too ({key}), which is shared with the checks: not supported"
-            )
+            changes = f"LoRA {file.name} changes the text encoder too ({key})"
+            raise CounterfactoryError(f"{changes}, which is shared with the checks: not supported")
     try:
         state, alphas = StableDiffusionLoraLoaderMixin.lora_state_dict(dict(found), unet_config=unet.config)
     except (KeyError, ValueError) as error:
@@ -55,9 +53,8 @@ def merge_lora(unet: UNet2DConditionModel, file: Path, weight: float = 1.0) -> i
     return len(pairs)
 
 
-def _paired(state: dict[str, torch.Tensor], file: Path) -> dict[str, dict[str, torch.Tensor]]:
-    """Parts A and B of each layer, by the layer's name."""
-    pairs: dict[str, dict[str, torch.Tensor]] = {}
+def _paired(state: dict[str, Tensor], file: Path) -> dict[str, dict[str, Tensor]]:
+    pairs: dict[str, dict[str, Tensor]] = {}
     for key, tensor in state.items():
         part = _PART.fullmatch(key.removeprefix("unet.").replace(".processor.", "."))
         if part is None:
@@ -66,7 +63,7 @@ def _paired(state: dict[str, torch.Tensor], file: Path) -> dict[str, dict[str, t
     return pairs
 
 
-def _check(name: str, pair: dict[str, torch.Tensor], layer: nn.Module | None, file: Path) -> None:
+def _check(name: str, pair: dict[str, Tensor], layer: nn.Module | None, file: Path) -> None:
     """Raise CounterfactoryError unless `pair` is whole and makes a delta of the layer's weight."""
     if layer is None:
         raise CounterfactoryError(f"LoRA {file.name}: {name} belongs to no layer of this UNet")

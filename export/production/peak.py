@@ -35,7 +35,6 @@ class PeakMemory:
 
     @property
     def bytes(self) -> int:
-        """The peak up to now."""
         now = _anonymous_bytes()
         self._bytes = max(self._bytes, now or 0)
         return Memory().peak() if now is None else self._bytes

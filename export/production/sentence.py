@@ -23,7 +23,6 @@ SMALL: Mapping[str, Any] = {**TINY, "vocab_size": 60, "max_position_embeddings":
 
 
 def build(request: Request) -> BertModel:
-    """The network, with the weights that are asked for."""
     if request.sources is None:
         config = BertConfig(**(SMALL if request.small else MINILM_L6), attn_implementation="eager")
         bert = BertModel(config, add_pooling_layer=False)

@@ -18,23 +18,16 @@ from .graph import PICTURE, Graph, Request, normal, static
 
 # stable-diffusion-v1-5's vae/config.json; all else, and madebyollin/taesd's, is as diffusers' classes have it.
 KL: Mapping[str, Any] = {
-    "layers_per_block": 2,
-    "block_out_channels": (128, 256, 512, 512),
-    "down_block_types": ("DownEncoderBlock2D",) * 4,
-    "up_block_types": ("UpDecoderBlock2D",) * 4,
-    "sample_size": 512,
-}
+    "layers_per_block": 2, "block_out_channels": (128, 256, 512, 512), "sample_size": 512,
+    "down_block_types": ("DownEncoderBlock2D",) * 4, "up_block_types": ("UpDecoderBlock2D",) * 4,
+}  # fmt: skip
 SMALL: Mapping[str, Any] = {
-    "block_out_channels": (16, 16),
-    "down_block_types": ("DownEncoderBlock2D",) * 2,
-    "up_block_types": ("UpDecoderBlock2D",) * 2,
-    "norm_num_groups": 8,
-}
+    "block_out_channels": (16, 16), "norm_num_groups": 8,
+    "down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2,
+}  # fmt: skip
 _SMALL_TINY: Mapping[str, Any] = {
-    "encoder_block_out_channels": (8, 8),
-    "decoder_block_out_channels": (8, 8),
-    "num_encoder_blocks": (1, 1),
-    "num_decoder_blocks": (1, 1),
+    **dict.fromkeys(("encoder_block_out_channels", "decoder_block_out_channels"), (8, 8)),
+    **dict.fromkeys(("num_encoder_blocks", "num_decoder_blocks"), (1, 1)),
 }
 
 
@@ -45,7 +38,6 @@ def random_vae(seed: int, small: bool = False) -> AutoencoderKL:
 
 
 def build(request: Request) -> AutoencoderKL | AutoencoderTiny:
-    """The autoencoder that is asked for."""
     sources = request.sources
     if sources is None:
         if not request.tiny_vae:
@@ -66,9 +58,8 @@ def decoder_graph(request: Request) -> Graph:
     plan = static(request.batch("vae_decoder"), inputs, ["latents"], sizes)
     autoencoder.encoder = nn.Identity()  # half of the weights, which nothing here uses
     module = modules.VaeDecoder(autoencoder)
-    return Graph(
-        "vae_decoder", module, inputs, ("pixel_values",), {"latents": PICTURE}, plan, facts=_scale(autoencoder)
-    )
+    facts = _scale(autoencoder)
+    return Graph("vae_decoder", module, inputs, ("pixel_values",), {"latents": PICTURE}, plan, facts=facts)
 
 
 def encoder_graph(request: Request) -> Graph:
@@ -78,9 +69,8 @@ def encoder_graph(request: Request) -> Graph:
     plan = static(request.batch("vae_encoder"), inputs, ["pixel_values"], request.pictures)
     autoencoder.decoder = nn.Identity()  # half of the weights, which nothing here uses
     module = modules.VaeEncoder(autoencoder)
-    return Graph(
-        "vae_encoder", module, inputs, ("latents",), {"pixel_values": PICTURE}, plan, facts=_scale(autoencoder)
-    )
+    facts = _scale(autoencoder)
+    return Graph("vae_encoder", module, inputs, ("latents",), {"pixel_values": PICTURE}, plan, facts=facts)
 
 
 def _scale(autoencoder: AutoencoderKL | AutoencoderTiny) -> dict[str, float]:

@@ -51,21 +51,19 @@ class Workspace:
             needed = networks.of(stage)
             if plan in {network.plan for network in needed}:
                 if unknown := [network.plan for network in needed if network.plan not in facts]:
-                    raise CounterfactoryError(
-                        f"facts.json in {self.profile.models.path} knows nothing of {', '.join(unknown)}, which stage "
-                        f"{stage} holds beside {plan}; take that file away, and write it again after the export"
-                    )
+                    lacking = f"facts.json in {self.profile.models.path} knows nothing of {', '.join(unknown)}"
+                    advice = "take that file away, and write it again after the export"
+                    raise CounterfactoryError(f"{lacking}, which stage {stage} holds beside {plan}; {advice}")
                 costs = [plan_cost(self.profile, network, facts[network.plan]) for network in needed]
                 whole = {cost.name: cost.bytes + cost.scratch_bytes for cost in costs}
                 together = sum(whole.values())
                 spare.append((budget - together) // 2)
                 if spare[-1] < 1:
                     listed = " + ".join(f"{name} {nbytes:,}" for name, nbytes in whole.items())
-                    raise CounterfactoryError(
-                        f"stage {stage} needs {listed} = {together:,} bytes at once and the device has {budget:,} for "
-                        f"plans, which leaves no workspace for {plan}; take smaller batches, smaller pictures or a "
-                        "lower precision in the profile, or a larger device"
-                    )
+                    needs = f"stage {stage} needs {listed} = {together:,} bytes at once"
+                    has = f"the device has {budget:,} for plans, which leaves no workspace for {plan}"
+                    advice = "smaller batches, smaller pictures or a lower precision in the profile, or a larger device"
+                    raise CounterfactoryError(f"{needs} and {has}; take {advice}")
         return min(spare)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 
 def add_command(commands: Any) -> None:
-    """Add the command."""
     parser = commands.add_parser("retrain", help="train the models of a lesson, and ask them")
     parser.add_argument("folder", type=Path, help="folder with lesson.json")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from PIL import Image
 from safetensors.torch import save
-from torch import nn
+from torch import Tensor, nn
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import make_folder, open_whole, write_whole
@@ -55,16 +55,14 @@ def run_lesson(folder: Path, device_name: str, say: Say) -> None:
                 network = train(lesson, network, pictures, seed, place, device, say)
             _ask(lesson, network, place, device)
             # Cloned, since tensors that share memory would be refused.
-            write_whole(
-                place / WEIGHTS, save({key: value.cpu().clone() for key, value in network.state_dict().items()})
-            )
+            weights = {key: value.cpu().clone() for key, value in network.state_dict().items()}
+            write_whole(place / WEIGHTS, save(weights))
             write_whole(place / DONE, "")
             for checkpoint in place.glob("checkpoint-*"):
                 shutil.rmtree(checkpoint)
 
 
 def _ask(lesson: Lesson, network: nn.Module, place: Path, device: torch.device) -> None:
-    """Writes what a model answers to the pictures that were held out."""
     pictures = TrainingPictures(lesson, lesson.held, 0)
     rows = [_HEAD]
     for numbers, logits in _answers(lesson, network, pictures, device):
@@ -88,11 +86,11 @@ def _ask(lesson: Lesson, network: nn.Module, place: Path, device: torch.device) 
 
 def _answers(
     lesson: Lesson, network: nn.Module, pictures: TrainingPictures, device: torch.device
-) -> Iterator[tuple[Sequence[int], torch.Tensor]]:
+) -> Iterator[tuple[Sequence[int], Tensor]]:
     """Batches of held-out pictures of one shape, and their logits on the CPU."""
-    waiting: dict[tuple[int, ...], list[tuple[int, torch.Tensor]]] = {}
+    waiting: dict[tuple[int, ...], list[tuple[int, Tensor]]] = {}
 
-    def run(batch: list[tuple[int, torch.Tensor]]) -> tuple[Sequence[int], torch.Tensor]:
+    def run(batch: list[tuple[int, Tensor]]) -> tuple[Sequence[int], Tensor]:
         with torch.inference_mode():
             logits = logits_of(network(torch.stack([inputs for _, inputs in batch]).to(device))).float().cpu()
         if not bool(torch.isfinite(logits).all()):

@@ -7,7 +7,7 @@ import inspect
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from counterfactory.engine.asking.callables import import_callable
@@ -59,17 +59,17 @@ def _of_torchvision(place: str, count: int, given: bool, name: str) -> Any:
     return module
 
 
-def logits_of(outputs: Any) -> torch.Tensor:
+def logits_of(outputs: Any) -> Tensor:
     """Logits [N, C] or [N, C, h, w] in what a network returns: a tensor, a dict of `logits` or `out`, or an object."""
     if isinstance(outputs, dict):
         outputs = outputs.get("logits", outputs.get("out"))
     outputs = getattr(outputs, "logits", outputs)
-    if not isinstance(outputs, torch.Tensor):
+    if not isinstance(outputs, Tensor):
         raise CounterfactoryError(f"the model returned a {type(outputs).__name__}: logits are a tensor [N, C, ...]")
     return outputs
 
 
-def require_head(network: nn.Module, lesson: Lesson, inputs: torch.Tensor) -> None:
+def require_head(network: nn.Module, lesson: Lesson, inputs: Tensor) -> None:
     """Raises CounterfactoryError where the network does not answer inputs [N, 3, h, w] with a score of each class."""
     network.eval()
     try:
@@ -79,19 +79,17 @@ def require_head(network: nn.Module, lesson: Lesson, inputs: torch.Tensor) -> No
         raise
     except Exception as error:  # a user's module may raise anything
         first = (str(error).strip().splitlines() or [""])[0]
-        raise CounterfactoryError(
-            f"--model {lesson.model} cannot take pictures {list(inputs.shape)}, as its recipe prepares them: {first}"
-        ) from error
+        cannot = f"--model {lesson.model} cannot take pictures {list(inputs.shape)}, as its recipe prepares them"
+        raise CounterfactoryError(f"{cannot}: {first}") from error
     axes = 4 if lesson.recipe.task == "segmentation" else 2
     if logits.ndim != axes or logits.shape[1] != len(lesson.classes):
         named = ", ".join(lesson.classes[:_SHOWN]) + (" and so on" if len(lesson.classes) > _SHOWN else "")
         wanted = "[N, C, h, w]" if axes == 4 else "[N, C]"
-        raise CounterfactoryError(
-            f"--model {lesson.model} answers {list(logits.shape)}, and the set has {len(lesson.classes)} classes "
-            f"({named}): give a model with a head for these, {wanted}"
-        )
+        has = f"the set has {len(lesson.classes)} classes ({named})"
+        answers = f"--model {lesson.model} answers {list(logits.shape)}, and {has}"
+        raise CounterfactoryError(f"{answers}: give a model with a head for these, {wanted}")
 
 
-def scaled(logits: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+def scaled(logits: Tensor, size: tuple[int, int]) -> Tensor:
     """Logits [N, C, h, w] at another size."""
     return logits if logits.shape[2:] == size else F.interpolate(logits, size, mode="bilinear", align_corners=False)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
 from counterfactory.engine.asking.preparation import read_preparation
@@ -32,7 +33,7 @@ _KEPT = 1 << 30
 _RATIO = 4 / 3
 
 
-class TrainingPictures(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+class TrainingPictures(Dataset[tuple[Tensor, Tensor]]):
     """Inputs float32 [3, h, w] with their targets: a class number, or int64 [h, w] of them; by their `Place`."""
 
     def __init__(self, lesson: Lesson, pictures: Sequence[TrainingPicture], seed: int) -> None:
@@ -45,7 +46,7 @@ class TrainingPictures(Dataset[tuple[torch.Tensor, torch.Tensor]]):
         self._kept: dict[int, tuple[NDArray[np.uint8], NDArray[np.uint8] | None]] = {}
         self._bytes = 0
 
-    def __getitem__(self, place: Place) -> tuple[torch.Tensor, torch.Tensor]:
+    def __getitem__(self, place: Place) -> tuple[Tensor, Tensor]:
         step, slot, number = place
         picture, mask = self._read(number)
         prepare, augment = self._prepare, self._recipe.augment
@@ -65,7 +66,6 @@ class TrainingPictures(Dataset[tuple[torch.Tensor, torch.Tensor]]):
         return pixels, torch.from_numpy(np.where(flat == _NO_CLASS, IGNORED, flat))
 
     def size(self, number: int) -> Size:
-        """Height and width of a picture as the suite has it."""
         height, width = self._read(number)[0].shape[:2]
         return height, width
 
@@ -93,22 +93,18 @@ def _crop(size: Size, least: float, rng: np.random.Generator) -> tuple[slice, sl
     height, width = size
     area = rng.uniform(least, 1) * height * width
     ratio = float(np.exp(rng.uniform(-np.log(_RATIO), np.log(_RATIO))))
-    tall, wide = (
-        max(1, min(side, round(part)))
-        for side, part in ((height, (area / ratio) ** 0.5), (width, (area * ratio) ** 0.5))
-    )
+    sides = (height, (area / ratio) ** 0.5), (width, (area * ratio) ** 0.5)
+    tall, wide = (max(1, min(side, round(part))) for side, part in sides)
     top, left = int(rng.integers(height - tall + 1)), int(rng.integers(width - wide + 1))
     return slice(top, top + tall), slice(left, left + wide)
 
 
-def stack(batch: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> tuple[torch.Tensor, torch.Tensor]:
+def stack(batch: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     """A batch's inputs and targets. Raises CounterfactoryError for inputs of several sizes."""
     sizes = sorted({tuple(inputs.shape[1:]) for inputs, _ in batch})
     if len(sizes) > 1:
-        raise CounterfactoryError(
-            f"pictures become inputs of several sizes, such as {sizes[0]} and {sizes[-1]}: say resize=HxW, or crop=N, "
-            "in the recipe's preprocess"
-        )
+        several = f"pictures become inputs of several sizes, such as {sizes[0]} and {sizes[-1]}"
+        raise CounterfactoryError(f"{several}: say resize=HxW, or crop=N, in the recipe's preprocess")
     inputs, targets = zip(*batch, strict=True)
     return torch.stack(inputs), torch.stack(targets)
 

@@ -42,10 +42,8 @@ def open_device(name: str) -> torch.device:
         raise CounterfactoryError(f"--device {name} is no device: say auto, cpu, cuda or cuda:N") from error
     count = torch.cuda.device_count() if device.type == "cuda" else 1
     if (device.index or 0) >= count:
-        raise CounterfactoryError(
-            f"--device {name}: torch sees {count or 'no'} GPU{'' if count == 1 else 's'} here; say --device cpu, or "
-            "install a torch for this machine's GPU"
-        )
+        sees = f"--device {name}: torch sees {count or 'no'} GPU{'' if count == 1 else 's'} here"
+        raise CounterfactoryError(f"{sees}; say --device cpu, or install a torch for this machine's GPU")
     return device
 
 
@@ -60,7 +58,6 @@ def rate_at(recipe: TrainingRecipe, step: int, per_epoch: int) -> float:
 
 
 def make_optimiser(settings: OptimiserSettings, network: nn.Module) -> torch.optim.Optimizer:
-    """The optimiser of a network's parameters that are trained."""
     of = [parameter for parameter in network.parameters() if parameter.requires_grad]
     if settings.kind == "sgd":
         return torch.optim.SGD(of, settings.rate, momentum=settings.momentum or 0, weight_decay=settings.weight_decay)
@@ -91,9 +88,8 @@ def train(
     start = _restore(accelerator, folder)
     order = TrainingOrder(len(pictures), recipe.batch, seed, start, total)
     data = TrainingPictures(lesson, pictures, seed)
-    loader: DataLoader[Any] = DataLoader(
-        data, batch_sampler=order, collate_fn=stack, num_workers=0 if device.type == "cpu" else 4
-    )
+    workers = 0 if device.type == "cpu" else 4
+    loader: DataLoader[Any] = DataLoader(data, batch_sampler=order, collate_fn=stack, num_workers=workers)
     network.train()
     losses: list[float] = []
     for step, (inputs, targets) in enumerate(loader, start):

@@ -17,6 +17,7 @@ from counterfactory.engine.sources.shapes import Box
 from counterfactory.engine.suite import PictureRow
 
 LEVELS = (20, 120, 220)
+Rows = tuple[Path, list[PictureRow]]
 
 
 @pytest.fixture
@@ -35,14 +36,11 @@ def detector(pictures: NDArray[np.uint8]) -> list[dict[str, Any]]:
     return [{"boxes": [[i, 1, i + 4, 6]], "scores": [0.9], "labels": ["bus"]} for i in places]
 
 
-def test_a_function_that_gives_boxes(suite: tuple[Path, list[PictureRow]]) -> None:
-    found = cf.evaluate(suite[0], detector).evaluation
+def test_a_function_that_gives_boxes_has_a_page(suite: tuple[Path, list[PictureRow]], tmp_path: Path) -> None:
+    result = cf.evaluate(suite[0], detector)
+    found = result.evaluation
     assert (found.measure, found.variants.score.count) == ("AP", 3)
     assert found.variants.score.value == pytest.approx(1)
-
-
-def test_boxes_have_a_page(suite: tuple[Path, list[PictureRow]], tmp_path: Path) -> None:
-    result = cf.evaluate(suite[0], detector)
     page = result.report(tmp_path / "report", no_edges=True).page.read_text()
     assert "AP50" in page
     assert "recall" in page
@@ -50,10 +48,8 @@ def test_boxes_have_a_page(suite: tuple[Path, list[PictureRow]], tmp_path: Path)
 
 
 def results(rows: list[PictureRow], **changes: Any) -> list[dict[str, Any]]:
-    return [
-        {"image_id": row.file_name, "category_id": 3, "bbox": [i, 1, 4, 5], "score": 0.9, **changes}
-        for i, row in enumerate(rows)
-    ]
+    same = {"category_id": 3, "score": 0.9, **changes}
+    return [{"image_id": row.file_name, "bbox": [i, 1, 4, 5], **same} for i, row in enumerate(rows)]
 
 
 def test_coco_s_results(suite: tuple[Path, list[PictureRow]], tmp_path: Path) -> None:
@@ -94,9 +90,7 @@ def test_coco_s_results(suite: tuple[Path, list[PictureRow]], tmp_path: Path) ->
         (json.dumps([{"image_id": 0, "category_id": 1, "bbox": [1, 2, 3, 4], "score": 1}]), "--classes FILE"),
     ],
 )
-def test_other_results_are_refused(
-    listed: str, message: str, suite: tuple[Path, list[PictureRow]], tmp_path: Path
-) -> None:
+def test_other_results_are_refused(listed: str, message: str, suite: Rows, tmp_path: Path) -> None:
     file = tmp_path / "results.json"
     file.write_text(listed)
     with pytest.raises(cf.CounterfactoryError) as refused:

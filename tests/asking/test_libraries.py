@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image
 
 from counterfactory.engine.asking.opening_models import open_model
 from counterfactory.engine.asking.outputs import BoxAnswer, MapAnswer, ScoreAnswer, read_outputs
@@ -20,13 +21,8 @@ transformers = pytest.importorskip("transformers")
 
 NAMES = {0: "bus", 1: "car", 2: "truck"}
 LABELS: dict[str, Any] = {"num_labels": 3, "id2label": NAMES, "label2id": {name: i for i, name in NAMES.items()}}
-TINY: dict[str, Any] = {
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 16,
-    "patch_size": 8,
-}
+SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+TINY: dict[str, Any] = {**SIZES, "patch_size": 8}
 
 
 def pictures(count: int, height: int = 40, width: int = 56) -> list[NDArray[np.uint8]]:
@@ -60,18 +56,9 @@ def test_a_classifier_of_hugging_face(tmp_path: Path) -> None:
 
 def test_a_segmenter_of_hugging_face_gives_maps_at_the_pictures_size(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    config = transformers.SegformerConfig(
-        num_encoder_blocks=2,
-        depths=[1, 1],
-        sr_ratios=[2, 1],
-        hidden_sizes=[8, 8],
-        num_attention_heads=[1, 1],
-        patch_sizes=[7, 3],
-        strides=[4, 2],
-        mlp_ratios=[1, 1],
-        decoder_hidden_size=8,
-        **LABELS,
-    )
+    blocks = {"num_encoder_blocks": 2, "depths": [1, 1], "hidden_sizes": [8, 8], "num_attention_heads": [1, 1]}
+    shape = {"sr_ratios": [2, 1], "patch_sizes": [7, 3], "strides": [4, 2], "mlp_ratios": [1, 1]}
+    config = transformers.SegformerConfig(**blocks, **shape, decoder_hidden_size=8, **LABELS)
     transformers.SegformerForSemanticSegmentation(config).save_pretrained(tmp_path)
     transformers.SegformerImageProcessorPil(size={"height": 64, "width": 64}).save_pretrained(tmp_path)
     (answer,) = asked(open_model(f"hf:{tmp_path}"), pictures(1))
@@ -108,7 +95,6 @@ def test_a_model_for_words_is_refused(tmp_path: Path) -> None:
 
 def test_a_model_of_timm_sees_what_timm_shows_it(tmp_path: Path) -> None:
     timm = pytest.importorskip("timm")
-    image = pytest.importorskip("PIL.Image")
     net = timm.create_model("test_resnet", pretrained=False, num_classes=3).eval()
     torch.save(net.state_dict(), tmp_path / "pytorch_model.bin")
     settings = {"architecture": "test_resnet", "num_classes": 3, "pretrained_cfg": {"num_classes": 3, "crop_pct": 0.9}}
@@ -117,20 +103,19 @@ def test_a_model_of_timm_sees_what_timm_shows_it(tmp_path: Path) -> None:
     module = timm.create_model(f"local-dir:{tmp_path}", pretrained=True).eval()
     transform = timm.data.create_transform(**timm.data.resolve_model_data_config(module), is_training=False)
     with torch.inference_mode():
-        expected = module(torch.stack([transform(image.fromarray(picture)) for picture in given])).numpy()
+        expected = module(torch.stack([transform(Image.fromarray(picture)) for picture in given])).numpy()
     assert np.abs(np.stack([one.scores for one in asked(model, given)]) - expected).max() < 1e-5
     assert "crop_pct=0.9" in model.input
 
 
 def test_a_model_of_torchvision_sees_what_torchvision_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     models = pytest.importorskip("torchvision.models")
-    image = pytest.importorskip("PIL.Image")
     net = models.shufflenet_v2_x0_5(weights=None).eval()
     monkeypatch.setattr(models, "get_model", lambda name, weights: net)
     model, given = open_model("torchvision:shufflenet_v2_x0_5"), pictures(2, 300, 260)
     transform = models.get_model_weights("shufflenet_v2_x0_5")["DEFAULT"].transforms()
     with torch.inference_mode():
-        expected = net(torch.stack([transform(image.fromarray(picture)) for picture in given])).numpy()
+        expected = net(torch.stack([transform(Image.fromarray(picture)) for picture in given])).numpy()
     assert np.abs(np.stack([one.scores for one in asked(model, given)]) - expected).max() < 1e-5
     assert model.classes is not None
     assert (len(model.classes), model.classes[0]) == (1000, "tench")

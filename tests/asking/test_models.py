@@ -48,16 +48,12 @@ def grey(level: int, height: int = 8, width: int = 10) -> NDArray[np.uint8]:
 def graph(path: Path, batch: int | str = "batch", kind: int = TensorProto.FLOAT, last: bool = False) -> Path:
     """Scores [N, 3]: the means of the three colours of pictures of 4 x 6."""
     shape = [batch, 4, 6, 3] if last else [batch, 3, 4, 6]
-    nodes = [
-        helper.make_node("Cast", ["pictures"], ["numbers"], to=TensorProto.FLOAT),
-        helper.make_node("ReduceMean", ["numbers"], ["scores"], axes=[1, 2] if last else [2, 3], keepdims=0),
-    ]
+    cast = helper.make_node("Cast", ["pictures"], ["numbers"], to=TensorProto.FLOAT)
+    mean = helper.make_node("ReduceMean", ["numbers"], ["scores"], axes=[1, 2] if last else [2, 3], keepdims=0)
     inputs = [helper.make_tensor_value_info("pictures", kind, shape)]
     outputs = [helper.make_tensor_value_info("scores", TensorProto.FLOAT, [batch, 3])]
-    model = helper.make_model(
-        helper.make_graph(nodes, "means", inputs, outputs), opset_imports=[helper.make_opsetid("", 13)], ir_version=8
-    )
-    onnx.save(model, path)
+    means, opsets = helper.make_graph([cast, mean], "means", inputs, outputs), [helper.make_opsetid("", 13)]
+    onnx.save(helper.make_model(means, opset_imports=opsets, ir_version=8), path)
     return path
 
 
@@ -65,9 +61,8 @@ def scores(path: Path, preprocess: str | None, count: int) -> NDArray[Any]:
     model = open_model(str(path), preprocess)
     pictures = [np.concatenate([grey(9 * i)[:, :, :1], grey(2)[:, :, :2]], axis=2) for i in range(count)]
     inputs = np.stack([model.prepare(picture) for picture in pictures])
-    return np.concatenate(
-        [model.run(inputs[i : i + model.batch], [(8, 10)] * model.batch) for i in range(0, count, model.batch)]
-    )
+    batches = [inputs[i : i + model.batch] for i in range(0, count, model.batch)]
+    return np.concatenate([model.run(batch, [(8, 10)] * model.batch) for batch in batches])
 
 
 @pytest.mark.parametrize("batch", [1, 2, "batch"])
@@ -82,10 +77,12 @@ def test_an_onnx_file_gives_its_scores(
     assert np.abs(got - expected).max() < 1e-6
 
 
-def test_a_file_of_uint8_pictures_needs_no_declaration(tmp_path: Path) -> None:
+def test_a_file_of_uint8_pictures_needs_no_declaration_and_takes_no_numbers(tmp_path: Path) -> None:
     path = graph(tmp_path / "m.onnx", kind=TensorProto.UINT8)
     assert np.abs(scores(path, None, 3)[:, 0] - [0, 9, 18]).max() < 1e-5
     assert open_model(str(path)).input == "resize=4x6 interpolation=bilinear"
+    with pytest.raises(CounterfactoryError, match="takes uint8 pixels: leave out scale, mean and std"):
+        open_model(str(path), "scale=255")
 
 
 def test_a_file_is_another_model_with_other_weights_or_another_input(tmp_path: Path) -> None:
@@ -112,11 +109,6 @@ def test_another_input_than_the_file_s_is_refused(preprocess: str | None, messag
     assert message in str(refused.value)
 
 
-def test_numbers_for_a_file_of_pixels_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CounterfactoryError, match="takes uint8 pixels: leave out scale, mean and std"):
-        open_model(str(graph(tmp_path / "m.onnx", kind=TensorProto.UINT8)), "scale=255")
-
-
 def test_files_that_are_no_models_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CounterfactoryError, match="there is no model file"):
         open_model(str(tmp_path / "none.onnx"))
@@ -128,23 +120,17 @@ def test_files_that_are_no_models_are_refused(tmp_path: Path, monkeypatch: pytes
         open_model(str(graph(tmp_path / "m.onnx")), FLOATS)
 
 
-def test_a_callable_by_its_name(module: str) -> None:
+def test_a_callable_by_its_name_may_say_more_of_itself(module: str) -> None:
     model = load_callable(f"{module}:means", None)
     assert model.run(np.stack([grey(3), grey(5)]), [(8, 10)] * 2).tolist() == [3, 5]
     assert model.probe
     again = load_callable(f"{module}:means", None)
     assert model.digest == again.digest != load_callable(f"{module}:means", "resize=4").digest
-
-
-def test_a_callable_says_more_of_itself(module: str) -> None:
+    assert wrap_callable(lambda pictures: ["bus"] * len(pictures)).digest is None, "what is given itself is not kept"
     model = load_callable(f"{module}:model", None)
     assert model.classes == {0: "bus", 1: "car"}
     assert model.prepare(grey(1)).shape == (4, 4, 3)
     assert load_callable(f"{module}:model", "resize=3x5").prepare(grey(1)).shape == (3, 5, 3)
-
-
-def test_a_function_that_is_given_itself_is_not_kept() -> None:
-    assert wrap_callable(lambda pictures: ["bus"] * len(pictures)).digest is None
 
 
 @pytest.mark.parametrize(

@@ -51,35 +51,21 @@ class Tensor:
         return self._array
 
 
-@pytest.mark.parametrize(
-    "outputs",
-    [
-        [[1.0, 3.0]],
-        np.array([[1, 3]]),
-        Tensor([[1.0, 3.0]]),
-        SimpleNamespace(logits=Tensor([[1.0, 3.0]])),
-        {"logits": np.array([[1.0, 3.0]])},
-    ],
-)
-def test_scores(outputs: Any) -> None:
-    answer = one(outputs)
-    assert isinstance(answer, ScoreAnswer)
-    assert answer.scores.tolist() == [1, 3]
-    assert answer.probabilities[1] == pytest.approx(1 / (1 + np.exp(-2)))
-
-
-def test_probabilities_stay_what_they_are() -> None:
+def test_scores() -> None:
+    rows = [[1.0, 3.0]]
+    logits = SimpleNamespace(logits=Tensor(rows)), {"logits": np.array(rows)}
+    for outputs in (rows, np.array([[1, 3]]), Tensor(rows), *logits):
+        answer = one(outputs)
+        assert isinstance(answer, ScoreAnswer)
+        assert answer.scores.tolist() == [1, 3]
+        assert answer.probabilities[1] == pytest.approx(1 / (1 + np.exp(-2)))
     answer = one([[0.25, 0.75]])
     assert isinstance(answer, ScoreAnswer)
-    assert answer.probabilities.tolist() == [0.25, 0.75]
+    assert answer.probabilities.tolist() == [0.25, 0.75], "probabilities stay what they are"
 
 
-@pytest.mark.parametrize("outputs", [["bus"], np.array(["bus"]), ("bus",)])
-def test_labels(outputs: Any) -> None:
-    assert one(outputs) == LabelAnswer("bus")
-
-
-def test_class_numbers() -> None:
+def test_labels_and_class_numbers() -> None:
+    assert [one(outputs) for outputs in (["bus"], np.array(["bus"]), ("bus",))] == [LabelAnswer("bus")] * 3
     assert read_outputs(np.array([3, 1]), [SIZE] * 2) == [LabelAnswer(3), LabelAnswer(1)]
 
 
@@ -109,24 +95,14 @@ def test_class_maps_of_numbers_and_of_scores_at_the_picture_s_size() -> None:
 )
 def test_boxes(outputs: Any) -> None:
     assert one(outputs) == BoxAnswer((BOX,))
-
-
-def test_a_picture_without_boxes() -> None:
     assert one([{"boxes": np.zeros((0, 4)), "scores": np.zeros(0), "labels": np.zeros(0)}]) == BoxAnswer(())
 
 
-@pytest.mark.parametrize(
-    "outputs",
-    [
-        [[1.0, float("nan")]],
-        [[1.0, float("inf")]],
-        np.full((1, 3, *SIZE), np.nan),
-        [{"boxes": [[1, 2, float("nan"), 4]], "scores": [0.5], "labels": [1]}],
-    ],
-)
-def test_nan_is_no_answer(outputs: Any) -> None:
-    (answer,) = read_outputs(outputs, [SIZE])
-    assert isinstance(answer, UnusableError)
+def test_nan_is_no_answer() -> None:
+    boxes = [{"boxes": [[1, 2, np.nan, 4]], "scores": [0.5], "labels": [1]}]
+    for outputs in ([[1.0, np.nan]], [[1.0, np.inf]], np.full((1, 3, *SIZE), np.nan), boxes):
+        (answer,) = read_outputs(outputs, [SIZE])
+        assert isinstance(answer, UnusableError)
 
 
 @pytest.mark.parametrize(
@@ -152,20 +128,12 @@ def test_what_is_no_answer_is_refused(outputs: Any, message: str) -> None:
 
 @given(scores=st.lists(st.floats(-1e6, 1e6, width=32), min_size=2, max_size=9), number=st.integers(0, 65_535))
 def test_answers_come_back_from_json(scores: list[float], number: int) -> None:
-    given_answers: list[ModelAnswer] = [
-        ScoreAnswer(np.array(scores, np.float32)),
-        LabelAnswer(number),
-        LabelAnswer("a bus"),
-        BoxAnswer((BOX, Detection(0.0, 0.0, 1e-3, 7.25, 1.0, "bus"))),
-    ]
-    for answer in given_answers:
-        back = from_json(json.loads(json.dumps(to_json(answer))))
-        if isinstance(answer, ScoreAnswer):
-            assert isinstance(back, ScoreAnswer)
-            assert np.array_equal(back.scores, answer.scores)
-        else:
-            assert back == answer
+    def back(answer: ModelAnswer) -> Any:
+        return from_json(json.loads(json.dumps(to_json(answer))))
+
+    boxes = BoxAnswer((BOX, Detection(0.0, 0.0, 1e-3, 7.25, 1.0, "bus")))
+    for answer in (LabelAnswer(number), LabelAnswer("a bus"), boxes):
+        assert back(answer) == answer
+    assert np.array_equal(back(ScoreAnswer(np.array(scores, np.float32))).scores, np.array(scores, np.float32))
     numbers = np.full((3, 5), number, np.uint8 if number < 256 else np.uint16)
-    back = from_json(json.loads(json.dumps(to_json(MapAnswer.of(numbers)))))
-    assert isinstance(back, MapAnswer)
-    assert np.array_equal(back.numbers, numbers)
+    assert np.array_equal(back(MapAnswer.of(numbers)).numbers, numbers)

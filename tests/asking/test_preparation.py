@@ -44,34 +44,22 @@ def test_a_configuration_of_hugging_face_makes_what_its_processor_makes(
 
 def test_words_are_the_sizes_and_numbers_of_torchvision() -> None:
     """Of its Resize(6), CenterCrop((4, 8)) and Normalize, worked out by hand for a grey picture."""
-    prepared = read_preparation("resize=6 crop=4x8 mean=imagenet std=imagenet").apply(
-        np.full((12, 20, 3), 51, np.uint8)
-    )
-    assert prepared.shape == (4, 8, 3)
-    assert prepared.dtype == np.float32
-    assert prepared[0, 0] == pytest.approx(
-        [(0.2 - 0.485) / 0.229, (0.2 - 0.456) / 0.224, (0.2 - 0.406) / 0.225], abs=1e-5
-    )
+    preparation = read_preparation("resize=6 crop=4x8 mean=imagenet std=imagenet")
+    prepared = preparation.apply(np.full((12, 20, 3), 51, np.uint8))
+    assert (prepared.shape, prepared.dtype) == ((4, 8, 3), np.float32)
+    by_hand = [(0.2 - 0.485) / 0.229, (0.2 - 0.456) / 0.224, (0.2 - 0.406) / 0.225]
+    assert prepared[0, 0] == pytest.approx(by_hand, abs=1e-5)
 
 
-def test_without_words_pixels_stay_as_they_are() -> None:
+def test_without_words_pixels_stay_as_they_are_and_the_text_declares_the_same_again() -> None:
     pixels = picture(10, 14)
     assert np.array_equal(Preparation().apply(pixels), pixels)
     assert np.array_equal(read_preparation("channels=bgr").apply(pixels), pixels[:, :, ::-1])
     assert read_preparation("scale=255").apply(pixels).max() <= 1
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "resize=256 crop=224 interpolation=bicubic scale=255 mean=0.5,0.5,0.5 std=0.5,0.25,0.5",
-        "resize=224x320 interpolation=bilinear",
-        "scale=127.5 mean=1,1,1 channels=bgr",
-    ],
-)
-def test_the_text_declares_the_same_again(words: str) -> None:
-    declared = read_preparation(words)
-    assert read_preparation(declared.text) == declared
+    whole = "resize=256 crop=224 interpolation=bicubic scale=255 mean=0.5,0.5,0.5 std=0.5,0.25,0.5"
+    for words in (whole, "resize=224x320 interpolation=bilinear", "scale=127.5 mean=1,1,1 channels=bgr"):
+        declared = read_preparation(words)
+        assert read_preparation(declared.text) == declared
 
 
 @pytest.mark.parametrize(
@@ -104,7 +92,6 @@ def test_a_file_that_declares_nothing_is_refused(content: str, tmp_path: Path) -
     if content == "{}":
         assert read_preparation(str(file)) == Preparation(scale=255.0)
         return
-    with pytest.raises(
-        CounterfactoryError, match=r"is no preprocessor_config\.json that is understood|\.json is not valid JSON"
-    ):
+    refused = r"is no preprocessor_config\.json that is understood|\.json is not valid JSON"
+    with pytest.raises(CounterfactoryError, match=refused):
         read_preparation(str(file))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 from measure import TOLERANCE, Bracket, Ratio, Spent, compare, finish, keep_quiet, quiet, seconds
@@ -157,12 +158,28 @@ def test_who_goes_first_alternates_and_sides_may_measure_themselves() -> None:
     assert ratio.values == (3.0, 3.0, 3.0)
 
 
-def test_the_json_line_has_seconds_of_cores_and_dropped_rounds(capsys: pytest.CaptureFixture[str]) -> None:
-    finish("a claim", Ratio((2.0, 3.0), Spent(6, 12), Spent(3, 3), asked=3, kept=(0, 2), least=1.5))
+def test_a_bench_prints_its_figures_and_keeps_them_beside_those_of_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "performance.json"
+    monkeypatch.setattr("measure.PERFORMANCE", file)
+    monkeypatch.setattr("sys.argv", ["/somewhere/bench/run.py", "--against", "reference", "--write"])
+    ratio = Ratio((2.0, 3.0), Spent(6, 12), Spent(3, 3), asked=3, kept=(0, 2), least=1.5)
+    finish("run", ratio, keep="reference", ratio_equal_work=1.23456, stages=[{"stage": "read"}])
     row = json.loads(capsys.readouterr().out)
-    wanted = {"ratio": 2.5, "ratio_min": 2, "ratio_max": 3, "rounds": 3, "rounds_dropped": 1}
-    wanted |= {"ratio_least": 1.5, "baseline_s": 6, "baseline_cpu_s": 12, "candidate_s": 3, "candidate_cpu_s": 3}
+    wanted = {"ratio": 2.5, "ratio_min": 2, "ratio_max": 3, "ratio_least": 1.5, "ratio_equal_work": 1.2346}
+    wanted |= {"rounds": 3, "rounds_dropped": 1, "baseline_s": 6, "baseline_cpu_s": 12}
+    wanted |= {"candidate_s": 3, "candidate_cpu_s": 3}
     assert row.items() >= wanted.items()
+    assert row["stages"] == [{"stage": "read"}]
+    finish("run", keep="alone", wall_s=4.0)
+    finish("run", wall_s=5.0)
+    kept = json.loads(file.read_text())
+    assert list(kept) == ["reference", "alone"]
+    assert kept["reference"].items() >= wanted.items()
+    assert kept["reference"]["command"] == "python bench/run.py --against reference --write"
+    assert {"machine", "date"} < set(kept["reference"])
+    assert "stages" not in kept["reference"]
 
 
 @pytest.mark.slow

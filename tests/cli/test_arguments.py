@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from importlib.metadata import version
 
 import pytest
+from command_line import Command
+from test_screens import COMMANDS
 
 from counterfactory.engine.cli import arguments
-from counterfactory.engine.cli.arguments import build_parser, main
+from counterfactory.engine.cli.arguments import build_parser
 from counterfactory.engine.report import paper_tables
 from counterfactory.engine.sources.boxes import FORMS
 from counterfactory.engine.sources.depth import DEPTH_VALUES
 from counterfactory.engine.sources.layouts import LAYOUTS
 from counterfactory.engine.tasks.task import TASKS
-
-COMMANDS = (
-    *("demo", "generate", "import", "plan", "estimate", "doctor", "setup", "rehearse", "check", "verify", "evaluate"),
-    *("report", "edits", "review", "retrain", "predicts", "merge", "split", "pack", "status"),
-)
-
-
-def refused(capsys: pytest.CaptureFixture[str], *args: str) -> str:
-    with pytest.raises(SystemExit) as stop:
-        main(args)
-    assert stop.value.code == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    return err
-
-
-def shown(capsys: pytest.CaptureFixture[str], *args: str) -> str:
-    with pytest.raises(SystemExit) as stop:
-        main(args)
-    assert stop.value.code == 0
-    return capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)])
@@ -47,38 +29,18 @@ def test_help_imports_no_library(command: tuple[str, ...]) -> None:
         "finally:\n    print(*sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    heavy = {
-        "numpy",
-        "cv2",
-        "pyarrow",
-        "tokenizers",
-        "openvino",
-        "scipy",
-        "PIL",
-        "rich",
-        "jinja2",
-        "shtab",
-        "yaml",
-        "werkzeug",
-    }
+    heavy = {*("numpy", "cv2", "pyarrow", "tokenizers", "openvino", "scipy", "PIL", "rich", "jinja2", "shtab"), "yaml"}
+    heavy |= {"werkzeug"}
     loaded = set(done.stderr.split())
     assert "counterfactory" in loaded
     assert loaded & heavy == set()
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_of_a_command_explains_all_and_shows_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    text = shown(capsys, command, "--help")
-    assert text.startswith(f"usage: counterfactory {command} ")
-    assert f"example:\n  counterfactory {command} " in text
-    (commands,) = (action for action in build_parser()._actions if isinstance(action, arguments._Commands))
-    assert list(commands.choices) == list(COMMANDS)
-    assert all(action.help for action in commands.choices[command]._actions)
-
-
-def test_the_examples_of_help_are_commands() -> None:
-    (commands,) = (action for action in build_parser()._actions if isinstance(action, arguments._Commands))
+def test_the_help_of_each_command_explains_all_and_its_example_is_a_command() -> None:
+    (commands,) = (action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
+    assert tuple(commands.choices) == COMMANDS
     for name, parser in commands.choices.items():
+        assert all(action.help for action in parser._actions)
         example = (parser.epilog or "").splitlines()[-1].split()
         assert example[:2] == ["counterfactory", name]
         assert build_parser().parse_args(example[1:]).run
@@ -104,11 +66,9 @@ def test_choices_are_those_of_the_engine() -> None:
         (("generate", "p"), "the following arguments are required: --out"),
     ],
 )
-def test_an_error_is_three_lines_with_the_command_s_usage(
-    args: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    err = refused(capsys, *args)
-    assert told in err
+def test_an_error_is_three_lines_with_the_command_s_usage(args: tuple[str, ...], told: str, run: Command) -> None:
+    status, out, err = run(*args)
+    assert (status, out, told in err) == (2, "", True)
     known = args[0] if args[0] in COMMANDS else "COMMAND"
     usage, error, more = err.splitlines()
     assert usage.startswith(f"usage: counterfactory {known} ")
@@ -121,12 +81,12 @@ def test_the_beginning_of_an_option_and_what_follows_two_dashes_are_taken() -> N
     assert str(build_parser().parse_args(["report", "--", "--strange"]).suite) == "--strange"
 
 
-def test_the_release_is_the_installed_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(capsys, "--version") == f"counterfactory {version('counterfactory')}\n"
+def test_the_release_is_the_installed_one(run: Command) -> None:
+    assert run.text("--version") == f"counterfactory {version('counterfactory')}\n"
 
 
 @pytest.mark.parametrize("shell", arguments.SHELLS)
-def test_completion_knows_commands_and_options(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_completion_knows_commands_and_options(shell: str, run: Command) -> None:
     pytest.importorskip("shtab", reason="the completion of a shell is not checked without shtab")
-    script = shown(capsys, "--print-completion", shell)
+    script = run.text("--print-completion", shell)
     assert all(word in script for word in ("generate", "evaluate", "predictions", "classification"))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from profiles import profile_with
-from wiring import CASES, MODEL, House, judgements, options_by_command, shows
-from wiring_cases import shown
+from wiring import MODEL, House, judgements, shows
+from wiring_cases import arrival
 
 from counterfactory.engine.suite import read_metadata
 
@@ -46,9 +45,7 @@ def _(house: House, command: str) -> None:
 
 @shows("--undo", "check")
 def _(house: House, command: str) -> None:
-    ran = house.run(command, house.suite(), "--undo", "images/none.png")
-    assert ran.status == 2
-    assert "no picture 'images/none.png'" in ran.err
+    house.refuses("no picture 'images/none.png'", command, house.suite(), "--undo", "images/none.png")
 
 
 @shows("--verdicts", "check")
@@ -106,9 +103,7 @@ def _(house: House, command: str) -> None:
 @shows("--fit", "check")
 def _(house: House, command: str) -> None:
     suite = house.suite()
-    ran = house.run(command, suite, "--fit", judgements(house, suite))
-    assert ran.status == 2
-    assert "3 variants are judged valid and 3 not" in ran.err
+    house.refuses("3 variants are judged valid and 3 not", command, suite, "--fit", judgements(house, suite))
 
 
 @shows("--fid", "check")
@@ -119,17 +114,13 @@ def _(house: House, command: str) -> None:
     fid = house.run(command, house.suite(), "--fid", MODEL).data["fid"]
     assert (fid["extractor"], fid["features"]) == (MODEL, 3)
     for model, word in (("nothing", "'nothing'"), (MODEL.replace("classify", "segment"), "gives no features")):
-        ran = house.run(command, house.suite(), "--fid", model)
-        assert ran.status == 2
-        assert word in ran.err
+        house.refuses(word, command, house.suite(), "--fid", model)
 
 
 @shows("--preprocess", "check")
 def _(house: House, command: str) -> None:
     for more, word in (((), "--fid MODEL"), (("--fid", MODEL), "'sharpen'")):
-        ran = house.run(command, house.suite(), "--preprocess", "sharpen=2", *more)
-        assert ran.status == 2
-        assert word in ran.err
+        house.refuses(word, command, house.suite(), "--preprocess", "sharpen=2", *more)
 
 
 @shows("--perplexity", "check")
@@ -140,10 +131,4 @@ def _(house: House, command: str) -> None:
     assert 1 < read["edited"] < 100
 
 
-@pytest.mark.parametrize("option", shown("check"))
-def test_an_option_of_check_arrives(house: House, option: str) -> None:
-    CASES["check", option](house, "check")
-
-
-def test_no_option_of_check_is_without_a_case() -> None:
-    assert options_by_command()["check"] == set(shown("check"))
+test_an_option_of_check_arrives = arrival("check")

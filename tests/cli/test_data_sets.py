@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import Command
 from PIL import Image
+from streets import save_picture
 
-from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.sources.shapes import Box
 from counterfactory.engine.suite import PictureRow, read_metadata, read_run
@@ -21,16 +22,14 @@ SIDE = 128
 
 def street(path: Path, seed: int) -> None:
     """A rendered street, which the pocket's models know, also as a JPEG of high quality."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(EMBEDDED.draw(EMBEDDED.sample(np.random.default_rng(seed))).picture).save(path, quality=95)
+    save_picture(path, EMBEDDED.draw(EMBEDDED.sample(np.random.default_rng(seed))).picture, quality=95)
 
 
 def halves(path: Path, upper: Any, lower: Any) -> None:
     """A mask of two halves."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     mask = np.zeros((SIDE, SIDE, *np.shape(upper)), np.uint8)
     mask[: SIDE // 2], mask[SIDE // 2 :] = upper, lower
-    Image.fromarray(mask).save(path)
+    save_picture(path, mask)
 
 
 def imagenet(root: Path) -> None:
@@ -92,19 +91,17 @@ def test_generate_carries_truths_over(
     options: tuple[str, ...],
     names: dict[str, str] | None,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    run: Command,
 ) -> None:
     pack(tmp_path / "set")
     suite = tmp_path / "suite"
-    status = main(["generate", str(tmp_path / "set"), "--out", str(suite), "--variants", "1", *options, "--json"])
-    out, err = capsys.readouterr()
+    status, out, err = run("generate", tmp_path / "set", "--out", suite, "--variants", "1", *options, "--json")
     assert status == 0, err
     if pack is not imagenet:
         notes = json.loads(out)["notes"]
         assert (notes[0].startswith("masks hold "), notes[1].startswith("names of classes: ")) == (True, True)
         assert "".join(f"{note}\n" for note in notes[:2]) in err
     rows, record = read_metadata(suite), read_run(suite)
-    assert record is not None
     data = record.sessions[-1].facts.data
     assert len({row.source for row in rows}) == 1
     if pack is imagenet:
@@ -126,10 +123,9 @@ def test_generate_carries_truths_over(
 
 def white_car(root: Path) -> None:
     street(root / "images" / "0.png", 0)
-    (root / "masks").mkdir()
     mask = np.zeros((SIDE, SIDE), np.uint8)
     mask[32:96, 16:80] = 255
-    Image.fromarray(mask).save(root / "masks" / "0.png")
+    save_picture(root / "masks" / "0.png", mask)
 
 
 SAID = (
@@ -139,45 +135,36 @@ SAID = (
 
 @pytest.mark.usefixtures("shared_answers", "counted_once")
 @pytest.mark.parametrize("command", ["plan", "estimate"])
-def test_what_masks_hold_is_said_before_anything_is_painted(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_masks_hold_is_said_before_anything_is_painted(command: str, tmp_path: Path, run: Command) -> None:
     white_car(tmp_path / "set")
-    args = [command, str(tmp_path / "set"), *(("--task", "segmentation") if command == "plan" else ())]
-    assert main([*args, "--json"]) == 0
-    out, err = capsys.readouterr()
-    (said,) = json.loads(out)["notes"]
+    args = [command, tmp_path / "set", *(("--task", "segmentation") if command == "plan" else ())]
+    (said,) = run.json(*args)["notes"]
     assert said.startswith(SAID)
-    assert said in err
-    assert main(args) == 0
-    assert said in capsys.readouterr().err
+    for more in ((), ("--json",)):
+        status, _, err = run(*args, *more)
+        assert (status, said in err) == (0, True)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("shared_answers")
-def test_a_model_that_sees_nothing_in_black_and_white_masks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_that_sees_nothing_in_black_and_white_masks(tmp_path: Path, run: Command) -> None:
     white_car(tmp_path / "set")
     suite = tmp_path / "suite"
     options = ("--task", "segmentation", "--variants", "1")
-    assert main(["generate", str(tmp_path / "set"), "--out", str(suite), *options]) == 0
+    run.text("generate", tmp_path / "set", "--out", suite, *options)
     scores = {}
     for model, factor in {"blind": 0, "numbers": 1, "white": 255}.items():
         for row in read_metadata(suite):
-            file = tmp_path / model / row.file_name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray((factor * mask_of(suite, row)).astype(np.uint8)).save(file)
-        capsys.readouterr()
-        assert main(["evaluate", str(suite), "--predictions", str(tmp_path / model), "--json"]) == 0
-        scores[model] = json.loads(capsys.readouterr().out)["originals"]["score"]["value"]
+            save_picture(tmp_path / model / row.file_name, (factor * mask_of(suite, row)).astype(np.uint8))
+        scores[model] = run.json("evaluate", suite, "--predictions", tmp_path / model)["originals"]["score"]["value"]
     assert scores == {"blind": 0.375, "numbers": 1, "white": 1}
 
 
 @pytest.mark.usefixtures("shared_answers")
-def test_detection_of_streets_keeps_what_boxes_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_detection_of_streets_keeps_what_boxes_show(tmp_path: Path, run: Command) -> None:
     """The pocket's language model was trained on no sentence of detection, and is put what it knows."""
     coco(tmp_path / "set")
-    assert main(["plan", str(tmp_path / "set"), "--task", "detection", "--variants", "2", "--json"]) == 0
-    (source,) = json.loads(capsys.readouterr().out)["sources"]
+    (source,) = run.json("plan", tmp_path / "set", "--task", "detection", "--variants", "2")["sources"]
     assert {"car", "street"} <= set(source["protected"])
     assert len(source["variants"]) == 2
     for variant in source["variants"]:

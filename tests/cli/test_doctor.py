@@ -7,16 +7,16 @@ import re
 import shlex
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from command_line import Command
 from profiles import SCHEDULER
 
 from counterfactory.engine.cli import doctor, gpus
-from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.rewrite import GroundingSettings, RandomWordSettings
@@ -30,33 +30,13 @@ COMPILER = "tensorrt 11.0"
 PIP = f"{sys.executable} -m pip"
 
 
-@dataclass
-class Nvml:
-    """As much of pynvml as a box with `names` for GPUs answers."""
-
-    names: list[str]
-    driver: bytes = b"580.65.06"
-
-    def nvmlInit(self) -> None:  # noqa: N802
-        pass
-
-    def nvmlSystemGetDriverVersion(self) -> bytes:  # noqa: N802
-        return self.driver
-
-    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
-        return len(self.names)
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
-        return index
-
-    def nvmlDeviceGetName(self, handle: int) -> str:  # noqa: N802
-        return self.names[handle]
-
-    def nvmlDeviceGetCudaComputeCapability(self, handle: int) -> tuple[int, int]:  # noqa: N802
-        return 8, 6
-
-    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:  # noqa: N802
-        return SimpleNamespace(total=24 * 10**9, free=23 * 10**9)
+def a10g(driver: bytes = b"580.65.06", **changed: Any) -> Any:
+    """As much of pynvml as a box with an A10G answers."""
+    memory = SimpleNamespace(total=24 * 10**9, free=23 * 10**9)
+    answers = {"Init": None, "SystemGetDriverVersion": driver, "DeviceGetCount": 1, "DeviceGetHandleByIndex": 0}
+    answers |= {"DeviceGetName": "NVIDIA A10G", "DeviceGetCudaComputeCapability": (8, 6), "DeviceGetMemoryInfo": memory}
+    card = {f"nvml{name}": lambda *_, answer=answer: answer for name, answer in answers.items()}
+    return SimpleNamespace(**card | changed)
 
 
 def none() -> Any:
@@ -92,9 +72,8 @@ def describe(folder: Path, **said: Any) -> None:
     manifest.write_text(json.dumps(said))
 
 
-def test_this_machine_runs_the_pocket_profile(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+def test_this_machine_runs_the_pocket_profile(run: Command) -> None:
+    found = run.json("doctor")
     assert found["ready"]
     assert found["packages"].keys() == {"openvino", "llguidance"}
     assert {plan["state"] for plan in found["plans"]} == {"found"}
@@ -103,11 +82,10 @@ def test_this_machine_runs_the_pocket_profile(capsys: pytest.CaptureFixture[str]
 
 
 def test_compiled_networks_are_shown_with_what_clears_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, run: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def look() -> tuple[doctor.Cache, str]:
         found = doctor.examine(load_profile("pocket"))
-        assert found.cache is not None
         return found.cache, "\n".join(doctor.lines(found))
 
     assert look()[0] == doctor.Cache(None), "tests keep none"
@@ -129,16 +107,14 @@ def test_compiled_networks_are_shown_with_what_clears_them(
     assert [file.name for file in folder.iterdir()] == ["mine.txt"]
     folder.chmod(0o777)
     assert f"not used: other users may write to {folder}" in look()[1]
-    assert main(["doctor", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["cache"]
+    found = run.json("doctor")["cache"]
     assert (found["folder"], found["bytes"]) == (str(folder), 0)
     assert doctor.examine(load_profile("a10g"), none).cache is None
 
 
-def test_lines_fit_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_fit_a_terminal(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert main(["doctor", "--profile", "a10g"]) == 0
-    out = capsys.readouterr().out
+    out = run.text("doctor", "--profile", "a10g")
     assert "missing" in out
     assert "next" in out
 
@@ -152,10 +128,6 @@ def having(monkeypatch: pytest.MonkeyPatch, has: dict[str, str | None], usual: s
         return release
 
     monkeypatch.setattr(doctor, "version", version)
-
-
-def a10g(driver: bytes = b"580.65.06") -> Nvml:
-    return Nvml(["NVIDIA A10G"], driver)
 
 
 def test_without_a_gpu_the_next_thing_is_the_card_then_the_driver(profile: Profile, tmp_path: Path) -> None:
@@ -314,9 +286,10 @@ def test_a_card_that_cannot_do_it_is_named_and_nothing_is_installed_for_it(
 
 def test_who_holds_a_card_s_memory_is_named() -> None:
     holders = [SimpleNamespace(pid=7, usedGpuMemory=20 * 10**9)]
-    card = a10g()
-    card.nvmlDeviceGetMemoryInfo = lambda _: SimpleNamespace(total=24 * 10**9, free=3 * 10**9)  # type: ignore[method-assign]
-    card.nvmlDeviceGetComputeRunningProcesses = lambda _: holders  # type: ignore[attr-defined]
+    card = a10g(
+        nvmlDeviceGetMemoryInfo=lambda _: SimpleNamespace(total=24 * 10**9, free=3 * 10**9),
+        nvmlDeviceGetComputeRunningProcesses=lambda _: holders,
+    )
     (gpu,) = gpus.find_gpus(lambda: card)
     assert gpus.card_fault([gpu], 24).endswith("end what holds the rest, process 7 with 20.0 GB")
 
@@ -325,22 +298,20 @@ def test_a_card_that_is_split_is_told_from_a_driver_that_fails(
     profile: Profile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the whole of it nobody may read the memory; an instance that is chosen is a card like others."""
-    card = a10g()
 
     def memory(handle: Any) -> Any:
         if handle != "MIG-1":
             raise PermissionError
         return SimpleNamespace(total=24 * 10**9, free=24 * 10**9)
 
-    card.nvmlDeviceGetMigMode = lambda _: [1, 1]  # type: ignore[attr-defined]
-    card.nvmlDeviceGetMemoryInfo = memory  # type: ignore[method-assign]
-    card.nvmlDeviceGetHandleByUUID = str  # type: ignore[attr-defined]
+    split = {"nvmlDeviceGetMigMode": lambda _: [1, 1], "nvmlDeviceGetHandleByUUID": str}
+    card = a10g(nvmlDeviceGetMemoryInfo=memory, **split)
     having(monkeypatch, {})
     found = doctor.examine(profile, lambda: card)
     assert found.next.startswith("nvidia-smi  # card NVIDIA A10G is split by MIG")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1")
     monkeypatch.setattr(gpus, "_text", lambda name: "NVIDIA A10G" if name != b"580.65.06" else "580.65.06")
-    card.nvmlDeviceGetName = lambda _: "NVIDIA A10G MIG 1g"  # type: ignore[method-assign]
+    card.nvmlDeviceGetName = lambda _: "NVIDIA A10G MIG 1g"
     assert doctor.examine(profile, lambda: card).faults == ()
 
 
@@ -379,8 +350,7 @@ def test_memory_that_the_largest_plan_lacks_and_terms_are_noted(
 
 def test_a_card_of_another_kind_gets_plans_of_its_own(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
     having(monkeypatch, {})
-    card = a10g()
-    card.nvmlDeviceGetCudaComputeCapability = lambda _: (8, 9)  # type: ignore[method-assign]
+    card = a10g(nvmlDeviceGetCudaComputeCapability=lambda _: (8, 9))
     assert doctor.examine(profile, lambda: card).next.endswith("--plans --target this")
 
 
@@ -465,7 +435,6 @@ def test_a_plan_of_another_graph_is_stale(profile: Profile, tmp_path: Path) -> N
 def test_the_export_command_is_whole(profile: Profile, tmp_path: Path) -> None:
     """Its weights are the profile's; where that has none, those of a10g, each with its commit."""
     weights = profile.weights
-    assert weights is not None
     own = doctor.examine(replace(profile, weights=None), a10g, named_as="my profile.toml").next
     words = shlex.split(own)[3:]
     assert words[:4] == ["a10g", "--profile", "my profile.toml", "--blip2"]
@@ -521,7 +490,6 @@ def test_eight_bits_on_tensorrt_rtx_are_said_to_be_unproven(
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("exported", ["AutoencoderKL", "AutoencoderTiny"])
 def test_another_decoder_than_the_profile_names_is_said(profile: Profile, tmp_path: Path, exported: str) -> None:
-    assert profile.weights is not None
     tiny = replace(profile, weights=replace(profile.weights, tiny_vae="somewhere/taesd"))
     for one, suits in ((profile, exported == "AutoencoderKL"), (tiny, exported == "AutoencoderTiny")):
         export(tmp_path, one.decoder)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-from wiring import CASES, House, options_by_command, shows
-from wiring_cases import shown
+from wiring import House, shows
+from wiring_cases import arrival
 
 
 @shows("SUITE|FILE", "edits")
@@ -34,15 +33,7 @@ def _(house: House, command: str) -> None:
 
 @shows("--profile", "edits")
 def _(house: House, command: str) -> None:
-    ran = house.run(command, house.file("edits.csv", drawn(house)), "--profile", "none")
-    assert ran.status == 2
-    assert "no profile 'none'" in ran.err
+    house.refuses("no profile 'none'", command, house.file("edits.csv", drawn(house)), "--profile", "none")
 
 
-@pytest.mark.parametrize("option", shown("edits"))
-def test_an_option_of_edits_arrives(house: House, option: str) -> None:
-    CASES["edits", option](house, "edits")
-
-
-def test_no_option_of_edits_is_without_a_case() -> None:
-    assert options_by_command()["edits"] == set(shown("edits"))
+test_an_option_of_edits_arrives = arrival("edits")

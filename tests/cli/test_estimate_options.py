@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from wiring import CASES, House, options_by_command, shows
-from wiring_cases import shown
+from wiring import House, shows
+from wiring_cases import arrival
 
 
 @shows("--sources", "estimate")
@@ -30,10 +30,4 @@ def _(house: House, command: str) -> None:
     house.fails("light draws it already", command, "--profile", "light", "--baseline", "light")
 
 
-@pytest.mark.parametrize("option", shown("estimate"))
-def test_an_option_of_estimate_arrives(house: House, option: str) -> None:
-    CASES["estimate", option](house, "estimate")
-
-
-def test_no_option_of_estimate_is_without_a_case() -> None:
-    assert options_by_command()["estimate"] == set(shown("estimate"))
+test_an_option_of_estimate_arrives = arrival("estimate")

@@ -7,9 +7,8 @@ import io
 import shutil
 from pathlib import Path
 
-import pytest
-from wiring import CASES, MODEL, House, answers, options_by_command, shows
-from wiring_cases import shown
+from wiring import MODEL, House, answers, shows
+from wiring_cases import arrival
 
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.pocket.worlds import EMBEDDED
@@ -22,16 +21,12 @@ def _(house: House, command: str) -> None:
     ran = house.run(command, suite, "--model", MODEL, "--classes", house.file("kinds.txt", "\n".join(EMBEDDED.kinds)))
     assert [one["name"] for one in ran.data["beside"]] == ["p(true)"]
     assert len(list((suite / "predictions").glob("*.sqlite"))) == 1
-    ran = house.run(command, house.suite())
-    assert ran.status == 2
-    assert "--model MODEL" in ran.err
+    house.refuses("--model MODEL", command, house.suite())
 
 
 @shows("--preprocess", "evaluate")
 def _(house: House, command: str) -> None:
-    ran = house.run(command, house.suite(), "--model", MODEL, "--preprocess", "sharpen=2")
-    assert ran.status == 2
-    assert "'sharpen'" in ran.err
+    house.refuses("'sharpen'", command, house.suite(), "--model", MODEL, "--preprocess", "sharpen=2")
 
 
 @shows("--predictions", "evaluate")
@@ -80,9 +75,7 @@ def _(house: House, command: str) -> None:
     assert [(one["name"], one["first"], one["second"]) for one in comparison["sides"]] == [
         *(("originals", 1, 1), ("controls", 1, 1), ("variants", 1, 0))
     ]
-    ran = house.run(command, suite, "--predictions", pair[0], "--max-regression", 2)
-    assert ran.status == 2
-    assert "twice" in ran.err
+    house.refuses("twice", command, suite, "--predictions", pair[0], "--max-regression", 2)
 
 
 @shows("--fail-under", "evaluate")
@@ -95,7 +88,6 @@ def _(house: House, command: str) -> None:
 def _(house: House, command: str) -> None:
     suite = house.new("suite")
     made = house.ask("generate", "--variants", 8, "--allow-out-of-domain").suite
-    assert made is not None
     shutil.copytree(made, suite)
     asked = [str(word) for word in (command, suite, "--predictions", answers(house, suite))]
     said = []
@@ -152,10 +144,4 @@ def _(house: House, command: str) -> None:
     assert "<failure" in file.read_text()
 
 
-@pytest.mark.parametrize("option", shown("evaluate"))
-def test_an_option_of_evaluate_arrives(house: House, option: str) -> None:
-    CASES["evaluate", option](house, "evaluate")
-
-
-def test_no_option_of_evaluate_is_without_a_case() -> None:
-    assert options_by_command()["evaluate"] == set(shown("evaluate"))
+test_an_option_of_evaluate_arrives = arrival("evaluate")

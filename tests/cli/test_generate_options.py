@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 from profiles import profile_with
 from stand_in_ray import StandInRay
-from wiring import CASES, House, Ran, options_by_command, shows, stems
-from wiring_cases import shown
+from wiring import House, Ran, shows, stems
+from wiring_cases import arrival
 
 from counterfactory.engine.cluster import ray_boxes
 
@@ -45,7 +45,6 @@ def _(house: House, command: str) -> None:
     apart: list[list[float]] = []
     for more in ((), ("--protect", number)):
         ran = house.ask(command, *more, of=street)
-        assert ran.suite is not None
         apart.append([])
         for row in ran.rows:
             if row.kind == "variant":
@@ -108,10 +107,4 @@ def _(house: House, command: str) -> None:
     assert all(line["host"] for line in lines[2:])
 
 
-@pytest.mark.parametrize("option", shown("generate"))
-def test_an_option_of_generate_arrives(house: House, option: str) -> None:
-    CASES["generate", option](house, "generate")
-
-
-def test_no_option_of_generate_is_without_a_case() -> None:
-    assert options_by_command()["generate"] == set(shown("generate"))
+test_an_option_of_generate_arrives = arrival("generate")

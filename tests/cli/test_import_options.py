@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
 from profiles import profile_with
-from wiring import CASES, House, options_by_command, shows
-from wiring_cases import shown
+from wiring import House, shows
+from wiring_cases import arrival
 
 # Of pairs.
 
@@ -74,10 +73,4 @@ def _(house: House, command: str) -> None:
     assert {row.protected for row in told} == {("photo",)}
 
 
-@pytest.mark.parametrize("option", shown("import"))
-def test_an_option_of_import_arrives(house: House, option: str) -> None:
-    CASES["import", option](house, "import")
-
-
-def test_no_option_of_import_is_without_a_case() -> None:
-    assert options_by_command()["import"] == set(shown("import"))
+test_an_option_of_import_arrives = arrival("import")

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import run
+from command_line import Command
 from conftest import MadeSuite, Street
 from PIL import Image
+from streets import save_picture
 
 from counterfactory.engine.suite import Suite, caution, count_outside, read_metadata, read_run
 
@@ -29,20 +30,15 @@ def add_photographs(images: Path, count: int, first: int = 0) -> None:
         values = np.fft.irfft2(waves / np.hypot(rows, columns).clip(0.005), s=(140, 200))
         picture = (128 + 45 * values / values.std()).clip(0, 255).astype(np.uint8)
         for folder, array in ((images, picture.transpose(1, 2, 0)), (images.parent / "masks", 0 * picture[0])):
-            path = folder / "bus" / f"photo{index}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(array).save(path)
+            save_picture(folder / "bus" / f"photo{index}.png", array)
 
 
 @pytest.mark.parametrize("command", ["generate", "estimate"])
-def test_photographs_are_refused_before_anything_is_made(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_photographs_are_refused_before_anything_is_made(command: str, tmp_path: Path, run: Command) -> None:
     add_photographs(tmp_path / "photos" / "images", 10)
     args: list[str | Path] = ["--out", tmp_path / "suite"] if command == "generate" else []
-    status, out, err = run(capsys, command, tmp_path / "photos", "--profile", "pocket", *args)
-    assert status == 2
-    assert out == ""
+    status, out, err = run(command, tmp_path / "photos", "--profile", "pocket", *args)
+    assert (status, out) == (2, "")
     *progress, said = err.splitlines()
     assert [line.split()[0] for line in progress] == ["read", "masks", "masks"]
     assert said.startswith("error: the models of profile pocket know rendered streets and nothing else, and 10 of 10")
@@ -51,14 +47,14 @@ def test_photographs_are_refused_before_anything_is_made(
 
 
 @pytest.mark.usefixtures("counted_once")
-def test_estimates_say_what_they_are_of(street: Street, capsys: pytest.CaptureFixture[str]) -> None:
+def test_estimates_say_what_they_are_of(street: Street, run: Command) -> None:
     add_photographs(street.root / "images", 1)
-    status, out, err = run(capsys, "estimate", street.root)
+    status, out, err = run("estimate", street.root)
     assert status == 1
     assert "of 3 sources" in out
     assert "skipped bus/photo0: it does not look like rendered streets, which is all that the models know" in err
     add_photographs(street.root / "images", 8)
-    status, out, err = run(capsys, "estimate", street.root, "--allow-out-of-domain", "--json")
+    status, out, err = run("estimate", street.root, "--allow-out-of-domain", "--json")
     assert status == 0
     assert json.loads(out)["outside_world"] == 8
     assert f"caution    8 of 11 sources are {MARK}" in err
@@ -66,24 +62,22 @@ def test_estimates_say_what_they_are_of(street: Street, capsys: pytest.CaptureFi
 
 @pytest.mark.slow
 def test_a_few_strangers_are_skipped_and_anything_marks_them_everywhere(
-    street: Street, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    street: Street, tmp_path: Path, run: Command
 ) -> None:
     add_photographs(street.root / "images", 1)
     suite = tmp_path / "suite"
     args = ("generate", street.root, "--out", suite, "--variants", "1", "--controls", "0", "--edits", "1", "--json")
-    status, out, err = run(capsys, *args)
+    status, out, err = run(*args)
     assert status == 1
     assert [problem["name"] for problem in json.loads(out)["problems"]] == ["bus/photo0"]
     assert "skipped bus/photo0: it does not look like rendered streets" in err
     assert "caution" not in err
     assert {row.source for row in read_metadata(suite)} == set(street.names)
     record = read_run(suite)
-    assert record is not None
-    assert record.standing is not None
     assert [problem.name for problem in record.sessions[-1].problems] == ["bus/photo0"]
     assert (record.standing.sources, record.standing.outside_world) == (3, 0)
 
-    status, out, err = run(capsys, *args, "--allow-out-of-domain")
+    status, out, err = run(*args, "--allow-out-of-domain")
     assert status == 0
     assert (json.loads(out)["sources"], json.loads(out)["outside_world"]) == (4, 1)
     assert f"caution    1 of 4 sources are {MARK}" in err
@@ -91,13 +85,11 @@ def test_a_few_strangers_are_skipped_and_anything_marks_them_everywhere(
     assert {row.source for row in rows if not row.known_world} == {"bus/photo0"}
     assert count_outside(rows) == (1, 4)
     record = read_run(suite)
-    assert record is not None
-    assert record.standing is not None
     assert record.standing.outside_world == 1
     assert [session.facts.settings["allow_out_of_domain"] for session in record.sessions] == [False, True]
 
     # Back without it: the shard, finished with the stranger in it, is made anew without.
-    run(capsys, *args)
+    run(*args)
     assert {row.source for row in read_metadata(suite)} == set(street.names)
 
 
@@ -113,17 +105,17 @@ def strange_suite(made_suite: MadeSuite) -> Path:
     return made_suite.path
 
 
-def test_evaluations_begin_with_it(strange_suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluations_begin_with_it(strange_suite: Path, tmp_path: Path, run: Command) -> None:
     answers = tmp_path / "answers.csv"
     answers.write_text("image,prediction\n" + "".join(f"{r.file_name},car\n" for r in read_metadata(strange_suite)))
-    _, out, _ = run(capsys, "evaluate", strange_suite, "--predictions", answers)
+    _, out, _ = run("evaluate", strange_suite, "--predictions", answers)
     assert " ".join(out.split()).startswith(f"1 of 3 sources are {MARK}")
-    _, out, _ = run(capsys, "evaluate", strange_suite, "--predictions", answers, "--json")
+    _, out, _ = run("evaluate", strange_suite, "--predictions", answers, "--json")
     assert json.loads(out)["outside_world"] == {"sources": 1, "of": 3}
 
 
-def test_page_and_sheet_show_it(strange_suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(capsys, "report", strange_suite, "--out", tmp_path / "marked")
+def test_page_and_sheet_show_it(strange_suite: Path, tmp_path: Path, run: Command) -> None:
+    run("report", strange_suite, "--out", tmp_path / "marked")
     page = (tmp_path / "marked" / "index.html").read_text(encoding="utf-8")
     assert f"<li>1 of 3 sources are {MARK}</li>" in page
     rows = read_metadata(strange_suite)
@@ -131,7 +123,7 @@ def test_page_and_sheet_show_it(strange_suite: Path, tmp_path: Path, capsys: pyt
         object.__setattr__(row, "known_world", True)
     with Suite.open(strange_suite) as suite:
         suite.write_metadata(rows)
-    run(capsys, "report", strange_suite, "--out", tmp_path / "plain")
+    run("report", strange_suite, "--out", tmp_path / "plain")
     assert "meaningless" not in (tmp_path / "plain" / "index.html").read_text(encoding="utf-8")
     sheets = [np.asarray(Image.open(tmp_path / name / "contact_sheet.png")) for name in ("marked", "plain")]
     added = sheets[0].shape[0] - sheets[1].shape[0]

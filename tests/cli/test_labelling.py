@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import csv
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import Command
 from conftest import MadeSuite
 
-from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.cli.edits import success_table
-from counterfactory.engine.cli.statuses import EXIT_ERROR
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.judging.edit_labels import EditJudgement, Success, successes
 from counterfactory.engine.suite import Suite
@@ -31,27 +29,22 @@ def label(file: Path, *said: str) -> list[dict[str, str]]:
     return rows
 
 
-def test_a_suite_s_edits_are_labelled_and_counted(
-    made_suite: MadeSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_suite_s_edits_are_labelled_and_counted(made_suite: MadeSuite, tmp_path: Path, run: Command) -> None:
     with Suite.open(made_suite.path) as suite:  # as a profile with filters would have scored them
         suite.write_metadata([replace(row, scores={**row.scores, "perplexity": 9.0}) for row in made_suite.rows])
     edits = sum(len(row.edits) for row in made_suite.rows)
     file, few = tmp_path / "edits.csv", tmp_path / "few.jsonl"
-    assert main(["edits", str(made_suite.path), "--write", str(file), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"edits": edits, "written": edits, "file": str(file)}
-    assert main(["edits", str(made_suite.path), "--write", str(few), "--sample", "2", "--seed", "3"]) == 0
-    assert f"2 of {edits} edits written" in capsys.readouterr().out
+    assert run.json("edits", made_suite.path, "--write", file) == {"edits": edits, "written": edits, "file": str(file)}
+    asked = ("edits", made_suite.path, "--write", few, "--sample", "2", "--seed", "3")
+    assert f"2 of {edits} edits written" in run.text(*asked)
     assert len(few.read_text().splitlines()) == 2
     rows = label(file, "111", "110", "111")
     assert {row["perplexity"] for row in rows} == {"9.0"}
-    assert main(["edits", str(file)]) == 0
-    said = capsys.readouterr().out
+    said = run.text("edits", file)
     assert f"{edits - 3} rows are not labelled and left out" in said
     assert said.splitlines()[-3].split() == ["all", "3", "100.0", "100.0", "66.7", "66.7", "3", "66.7", "100.0"]
     assert max(map(len, said.splitlines())) <= 80
-    assert main(["edits", str(file), "--profile", "pocket", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = run.json("edits", file, "--profile", "pocket")
     assert found["unlabelled"] == edits - 3
     assert (found["types"]["all"]["edits"], found["types"]["all"]["recall"]) == (3, 1.0)
 
@@ -70,13 +63,12 @@ def test_what_makes_no_sense_is_refused(
     tmp_path: Path,
     args: tuple[str, ...],
     message: str,
-    capsys: pytest.CaptureFixture[str],
+    run: Command,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("edits.csv").write_text("type,right_type,right_label,coherent\nweather,,,\n")
-    assert main(["edits", *[str(made_suite.path) if arg == "SUITE" else arg for arg in args]]) == EXIT_ERROR
-    assert message in capsys.readouterr().err
+    run.refuses(message, "edits", *[made_suite.path if arg == "SUITE" else arg for arg in args])
 
 
 def test_the_table_fits_80_columns_whatever_it_counts(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,10 +18,9 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def command(*args: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", _WITHOUT, *map(str, args)], capture_output=True, text=True, check=False
-    )
+def command(*args: str | Path, before: str = "") -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-c", before + _WITHOUT, *map(str, args)]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("first", [("plan", "--first", "1"), ("estimate",), ("doctor",)])
@@ -42,12 +41,7 @@ def test_a_suite_is_made_judged_and_shown(tmp_path: Path) -> None:
     model = tmp_path / "mine.py"
     model.write_text("def answer(batch):\n    return ['bus' if one.mean() > 90 else 'car' for one in batch]\n")
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
-    judged = subprocess.run(
-        [sys.executable, "-c", code + _WITHOUT, "evaluate", str(suite), "--model", "mine:answer"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    judged = command("evaluate", suite, "--model", "mine:answer", before=code)
     assert judged.returncode == 0, judged.stderr
     shown = command("report", suite)
     assert shown.returncode == 0, shown.stderr

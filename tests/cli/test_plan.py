@@ -7,12 +7,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from command_line import Command
 from conftest import Street
 
 from counterfactory.engine.api.verbs import one_sided
-from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.cli.plan_text import as_data, lines, show_spread
-from counterfactory.engine.cli.statuses import EXIT_ERROR
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.journey import Plan
@@ -117,18 +116,15 @@ def test_a_plan_as_data() -> None:
     assert describe(SNOW) == "weather: wet -> dry"
 
 
-def test_plan_paints_nothing(
-    street: Street, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plan_paints_nothing(street: Street, tmp_path: Path, run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv(SWITCH, str(tmp_path / "file" / "compiled"))
     before = sorted(street.root.rglob("*"))
     asked = ["plan", str(street.root / "images"), "--first", "1", "--variants", "2", "--avoid", "blue,green", "--json"]
     written = tmp_path / "edits.csv"
-    assert main([*asked, "--write", str(written)]) == 0
-    printed = capsys.readouterr()
-    assert "compiled networks are not kept for the next run" in printed.err
-    said = json.loads(printed.out)
+    status, out, err = run(*asked, "--write", written)
+    assert (status, "compiled networks are not kept for the next run" in err) == (0, True)
+    said = json.loads(out)
     (found,) = said["sources"]
     assert len(found["variants"]) == 2
     planned = [edit["type"] for variant in found["variants"] for edit in variant["edits"]]
@@ -138,11 +134,4 @@ def test_plan_paints_nothing(
     assert sorted(street.root.rglob("*")) == before
     rows = written.read_text().splitlines()
     assert len(rows) == 1 + sum(len(v["edits"]) for v in found["variants"] if not v["dropped"] and not v["repeat"])
-    assert main([*asked, "--write", str(written)]) == EXIT_ERROR
-    assert "may hold labels" in capsys.readouterr().err
-
-
-def test_words_to_avoid_are_single_ones(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["plan", "x", "--avoid", "two words"])
-    assert "single words with commas between are needed, got 'two words'" in capsys.readouterr().err
+    run.refuses("may hold labels", *asked, "--write", written)

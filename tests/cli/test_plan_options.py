@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-from wiring import CASES, House, options_by_command, shows
-from wiring_cases import shown
+from wiring import House, shows
+from wiring_cases import arrival
 
 
 @shows("--first", "plan")
@@ -33,10 +32,4 @@ def _(house: House, command: str) -> None:
     house.fails("light draws it already", command, "--profile", "light", "--baseline", "light")
 
 
-@pytest.mark.parametrize("option", shown("plan"))
-def test_an_option_of_plan_arrives(house: House, option: str) -> None:
-    CASES["plan", option](house, "plan")
-
-
-def test_no_option_of_plan_is_without_a_case() -> None:
-    assert options_by_command()["plan"] == set(shown("plan"))
+test_an_option_of_plan_arrives = arrival("plan")

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from command_line import Command
 from PIL import Image
 from training_suites import colour_suite
-from wiring import options_by_command
-
-from counterfactory.engine.cli.arguments import main
 
 # They say "bus" of what is lighter than their threshold; their numbers are scores of two classes.
 MODELS = """
@@ -60,71 +56,64 @@ def real_table(folder: Path, label: str = "label", value: str = "bus") -> Path:
     return root / "real.csv"
 
 
-def asked(
-    capsys: Any, folder: Path, *more: str | Path, models: tuple[str, ...] = FOUR, table: Path | None = None
-) -> Any:
-    """What the command says: its JSON, or its status and error."""
-    words = ["predicts", folder / "suite", "--real", table or real_table(folder)]
-    words += [word for model in models for word in ("--model", model)]
-    status = main([*map(str, (*words, *more)), "--json"])
-    said = capsys.readouterr()
-    return json.loads(said.out) if status == 0 else (status, said.err)
+def words(
+    folder: Path, *more: str | Path, models: tuple[str, ...] = FOUR, table: Path | None = None
+) -> list[str | Path]:
+    """The command on the suite and the real pictures."""
+    named = [word for model in models for word in ("--model", model)]
+    return ["predicts", folder / "suite", "--real", table or real_table(folder), *named, *more]
 
 
-def test_real_drops_are_those_of_the_pictures(folder: Path, capsys: Any) -> None:
-    data = asked(capsys, folder)
+def test_real_drops_are_those_of_the_pictures(folder: Path, run: Command) -> None:
+    data = run.json(*words(folder))
     of = {one["name"]: one for one in data["transfers"]}
     assert list(of) == ["all", "time", "time: night"]
     assert of["time"]["real"] == pytest.approx([0, -1 / 3, -2 / 3, -1])
     assert [one["name"] for one in data["models"]] == list(FOUR)
     assert (data["measure"], data["pictures"], data["places"]) == ("accuracy", 6, 3)
     painted = [one["painted"][0] for one in data["models"]]
-    main(["evaluate", str(folder / "suite"), "--model", FOUR[1], "--json"])
-    assert painted[1] == json.loads(capsys.readouterr().out)["effects"]["by_type"][0]
+    assert painted[1] == run.json("evaluate", folder / "suite", "--model", FOUR[1])["effects"]["by_type"][0]
 
 
-def test_a_table_says_whether_they_predict(folder: Path, capsys: Any) -> None:
-    words = [word for model in FOUR for word in ("--model", model)]
-    assert main(["predicts", str(folder / "suite"), "--real", str(real_table(folder)), *words]) == 0
-    said = capsys.readouterr().out
+def test_a_table_says_whether_they_predict(folder: Path, run: Command) -> None:
+    status, said, _ = run(*words(folder))
+    assert status == 0
     assert "4 models, 6 real pictures of 3 places" in " ".join(said.split())
     assert "time: whether painted drops predict real ones cannot be told" in said
 
 
-def test_answers_about_real_pictures_are_kept(folder: Path, capsys: Any) -> None:
-    first = asked(capsys, folder)
+def test_answers_about_real_pictures_are_kept(folder: Path, run: Command) -> None:
+    first = run.json(*words(folder))
     files = sorted((folder / "suite" / "predictions").glob("*.sqlite"))
     assert len(files) == 4
     (folder / "darkness_of_tests.py").write_text(MODELS)
-    assert asked(capsys, folder) == first
+    assert run.json(*words(folder)) == first
     assert not [path for path in folder.glob("real/*") if path.suffix not in (".png", ".csv")]
 
 
-def test_a_models_numbers_are_named(folder: Path, capsys: Any) -> None:
+def test_a_models_numbers_are_named(folder: Path, run: Command) -> None:
     (folder / "names.txt").write_text("bus\ncar\n")
     four = ("darkness_of_tests:number",) * 4
-    data = asked(capsys, folder, "--classes", folder / "names.txt", models=four)
+    data = run.json(*words(folder, "--classes", folder / "names.txt", models=four))
     assert [one["real"] for one in data["transfers"]] == [[0, 0, 0, 0]] * 3
     assert {one["rank_correlation"]["value"] for one in data["transfers"]} == {None}
     (folder / "names.txt").write_text("tram\nferry\n")
-    assert asked(capsys, folder, "--classes", folder / "names.txt", models=four)[0] == 2
+    run.refuses("", *words(folder, "--classes", folder / "names.txt", models=four))
 
 
-def test_too_few_models_and_words_that_say_nothing_are_refused(folder: Path, capsys: Any) -> None:
-    status, err = asked(capsys, folder, models=FOUR[:3])
-    assert (status, err.count("\n")) == (2, 1)
-    assert "needs 4 models or more, got 3" in err
-    assert "'sharpen'" in asked(capsys, folder, "--preprocess", "sharpen=2")[1]
+def test_too_few_models_and_words_that_say_nothing_are_refused(folder: Path, run: Command) -> None:
+    run.refuses("needs 4 models or more, got 3", *words(folder, models=FOUR[:3]))
+    run.refuses("'sharpen'", *words(folder, "--preprocess", "sharpen=2"))
     (folder / "answers.csv").write_text("image,prediction\n")
-    assert "is no model that can be asked" in asked(capsys, folder, models=("answers.csv",) * 4)[1]
+    run.refuses("is no model that can be asked", *words(folder, models=("answers.csv",) * 4))
 
 
-def test_labels_and_masks_are_not_mixed(folder: Path, capsys: Any) -> None:
+def test_labels_and_masks_are_not_mixed(folder: Path, run: Command) -> None:
     masked = real_table(folder, "mask", "mask.png")
-    assert "answers labels, and the real pictures have masks" in asked(capsys, folder, table=masked)[1]
+    run.refuses("answers labels, and the real pictures have masks", *words(folder, table=masked))
 
 
-def test_masks_are_compared_by_each_pictures_miou(folder: Path, capsys: Any) -> None:
+def test_masks_are_compared_by_each_pictures_miou(folder: Path, run: Command) -> None:
     """Half of a real mask is class 1 by night: a model that says 0 everywhere loses half of 1 and all of the other."""
     table = real_table(folder, "mask", "mask.png")
     half = np.zeros((16, 16), np.uint8)
@@ -132,12 +121,6 @@ def test_masks_are_compared_by_each_pictures_miou(folder: Path, capsys: Any) -> 
     Image.fromarray(half).save(table.parent / "half.png")
     rows = table.read_text().splitlines()
     table.write_text("\n".join(row.replace("mask.png", "half.png") if "night" in row else row for row in rows))
-    data = asked(capsys, folder, models=("darkness_of_tests:masks",) * 4, table=table)
+    data = run.json(*words(folder, models=("darkness_of_tests:masks",) * 4, table=table))
     assert data["measure"] == "picture mIoU"
     assert [one["real"] for one in data["transfers"]] == [[-0.75] * 4] * 3
-
-
-def test_every_option_is_tried_here() -> None:
-    text = Path(__file__).read_text()
-    options = options_by_command()["predicts"] - {"SUITE", "--json"}
-    assert [name for name in sorted(options) if f'"{name}"' not in text] == []

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -32,13 +33,17 @@ def start(code: str, *arguments: object) -> list[str]:
     ]
 
 
+def ended(command: list[str], **how: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False, **how)
+
+
 def test_a_crash_is_named_a_bug() -> None:
     code = (
         "from counterfactory.engine.cli import commands\ndef broken(*_):\n    raise KeyError('pixels')\n"
         "commands.doctor = broken"
     )
     for options in ([], ["--json"]):
-        done = subprocess.run(start(code, "doctor", *options), capture_output=True, text=True, check=False)
+        done = ended(start(code, "doctor", *options))
         assert (done.returncode, done.stdout) == (70, "")
         assert "Traceback (most recent call last)" in done.stderr
         last = done.stderr.splitlines()[-1]
@@ -47,7 +52,7 @@ def test_a_crash_is_named_a_bug() -> None:
 
 def test_an_installation_that_cannot_be_imported_is_a_crash_too() -> None:
     code = "import sys\nsys.modules['counterfactory.engine.report.table'] = None"
-    done = subprocess.run(start(code, "doctor"), capture_output=True, text=True, check=False)
+    done = ended(start(code, "doctor"))
     assert done.returncode == 70
     assert "this is a bug in counterfactory (ModuleNotFoundError" in done.stderr
 
@@ -57,9 +62,7 @@ def test_skipped_sources_are_status_1(tmp_path: Path) -> None:
     (tmp_path / "bad.png").write_bytes(b"no picture")
     Image.new("RGB", (32, 32)).save(tmp_path / "good.png")
     code = "from counterfactory.engine.estimate import estimate\nestimate.measure_peak = lambda *_: 1e11"
-    done = subprocess.run(
-        start(code, "estimate", tmp_path, "--allow-out-of-domain"), capture_output=True, text=True, check=False
-    )
+    done = ended(start(code, "estimate", tmp_path, "--allow-out-of-domain"))
     assert done.returncode == 1, done.stderr
     assert "skipped bad" in done.stderr
 
@@ -143,7 +146,7 @@ def heed_ctrl_c() -> None:
 def test_what_stops_a_service_stops_a_command_as_ctrl_c_does() -> None:
     code = "import signal, os, time\nfrom counterfactory.engine.cli import commands\n"
     stopped = "commands.doctor = lambda *_: (os.kill(os.getpid(), signal.SIGTERM), time.sleep(60))"
-    done = subprocess.run(start(code + stopped, "doctor"), capture_output=True, text=True, check=False)
+    done = ended(start(code + stopped, "doctor"))
     assert done.returncode == 130
     assert "stopped; run the same command again" in done.stderr
 
@@ -151,9 +154,7 @@ def test_what_stops_a_service_stops_a_command_as_ctrl_c_does() -> None:
 def test_ctrl_c_is_status_130_even_while_modules_are_imported() -> None:
     code = "import signal, os\nfrom counterfactory.engine.cli import commands\n"
     stopped = "commands.doctor = lambda *_: os.kill(os.getpid(), signal.SIGINT)"
-    done = subprocess.run(
-        start(code + stopped, "doctor"), capture_output=True, text=True, check=False, preexec_fn=heed_ctrl_c
-    )
+    done = ended(start(code + stopped, "doctor"), preexec_fn=heed_ctrl_c)
     assert done.returncode == 130
     assert "stopped; run the same command again" in done.stderr
     slow = (
@@ -164,7 +165,6 @@ def test_ctrl_c_is_status_130_even_while_modules_are_imported() -> None:
     with subprocess.Popen(
         start(slow, "doctor"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_ctrl_c
     ) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "importing\n"
         time.sleep(0.1)
         process.send_signal(signal.SIGINT)
@@ -173,7 +173,7 @@ def test_ctrl_c_is_status_130_even_while_modules_are_imported() -> None:
 
 
 def test_wrong_arguments_are_status_2() -> None:
-    done = subprocess.run([*COMMAND, "doctr"], capture_output=True, text=True, check=False)
+    done = ended([*COMMAND, "doctr"])
     assert done.returncode == 2
     assert "invalid choice" in done.stderr
 
@@ -185,7 +185,7 @@ def test_output_in_an_encoding_without_our_letters_has_others(tmp_path: Path) ->
         "commands.doctor = say"
     )
     plain = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(start(code, "doctor"), capture_output=True, text=True, check=False, env=plain)
+    done = ended(start(code, "doctor"), env=plain)
     assert (done.returncode, done.stdout, done.stderr) == (0, "-8.3 .. +3 -> ?\n", "?\n")
 
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import Command
 from wiring import options_by_command
 
 from counterfactory.engine.cli import rehearse
-from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.profile.profile import load_profile
@@ -46,20 +46,12 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return commands
 
 
-def rehearsed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    main(["rehearse", *words, "--json"])
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return told
-
-
 @pytest.mark.parametrize("name", BOXES)
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_a_box_s_profile_fits_its_small_networks(name: str, runtime: str, tmp_path: Path) -> None:
     """Of the box's it keeps what its networks are; no table is left of what they have not."""
-    profile, own = (
-        load_profile(str(write_small(tmp_path / "p.toml", name, tmp_path, RUNTIMES[runtime]))),
-        load_profile(name),
-    )
+    small, own = write_small(tmp_path / "p.toml", name, tmp_path, RUNTIMES[runtime]), load_profile(name)
+    profile = load_profile(str(small))
     assert (profile.runtime.on_gpu, profile.device, profile.llm.style) == (False, None, "pocket")
     assert {(h // 16, w // 16) for h, w in own.image.sizes} == set(profile.image.sizes)
     assert profile.paint.sampler.kind == own.paint.sampler.kind
@@ -73,18 +65,12 @@ def test_a_box_s_profile_fits_its_small_networks(name: str, runtime: str, tmp_pa
     assert load_profile(str(again)).name == "small-own"
 
 
-def test_the_exporter_is_asked_for_the_profile_s_networks(ran: list[list[str]], tmp_path: Path, capsys: Any) -> None:
+def test_the_exporter_is_asked_for_the_profile_s_networks(ran: list[list[str]], tmp_path: Path, run: Command) -> None:
     kept = tmp_path / "kept"
-    told = rehearsed(capsys, "--profile", "a10g-fast", "--keep", str(kept), "--target", "sm89")
+    told = run.json("rehearse", "--profile", "a10g-fast", "--keep", kept, "--target", "sm89")
     assert options_by_command()["rehearse"] == {"--profile", "--target", "--exporter", "--keep", "--json"}
-    assert [step["step"] for step in told["steps"]] == [
-        "export",
-        "compile",
-        "onnxruntime",
-        "openvino",
-        "compare",
-        "bench",
-    ]
+    steps = [step["step"] for step in told["steps"]]
+    assert steps == ["export", "compile", "onnxruntime", "openvino", "compare", "bench"]
     assert told["holds"] is True
     exported, compiled = ran
     assert exported[:3] == [sys.executable, "-m", "counterfactory.export"]
@@ -97,29 +83,28 @@ def test_the_exporter_is_asked_for_the_profile_s_networks(ran: list[list[str]], 
     assert sorted(p.name for p in kept.iterdir()) == ["networks", "scenes"]
 
 
-def test_nothing_is_left_behind(ran: list[list[str]], capsys: Any) -> None:
-    rehearsed(capsys)
+def test_nothing_is_left_behind(ran: list[list[str]], run: Command) -> None:
+    run.json("rehearse")
     assert not Path(ran[0][ran[0].index("--out") + 1]).parent.exists()
 
 
 def test_what_cannot_be_is_left_out_and_said(
-    ran: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: Any
+    ran: list[list[str]], monkeypatch: pytest.MonkeyPatch, run: Command
 ) -> None:
     monkeypatch.setattr(rehearse, "missing_modules", lambda *_: ["tensorrt_rtx"])
-    steps = {step["step"]: step for step in rehearsed(capsys, "--profile", "lance")["steps"]}
+    steps = {step["step"]: step for step in run.json("rehearse", "--profile", "lance")["steps"]}
     assert steps["compile"]["holds"] is None
     assert "pip install '.[tensorrt-rtx]'" in steps["compile"]["result"]
     assert steps["openvino"]["result"].startswith("left out: it makes editors")
     assert "compare" not in steps
-    steps = {step["step"]: step for step in rehearsed(capsys, "--profile", "cpu")["steps"]}
+    steps = {step["step"]: step for step in run.json("rehearse", "--profile", "cpu")["steps"]}
     assert "needs no plans" in steps["compile"]["result"]
     assert {"--captioner", "--random-tiny-vae"} <= set(ran[-1])
     for name in ("pocket", "light"):
-        assert main(["rehearse", "--profile", name]) == 2
-        assert "rehearse is for profiles whose networks are exported" in " ".join(capsys.readouterr().err.split())
+        run.refuses("rehearse is for profiles whose networks are exported", "rehearse", "--profile", name)
 
 
-def test_a_step_that_fails_is_seen(ran: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_a_step_that_fails_is_seen(ran: list[list[str]], monkeypatch: pytest.MonkeyPatch, run: Command) -> None:
     """The table says why, what builds on it is not tried, and the status tells."""
 
     def fails(*_: Any) -> str:
@@ -127,26 +112,25 @@ def test_a_step_that_fails_is_seen(ran: list[list[str]], monkeypatch: pytest.Mon
 
     monkeypatch.setattr(rehearse.Rehearsal, "compared", fails)
     monkeypatch.setenv("COLUMNS", "80")
-    assert main(["rehearse"]) == 3
-    out = capsys.readouterr().out
+    status, out, _ = run("rehearse")
+    assert status == 3
     assert re.search(r"compare +pictures are 12 dB apart +\d", out)
     assert re.search(r"^fails, \d+ s$", out, re.MULTILINE)
     assert max(map(len, out.splitlines())) <= 80
     monkeypatch.setattr(rehearse, "run_program", fails)
-    told = rehearsed(capsys)
+    told = run.json("rehearse", status=3)
     assert [step["step"] for step in told["steps"]] == ["export"]
     assert told["holds"] is False
 
 
 def test_a_python_without_the_exporter_s_packages_is_told_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Command
 ) -> None:
     bare = tmp_path / "python"
     bare.write_text("#!/bin/sh\necho torch diffusers\n")
     bare.chmod(0o755)
-    assert main(["rehearse", "--exporter", str(bare)]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert f"{bare} lacks torch, diffusers: {bare} -m pip install '.[export]'" in said
+    lacking = f"{bare} lacks torch, diffusers: {bare} -m pip install '.[export]'"
+    run.refuses(lacking, "rehearse", "--exporter", bare)
 
 
 def test_decibels() -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-import pytest
-from wiring import CASES, MODEL, House, answers, judgements, options_by_command, page, shows
-from wiring_cases import shown
+from wiring import MODEL, House, answers, judgements, page, shows
+from wiring_cases import arrival
 
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.suite import read_metadata
@@ -31,9 +30,7 @@ def _(house: House, command: str) -> None:
 
 @shows("--preprocess", "report")
 def _(house: House, command: str) -> None:
-    ran = house.run(command, house.suite(), "--model", MODEL, "--preprocess", "sharpen=2")
-    assert ran.status == 2
-    assert "'sharpen'" in ran.err
+    house.refuses("'sharpen'", command, house.suite(), "--model", MODEL, "--preprocess", "sharpen=2")
 
 
 @shows("--predictions", "report")
@@ -55,9 +52,7 @@ def _(house: House, command: str) -> None:
 
 @shows("--profile", "report")
 def _(house: House, command: str) -> None:
-    ran = house.run(command, house.suite(), "--profile", "none")
-    assert ran.status == 2
-    assert "no profile 'none'" in ran.err
+    house.refuses("no profile 'none'", command, house.suite(), "--profile", "none")
 
 
 @shows("--valid", "report")
@@ -97,10 +92,4 @@ def _(house: House, command: str) -> None:
     assert "bus/0002" not in page(house, suite, "--limit", 1)
 
 
-@pytest.mark.parametrize("option", shown("report"))
-def test_an_option_of_report_arrives(house: House, option: str) -> None:
-    CASES["report", option](house, "report")
-
-
-def test_no_option_of_report_is_without_a_case() -> None:
-    assert options_by_command()["report"] == set(shown("report"))
+test_an_option_of_report_arrives = arrival("report")

@@ -39,7 +39,7 @@ from counterfactory.engine.review.study_results import (
     StudyResults,
     Validity,
 )
-from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
+from counterfactory.engine.schedule.residency import PlanCost, Residency
 from counterfactory.engine.sources.listing import Problem
 from counterfactory.engine.suite.run_record import SuiteCosts
 from counterfactory.engine.suite.verify import Fault, Verification
@@ -93,9 +93,9 @@ def forecast() -> Estimate:
         StageEstimate("paint", 12_000, 1234.5, 6.7, 2.0, "roofline"),
     )
     costs = [PlanCost("a", 4 * 10**9, 1.0), PlanCost("b", 4 * 10**9, 2.5), PlanCost("c", 4 * 10**9, 1.0)]
-    needs = [StageNeeds("caption", ("a", "b")), StageNeeds("paint", ("c", "b"))]
+    needs = {"caption": ("a", "b"), "paint": ("c", "b")}
     plans = tuple(PlanEstimate(cost, cost.name == "a", cost.name != "b") for cost in costs)
-    alternating = Residency([StageNeeds(name, (name,)) for name in "abc"], costs, 8 * 10**9)
+    alternating = Residency({name: (name,) for name in "abc"}, costs, 8 * 10**9)
     holdings = (
         Holding(10**10, Residency(needs, costs, 9 * 10**9).timeline(3)),
         Holding(9 * 10**9, alternating.timeline(100)),

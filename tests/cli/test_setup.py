@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from command_line import Command
 from diffusers import AutoencoderTiny, ControlNetModel, UNet2DConditionModel
 from gguf_file import write_gguf
 from PIL import Image
@@ -50,7 +51,6 @@ def profile_in(folder: Path, *lines: str) -> str:
 
 def test_the_profile_fits_its_bounds() -> None:
     weights = load_profile("cpu").weights
-    assert weights is not None
     known = checkpoints_of(weights)
     named = {text.partition("@")[0] for text in (str(weights.florence2), weights.llm, weights.clip, weights.diffusion)}
     assert named | {"lllyasviel/control_v11p_sd15_canny", "madebyollin/taesd"} <= {one.repository for one in known}
@@ -66,22 +66,21 @@ def test_the_profile_fits_its_bounds() -> None:
     ],
 )
 def test_too_little_is_said_before_anything_begins(
-    memory: float, disk: float, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    memory: float, disk: float, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Command
 ) -> None:
     monkeypatch.setattr(setup, "machine_memory", lambda: int(memory))
     monkeypatch.setattr(setup, "shutil", SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=int(disk))))
     monkeypatch.setattr(setup, "run_program", lambda *_: pytest.fail("it began"))
-    assert main(["setup", "--profile", profile_in(tmp_path)]) == 2
-    said = capsys.readouterr()
-    assert re.search(says, " ".join(said.err.split()))
-    assert "CreativeML OpenRAIL-M" in " ".join(said.out.split())
+    status, out, err = run("setup", "--profile", profile_in(tmp_path))
+    assert status == 2
+    assert re.search(says, " ".join(err.split()))
+    assert "CreativeML OpenRAIL-M" in " ".join(out.split())
     assert not (tmp_path / "made").exists()
 
 
-def test_only_profiles_of_published_weights_are_set_up(capsys: Any) -> None:
+def test_only_profiles_of_published_weights_are_set_up(run: Command) -> None:
     for name in ("pocket", "light"):
-        assert main(["setup", "--profile", name]) == 2
-        assert "see what it needs with 'counterfactory doctor" in " ".join(capsys.readouterr().err.split())
+        run.refuses("see what it needs with 'counterfactory doctor", "setup", "--profile", name)
 
 
 def on_a_box(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
@@ -98,12 +97,12 @@ def on_a_box(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
 
 
 def test_a_gpu_s_setup_says_what_it_takes_and_refuses_what_the_doctor_refuses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Command
 ) -> None:
     profile = on_a_box(monkeypatch, tmp_path)
     monkeypatch.setattr(setup, "run_program", lambda *_: pytest.fail("it began"))
-    assert main(["setup", "--profile", profile, "--dry-run"]) == 0
-    out = " ".join(capsys.readouterr().out.split())
+    asked = ("setup", "--profile", profile, "--dry-run")
+    out = " ".join(run.text(*asked).split())
     fetched, minutes = re.findall(r"download (\S+) GB, (\d+) min at 50 MB/s", out)[0]
     assert float(fetched) == pytest.approx(64.1, abs=0.2)  # as docs/a10g.md lists them
     assert int(minutes) == pytest.approx(float(fetched) * 1000 / 50 / 60, abs=1)
@@ -113,18 +112,15 @@ def test_a_gpu_s_setup_says_what_it_takes_and_refuses_what_the_doctor_refuses(
     part = cached / "a2cb7a712bb6e5e736ca7f8cd98167f81a0b5bd8" / "model-00001-of-00003.safetensors"
     part.parent.mkdir(parents=True)
     part.touch()
-    assert main(["setup", "--profile", profile, "--dry-run"]) == 0
-    assert float(re.findall(r"download +(\S+) GB", capsys.readouterr().out)[0]) == pytest.approx(float(fetched) - 26)
+    assert float(re.findall(r"download +(\S+) GB", run.text(*asked))[0]) == pytest.approx(float(fetched) - 26)
     monkeypatch.setattr(doctor, "find_gpus", lambda _: ())
-    assert main(["setup", "--profile", profile, "--dry-run"]) == 2
-    assert "profile box cannot run here yet; say first: " in " ".join(capsys.readouterr().err.split())
+    run.refuses("profile box cannot run here yet; say first: ", *asked)
     assert not (tmp_path / "made").exists()
-    assert main(["setup", "--profile", profile, "--weights", str(tmp_path)]) == 2
-    assert "set HF_HUB_CACHE" in " ".join(capsys.readouterr().err.split())
+    run.refuses("set HF_HUB_CACHE", "setup", "--profile", profile, "--weights", tmp_path)
 
 
 def test_a_gpu_s_networks_are_made_by_the_exporter_and_its_language_model_by_the_box(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Command
 ) -> None:
     profile, exporter = on_a_box(monkeypatch, tmp_path), tmp_path / "python"
     exporter.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
@@ -136,25 +132,24 @@ def test_a_gpu_s_networks_are_made_by_the_exporter_and_its_language_model_by_the
 
     monkeypatch.setattr(setup, "run_program", lambda command, _: ran.append(list(command)))
     monkeypatch.setattr(setup.verbs, "generate", generate)
-    assert main(["setup", "--profile", profile, "--exporter", str(exporter)]) == 2
+    run.refuses("that is all", "setup", "--profile", profile, "--exporter", exporter)
     module = ["-m", "counterfactory.export"]
     assert ran == [
         [str(exporter), *module, "a10g", "--profile", profile, "--plans"],
         [sys.executable, *module, "llm", "--profile", profile],
     ]
     (tmp_path / "made" / "llm-exl2-5.0bpw").mkdir()
-    assert main(["setup", "--profile", profile, "--exporter", str(exporter)]) == 2
+    run.refuses("that is all", "setup", "--profile", profile, "--exporter", exporter)
     assert len(ran) == 3, "the language model is there"
-    assert main(["setup", "--profile", profile, "--exporter", str(tmp_path / "none")]) == 2
-    assert "is no Python that runs" in " ".join(capsys.readouterr().err.split())
+    run.refuses("is no Python that runs", "setup", "--profile", profile, "--exporter", tmp_path / "none")
 
 
-def test_the_doctor_sends_to_setup(tmp_path: Path, capsys: Any) -> None:
-    assert main(["doctor", "--profile", profile_in(tmp_path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["next"] == f"counterfactory setup --profile {tmp_path / 'here.toml'}"
+def test_the_doctor_sends_to_setup(tmp_path: Path, run: Command) -> None:
+    told = run.json("doctor", "--profile", profile_in(tmp_path))
+    assert told["next"] == f"counterfactory setup --profile {tmp_path / 'here.toml'}"
 
 
-def test_every_option_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_every_option_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Command) -> None:
     """At the exporter, and of the photographs at the trial; without --json nothing is printed in JSON."""
     photos, weights = tmp_path / "mine", tmp_path / "hub"
     (weights / "madebyollin" / "taesd").mkdir(parents=True)
@@ -179,17 +174,14 @@ def test_every_option_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     by.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     by.chmod(0o755)
     words = [word for pair in said.items() for word in pair]
-    assert main(["setup", *words, "--dry-run", "--json"]) == 0
-    planned = json.loads(capsys.readouterr().out)
+    planned = run.json("setup", *words, "--dry-run")
     assert {"denoiser", "llm", "vae_decoder"} <= set(planned["missing"])
     assert (planned["disk_gb"], planned["fetch_gb"] > 5, exported) == (22, True, [])
-    assert main(["setup", *words, "--exporter", str(by)]) == 2
-    shown = capsys.readouterr()
-    assert re.findall(r"(\S+) .* here\n", shown.out) == ["madebyollin/taesd"]  # the others are to fetch, in 80 columns
-    assert len(re.findall(r"(\S+) .* to fetch\n", shown.out)) == 6
-    assert "that is all" in shown.err
-    assert main(["setup", "--profile", profile, "--json"]) == 2
-    assert capsys.readouterr().out == ""
+    status, out, err = run("setup", *words, "--exporter", by)
+    assert (status, "that is all" in err) == (2, True)
+    assert re.findall(r"(\S+) .* here\n", out) == ["madebyollin/taesd"]  # the others are to fetch, in 80 columns
+    assert len(re.findall(r"(\S+) .* to fetch\n", out)) == 6
+    assert run("setup", "--profile", profile, "--json")[:2] == (2, "")
     assert exported[0][:4] == [str(by), "-m", "counterfactory.export", "cpu"]
     assert exported[1][0] == sys.executable
     exported = [command[4:] for command in exported]
@@ -266,9 +258,6 @@ def test_an_export_is_on_record_by_the_published_names(
     assert cpu.prepare(profile, weights, tmp_path / "mine", print) == ["clip_text is off"]
     assert len(fetched) == 7
     (request,) = asked
-    assert request.pinned is not None
-    assert request.sources is not None
-    assert profile.weights is not None
     assert request.pinned.clip == profile.weights.clip
     assert request.sources.clip == str(weights / "openai" / "clip-vit-large-patch14")
     assert request.stand_ins is request.random is stand_ins
@@ -327,7 +316,6 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     root = tmp_path_factory.mktemp("hub")
     weights = load_profile("cpu").weights
-    assert weights is not None
     at = {one.repository.split("/")[1]: root / one.repository for one in checkpoints_of(weights)}
     for folder in at.values():
         folder.mkdir(parents=True)

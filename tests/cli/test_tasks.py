@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from command_line import Command
 from PIL import Image
 
 from counterfactory.engine.cli.arguments import main
@@ -51,34 +52,23 @@ def test_segmentation_is_told_what_the_masks_show(asked: list[SuiteRequest], tmp
         (root / kind).mkdir(parents=True)
         Image.new(mode, (32, 32)).save(root / kind / "a.png")
     (tmp_path / "map.toml").write_text('[classes]\n0 = "sky"\n1 = "car"\n')
-    options = [
-        "--profile",
-        "a10g",
-        "--task",
-        "segmentation",
-        "--class-map",
-        str(tmp_path / "map.toml"),
-        "--allow-out-of-domain",
-    ]
-    main(["generate", str(root), "--out", str(tmp_path / "suite"), *options])
+    options = ["--profile", "a10g", "--task", "segmentation", "--class-map", str(tmp_path / "map.toml")]
+    main(["generate", str(root), "--out", str(tmp_path / "suite"), "--allow-out-of-domain", *options])
     (settings,) = asked
     assert settings.task.sentence == "segment the image into car, sky"
     assert {"car", "taxi", "sky"} <= set(settings.task.protect)
 
 
-def test_doubtful_labels_are_warned_of_before_the_run(
-    asked: list[SuiteRequest], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_doubtful_labels_are_warned_of_before_the_run(asked: list[SuiteRequest], tmp_path: Path, run: Command) -> None:
     root = pictures(tmp_path / "set", "n00000000")
-    main(["generate", str(root), "--out", str(tmp_path / "suite"), "--allow-out-of-domain"])
-    said = " ".join(capsys.readouterr().err.split())
+    said = " ".join(run("generate", root, "--out", tmp_path / "suite", "--allow-out-of-domain")[2].split())
     assert "label n00000000 is no noun of WordNet 3.0 that can be seen" in said
     assert "all labels are 'n00000000': a classifier that knows one class cannot be wrong" in said
     assert len(asked) == 1
 
 
 def test_what_a_task_file_brings_holds_and_the_command_line_may_not_contradict_it(
-    asked: list[SuiteRequest], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    asked: list[SuiteRequest], tmp_path: Path, run: Command
 ) -> None:
     root = pictures(tmp_path / "set", "bus")
     lens = (
@@ -91,15 +81,11 @@ def test_what_a_task_file_brings_holds_and_the_command_line_may_not_contradict_i
     types.write_text(lens.replace('"lens"', '"mood"'))
     values.write_text("mood: glad")
     start = ["generate", str(root), "--out", str(tmp_path / "suite"), "--allow-out-of-domain", "--task-file", str(task)]
-    assert main([*start, "--profile", "pocket"]) == 2
-    assert f"the types of {task}: the language model of profile pocket knows" in " ".join(
-        capsys.readouterr().err.split()
-    )
+    run.refuses(f"the types of {task}: the language model of profile pocket knows", *start, "--profile", "pocket")
     main([*start, "--profile", "a10g"])
     for key, file in (("types", types), ("interventions", values)):
-        assert main([*start, "--profile", "a10g", f"--{key}", str(file)]) == 2
         said = f"--{key} {file} and the key '{key}' of {task} contradict: leave one of them out"
-        assert said in " ".join(capsys.readouterr().err.split())
+        run.refuses(said, *start, "--profile", "a10g", f"--{key}", file)
     task.write_text('name = "t"\nsentence = "s"\nprotect = []\nprotect_label = true\n')
     main([*start, "--profile", "a10g", "--types", str(types), "--interventions", str(values)])
     own, other = asked

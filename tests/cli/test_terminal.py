@@ -135,16 +135,6 @@ def test_bars_of_large_runs_stay_within_eighty_columns() -> None:
     assert lines["segmented"] == ["20001/1250000", "20000/s", "0:01:02"]
 
 
-def test_progress_on_a_terminal_names_each_stage() -> None:
-    terminal, out, err = made(tty=True)
-    with terminal.progress() as on_progress:
-        on_progress(step("caption", 4, 4))
-        on_progress(step("paint", 1, 3))
-    assert "caption" in err.getvalue()
-    assert "1/3" in err.getvalue()
-    assert out.getvalue() == ""
-
-
 @pytest.mark.parametrize("tty", [False, True])
 def test_json_is_alone_on_standard_output(tty: bool) -> None:
     terminal, out, err = made(as_json=True, tty=tty)
@@ -156,16 +146,6 @@ def test_json_is_alone_on_standard_output(tty: bool) -> None:
     terminal.finish({"a": [1, None]})
     assert json.loads(out.getvalue()) == {"a": [1, None]}
     assert err.getvalue().count("\n") == 1
-
-
-def test_a_table_stands_under_its_title() -> None:
-    terminal, out, _ = made()
-    terminal.show(Table("By value", ("value", "points"), (("foggy", "1"),)))
-    assert [line.split() for line in out.getvalue().splitlines() if line.strip(" \u2500")] == [
-        ["By", "value"],
-        ["value", "points"],
-        ["foggy", "1"],
-    ]
 
 
 def test_without_json_nothing_is_for_machines() -> None:

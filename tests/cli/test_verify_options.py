@@ -6,23 +6,15 @@ import json
 import os
 from pathlib import Path
 
-import pytest
 from PIL import Image
-from wiring import CASES, House, answers, options_by_command, page
-from wiring_cases import shown
+from wiring import House, answers, page
+from wiring_cases import arrival
 
 from counterfactory.engine import face as cf
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.suite import read_metadata
 
-
-@pytest.mark.parametrize("option", shown("verify"))
-def test_an_option_of_verify_arrives(house: House, option: str) -> None:
-    CASES["verify", option](house, "verify")
-
-
-def test_no_option_of_verify_is_without_a_case() -> None:
-    assert options_by_command()["verify"] == set(shown("verify"))
+test_an_option_of_verify_arrives = arrival("verify")
 
 
 def test_what_it_finds_is_remade_alone(house: House) -> None:

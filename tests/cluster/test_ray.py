@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from cluster import command, kill_some, shards_done, workers_of
 from light_sets import make_suite, photographs
+from refusing import refusal
 
 from counterfactory.engine.cluster import ray_boxes
-from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.suite.contents import suite_digest
 from counterfactory.engine.suite.status import read_status
 
@@ -26,7 +26,6 @@ def test_killed_workers_and_stopped_drivers_leave_the_bytes_of_one_box(tmp_path:
     for name in ("one", "other"):
         subprocess.run(command(photos, tmp_path / name), check=True, capture_output=True)
     digest = suite_digest(tmp_path / "one")
-    assert digest is not None
     killed, told = kill_some(photos, tmp_path / "many", 8, random.Random(0))
     assert killed == 2, told
     assert suite_digest(tmp_path / "many") == digest
@@ -78,7 +77,7 @@ def test_an_address_where_nobody_is(tmp_path: Path, address: str, monkeypatch: p
 
     monkeypatch.setattr(ray_boxes.subprocess, "run", run)
     photos = photographs(tmp_path / "photos", range(2))
-    with pytest.raises(CounterfactoryError, match=f"no Ray cluster answers at {address}.*start one there") as refused:
+    with refusal(f"no Ray cluster answers at {address}.*start one there") as refused:
         make_suite(photos, tmp_path / "suite", ray=address)
     assert "\n" not in str(refused.value)
     assert [command[3:] for command in asked] == [["health-check", *(["--address", address] if ":" in address else [])]]
@@ -103,7 +102,7 @@ def test_a_cluster_that_asks_for_a_token_is_shown_this_boxs(
 
     monkeypatch.setattr(ray_boxes.subprocess, "run", run)
     if ends is None:
-        with pytest.raises(CounterfactoryError, match=r"refuses this box's token: copy .* and say RAY_AUTH_MODE=token"):
+        with refusal(r"refuses this box's token: copy .* and say RAY_AUTH_MODE=token"):
             ray_boxes._reach("127.0.0.1:9")
         assert os.environ.get("RAY_AUTH_MODE") == mode
     else:

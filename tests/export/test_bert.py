@@ -33,6 +33,8 @@ from counterfactory.export.production import command, sentence
 from counterfactory.export.production.artefact import Asked
 from counterfactory.export.production.graph import Request, Sources, batches_of
 
+GROUNDING = GroundingSettings(batch=3, min_similarity=0.5)
+
 
 @pytest.fixture
 def weights(tmp_path: Path) -> Path:
@@ -40,15 +42,17 @@ def weights(tmp_path: Path) -> Path:
     return tmp_path / "bert"
 
 
+def opened_over(out: Path, profile: Profile) -> ModelPool:
+    runtime = replace(profile.runtime, precision="f32", threads=1)
+    return ModelPool(Library(out, networks_of(profile), runtime, profile.llm), Meter(lambda _: None))
+
+
 def test_embeddings_are_means_over_the_tokens_of_length_one(weights: Path, tmp_path: Path) -> None:
     out = tmp_path / "models"
     assert run_exporter("sentence", str(weights), "--out", str(out)) == 0
     pocket = load_profile("pocket")
-    profile = replace(
-        pocket, llm=replace(pocket.llm, style="chatml"), grounding=GroundingSettings(batch=2, min_similarity=0.5)
-    )
-    runtime = replace(profile.runtime, precision="f32", threads=1)
-    opened = ModelPool(Library(out, networks_of(profile), runtime, profile.llm), Meter(lambda _: None))
+    profile = replace(pocket, llm=replace(pocket.llm, style="chatml"), grounding=replace(GROUNDING, batch=2))
+    opened = opened_over(out, profile)
     texts = ["w1 w2 w3", "w4", " ".join(f"w{i % 30}" for i in range(80))]
     found = opened.sentence().encode(texts)
     assert opened.sentence() is opened.sentence()
@@ -61,9 +65,6 @@ def test_embeddings_are_means_over_the_tokens_of_length_one(weights: Path, tmp_p
         expected.append((mean / mean.norm()).numpy())
     assert_parity(found, np.stack(expected), "fp16")
     assert load_tokenizer(out / "sentence_tokenizer.json").encode("w1").ids == [WORDS.index("w1")] + [0] * 63
-
-
-GROUNDING = GroundingSettings(batch=3, min_similarity=0.5)
 
 
 def grounded(folder: Path) -> Profile:
@@ -127,18 +128,19 @@ def test_estimates_and_plans_know_the_encoder_before_it_is_exported(tmp_path: Pa
 
 
 MASKED_WORDS = ["dog", "cat", "grass", "old", "red", "##s", "on", "a", "3", "x-y", "wall", "Bus", "."]
+WHOLE = ["dog", "cat", "grass", "old", "red", "on", "a", "wall"]
 BLANKS = [("a ", " dog on grass."), ("A red ", ""), ("a dog on ", " red wall"), (" ".join(["a"] * 70) + " ", "")]
 
 
 def bert_tokenizer() -> Tokenizer:
-    vocabulary = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *MASKED_WORDS])}
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    vocabulary = {word: i for i, word in enumerate([*special, *MASKED_WORDS])}
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        "[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+    ends = [("[CLS]", 2), ("[SEP]", 3)]
+    tokenizer.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", special_tokens=ends)
+    tokenizer.add_special_tokens(special)
     return tokenizer
 
 
@@ -158,20 +160,17 @@ def save(folder: Path) -> BertForMaskedLM:
 def test_blanks_are_filled_as_transformers_fills_them(tmp_path: Path) -> None:
     out, model = tmp_path / "models", save(tmp_path / "bert")
     assert run_exporter("masked", str(tmp_path / "bert"), "--out", str(out)) == 0
-    profile = replace(load_profile("pocket"), random_words=RandomWordSettings(2, 4, 3))
-    runtime = replace(profile.runtime, precision="f32", threads=1)
-    opened = ModelPool(Library(out, networks_of(profile), runtime, profile.llm), Meter(lambda _: None))
+    opened = opened_over(out, replace(load_profile("pocket"), random_words=RandomWordSettings(2, 4, 3)))
     masked = opened.masked()
     assert opened.masked() is masked
-    whole = ["dog", "cat", "grass", "old", "red", "on", "a", "wall"]
-    assert sorted(masked.mask.words) == sorted(whole)
+    assert sorted(masked.mask.words) == sorted(WHOLE)
     found = masked.likeliest(BLANKS, 5)
     assert found[-1] == [], "the blank is cut off"
     wrapped = PreTrainedTokenizerFast(tokenizer_object=bert_tokenizer(), mask_token="[MASK]", pad_token="[PAD]")
     fill = pipeline("fill-mask", model=model, tokenizer=wrapped, top_k=wrapped.vocab_size)
     for (before, after), words in zip(BLANKS[:-1], found, strict=False):
         said = [one["token_str"] for one in fill(f"{before}[MASK]{after}")]
-        assert words == [word for word in said if word in whole][:5]
+        assert words == [word for word in said if word in WHOLE][:5]
     assert len({tuple(words) for words in found[:3]}) == 3, "the text around a blank counts"
     assert masked.likeliest(BLANKS[-1:], 5) == [[]]
     assert masked.likeliest(BLANKS[1:2], 5) == found[1:2]
@@ -180,17 +179,14 @@ def test_blanks_are_filled_as_transformers_fills_them(tmp_path: Path) -> None:
 def test_whole_words_are_found_however_a_vocabulary_marks_them() -> None:
     marked = {f"\u2581{word}" if word.isalpha() else word: i for i, word in enumerate(["<s>", *MASKED_WORDS, "ing"])}
     found = words_of(Tokenizer(models.WordLevel(marked, unk_token="<s>")))
-    assert found == {
-        word: 1 + MASKED_WORDS.index(word) for word in ["dog", "cat", "grass", "old", "red", "on", "a", "wall"]
-    } | {"ing": 14}
+    assert found == {word: 1 + MASKED_WORDS.index(word) for word in WHOLE} | {"ing": 14}
 
 
 def test_an_encoder_without_its_output_layer_and_a_tokenizer_without_a_blank_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "bert"
     save(folder)
-    Tokenizer(models.WordLevel({"[PAD]": 0, "dog": 1, "[UNK]": 2}, unk_token="[UNK]")).save(
-        str(folder / "tokenizer.json")
-    )
+    blankless = Tokenizer(models.WordLevel({"[PAD]": 0, "dog": 1, "[UNK]": 2}, unk_token="[UNK]"))
+    blankless.save(str(folder / "tokenizer.json"))
     with pytest.raises(CounterfactoryError, match=r"none of \[MASK\], <mask>: it knows no blank"):
         export_masked(folder, tmp_path / "out")
     config = BertConfig(vocab_size=18, hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=48)

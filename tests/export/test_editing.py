@@ -77,22 +77,15 @@ class Controller:
         return out
 
 
+SIZES: dict[str, Any] = {"sample_size": 16, "layers_per_block": 1, "cross_attention_dim": WIDTH, "norm_num_groups": 8}
 LEVELS = {"mid_block": 2} | {f"down_blocks.{i}": i for i in range(3)} | {f"up_blocks.{i}": 2 - i for i in range(3)}
 
 
 def deep_unet() -> UNet2DConditionModel:
     """Three sizes of latents, text at all of them."""
     torch.manual_seed(1)
-    unet = UNet2DConditionModel(
-        sample_size=16,
-        block_out_channels=(16, 32, 32),
-        layers_per_block=1,
-        down_block_types=("CrossAttnDownBlock2D",) * 3,
-        up_block_types=("CrossAttnUpBlock2D",) * 3,
-        cross_attention_dim=WIDTH,
-        attention_head_dim=2,
-        norm_num_groups=8,
-    )
+    blocks = {"down_block_types": ("CrossAttnDownBlock2D",) * 3, "up_block_types": ("CrossAttnUpBlock2D",) * 3}
+    unet = UNet2DConditionModel(**SIZES, **blocks, block_out_channels=(16, 32, 32), attention_head_dim=2)
     filled(unet)
     return unet
 
@@ -109,13 +102,10 @@ def caption(text: str) -> CaptionTokens:
 REPLACED = align(caption("ab c"), caption("xyz c")).reweighted(2.0)
 REFINED = align(caption("ab c"), caption("a b d"))
 # Rows: a source, two that follow it, one that follows nobody, and a source that comes after what follows it.
-FOLLOWS = {
-    1: Follow(
-        0, [([0], 1), ([1, 2], 3), ([1, 2], 3), ([1, 2], 3), ([3], 1), ([4], 1), ([5], 1)], [1, 2, 2, 2, 1, 1, 1], True
-    ),
-    2: Follow(0, [([0], 1), ([1], 1), ([2], 1), ([], 1), ([4], 1), ([5], 1), ([6], 1)], [1] * 7, False),
-    4: Follow(5, [([0], 1), ([1], 1), ([2], 1), ([], 1), ([4], 1), ([5], 1), ([6], 1)], [1] * 7, True),
-}
+SHARED: list[tuple[list[int], int]] = [([0], 1), *[([1, 2], 3)] * 3, ([3], 1), ([4], 1), ([5], 1)]
+NEW: list[tuple[list[int], int]] = [([0], 1), ([1], 1), ([2], 1), ([], 1), ([4], 1), ([5], 1), ([6], 1)]
+FOLLOWS = {1: Follow(0, SHARED, [1, 2, 2, 2, 1, 1, 1], True)}
+FOLLOWS |= {2: Follow(0, NEW, [1] * 7, False), 4: Follow(5, NEW, [1] * 7, True)}
 ROWS = 6
 
 
@@ -124,22 +114,16 @@ def following() -> dict[str, torch.Tensor]:
     maps, owns = (np.stack(arrays) for arrays in zip(*[follow_nobody(TOKENS)] * ROWS, strict=True))
     for row, found in {1: REPLACED, 2: REFINED, 4: REFINED}.items():
         maps[row], owns[row] = found.cross_map, found.cross_own
-    return {
-        "source_rows": torch.tensor([0, 0, 0, 3, 5, 5]),
-        "self_rows": torch.tensor([0, 0, 2, 3, 5, 5]),
-        "cross_map": torch.from_numpy(maps),
-        "cross_own": torch.from_numpy(owns),
-        "words": torch.rand((ROWS, TOKENS), generator=torch.Generator().manual_seed(3)),
-    }
+    followed = {"source_rows": torch.tensor([0, 0, 0, 3, 5, 5]), "self_rows": torch.tensor([0, 0, 2, 3, 5, 5])}
+    cross = {"cross_map": torch.from_numpy(maps), "cross_own": torch.from_numpy(owns)}
+    return followed | cross | {"words": torch.rand((ROWS, TOKENS), generator=torch.Generator().manual_seed(3))}
 
 
 def rows() -> dict[str, torch.Tensor]:
     drawn = torch.Generator().manual_seed(2)
-    return {
-        "latents": torch.randn((ROWS, 4, HEIGHT, WIDTH_OF_LATENTS), generator=drawn),
-        "timestep": torch.tensor([400, 400, 400, 7, 990, 990]),
-        "text": torch.randn((ROWS, TOKENS, WIDTH), generator=drawn),
-    }
+    latents = torch.randn((ROWS, 4, HEIGHT, WIDTH_OF_LATENTS), generator=drawn)
+    text = torch.randn((ROWS, TOKENS, WIDTH), generator=drawn)
+    return {"latents": latents, "timestep": torch.tensor([400, 400, 400, 7, 990, 990]), "text": text}
 
 
 def slow(follows: Mapping[int, Follow]) -> tuple[np.ndarray, np.ndarray]:
@@ -217,14 +201,10 @@ def test_a_unet_of_another_kind_is_refused() -> None:
     next(module for module in unet.modules() if isinstance(module, Attention)).residual_connection = True
     with pytest.raises(ValueError, match=r"down_blocks.0.attentions.0.* is not Stable Diffusion's: it has a residual"):
         EditingDenoiser(unet)
-    silent = UNet2DConditionModel(
-        block_out_channels=(16, 32, 32, 32),
-        layers_per_block=1,
-        down_block_types=("DownBlock2D", "DownBlock2D", "DownBlock2D", "CrossAttnDownBlock2D"),
-        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D", "UpBlock2D", "UpBlock2D"),
-        cross_attention_dim=WIDTH,
-        norm_num_groups=8,
-    )
+    downwards, upwards = ("DownBlock2D",) * 3, ("UpBlock2D",) * 3
+    blocks = {"down_block_types": (*downwards, "CrossAttnDownBlock2D")}
+    blocks |= {"up_block_types": ("CrossAttnUpBlock2D", *upwards)}
+    silent = UNet2DConditionModel(**SIZES, **blocks, block_out_channels=(16, 32, 32, 32))
     with pytest.raises(ValueError, match="the UNet reads no text where latents were halved 2 times"):
         EditingDenoiser(silent)
 

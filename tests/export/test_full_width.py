@@ -38,11 +38,8 @@ def test_a_layer_of_smollm2(tmp_path: Path) -> None:
         for parameter in model.parameters():
             parameter.copy_((parameter / 4 if parameter.ndim > 1 else parameter).half())
     write_llama(model, words, 0, tmp_path)
-    halves = [
-        op
-        for op in open_core().read_model(tmp_path / "model.xml").get_ops()
-        if op.get_type_name() == "Convert" and op.get_input_element_type(0) == ov.Type.f16
-    ]
+    widened = (op for op in open_core().read_model(tmp_path / "model.xml").get_ops() if op.get_type_name() == "Convert")
+    halves = [op for op in widened if op.get_input_element_type(0) == ov.Type.f16]
     assert sum(op.input_value(0).get_node().data.size > 1 for op in halves) == 5  # else float32 when opened
     assert all("decompression_0" in op.get_rt_info() for op in halves)
     written = Llama(tmp_path, precision="f32", threads=1)
@@ -74,12 +71,8 @@ def test_a_layer_of_each_tower_of_clip(tmp_path: Path) -> None:
 
 def test_the_widest_and_the_first_blocks_of_the_painter(tmp_path: Path) -> None:
     """UNet and ControlNet of the published widths' first and last, one layer each, all that attends among it."""
-    shape = {
-        "layers_per_block": 1,
-        "block_out_channels": (320, 1280),
-        "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"),
-        "cross_attention_dim": 768,
-    }
+    shape = {"layers_per_block": 1, "block_out_channels": (320, 1280), "cross_attention_dim": 768}
+    shape["down_block_types"] = ("CrossAttnDownBlock2D", "DownBlock2D")
     unet = UNet2DConditionModel(**shape, up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"), sample_size=64)
     controlnet = ControlNetModel(**shape)
     for seed, (name, module) in enumerate((("unet", unet), ("controlnet", controlnet))):

@@ -23,6 +23,7 @@ from counterfactory.export.production.graph import Request, Sources
 
 COMMIT = "a1" * 20
 _FORMS = (".safetensors", ".fp16.safetensors", ".bin", ".fp16.bin")
+_FIRST, _GENERATION = ("README.md", "config.json"), "generation_config.json"
 _WORDS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt")
 _IN_PARTS = (
     *("model.safetensors.index.json", *(f"model-0000{i}-of-00002.safetensors" for i in (1, 2))),
@@ -33,27 +34,22 @@ REPOSITORIES: dict[str, tuple[str, ...]] = {
     "stable-diffusion-v1-5/stable-diffusion-v1-5": (
         *("README.md", "model_index.json", "v1-inference.yaml", "feature_extractor/preprocessor_config.json"),
         *(f"v1-5-pruned{kind}" for kind in (".ckpt", ".safetensors", "-emaonly.ckpt", "-emaonly.safetensors")),
-        *("safety_checker/config.json", "text_encoder/config.json", "scheduler/scheduler_config.json"),
+        *(f"{part}/config.json" for part in ("safety_checker", "text_encoder", "unet", "vae")),
         *(f"{part}/model{form}" for part in ("safety_checker", "text_encoder") for form in _FORMS),
         *(f"unet/diffusion_pytorch_model{form}" for form in (*_FORMS, ".non_ema.bin", ".non_ema.safetensors")),
         *(f"vae/diffusion_pytorch_model{form}" for form in _FORMS),
-        *("unet/config.json", "vae/config.json"),
+        "scheduler/scheduler_config.json",
     ),
     "lllyasviel/control_v11p_sd15_canny": (
-        *("README.md", "config.json", "control_net_canny.py", "images/input.png"),
-        *(f"diffusion_pytorch_model{form}" for form in _FORMS),
+        *_FIRST,
+        *("control_net_canny.py", "images/input.png", *(f"diffusion_pytorch_model{form}" for form in _FORMS)),
     ),
     "openai/clip-vit-large-patch14": (
-        *("README.md", "config.json", "preprocessor_config.json", *_WORDS),
-        *("model.safetensors", "pytorch_model.bin", "flax_model.msgpack", "tf_model.h5"),
+        *(*_FIRST, "preprocessor_config.json", *_WORDS, "model.safetensors", "pytorch_model.bin"),
+        *("flax_model.msgpack", "tf_model.h5"),
     ),
-    "Salesforce/blip2-opt-6.7b-coco": (
-        *("README.md", "config.json", "generation_config.json", "preprocessor_config.json", *_WORDS, *_IN_PARTS),
-    ),
-    "meta-llama/Llama-2-13b-chat-hf": (
-        *("LICENSE.txt", "README.md", "config.json", "generation_config.json", "tokenizer.model"),
-        *(*_WORDS[:3], *_IN_PARTS),
-    ),
+    "Salesforce/blip2-opt-6.7b-coco": (*_FIRST, _GENERATION, "preprocessor_config.json", *_WORDS, *_IN_PARTS),
+    "meta-llama/Llama-2-13b-chat-hf": (*_FIRST, _GENERATION, "tokenizer.model", *_WORDS[:3], *_IN_PARTS),
     "lllyasviel/Annotators": ("ControlNetHED.pth", "ZoeD_M12_N.pt", "body_pose_model.pth", "upernet_global_small.pth"),
     "made/of-bin": ("config.json", "pytorch_model.bin"),
     "made/of-half": ("config.json", "diffusion_pytorch_model.fp16.safetensors"),

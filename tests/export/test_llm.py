@@ -72,18 +72,17 @@ def test_the_command_takes_its_target_from_the_profile(tmp_path: Path) -> None:
         heard("--profile", "pocket")
 
 
-@pytest.mark.parametrize(
-    ("form", "module", "folders"),
-    [
-        ("exl2", "exllamav2.conversion.convert_exl2", ("--out_dir", "--compile_full")),
-        ("exl3", "exllamav3.conversion.convert_model", ("--work_dir", "--out_dir")),
-    ],
-)
-def test_the_converters_take_the_options(
-    form: Any, module: str, folders: tuple[str, str], folder: Path, tmp_path: Path
-) -> None:
+CONVERTERS = {
+    "exl2": ("exllamav2.conversion.convert_exl2", "--out_dir", "--compile_full"),
+    "exl3": ("exllamav3.conversion.convert_model", "--work_dir", "--out_dir"),
+}
+
+
+@pytest.mark.parametrize("form", CONVERTERS)
+def test_the_converters_take_the_options(form: Any, folder: Path, tmp_path: Path) -> None:
     """Their options, read from their sources: importing one of them runs it."""
     real_package(PACKAGES[form])
+    module, work, out = CONVERTERS[form]
     spec = importlib.util.find_spec(module)
     assert spec is not None
     calls = [node for node in ast.walk(ast.parse(Path(str(spec.origin)).read_text())) if isinstance(node, ast.Call)]
@@ -91,13 +90,9 @@ def test_the_converters_take_the_options(
     known = {ast.literal_eval(short): ast.literal_eval(long) for short, *rest in options for long in rest}
     conversion = Conversion(str(folder), tmp_path / "out", form, 4.5)
     given = conversion.command[3:]
-    assert {known[flag]: value for flag, value in zip(given[::2], given[1::2], strict=True)} == {
-        "--in_dir": str(folder),
-        "--bits": "4.5",
-        "--head_bits": "6",
-        folders[0]: str(conversion.work),
-        folders[1]: str(tmp_path / "out"),
-    }
+    wanted = {"--in_dir": str(folder), "--bits": "4.5", "--head_bits": "6"}
+    wanted |= {work: str(conversion.work), out: str(tmp_path / "out")}
+    assert {known[flag]: value for flag, value in zip(given[::2], given[1::2], strict=True)} == wanted
 
 
 TOKENIZER = tiny_tokenizer()
@@ -135,10 +130,8 @@ def test_weights_tokens_and_the_end_are_the_models(write: Any, model: LlamaForCa
     again = LlamaForCausalLM.from_pretrained(tmp_path / "again")
     assert all(torch.equal(parameters[name], parameter) for name, parameter in again.named_parameters())
     for text in ("a red car on a street.", "12 Keywords:\n\n", "naïve <|im_start|> a's", "  x\t"):
-        assert (
-            found.tokenizer.encode(text, add_special_tokens=False).ids
-            == TOKENIZER.encode(text, add_special_tokens=False).ids
-        ), text
+        ours, theirs = (one.encode(text, add_special_tokens=False).ids for one in (found.tokenizer, TOKENIZER))
+        assert ours == theirs, text
 
 
 @pytest.mark.parametrize(
@@ -172,11 +165,9 @@ def test_a_folder_that_lacks_weights_is_refused(model: LlamaForCausalLM, tmp_pat
 def test_damaged_files_are_refused(model: LlamaForCausalLM, tmp_path: Path) -> None:
     file = as_gguf(model, tmp_path)
     whole = file.read_bytes()
-    for kept in (0, 3, 10, 30, 100, 1000, 5000, len(whole) // 2, len(whole) - 4096):
-        file.write_bytes(whole[:kept])
-        with pytest.raises(CounterfactoryError, match=r"llm\.gguf cannot be read as a Llama"):
-            read_llama(file)
-    for at, value in ((0, b"GGML"), (4, b"\x09\0\0\0"), (8, b"\xff" * 8), (16, b"\xff" * 8), (24, b"\xff" * 8)):
-        file.write_bytes(whole[:at] + value + whole[at + len(value) :])
+    cut = [whole[:kept] for kept in (0, 3, 10, 30, 100, 1000, 5000, len(whole) // 2, len(whole) - 4096)]
+    changed = ((0, b"GGML"), (4, b"\x09\0\0\0"), (8, b"\xff" * 8), (16, b"\xff" * 8), (24, b"\xff" * 8))
+    for damaged in (*cut, *(whole[:at] + value + whole[at + len(value) :] for at, value in changed)):
+        file.write_bytes(damaged)
         with pytest.raises(CounterfactoryError, match=r"llm\.gguf cannot be read as a Llama"):
             read_llama(file)

@@ -8,6 +8,7 @@ import mmap
 import resource
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import onnx
@@ -59,10 +60,8 @@ class Deep(nn.Module):
 
 def inputs(width: int = WIDTH) -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(1)
-    return {
-        "states": torch.randn(2, 3, width, generator=generator),
-        "ids": torch.randint(width, (2, 3), generator=generator),
-    }
+    states = torch.randn(2, 3, width, generator=generator)
+    return {"states": states, "ids": torch.randint(width, (2, 3), generator=generator)}
 
 
 def test_a_module_without_memory_takes_its_place_in_a_file(tmp_path: Path) -> None:
@@ -106,11 +105,8 @@ def test_weights_in_a_file_make_the_same_graph_and_are_not_copied(tmp_path: Path
         turned = fold_transposes(stored)
         stored.save(tmp_path / place / "same" / "model.onnx")
         onnx.checker.check_model(str(tmp_path / place / "same" / "model.onnx"), full_check=True)
-        files[place] = [
-            file.read_bytes()
-            for path in (half, tmp_path / place / "same" / "model.onnx")
-            for file in (path, path.with_name("model.onnx.data"))
-        ]
+        graphs = (half, tmp_path / place / "same" / "model.onnx")
+        files[place] = [path.with_name(f"model.onnx{end}").read_bytes() for path in graphs for end in ("", ".data")]
         if place == "file":
             assert turned == 3  # the head too: its table is looked up as it is
             large = [one for one in onnx.load(str(full), load_external_data=False).graph.initializer if one.dims]
@@ -133,12 +129,8 @@ def test_memory_does_not_grow_with_depth(tmp_path: Path) -> None:
     for layers in (4, 28):
         out = tmp_path / str(layers)
         gc.collect()
-        (row,) = export_graph(
-            lambda out=out, layers=layers: deep_graph(layers, work_folder(out, "deep")),  # type: ignore[misc]
-            out,
-            Asked(islands=("normalisation",)),
-            random=True,
-        )
+        build = partial(deep_graph, layers, work_folder(out, "deep"))
+        (row,) = export_graph(build, out, Asked(islands=("normalisation",)), random=True)
         assert row.faults == []
         peaks.append(row.peak_memory_bytes)
         assert not (out / "work").exists()

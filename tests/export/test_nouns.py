@@ -46,9 +46,8 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
     (words / "index.noun").write_text(INDEX)
     (info / "imagenet_synsets.txt").write_text("n02099601\n")
     (info / "imagenet_synset_to_lemma.txt").write_text("n02099601\tgolden retriever\n")
-    (info / "imagenet_synset_to_definition.txt").write_text(
-        'n02099601\t"an English breed having a long silky golden coat"\n'
-    )
+    breed = '"an English breed having a long silky golden coat"'
+    (info / "imagenet_synset_to_definition.txt").write_text(f"n02099601\t{breed}\n")
     return words, info
 
 
@@ -61,17 +60,11 @@ def test_the_table_has_what_can_be_seen_and_all_that_it_is_a_kind_of(
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("file", "text"),
-    [
-        ("imagenet_synset_to_lemma.txt", "n02099601\tretriever\n"),
-        ("imagenet_synset_to_definition.txt", "n02099601\tanother breed\n"),
-    ],
-)
+@pytest.mark.parametrize(("file", "text"), [("lemma", "retriever"), ("definition", "another breed")])
 def test_another_reading_of_wordnet_is_refused(
     folders: tuple[Path, Path], tmp_path: Path, file: str, text: str
 ) -> None:
-    (folders[1] / file).write_text(text)
+    (folders[1] / f"imagenet_synset_to_{file}.txt").write_text(f"n02099601\t{text}\n")
     with pytest.raises(ValueError, match=r"n02099601 is .* and not"):
         write_nouns(*folders, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -146,24 +146,12 @@ def test_shares_are_of_the_changes_that_have_a_judge() -> None:
     objects = {"colour": colours, "kind": np.zeros_like(colours)}
     asked = ((Change("weather", "foggy"),), (Change("time", "day"),), (Change("material", "glass"),), ())
     one = street(edits=asked, scene=scene, objects=objects)
-    two = street(
-        edits=((Change("colour", "green", 0), Change("colour", "red", 1)), (Change("weather", "foggy"),)),
-        scene=scene,
-        objects=objects,
-    )
-    assert edits_seen([one, two]) == {
-        "weather": [True, True],
-        "time": [False],
-        "colour": [True],
-        "second colour": [False],
-    }
-    assert edit_shares([one, two]) == {
-        "edit_success": pytest.approx(2 / 3),
-        "weather_success": 1.0,
-        "time_success": 0.0,
-        "colour_success": 0.5,
-        "second_colour_success": 0.0,
-    }
+    both = ((Change("colour", "green", 0), Change("colour", "red", 1)), (Change("weather", "foggy"),))
+    two = street(edits=both, scene=scene, objects=objects)
+    wanted = {"weather": [True, True], "time": [False], "colour": [True], "second colour": [False]}
+    assert edits_seen([one, two]) == wanted
+    shares = {"edit": pytest.approx(2 / 3), "weather": 1.0, "time": 0.0, "colour": 0.5, "second_colour": 0.0}
+    assert edit_shares([one, two]) == {f"{name}_success": share for name, share in shares.items()}
     assert [one.edit_seen(i) for i in range(4)] == [True, False, None, None]
     assert [two.edit_seen(i) for i in range(2)] == [False, True]
     assert is_seen(Change("colour", "red", 0), one.finding, np.zeros((128, 128), np.uint8)) is None, "shows no pixel"
@@ -247,10 +235,8 @@ def test_pictures_are_held_against_the_truth_and_the_sources(drawn: list[Pair]) 
 
     def figures(pictures: Sequence[NDArray[np.uint8]]) -> dict[str, Any]:
         finding = true_finding(pairs[0].scene, pairs[0].drawing)
-        shown = [
-            Observed(p.source, p.scene, p.drawing, (), picture, finding, p.target)
-            for p, picture in zip(pairs, pictures, strict=False)
-        ]
+        both = zip(pairs, pictures, strict=False)
+        shown = [Observed(p.source, p.scene, p.drawing, (), picture, finding, p.target) for p, picture in both]
         return likeness_figures(shown, features, lambda same: same)
 
     ideal = figures([pair.target.picture for pair in pairs])
@@ -377,9 +363,8 @@ def test_the_report_in_docs_is_of_all_scenes(
         return run_exporter("pocket", "--report", "--weights", str(tmp_path), "--work", str(tmp_path), *more)
 
     assert run("--scenes", "299") == 2
-    assert "the report in docs is of 300 scenes, 299 asked for; name another folder with --docs" in (
-        capsys.readouterr().err
-    )
+    told = "the report in docs is of 300 scenes, 299 asked for; name another folder with --docs"
+    assert told in capsys.readouterr().err
     assert run("--scenes", "5", "--docs", str(tmp_path / "d")) == 0
     assert capsys.readouterr().out == "the table\n"
     assert run() == 0

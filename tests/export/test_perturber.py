@@ -41,17 +41,11 @@ def drawn(count: int, types: tuple[str, ...] = ("weather", "domain")) -> list[Ty
 
 
 def test_pairs_are_the_engine_s_questions_and_answers_that_it_takes() -> None:
-    pairs = [
-        TypedPair(DOG, "adjective", "brown", "spotted"),
-        TypedPair(DOG, "weather", "", "in the rain"),
-        TypedPair(DOG, "adjective", "dog", "small dog"),
-    ]
-    (adjective, weather), left = exercises(pairs, BOUNDS, PROMPTS)
+    edits = [("brown", "spotted"), ("dog", "small dog")]
+    pairs = [TypedPair(DOG, "adjective", *edit) for edit in edits]
+    (adjective, weather), left = exercises([*pairs, TypedPair(DOG, "weather", "", "in the rain")], BOUNDS, PROMPTS)
     assert left == 0
-    assert (adjective.type, read_proposals(adjective.answer)) == (
-        "adjective",
-        [("brown", "spotted"), ("dog", "small dog")],
-    )
+    assert (adjective.type, read_proposals(adjective.answer)) == ("adjective", edits)
     assert read_proposals(weather.answer) == [("", "in the rain")]
     assert "Keep: dog\nCaption: a brown dog on the grass" in adjective.prompt
     assert "a word that describes a thing" in adjective.prompt

@@ -72,21 +72,14 @@ def test_rewriting_makes_the_changes_and_no_other() -> None:
         assert not same_facts(json.dumps(drawn.case.caption), drawn.answer)
 
 
-@pytest.mark.parametrize(
-    ("caption", "changes", "wanted"),
-    [
-        (
-            "at sunset a red car and a blue car are on an icy road.",
-            [("time", "at sunset", "night"), ("colour", "red car", "blue"), ("colour", "blue car", "orange car")],
-            "at night a blue car and an orange car are on an icy road.",
-        ),
-        ("a bus during the day", [("time", "during the day", "in the morning")], "a bus in the morning"),
-        ("a bus at night", [("time", "at night", "daytime")], "a bus during the day"),
-        ("an orange bus, orange walls", [("background", "orange", "red")], "a red bus, red walls"),
-    ],
-)
-def test_apply_mends_the_sentence(caption: str, changes: list[tuple[str, str, str]], wanted: str) -> None:
-    assert apply(caption, changes) == wanted
+def test_apply_mends_the_sentence() -> None:
+    cars = [("time", "at sunset", "night"), ("colour", "red car", "blue"), ("colour", "blue car", "orange car")]
+    found = apply("at sunset a red car and a blue car are on an icy road.", cars)
+    assert found == "at night a blue car and an orange car are on an icy road."
+    day, night = ("time", "during the day", "in the morning"), ("time", "at night", "daytime")
+    assert apply("a bus during the day", [day]) == "a bus in the morning"
+    assert apply("a bus at night", [night]) == "a bus during the day"
+    assert apply("an orange bus, orange walls", [("background", "orange", "red")]) == "a red bus, red walls"
 
 
 def test_rows_share_their_head_which_changes_no_loss_and_only_answers_are_learnt() -> None:
@@ -121,32 +114,33 @@ def variant(caption: str, edited: str, *edits: Edit, dropped: str | None = None)
 FOGGY, NIGHT = Edit("weather", "foggy", "rainy"), Edit("time", "at night", "at sunset")
 
 
+def changed(changes: dict[str, str]) -> str:
+    """The caption with other words."""
+    caption = CAPTION
+    for old, new in changes.items():
+        caption = caption.replace(old, new)
+    return caption
+
+
 @pytest.mark.parametrize(
-    ("edits", "edited", "outcomes"),
+    ("edits", "changes", "right_type", "right_facts", "label_kept"),
     [
-        ((Edit("colour", "red car", "green"),), CAPTION.replace("red", "green"), [("colour", True, True, True)]),
-        (
-            (Edit("background", "brick", "glass"),),
-            CAPTION.replace("brick", "glass"),
-            [("background", True, True, True)],
-        ),
-        ((Edit("colour", "red car", "red bus"),), CAPTION.replace("car", "bus"), [("colour", False, True, False)]),
-        ((FOGGY,), CAPTION.replace("foggy", "rainy"), [("weather", True, True, True)]),
-        ((FOGGY,), CAPTION.replace("foggy", "snowy"), [("weather", True, False, True)]),
-        ((FOGGY,), CAPTION.replace("foggy", "rainy").replace("blue", "red"), [("weather", True, False, True)]),
-        ((FOGGY,), CAPTION.replace("foggy", "rainy").replace("car", "truck"), [("weather", True, False, False)]),
-        (
-            (FOGGY, NIGHT),
-            CAPTION.replace("foggy", "rainy").replace("night", "sunset"),
-            [("weather", True, True, True), ("time", True, True, True)],
-        ),
-        ((replace(FOGGY, type="time"),), CAPTION, [("time", False, False, True)]),
+        ((Edit("colour", "red car", "green"),), {"red": "green"}, True, True, True),
+        ((Edit("background", "brick", "glass"),), {"brick": "glass"}, True, True, True),
+        ((Edit("colour", "red car", "red bus"),), {"car": "bus"}, False, True, False),
+        ((FOGGY,), {"foggy": "rainy"}, True, True, True),
+        ((FOGGY,), {"foggy": "snowy"}, True, False, True),
+        ((FOGGY,), {"foggy": "rainy", "blue": "red"}, True, False, True),
+        ((FOGGY,), {"foggy": "rainy", "car": "truck"}, True, False, False),
+        ((FOGGY, NIGHT), {"foggy": "rainy", "night": "sunset"}, True, True, True),
+        ((replace(FOGGY, type="time"),), {}, False, False, True),
     ],
 )
 def test_an_edit_succeeds_by_its_type_the_facts_and_the_label(
-    edits: tuple[Edit, ...], edited: str, outcomes: list[tuple[str, bool, bool, bool]]
+    edits: tuple[Edit, ...], changes: dict[str, str], right_type: bool, right_facts: bool, label_kept: bool
 ) -> None:
-    assert judge(variant(CAPTION, edited, *edits)) == [Outcome(*one) for one in outcomes]
+    outcomes = [Outcome(edit.type, right_type, right_facts, label_kept) for edit in edits]
+    assert judge(variant(CAPTION, changed(changes), *edits)) == outcomes
 
 
 def test_a_dropped_caption_states_nothing() -> None:
@@ -169,10 +163,7 @@ def test_a_dropped_caption_states_nothing() -> None:
     ],
 )
 def test_facts_have_the_types_of_the_edits_that_change_them(changes: dict[str, str], types: set[str]) -> None:
-    after = CAPTION
-    for old, new in changes.items():
-        after = after.replace(old, new)
-    assert types_changed(read_facts(CAPTION), read_facts(after)) == types
+    assert types_changed(read_facts(CAPTION), read_facts(changed(changes))) == types
 
 
 def test_the_embedded_model_is_measured_by_the_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,6 +34,7 @@ from counterfactory.export.precision.stored import Stored, fold_transposes
 
 F32, F16, I64, BOOL = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64, TensorProto.BOOL
 Port = tuple[str, int, list[Any]]
+node = helper.make_node
 
 
 def graph(
@@ -48,10 +49,7 @@ def graph(
 
 def linear(path: Path, weight: Array, *, name: str = "layer.weight") -> Path:
     """states [B, I] times `weight` [O, I], which is transposed in the graph as PyTorch's exporter does."""
-    nodes = [
-        helper.make_node("Transpose", [name], ["turned"], perm=[1, 0]),
-        helper.make_node("MatMul", ["states", "turned"], ["product"]),
-    ]
+    nodes = [node("Transpose", [name], ["turned"], perm=[1, 0]), node("MatMul", ["states", "turned"], ["product"])]
     out, into = weight.shape
     return graph(path, nodes, [("states", F32, ["B", into])], [("product", F32, ["B", out])], {name: weight})
 
@@ -59,27 +57,18 @@ def linear(path: Path, weight: Array, *, name: str = "layer.weight") -> Path:
 def clock(path: Path) -> Path:
     """A timestep's sinusoid, mixed into states that are normalised and weighed by a softmax, under a mask."""
     rng = np.random.default_rng(0)
-    nodes = [
-        helper.make_node("MatMul", ["states", "w"], ["mixed"]),
-        helper.make_node("Cast", ["timestep"], ["time"], to=F32),
-        helper.make_node("Mul", ["time", "frequency"], ["angle"]),
-        helper.make_node("Sin", ["angle"], ["wave"]),
-        helper.make_node("Unsqueeze", ["wave", "last"], ["column"]),
-        helper.make_node("Add", ["mixed", "column"], ["timed"]),
-        helper.make_node("Constant", [], ["never"], value_float=-1e9),
-        helper.make_node("Where", ["visible", "timed", "never"], ["masked"]),
-        helper.make_node("Softmax", ["masked"], ["weights"], axis=-1),
-        helper.make_node("LayerNormalization", ["timed", "scale", "bias"], ["level"], epsilon=1e-12),
-        helper.make_node("Add", ["level", "weights"], ["found"]),
-    ]
+    nodes = [node("MatMul", ["states", "w"], ["mixed"]), node("Cast", ["timestep"], ["time"], to=F32)]
+    nodes += [node("Mul", ["time", "frequency"], ["angle"]), node("Sin", ["angle"], ["wave"])]
+    nodes += [node("Unsqueeze", ["wave", "last"], ["column"]), node("Add", ["mixed", "column"], ["timed"])]
+    nodes.append(node("Constant", [], ["never"], value_float=-1e9))
+    nodes.append(node("Where", ["visible", "timed", "never"], ["masked"]))
+    nodes.append(node("Softmax", ["masked"], ["weights"], axis=-1))
+    nodes.append(node("LayerNormalization", ["timed", "scale", "bias"], ["level"], epsilon=1e-12))
+    nodes.append(node("Add", ["level", "weights"], ["found"]))
     inputs = [("states", F32, ["B", 64]), ("timestep", I64, ["B"]), ("visible", BOOL, ["B", 16])]
-    weights: dict[str, Array] = {
-        "w": (rng.standard_normal((64, 16)) / 8).astype(np.float32),
-        "frequency": np.float32(0.37) * np.ones((), np.float32),
-        "last": np.array([1], np.int64),
-        "scale": np.ones(16, np.float32),
-        "bias": np.zeros(16, np.float32),
-    }
+    weights: dict[str, Array] = {"w": (rng.standard_normal((64, 16)) / 8).astype(np.float32)}
+    weights |= {"frequency": np.float32(0.37) * np.ones((), np.float32), "last": np.array([1], np.int64)}
+    weights |= {"scale": np.ones(16, np.float32), "bias": np.zeros(16, np.float32)}
     return graph(path, nodes, inputs, [("found", F32, ["B", 16]), ("timed", F32, ["B", 16])], weights)
 
 
@@ -87,11 +76,8 @@ def clock_feeds() -> dict[str, Array]:
     rng = np.random.default_rng(1)
     visible = np.ones((3, 16), bool)
     visible[:, 3] = False
-    return {
-        "states": rng.standard_normal((3, 64)).astype(np.float32),
-        "timestep": np.array([999, 5, 501]),
-        "visible": visible,
-    }
+    states = rng.standard_normal((3, 64)).astype(np.float32)
+    return {"states": states, "timestep": np.array([999, 5, 501]), "visible": visible}
 
 
 def evaluated(path: Path, feeds: Mapping[str, Array]) -> dict[str, Array]:
@@ -146,17 +132,10 @@ def test_numbers_beyond_fp16_become_its_largest(tmp_path: Path) -> None:
 
 def test_operations_that_know_no_fp16_stay_in_float32(tmp_path: Path) -> None:
     """Range has none in the standard, and the scales of a Resize are float32 whatever it resizes."""
-    nodes = [
-        helper.make_node("Range", ["zero", "four", "one"], ["steps"]),
-        helper.make_node("Add", ["picture", "steps"], ["ramp"]),
-        helper.make_node("Resize", ["ramp", "", "scales"], ["larger"], mode="nearest"),
-    ]
-    weights: dict[str, Array] = {
-        "zero": np.array(0, np.float32),
-        "four": np.array(4, np.float32),
-        "one": np.array(1, np.float32),
-        "scales": np.array([1, 1, 2, 2], np.float32),
-    }
+    nodes = [node("Range", ["zero", "four", "one"], ["steps"]), node("Add", ["picture", "steps"], ["ramp"])]
+    nodes.append(node("Resize", ["ramp", "", "scales"], ["larger"], mode="nearest"))
+    values = {"zero": 0, "four": 4, "one": 1, "scales": [1, 1, 2, 2]}
+    weights: dict[str, Array] = {name: np.array(value, np.float32) for name, value in values.items()}
     ports = [("picture", F32, [1, 1, 4, 4])], [("larger", F32, [1, 1, 8, 8])]
     full = graph(tmp_path / "model.onnx", nodes, *ports, weights)
     picture = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
@@ -170,12 +149,11 @@ def test_unknown_islands_and_inner_graphs_are_refused(tmp_path: Path) -> None:
     stored = Stored.read(clock(tmp_path / "model.onnx"))
     with pytest.raises(ValueError, match="no island atlantis; there are timestep"):
         to_half(stored, ["atlantis"])
-    branch = helper.make_graph(
-        [helper.make_node("Neg", ["x"], ["y"])], "b", [], [helper.make_tensor_value_info("y", F32, [1])]
-    )
-    node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch, name="choice")
+    given = helper.make_tensor_value_info("y", F32, [1])
+    branch = helper.make_graph([node("Neg", ["x"], ["y"])], "b", [], [given])
+    choice = node("If", ["c"], ["y"], then_branch=branch, else_branch=branch, name="choice")
     ports = [("x", F32, [1]), ("c", BOOL, [1])], [("y", F32, [1])]
-    path = graph(tmp_path / "if.onnx", [node], *ports, {})
+    path = graph(tmp_path / "if.onnx", [choice], *ports, {})
     with pytest.raises(ValueError, match=r"node choice \(If\) holds a graph of its own"):
         Stored.read(path)
 
@@ -195,7 +173,7 @@ def test_rounding_says_what_fp16_kernels_compute(tmp_path: Path, islands: tuple[
 
 def test_rounding_is_not_optimised_away(tmp_path: Path) -> None:
     """2048 + 1 is 2048 in fp16: a runtime that kept float32 between the two additions would say 1."""
-    nodes = [helper.make_node("Add", ["x", "one"], ["more"]), helper.make_node("Add", ["more", "less"], ["y"])]
+    nodes = [node("Add", ["x", "one"], ["more"]), node("Add", ["more", "less"], ["y"])]
     weights: dict[str, Array] = {"one": np.ones(4, np.float32), "less": np.full(4, -2048, np.float32)}
     full = graph(tmp_path / "model.onnx", nodes, [("x", F32, [4])], [("y", F32, [4])], weights)
     x = np.array([2048, 1, 2, 3], np.float32)
@@ -206,11 +184,8 @@ def test_rounding_is_not_optimised_away(tmp_path: Path) -> None:
 
 def test_statistics_in_fp16_overflow_and_islands_save_them(tmp_path: Path) -> None:
     """Squares of 400 are beyond fp16: the measurement must find the island, and give up the one nobody needs."""
-    nodes = [
-        helper.make_node("MatMul", ["states", "w"], ["loud"]),
-        helper.make_node("LayerNormalization", ["loud", "scale"], ["level"]),
-        helper.make_node("Softmax", ["level"], ["found"], axis=-1),
-    ]
+    nodes = [node("MatMul", ["states", "w"], ["loud"]), node("LayerNormalization", ["loud", "scale"], ["level"])]
+    nodes.append(node("Softmax", ["level"], ["found"], axis=-1))
     weights: dict[str, Array] = {"w": 400 * np.eye(32, dtype=np.float32), "scale": np.ones(32, np.float32)}
     ports = [("states", F32, ["B", 32])], [("found", F32, ["B", 32])]
     full = graph(tmp_path / "full" / "model.onnx", nodes, *ports, weights)
@@ -386,10 +361,10 @@ def test_attention_stays_fused_in_half_precision(attends: Any, islands: tuple[st
     full, feeds, wanted = attends
     half = half_of(full, islands)
     model = onnx.load(str(half))
-    (node,) = (node for node in model.graph.node if node.op_type == "Attention")
-    precise = {a.name: a.i for a in node.attribute}.get("softmax_precision")
+    (attention,) = (one for one in model.graph.node if one.op_type == "Attention")
+    precise = {a.name: a.i for a in attention.attribute}.get("softmax_precision")
     kinds = value_kinds(model)
-    assert [kinds[name] for name in node.input] == [F32 if islands == ("all",) else F16] * 3 + [BOOL]
+    assert [kinds[name] for name in attention.input] == [F32 if islands == ("all",) else F16] * 3 + [BOOL]
     assert precise == (F32 if "softmax" in islands else None)
     assert worst_error(OnnxCpu(half).run(feeds), wanted) < 5e-3
     error = half_error(half, feeds, wanted)
@@ -401,7 +376,7 @@ def test_attention_stays_fused_in_half_precision(attends: Any, islands: tuple[st
 def test_scores_that_overflow_are_seen(tmp_path: Path) -> None:
     """Under a mask of numbers, and scaled as the standard does where nothing says how."""
     weights: dict[str, Array] = {"never": np.array([[0, -1e9, 0]] * 3, np.float32)}
-    nodes = [helper.make_node("Attention", ["q", "k", "v", "never"], ["out"])]
+    nodes = [node("Attention", ["q", "k", "v", "never"], ["out"])]
     ports = [(name, F32, ["B", 1, 3, 4]) for name in "qkv"]
     full = graph(tmp_path / "full" / "model.onnx", nodes, ports, [("out", F32, ["B", 1, 3, 4])], weights, opset=23)
     feeds = dict(zip("qkv", np.random.default_rng(3).standard_normal((3, 2, 1, 3, 4)).astype(np.float32), strict=True))

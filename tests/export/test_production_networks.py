@@ -68,9 +68,9 @@ def test_hed_is_the_papers_network_under_the_names_of_the_published_weights() ->
     assert wanted.std() > 0.05, "edges that are all alike prove nothing"
     full = hed.Hed().state_dict()
     assert len(full) == 1 + 2 * (13 + 5)
-    assert {
-        name: tuple(full[name].shape) for name in ("norm", "block3.convs.2.weight", "block5.projection.weight")
-    } == {"norm": (1, 3, 1, 1), "block3.convs.2.weight": (256, 256, 3, 3), "block5.projection.weight": (1, 512, 1, 1)}
+    shapes = {"norm": (1, 3, 1, 1), "block3.convs.2.weight": (256, 256, 3, 3)}
+    shapes["block5.projection.weight"] = (1, 512, 1, 1)
+    assert {name: tuple(full[name].shape) for name in shapes} == shapes
 
 
 def test_a_cache_crosses_the_graphs_boundary_as_it_is_computed(tmp_path: Path) -> None:
@@ -104,9 +104,8 @@ def test_filled_weights_are_seeded_and_leave_nothing_silent() -> None:
 
 def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
     save_file({"weight": torch.ones(2, 3), "more": torch.ones(1)}, tmp_path / "model.safetensors")
-    with pytest.raises(
-        CounterfactoryError, match=r"1 missing, first bias; 1 not known, first more; 1 of another shape"
-    ):
+    said = "1 missing, first bias; 1 not known, first more; 1 of another shape"
+    with pytest.raises(CounterfactoryError, match=said):
         load(nn.Linear(2, 3), tensors(tmp_path), tmp_path)
     with pytest.raises(CounterfactoryError, match="no weights whose names begin with vision"):
         tensors(tmp_path, ("vision",))
@@ -246,17 +245,17 @@ def test_a_lora_is_merged_as_by_hand(unet: UNet2DConditionModel, tmp_path: Path,
 KOHYA, PEFT = f"lora_unet_{LINEAR.replace('.', '_')}", f"unet.{LINEAR}"
 
 
+def both(layer: str, *parts: str) -> Tensors:
+    return {f"{layer}.lora_{part}.weight": torch.ones(2, 2) for part in parts}
+
+
 @pytest.mark.parametrize(
     ("form", "change", "said"),
     [
         ("kohya", {"lora_te_text_model_x.lora_down.weight": torch.ones(1)}, "changes the text encoder too"),
         ("peft", {"text_encoder.text_model.x.lora_A.weight": torch.ones(1)}, "changes the text encoder too"),
-        (
-            "kohya",
-            {f"lora_unet_up_to_k.lora_{part}.weight": torch.ones(2, 2) for part in ("down", "up")},
-            "belongs to no layer",
-        ),
-        ("peft", {f"unet.up.to_k.lora_{part}.weight": torch.ones(2, 2) for part in "AB"}, "belongs to no layer"),
+        ("kohya", both("lora_unet_up_to_k", "down", "up"), "belongs to no layer"),
+        ("peft", both("unet.up.to_k", "A", "B"), "belongs to no layer"),
         ("peft", {f"{PEFT}.hada_w1_a": torch.ones(2, 2)}, "belongs to no layer"),
         ("kohya", {f"{KOHYA}.lora_up.weight": None}, "none that diffusers can read: .*lora_up.weight"),
         ("peft", {f"{PEFT}.lora_B.weight": None}, r"has \['A'\], a pair needs A \(down\) and B \(up\)"),

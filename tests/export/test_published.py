@@ -119,9 +119,8 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # One word is loud: random tokens never say it, captions of streets do.
     word = clip_tokenizer(49408, 77).token_to_id("a")
     whole["text_model.embeddings.token_embedding.weight"][word, :2] *= 2000
-    tables = {
-        f"{tower}_model.embeddings.position_ids": torch.arange(n)[None] for tower, n in (("text", 77), ("vision", 257))
-    }
+    lengths = {"text": 77, "vision": 257}
+    tables = {f"{tower}_model.embeddings.position_ids": torch.arange(n)[None] for tower, n in lengths.items()}
     save_file({**whole, **tables}, folder / "model.safetensors", {"format": "pt"})
     torch.save({name: tensor + 1 for name, tensor in whole.items()}, folder / "pytorch_model.bin")
     clip_tokenizer(49408, 77).save(str(folder / "tokenizer.json"))
@@ -234,11 +233,9 @@ def test_the_scheduler_is_the_pipeline_s_own(hub: Path, tmp_path: Path, monkeypa
     assert command.graphs_of(request)["denoiser"]().facts == {"scheduler": own}
     assert denoiser.sampler_of(request).settings.prediction == "v_prediction"
     assert examples.painting(request, {}).sampler.settings.prediction == "v_prediction"
-    assert denoiser.scheduler_of(Request()) == {
-        key: value
-        for key, value in json.loads((CONFIGS / "stable-diffusion-v1-5.scheduler.json").read_text()).items()
-        if key != "_diffusers_version"
-    }
+    usual = json.loads((CONFIGS / "stable-diffusion-v1-5.scheduler.json").read_text())
+    del usual["_diffusers_version"]
+    assert denoiser.scheduler_of(Request()) == usual
     contrary = profile_with(tmp_path / "contrary", "a10g", paint={"sampler": {"prediction": "epsilon"}})
     monkeypatch.setattr(command, "export_all", lambda *_, **__: pytest.fail("it was exported"))
     with pytest.raises(CounterfactoryError, match=r'prediction = "epsilon" contradicts the scheduler_config.json of'):
@@ -298,21 +295,14 @@ def test_trained_networks_are_compared_on_streets(hub: Path, said: list[str]) ->
     # What beams change is the decoder's alone.
     graphs = {name: build() for name, build in command.graphs_of(request).items() if name == "opt_decoder" or not said}
     made = {name: examples.on_streets(graph, request) for name, graph in graphs.items()}
-    shown = {
-        name: {i for i in graph.inputs if graph.inputs[i] is not graphs[name].inputs[i]} for name, graph in made.items()
-    }
+    shown: dict[str, set[str]] = {}
+    for name, graph in made.items():
+        shown[name] = {i for i in graph.inputs if graph.inputs[i] is not graphs[name].inputs[i]}
     step = {"inputs_embeds", "position_ids", "cache_keys", "cache_values"}
-    wanted = {
-        "blip2_vision": {"pixel_values"},
-        "opt_decoder": step | ({"cache_rows"} if said else set()),
-        "clip_text": {"input_ids"},
-        "clip_image": {"pixel_values"},
-        "hint": {"hint"},
-        "denoiser": {"latents", "text", "hint_embedding"},
-        "denoiser_shallow": {"latents", "text", "hint_embedding", "deep"},
-        "vae_decoder": {"latents"},
-        "sentence": {"input_ids", "attention_mask"},
-    }
+    paint = {"latents", "text", "hint_embedding"}
+    wanted = {"opt_decoder": step | ({"cache_rows"} if said else set()), "hint": {"hint"}, "vae_decoder": {"latents"}}
+    wanted |= {"denoiser": paint, "denoiser_shallow": paint | {"deep"}, "sentence": {"input_ids", "attention_mask"}}
+    wanted |= {"clip_text": {"input_ids"}, "blip2_vision": {"pixel_values"}, "clip_image": {"pixel_values"}}
     assert shown == {name: ports for name, ports in wanted.items() if name in graphs}
     decoder = made["opt_decoder"].inputs
     assert decoder["position_ids"][0, 0] == len(decoder["cache_keys"]) == 33
@@ -373,10 +363,8 @@ def test_an_index_says_which_files_belong_together(tmp_path: Path) -> None:
 def test_weights_in_bin_files_are_read_where_there_are_no_others(tmp_path: Path) -> None:
     torch.save({"a.weight": torch.ones(2)}, tmp_path / "pytorch_model-00001-of-00002.bin")
     torch.save({"b.weight": torch.ones(3)}, tmp_path / "pytorch_model-00002-of-00002.bin")
-    index = {
-        "weight_map": {f"{name}.weight": f"pytorch_model-0000{i}-of-00002.bin" for i, name in ((1, "a"), (2, "b"))}
-    }
-    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    files = {f"{name}.weight": f"pytorch_model-0000{i}-of-00002.bin" for i, name in enumerate("ab", 1)}
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": files}))
     assert {name: len(tensor) for name, tensor in tensors(tmp_path).items()} == {"a.weight": 2, "b.weight": 3}
     save_file({"a.weight": torch.zeros(5)}, tmp_path / "model.safetensors")
     assert {name: len(tensor) for name, tensor in tensors(tmp_path).items()} == {"a.weight": 5}

@@ -105,9 +105,7 @@ def weight_of(op: Any) -> Any | None:
     """The constant that an operation multiplies by; None where both sides are activations."""
     node = op.input_value(1).get_node()
     while node.get_type_name() != "Constant":
-        if node.get_type_name() in ("Parameter", "Softmax") or not node.inputs():
-            return None
-        if node.get_type_name() == "MatMul":
+        if node.get_type_name() in ("Parameter", "Softmax", "MatMul") or not node.inputs():
             return None
         node = node.input_value(0).get_node()
     return node
@@ -214,15 +212,13 @@ def test_calibration_is_what_painting_feeds_the_denoiser(packed_models: Path) ->
     paint = replace(profile.paint, batch=2, decode_batch=1, sampler=sampler, guidance=guidance)
     feeds = scene_feeds(replace(profile, paint=paint), 2)
     # Of each picture two rows at the first step and one at the second; a batch that is not full repeats a row.
-    rows = {
-        tuple(one[name][i].tobytes() for name in sorted(one)): int(one["timestep"][i]) for one in feeds for i in (0, 1)
-    }
+    every = [{name: array[i] for name, array in one.items()} for one in feeds for i in (0, 1)]
+    rows = {tuple(row[name].tobytes() for name in sorted(row)): int(row["timestep"]) for row in every}
     steps = list(rows.values())
     assert len(set(steps)) == 2
     assert (steps.count(max(steps)), steps.count(min(steps))) == (4, 2)
     assert {one["latents"].shape for one in feeds} == {(2, 4, 32, 32)}
-    texts = {one["text"][i].tobytes() for one in feeds for i in range(2)}
-    hints = {one["hint_embedding"][i].tobytes() for one in feeds for i in range(2)}
+    texts, hints = ({row[name].tobytes() for row in every} for name in ("text", "hint_embedding"))
     assert len(texts) == 3  # two captions and the negative prompt
     assert len(hints) == 2
     assert 0.8 < feeds[0]["latents"].std() < 1.2  # painting begins with noise
@@ -239,13 +235,12 @@ def off_by(folder: Path) -> float:
     profile = packed_profile(folder)
     sampler = replace(profile.paint.sampler, steps=4)
     feeds = scene_feeds(replace(profile, paint=replace(profile.paint, batch=2, sampler=sampler)), 1)
-    found, wanted = (
-        np.stack([session.run(dict(one))["prediction"] for one in feeds])
-        for session in (
-            open_session(folder / f"{name}.xml", batch=2, precision="f32", sizes=PACKED_SIZES)
-            for name in ("denoiser_few_int8", "denoiser_few")
-        )
-    )
+
+    def said(name: str) -> Array:
+        session = open_session(folder / f"{name}.xml", batch=2, precision="f32", sizes=PACKED_SIZES)
+        return np.stack([session.run(dict(one))["prediction"] for one in feeds])
+
+    found, wanted = said("denoiser_few_int8"), said("denoiser_few")
     return float(np.sqrt(np.mean((found - wanted) ** 2) / np.mean(wanted**2)))
 
 
@@ -277,15 +272,11 @@ def test_a_profile_paints_with_the_plan_that_it_names(packed_models: Path) -> No
 def test_what_lies_side_by_side_changes_no_bit(packed_models: Path) -> None:
     feeds = packed_feeds()
     for name in ("denoiser_few", "denoiser_few_int8"):
-        outs = [
-            Batched(
-                open_session(
-                    packed_models / f"{name}.xml", batch=batch, precision="auto", sizes=PACKED_SIZES, streams=streams
-                ),
-                streams=streams,
-            ).run(feeds)["prediction"]
-            for batch, streams in ((1, 1), (2, 2), (4, 1), (4, 2))
-        ]
+        outs = []
+        for batch, streams in ((1, 1), (2, 2), (4, 1), (4, 2)):
+            how: dict[str, Any] = {"batch": batch, "precision": "auto", "sizes": PACKED_SIZES, "streams": streams}
+            session = open_session(packed_models / f"{name}.xml", **how)
+            outs.append(Batched(session, streams=streams).run(feeds)["prediction"])
         assert outs[0].std() > 0.1
         for out in outs[1:]:
             np.testing.assert_array_equal(out, outs[0], err_msg=name)

@@ -92,10 +92,8 @@ def test_blip2_is_the_engines(packed_models: Path, picture: Array) -> None:
     ids = np.array([[tokenizer.token_to_id("<s>"), *tokenizer.encode(CAPTION).ids]])
     embeds = np.concatenate([queries, np.load(packed_models / "opt_embeddings.npy").astype(np.float32)[ids]], 1)
     config = model.config.text_config
-    empty = np.zeros(
-        (1, config.num_hidden_layers, config.num_attention_heads, 0, config.hidden_size // config.num_attention_heads),
-        np.float32,
-    )
+    heads = config.num_attention_heads
+    empty = np.zeros((1, config.num_hidden_layers, heads, 0, config.hidden_size // heads), np.float32)
     feeds = {"inputs_embeds": embeds, "position_ids": np.arange(embeds.shape[1])[None]}
     logits = engine("opt_decoder", {**feeds, "past_keys": empty, "past_values": empty})[0]
     # transformers' own way from pixels to logits, not the graph's.
@@ -189,9 +187,8 @@ def test_a_map_of_another_module_is_refused(copy: Path) -> None:
 def test_a_parameter_that_stands_nowhere_is_refused(copy: Path) -> None:
     before = (copy / FILE).read_text()
     other = {"layer.weight": torch.randn(32, 32, 3, 3)}
-    with pytest.raises(
-        CounterfactoryError, match=r"other: layer\.weight \[32, 32, 3, 3\] stands in none of vae_encoder"
-    ):
+    said = r"other: layer\.weight \[32, 32, 3, 3\] stands in none of vae_encoder"
+    with pytest.raises(CounterfactoryError, match=said):
         record("other", other, copy, ("vae_encoder.xml",))
     assert (copy / FILE).read_text() == before
 
@@ -244,10 +241,9 @@ def test_what_is_packed_anew_goes_back_to_its_place(tmp_path: Path, monkeypatch:
     for file in ("denoiser_few.bin", "llm/model.bin", "referee.xml", "parameters.json", "hint.xml"):
         (whole / file).write_bytes(b"new")
     assert put_back(whole) == ["denoiser_few.bin", "hint.xml", "llm/model.bin", "parameters.json", "referee.xml"]
-    for folder, names in (
-        ("masters", {"denoiser_few.bin", "referee.xml", "parameters.json"}),
-        ("runtime", {"hint.xml", "llm/model.bin"}),
-    ):
+    wanted = {"masters": {"denoiser_few.bin", "referee.xml", "parameters.json"}}
+    wanted["runtime"] = {"hint.xml", "llm/model.bin"}
+    for folder, names in wanted.items():
         files = [file for file in (tmp_path / folder).rglob("*") if file.is_file() and file.read_bytes() == b"new"]
         assert {file.relative_to(tmp_path / folder).as_posix() for file in files} == names
 
@@ -411,11 +407,9 @@ def test_the_embedded_network_is_stored_in_8_bits(network: str, packed_models: P
     """All that is a matrix; nothing of it in fp16 beside."""
     entry = json.loads((packed_models / FILE).read_text())[network]
     for file, places in entry["placed"].items():
-        kinds = {
-            op.get_friendly_name(): (op.get_element_type(), op.get_output_shape(0))
-            for op in ov.Core().read_model(packed_models / file).get_ops()
-            if op.get_type_name() == "Constant"
-        }
+        ops = ov.Core().read_model(packed_models / file).get_ops()
+        stored = (op for op in ops if op.get_type_name() == "Constant")
+        kinds = {op.get_friendly_name(): (op.get_element_type(), op.get_output_shape(0)) for op in stored}
         for name, place in places.items():
             kind, shape = kinds[place[0]]
             large = np.prod(list(shape)) >= 4096 and sum(length > 1 for length in shape) > 1

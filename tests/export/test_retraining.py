@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -237,12 +238,9 @@ def test_libraries_are_asked_for_a_head_of_the_sets_classes(tmp_path: Path, monk
     scratch = build_network(drill_of(tmp_path, "torchvision:resnet18").lesson)
     build_network(drill_of(tmp_path, "torchvision:deeplabv3_resnet50").lesson)
     given = build_network(drill_of(tmp_path, "torchvision:resnet18", start="given").lesson)
-    assert asked == [
-        ("resnet18.a1_in1k", {"pretrained": True, "num_classes": 2}),
-        ("resnet18", {"weights": None, "num_classes": 2}),
-        ("deeplabv3_resnet50", {"weights": None, "num_classes": 2, "weights_backbone": None}),
-        ("resnet18", {"weights": None, "num_classes": 2}),
-    ]
+    plain = ("resnet18", {"weights": None, "num_classes": 2})
+    dense = ("deeplabv3_resnet50", {**plain[1], "weights_backbone": None})  # type: ignore[dict-item]
+    assert asked == [("resnet18.a1_in1k", {"pretrained": True, "num_classes": 2}), plain, dense, plain]
     first, head = "0.weight", "3.weight"
     assert torch.equal(given.state_dict()[first], published[first])
     assert not torch.equal(scratch.state_dict()[first], published[first])
@@ -287,11 +285,9 @@ def test_rates_are_those_of_pytorchs_schedules(name: str) -> None:
     parameter = nn.Parameter(torch.zeros(1))
     optimiser = torch.optim.SGD([parameter], recipe.optimiser.rate)
     per_epoch, total = 3, 3 * recipe.rate.epochs
-    schedule: torch.optim.lr_scheduler.LRScheduler = (
-        torch.optim.lr_scheduler.StepLR(optimiser, 3 * 30, 0.1)
-        if recipe.rate.kind == "step"
-        else torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, total)
-    )
+    kinds: dict[str, Any] = {"step": lambda: torch.optim.lr_scheduler.StepLR(optimiser, 3 * 30, 0.1)}
+    kinds["cosine"] = lambda: torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, total)
+    schedule = kinds[recipe.rate.kind]()
     for step in range(total):
         assert rate_at(recipe, step, per_epoch) == pytest.approx(schedule.get_last_lr()[0], rel=1e-6)
         optimiser.step()

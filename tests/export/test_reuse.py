@@ -34,12 +34,6 @@ BOX = ("a10g", "a10g-fast", "lance")
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exports in this process, which has torch loaded."""
-    monkeypatch.setattr(command, "alone", lambda work, *arguments: work(*arguments))
-
-
-@pytest.fixture
 def untraced(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Networks are built and none is traced: what is written is a manifest with the content of an empty graph."""
 
@@ -254,9 +248,8 @@ def test_plans_beside_others_of_which_nothing_is_known_are_not_compiled(tmp_path
     assert Workspace(lance, tmp_path).of("editor", graph) is not None
     rows = [{**asdict(fact), "name": name} for name, fact in plan_facts(lance).items() if name != "vae_encoder"]
     (tmp_path / "facts.json").write_text(json.dumps(rows))
-    with pytest.raises(
-        CounterfactoryError, match="knows nothing of vae_encoder, which stage paint holds beside editor"
-    ):
+    said = "knows nothing of vae_encoder, which stage paint holds beside editor"
+    with pytest.raises(CounterfactoryError, match=said):
         Workspace(lance, tmp_path).of("editor", graph)
 
 

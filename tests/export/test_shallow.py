@@ -44,13 +44,8 @@ def test_shallow_layers_are_the_whole_network_s(controls: int) -> None:
     unet, controlnets = wide(controls)
     shallow, whole = modules.ShallowDenoiser(unet, *controlnets), modules.WholeDenoiser(unet, *controlnets)
     fused, several = modules.FusedDenoiser(unet, *controlnets), (controls,) if controls > 1 else ()
-    given = {
-        "latents": torch.randn(2, 4, 16, 16),
-        "timestep": torch.tensor([800, 100]),
-        "text": torch.randn(2, 5, 12),
-        "hint_embedding": torch.randn(2, *several, 16, 16, 16),
-        "control_scale": torch.rand(2, *several) + 0.5,
-    }
+    given = {"latents": torch.randn(2, 4, 16, 16), "timestep": torch.tensor([800, 100]), "text": torch.randn(2, 5, 12)}
+    given |= {"hint_embedding": torch.randn(2, *several, 16, 16, 16), "control_scale": torch.rand(2, *several) + 0.5}
     others = {**given, "latents": torch.randn(2, 4, 16, 16), "text": torch.randn(2, 5, 12)}
     predicted, deep = whole(**given)
     assert torch.equal(predicted, fused(**given))

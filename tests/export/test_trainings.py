@@ -245,15 +245,10 @@ def test_all_controls_are_one_graph_whose_edges_are_those_of_the_packed_denoiser
     monkeypatch.setattr(pack.controls, "train", begun)
     pack_controls(Training(tmp_path / "work"), tmp_path)
     sizes = {"latents": (16, 16), "hint_embedding": (16, 16)}
-    plain, several = (
-        open_session(tmp_path / f"{name}.xml", batch=2, precision="f32", sizes=sizes)
-        for name in ("denoiser", controls.PLAN)
-    )
-    feeds = {
-        "latents": normal(2, 4, 16, 16).numpy(),
-        "timestep": np.array([999, 250]),
-        "text": normal(2, 64, 192).numpy(),
-    }
+    files = (tmp_path / f"{name}.xml" for name in ("denoiser", controls.PLAN))
+    plain, several = (open_session(file, batch=2, precision="f32", sizes=sizes) for file in files)
+    feeds = {"latents": normal(2, 4, 16, 16).numpy(), "text": normal(2, 64, 192).numpy()}
+    feeds["timestep"] = np.array([999, 250])
     hint = normal(2, 32, 16, 16, seed=4).numpy()
     alone = plain.run({**feeds, "hint_embedding": hint, "control_scale": np.array([1.6, 0.5], np.float32)})
     # Of equal ControlNets on equal hints only the sum of the scales counts.

@@ -41,9 +41,8 @@ from counterfactory.export.pocket.validity import (
     type_figures,
 )
 
-CHECK = replace(
-    load_profile("pocket-lance").check.having(min_edit=0.56, min_directional=0.0, min_valid=None), valid=None
-)
+USUAL = load_profile("pocket-lance").check
+CHECK = replace(USUAL.having(min_edit=0.56, min_directional=0.0, min_valid=None), valid=None)
 FREE = open_gate(CHECK)
 GOOD = {"edit": 0.9, "image_text": 0.5, "directional": 0.5, "image_image": 0.5, "layout": 0.9, "said_weather": 0.9}
 
@@ -99,21 +98,15 @@ def test_every_check_is_measured_by_itself() -> None:
 
 
 def test_probabilities_are_held_against_what_came_of_them() -> None:
-    said = [
-        replace(case(i, valid), row=picture_row(i, scores={"valid": chance}))
-        for i, (chance, valid) in enumerate([(0.1, False), (0.85, True), (0.81, False), (1.0, True)])
-    ]
-    assert calibration(said) == [
-        {"variants": 1, "said": pytest.approx(0.1), "valid": 0.0},
-        {"variants": 2, "said": pytest.approx(0.83), "valid": 0.5},
-        {"variants": 1, "said": 1.0, "valid": 1.0},
-    ]
+    chances = enumerate([(0.1, False), (0.85, True), (0.81, False), (1.0, True)])
+    said = [replace(case(i, valid), row=picture_row(i, scores={"valid": chance})) for i, (chance, valid) in chances]
+    found = [(one["variants"], one["said"], one["valid"]) for one in calibration(said)]
+    assert found == [(1, pytest.approx(0.1), 0.0), (2, pytest.approx(0.83), 0.5), (1, 1.0, 1.0)]
 
 
 def test_figures_of_a_type_are_of_the_variants_that_have_it() -> None:
-    other = replace(
-        case(12, False), row=picture_row(12, scores=GOOD, edits=(Edit("colour", "red", "blue"),)), seen=(None,)
-    )
+    row = picture_row(12, scores=GOOD, edits=(Edit("colour", "red", "blue"),))
+    other = replace(case(12, False), row=row, seen=(None,))
     found = type_figures(FREE.having(min_layout=0.7), "weather", [*CASES, other])
     assert (found["variants"], found["base_rate"], found["seen"]) == (12, pytest.approx(8 / 12), pytest.approx(8 / 12))
     assert (found["precision"], found["recall"]) == (5 / 8, 5 / 8)

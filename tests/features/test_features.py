@@ -20,6 +20,7 @@ from diffusers.models.controlnets.controlnet import ControlNetConditioningEmbedd
 from numpy.typing import NDArray
 from PIL import Image
 from profiles import profile_with
+from streets import write_streets
 from tiny_networks import filled
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from torch import nn
@@ -136,12 +137,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory, shared_answers: None) -> 
     to_ir(encoder, {"hint": torch.rand(2, 1, 64, 96)}, ["hint_embedding"], folder / "hint_depth.xml", {"hint": axes})
     to_ir(Depth(), {"image": torch.rand(2, 3, 64, 96)}, ["depth"], folder / "depth.xml", {"image": axes})
     root = tmp_path_factory.mktemp("features")
-    for index in range(3):
-        scene = EMBEDDED.scene(1, index)
-        for kind, array in zip(("images", "masks"), EMBEDDED.draw(scene).pair, strict=True):
-            path = root / "street" / kind / scene.label / f"{index:04d}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(array).save(path)
+    write_streets(root / "street")
     return Commands(root, folder)
 
 

@@ -1,16 +1,20 @@
-"""Files are whole or absent: on a failing disk, at Ctrl-C, whoever writes them and however."""
+"""Files are whole or absent, whoever writes them and however; text that is shown does nothing to what shows it."""
 
 from __future__ import annotations
 
 import errno
 import os
 import re
+import unicodedata
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.files.escaping import for_spreadsheet, for_terminal
 from counterfactory.engine.files.writing import make_folder, open_whole, write_whole
 
 
@@ -22,11 +26,12 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("number", "advice"),
     [
-        (errno.ENOSPC, "free some space and run the same command again; nothing is lost"),
-        (errno.EDQUOT, "free some space"),
-        (errno.EROFS, "allow writing there or name another folder, and run the same command again; nothing is lost"),
-        (errno.EACCES, "allow writing there"),
-        (errno.EIO, "run the same command again; nothing is lost"),
+        *((number, "free some space and run the same") for number in (errno.ENOSPC, errno.EDQUOT)),
+        *(
+            (number, "allow writing there or name another folder, and run the same")
+            for number in (errno.EROFS, errno.EACCES)
+        ),
+        (errno.EIO, "mend that and run the same"),
     ],
 )
 def test_a_failing_disk_is_a_sentence_and_the_old_file_stays(
@@ -40,7 +45,8 @@ def test_a_failing_disk_is_a_sentence_and_the_old_file_stays(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, call, fail)
-        with pytest.raises(CounterfactoryError, match=f"cannot write {re.escape(str(path))}: .*{advice}"):
+        said = f"cannot write {re.escape(str(path))}: .*; {advice} command again; nothing is lost"
+        with pytest.raises(CounterfactoryError, match=said):
             write_whole(path, b"new")
     assert contents(tmp_path) == {"run.json": b"old"}
     write_whole(path, b"new")
@@ -49,16 +55,10 @@ def test_a_failing_disk_is_a_sentence_and_the_old_file_stays(
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 def test_a_block_that_raises_leaves_the_old_file_alone(tmp_path: Path, error: type[BaseException]) -> None:
-    path = tmp_path / "model.bin"
-    write_whole(path, "old")
-
-    def half() -> None:
-        with open_whole(path) as file:
-            file.write(b"half")
-            raise error
-
-    with pytest.raises(error):
-        half()
+    write_whole(tmp_path / "model.bin", "old")
+    with pytest.raises(error), open_whole(tmp_path / "model.bin") as file:  # noqa: PT012
+        file.write(b"half")
+        raise error
     assert contents(tmp_path) == {"model.bin": b"old"}
 
 
@@ -92,9 +92,8 @@ def test_what_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: A
 
 
 def test_a_link_in_the_way_is_not_written_through(tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
+    secret, folder = tmp_path / "secret", tmp_path / "suite"
     secret.write_text("kept")
-    folder = tmp_path / "suite"
     folder.mkdir()
     (folder / f"run.json.{os.getpid()}.tmp").symlink_to(secret)
     (folder / "run.json").symlink_to(secret)
@@ -108,3 +107,34 @@ def test_a_folder_where_a_file_is_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "images").write_text("")
     with pytest.raises(CounterfactoryError, match=r"cannot write .*images/a"):
         make_folder(tmp_path / "images" / "a")
+
+
+@given(st.text(st.characters()))
+def test_a_terminal_obeys_nothing_and_letters_stay(text: str) -> None:
+    shown = for_terminal(text)
+    kinds = {unicodedata.category(c) for c in shown if c not in "\n\u200c\u200d"}
+    assert not kinds & {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    assert shown.count("\n") == text.count("\n")
+    letters = "".join(c for c in text if c.isalpha() and c != "\\")
+    assert [c for c in shown if c in letters and ord(c) > 127] == [c for c in letters if ord(c) > 127]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("bus \u0639\u0631\u0628\u064a \U0001f68c \u96e8\u4e2d", None),
+        ("a\u200db\nc", None),
+        ("\x1b]0;x\x07", "\\x1b]0;x\\x07"),
+        ("txt\u202eexe\u2066\x9b", "txt\\u202eexe\\u2066\\x9b"),
+        ("a\rb\u2028c\ud800", "a\\rb\\u2028c\\ud800"),
+    ],
+)
+def test_what_is_written_out(text: str, shown: str | None) -> None:
+    assert for_terminal(text) == (text if shown is None else shown)
+
+
+def test_formulas_are_text() -> None:
+    for cell in ("=1+1", "+1", "-1", "@x", "\tx", "\r=1", "\n=1", "\uff1d1"):
+        assert for_spreadsheet(cell) == f"'{cell}"
+    for other in ("bus", "", " =1", "1-1", -1, 0.5, None):
+        assert for_spreadsheet(other) == other

@@ -18,10 +18,11 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -102,8 +103,6 @@ from counterfactory.engine.training import lesson, recipe
 Mutate = Callable[..., bytes]
 WEIGHTS = Path(worlds.__file__).parent / "weights"
 ROWS = [original_row(0), control_row(0), *(picture_row(i) for i in range(3))]
-
-
 PART = f"{'0' * 64}-{'1' * 16}.part"
 
 
@@ -200,8 +199,6 @@ def parquet_answers() -> list[bytes]:
 
 
 def suite_table() -> list[bytes]:
-    import tempfile
-
     with tempfile.TemporaryDirectory() as folder:
         data = (written(Path(folder), ROWS) / "metadata.parquet").read_bytes()
     table = pq.read_table(pa.BufferReader(data))
@@ -209,8 +206,6 @@ def suite_table() -> list[bytes]:
 
 
 def run_json() -> list[bytes]:
-    import tempfile
-
     session = SessionRecord("a", "2026-01-01", True, session_facts(data={"classes": {"0": "a", "1": "b"}}), (), costs())
     with tempfile.TemporaryDirectory() as folder:
         run_record.write_run(Path(folder), RunRecord((session,)))
@@ -230,17 +225,19 @@ def mutate_record(data: bytes, rng: random.Random, other: bytes = b"") -> bytes:
 
 
 def ledger_file() -> list[bytes]:
-    import tempfile
-
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.sqlite"
         ledger = Ledger(path)
         ledger.put_stages({stage: {f"{i:064x}": value for i in range(9)} for stage, value in LEDGER_ROWS.items()})
         ledger.close()
-        plain_journal = sqlite3.connect(path)
-        plain_journal.execute("PRAGMA journal_mode = DELETE")
-        plain_journal.close()
-        return [path.read_bytes()]
+        return _without_log(path)
+
+
+def _without_log(path: Path) -> list[bytes]:
+    """The bytes of an SQLite file that is whole by itself."""
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA journal_mode = DELETE")
+    return [path.read_bytes()]
 
 
 LEDGER_ROWS: dict[str, Any] = {
@@ -263,17 +260,13 @@ def read_ledger(path: Path) -> None:
 
 
 def review_file() -> list[bytes]:
-    import tempfile
-
     from reviewing import book_of
 
     with tempfile.TemporaryDirectory() as folder:
         book = book_of(Path(folder), _study(), "anna")
         book.record([Rating("anna", 1, "label", 1), Rating("anna", 1, "label", 0)])
         book.close()
-        with contextlib.closing(sqlite3.connect(book.path)) as database:
-            database.execute("PRAGMA journal_mode = DELETE")
-        return [book.path.read_bytes()]
+        return _without_log(book.path)
 
 
 def _study() -> Any:
@@ -294,8 +287,6 @@ def read_review(path: Path) -> None:
 
 @cache
 def _review_client() -> tuple[Any, str]:
-    import tempfile
-
     from reviewing import book_of
     from werkzeug.test import Client
 
@@ -310,39 +301,22 @@ def post_review(path: Path) -> None:
     assert answer.status_code in (200, 400, 413), answer.text
 
 
-class _Rows:
-    """A ledger whose every row is the same value."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def get(self, stage: str, keys: Sequence[str]) -> dict[str, Any]:
-        return dict.fromkeys(keys, self._value)
-
-    def put(self, *_: Any) -> None:
-        """Keeps nothing."""
-
-    def walk(self, stage: str) -> Iterator[dict[str, Any]]:
-        """No results."""
-        return iter(())
-
-    def holds(self, *_: Any) -> bool:
-        return True
-
-    def place(self, stage: str, key: str) -> tuple[str, str]:
-        return "a row", "make it anew"
+def _rows(value: Any) -> Any:
+    """A ledger whose every row is the same value, and which keeps nothing."""
+    return SimpleNamespace(
+        get=lambda stage, keys: dict.fromkeys(keys, value),
+        put=lambda *_: None,
+        walk=lambda stage: iter(()),
+        holds=lambda *_: True,
+        place=lambda stage, key: ("a row", "make it anew"),
+    )
 
 
-def _row(read: Callable[[Any, Path], Any]) -> Callable[[Path], Any]:
-    """A reader of a ledger's row, whose JSON was parsed already."""
-    return lambda path: read(_Rows(reading.parse_json(path.read_bytes())), path.parent)
-
-
-def open_store(rows: Any, folder: Path) -> None:
+def open_store(rows: Any) -> None:
     value = rows.get("", [""])[""]
     if isinstance(value, dict):
         rows.get = lambda stage, keys: value
-        PictureStore(folder / "none", rows)
+        PictureStore(Path("nowhere"), rows)
 
 
 def tar_file() -> list[bytes]:
@@ -370,14 +344,8 @@ COCO = {
     "images": [{"id": 1, "file_name": "a.jpg", "height": 24, "width": 16}, {"id": 2, "file_name": "b.jpg"}],
     "categories": [{"id": 1, "name": "bus"}, {"id": 7, "name": "car"}],
     "annotations": [
-        {
-            "id": 1,
-            "image_id": 1,
-            "category_id": 1,
-            "bbox": [1, 2, 5, 6],
-            "area": 30,
-            "segmentation": [[1, 1, 5, 1, 5, 6]],
-        },
+        {"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 2, 5, 6], "area": 30}
+        | {"segmentation": [[1, 1, 5, 1, 5, 6]]},
         {"id": 2, "image_id": 1, "category_id": 7, "bbox": [0, 0, 4, 4], "iscrowd": 0, "keypoints": [1, 1, 2]},
         {"id": 3, "image_id": 2, "category_id": 7, "segmentation": {"counts": [10, 20, 354], "size": [24, 16]}},
     ],
@@ -386,32 +354,12 @@ VOC = """<?xml version="1.0" encoding="utf-8"?><annotation><size><width>16</widt
 <object><name>bus</name><difficult>0</difficult><bndbox><xmin>1</xmin><ymin>2</ymin><xmax>8</xmax><ymax>9</ymax></bndbox>
 </object></annotation>"""
 YAML = "path: .\ntrain: images\nnames:\n  0: bus\n  1: car\nkpt_shape: [2, 3]\n"
-MANIFEST = {
-    "onnx_sha256": "a" * 64,
-    "profiles": [{"x": {"min": [1, 2], "opt": [2, 2], "max": [4, 2]}}],
-    "classes": ["AutoencoderTiny"],
-}
-PLAN_KEY = {
-    "onnx_sha256": "a" * 64,
-    "profiles": MANIFEST["profiles"],
-    "precision": "f16",
-    "library": "tensorrt 10",
-    "device": "SM86",
-    "plan_sha256": "b" * 64,
-    "seconds": 3.5,
-    "io_bytes": 100,
-}
-CONFIG = {
-    "do_resize": True,
-    "size": {"shortest_edge": 256},
-    "do_center_crop": True,
-    "crop_size": 224,
-    "resample": 3,
-    "image_mean": [0.5, 0.5, 0.5],
-    "image_std": [0.5, 0.5, 0.5],
-    "do_normalize": True,
-    "rescale_factor": 0.0039,
-}
+SHAPES = {"onnx_sha256": "a" * 64, "profiles": [{"x": {"min": [1, 2], "opt": [2, 2], "max": [4, 2]}}]}
+MANIFEST = SHAPES | {"classes": ["AutoencoderTiny"]}
+PLAN_KEY = SHAPES | {"precision": "f16", "library": "tensorrt 10", "device": "SM86", "plan_sha256": "b" * 64}
+PLAN_KEY |= {"seconds": 3.5, "io_bytes": 100}
+CONFIG = {"do_resize": True, "size": {"shortest_edge": 256}, "do_center_crop": True, "crop_size": 224, "resample": 3}
+CONFIG |= {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "do_normalize": True, "rescale_factor": 0.0039}
 WORKFLOW = {
     "1": {"class_type": "LoadImage", "inputs": {"image": "{image}"}},
     "2": {"class_type": "Edit", "inputs": {"text": "{instruction}", "seed": "{seed}"}},
@@ -448,6 +396,12 @@ def open_captioner(folder: Path) -> None:
     ModelPool(library_of(of_folder(folder)), Meter(lambda progress: None)).blip2()
 
 
+def put_yolo(folder: Path) -> None:
+    put_pictures("images/a.jpg")(folder)
+    (folder / "labels").mkdir(exist_ok=True)
+    (folder / "data.yaml").write_text("names: [bus, car]\n")
+
+
 def answer(path: Path) -> None:
     asked = exchange.Exchange(SERVER)
     got = exchange.HttpAnswer(200, "application/json", path.read_bytes(), None, None)
@@ -460,18 +414,29 @@ def workflow(path: Path) -> None:
     comfyui._read_workflow(exchange.Exchange(settings))
 
 
-def model_preparation(path: Path) -> None:
-    preparation.read_preparation(str(path))
+def rewrite_record(folder: Path) -> None:
+    if (record := run_record.read_run(folder)) is not None:
+        run_record.write_run(folder, record)
+
+
+def kept_answer(rows: Any) -> Any:
+    from counterfactory.engine.asking.kept_answers import KeptAnswers
+
+    return KeptAnswers(rows, "a").of(["a"])
+
+
+def outcomes(rows: Any) -> outcome.Outcomes:
+    """Those of as much of a suite as they ask for."""
+    suite = SimpleNamespace(ledger=rows, holds=lambda files, times: bool(files))
+    return outcome.Outcomes(suite, "m")  # type: ignore[arg-type]
 
 
 def onnx_file() -> list[bytes]:
     from onnx import TensorProto, helper
 
     port = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 8, 8])
-    graph = helper.make_graph(
-        [helper.make_node("Identity", ["x"], ["y"])], "g", [port], [helper.make_value_info("y", port.type)]
-    )
-    return [helper.make_model(graph).SerializeToString()]
+    node, out = helper.make_node("Identity", ["x"], ["y"]), helper.make_value_info("y", port.type)
+    return [helper.make_model(helper.make_graph([node], "g", [port], [out])).SerializeToString()]
 
 
 def norm_files() -> list[bytes]:
@@ -492,64 +457,77 @@ def norm_files() -> list[bytes]:
     return [helper.make_model(helper.make_graph(nodes, "g", ports[:1], ports[1:], ones)).SerializeToString()]
 
 
-def _suite(path: Path, *reads: Callable[[Path], Any]) -> None:
-    for read in reads:
-        read(path.parent)
-
-
-_ROW_ERRORS = (CounterfactoryError, ValueError)  # ValueError is of parse_json, before a row is read
-_BAD = (pixels.UnreadableError,)
-_TREE = mutate_json
+_BAD, _VALUE, _ANSWER = (pixels.UnreadableError,), (ValueError,), (questions.AnswerError,)
 _CSV = "image,prediction,confidence\n" + "".join(f"{row.file_name},bus,0.5\n" for row in ROWS)
 _JSONL = "".join(
     json.dumps({"image": row.file_name, "prediction": "bus", "top5": ["bus", "car"]}) + "\n" for row in ROWS
 )
-
 LESSON = lesson.Lesson(
     *("timm:resnet18", recipe.load_recipe("dillema-resnet18"), ("bus", "car"), (0, 1), (0,), ("0" * 64,)),
     *((lesson.TrainingPicture("/suite", f"originals/{at}.png", at),) for at in range(3)),
 )
 
+
+def _files(*paths: Path) -> Callable[[], list[bytes]]:
+    return lambda: [path.read_bytes() for path in paths]
+
+
+def _named(read: Callable[[str], Any]) -> Callable[[Path], Any]:
+    """A reader that takes its file by its name."""
+    return lambda path: read(str(path))
+
+
+def _folder(*reads: Callable[[Path], Any], up: int = 0) -> Callable[[Path], Any]:
+    """Readers of the folder that the file lies in, or of one above it."""
+    return lambda path: [read(path.parents[up]) for read in reads]
+
+
+def _tree(read: Callable[[Path], Any], name: str, *values: Any, **more: Any) -> FuzzedReader:
+    """A reader of values of JSON, which are changed as trees."""
+    return FuzzedReader(read, _json(*values), name, mutate_json, **more)
+
+
+def _plain(read: Callable[[Path], Any], name: str, *texts: str, **more: Any) -> FuzzedReader:
+    """A reader of texts."""
+    return FuzzedReader(read, _texts(*texts), name, **more)
+
+
+def _row(read: Callable[[Any], Any], *values: Any) -> FuzzedReader:
+    """A reader of a ledger's row, whose JSON was parsed already: a ValueError is of that."""
+    asked = _of(lambda data: read(_rows(reading.parse_json(data))))
+    return _tree(asked, "x", *values, refuses=(CounterfactoryError, ValueError))
+
+
 READERS: dict[str, FuzzedReader] = {
     "review": FuzzedReader(read_review, review_file, "review.sqlite"),
-    "posted to a review": FuzzedReader(
-        post_review, _json({"item": 1, "asked": "label", "value": 1, "note": "a", "seconds": 1.5}), mutate=_TREE
+    "posted to a review": _tree(
+        post_review, "x", {"item": 1, "asked": "label", "value": 1, "note": "a", "seconds": 1.5}
     ),
     "questions of a review": FuzzedReader(
-        lambda path: question_set.load_questions(str(path)),
-        lambda: [Path(question_set.__file__).with_name(f"{name}.toml").read_bytes() for name in question_set.SETS],
+        _named(question_set.load_questions),
+        _files(*(Path(question_set.__file__).with_name(f"{name}.toml") for name in question_set.SETS)),
         "x.toml",
     ),
-    "answers of a review": FuzzedReader(
-        lambda path: answer_tables.read_answers(path, _study(), []),
-        _texts(f"item,image,rater,label,seconds\n,{ROWS[2].file_name},a,yes,1\n,{ROWS[2].file_name},b,0,x\n"),
-        "x.csv",
+    "answers of a review": _plain(
+        *(lambda path: answer_tables.read_answers(path, _study(), []), "x.csv"),
+        f"item,image,rater,label,seconds\n,{ROWS[2].file_name},a,yes,1\n,{ROWS[2].file_name},b,0,x\n",
     ),
     "picture": FuzzedReader(_of(pixels.read_picture), pictures, refuses=_BAD),
     "picture size": FuzzedReader(pixels.picture_size, pictures, refuses=_BAD),
     "mask": FuzzedReader(_of(partial(pixels.read_mask, colours=True)), pictures, refuses=_BAD),
     "palette of a mask": FuzzedReader(
-        _of(lambda data: (pixels.read_mask(data), pixels.mask_palette(data))),
-        pictures,
-        refuses=_BAD,
+        _of(lambda data: (pixels.read_mask(data), pixels.mask_palette(data))), pictures, refuses=_BAD
     ),
     "JPEG": FuzzedReader(
-        _of(lambda data: jpeg.damage(data, np.zeros((24, 16, 3), np.uint8))),
-        lambda: [pictures()[0], pictures()[-1]],
+        _of(lambda data: jpeg.damage(data, np.zeros((24, 16, 3), np.uint8))), lambda: [pictures()[0], pictures()[-1]]
     ),
-    "PNG of a suite": FuzzedReader(_of(read_png), lambda: pictures()[1:2], refuses=(ValueError,)),
+    "PNG of a suite": FuzzedReader(_of(read_png), lambda: pictures()[1:2], refuses=_VALUE),
     "depth": FuzzedReader(_of(depth.read_depth), numpy_files, refuses=_BAD, once=(b"\x93NUMPY\x01\x00\x04\x00'''\n",)),
-    "array": FuzzedReader(_of(arrays.parse_array), numpy_files, refuses=(ValueError,)),
-    "array of answers": FuzzedReader(
-        lambda path: model_answers.array_answers(path, ROWS[:2]),
-        numpy_files,
-        "x.npy",
-    ),
-    "COCO": FuzzedReader(
-        lambda path: coco.list_coco(path),
-        _json(COCO),
-        "x.json",
-        _TREE,
+    "array": FuzzedReader(_of(arrays.parse_array), numpy_files, refuses=_VALUE),
+    "array of answers": FuzzedReader(lambda path: model_answers.array_answers(path, ROWS[:2]), numpy_files, "x.npy"),
+    "COCO": _tree(
+        coco.list_coco,
+        *("x.json", COCO),
         place=put_pictures("a.jpg", "b.jpg"),
         once=(
             json.dumps({**COCO, "images": [{"id": 1, "file_name": {"a": 1}}]}).encode(),
@@ -557,63 +535,37 @@ READERS: dict[str, FuzzedReader] = {
         ),
     ),
     "YOLO names": FuzzedReader(
-        lambda path: yolo.list_yolo(path.parent),
-        _texts(YAML, "names: [bus, car]\n"),
-        "data.yaml",
+        *(_folder(yolo.list_yolo), _texts(YAML, "names: [bus, car]\n"), "data.yaml"),
         place=put_pictures("images/a.jpg"),
         once=tuple(b"names: [!!%s]\n" % tag for tag in (b"timestamp foo", b'int ""', b"bool x", b"float x", b"set x")),
     ),
     "YOLO labels": FuzzedReader(
-        lambda path: yolo.list_yolo(path.parents[1]),
-        _texts("0 0.5 0.5 0.2 0.2\n1 0.1 0.1 0.5 0.1 0.5 0.5\n"),
-        "labels/a.txt",
-        place=lambda folder: (
-            put_pictures("images/a.jpg")(folder),
-            (folder / "labels").mkdir(exist_ok=True),
-            (folder / "data.yaml").write_text("names: [bus, car]\n"),
-        )[0],
+        *(_folder(yolo.list_yolo, up=1), _texts("0 0.5 0.5 0.2 0.2\n1 0.1 0.1 0.5 0.1 0.5 0.5\n"), "labels/a.txt"),
+        place=put_yolo,
     ),
     "VOC": FuzzedReader(
-        lambda path: voc.list_voc(path.parents[1]),
-        _texts(VOC),
-        "Annotations/a.xml",
+        *(_folder(voc.list_voc, up=1), _texts(VOC), "Annotations/a.xml"),
         place=put_pictures("JPEGImages/a.jpg", "Annotations/b.jpg"),
         once=(VOC.replace("utf-8", "x").encode(),),
     ),
-    "VOC's labels": FuzzedReader(
-        class_map.label_lines,
-        _texts("# label:color\nbackground:0,0,0::\nbus:128,64,0::\n", "a\nb\n"),
-    ),
+    "VOC's labels": _plain(class_map.label_lines, "x", "# label:color\nbackground:0,0,0::\nbus:128,64,0::\n", "a\nb\n"),
     "shard": FuzzedReader(shards.list_shards, tar_file, "x.tar"),
-    "class map": FuzzedReader(
-        lambda path: class_map.load_class_map(str(path)),
-        _json(
-            {"classes": {"1": "bus", "2 3": "car"}},
-            {"classes": {"bus": "128 0 0"}},
-            {"classes": {"0": ["bus", "#ff0000"]}},
-        ),
-        "x.json",
-        _TREE,
+    "class map": _tree(
+        *(_named(class_map.load_class_map), "x.json", {"classes": {"1": "bus", "2 3": "car"}}),
+        *({"classes": {"bus": "128 0 0"}}, {"classes": {"0": ["bus", "#ff0000"]}}),
     ),
-    "class map of TOML": FuzzedReader(
-        lambda path: class_map.load_class_map(str(path)), _texts('[classes]\n1 = "bus"\n2 = "car"\n'), "x.toml"
+    "class map of TOML": _plain(_named(class_map.load_class_map), "x.toml", '[classes]\n1 = "bus"\n2 = "car"\n'),
+    "names of labels": _tree(
+        *(_named(class_map.label_names), "x.json", {"0": "bus", "1": "car"}, ["bus", "car"]),
+        {"0": ["n02924116", "bus"]},
     ),
-    "names of labels": FuzzedReader(
-        lambda path: class_map.label_names(str(path)),
-        _json({"0": "bus", "1": "car"}, ["bus", "car"], {"0": ["n02924116", "bus"]}),
-        "x.json",
-        _TREE,
-    ),
-    "palette": FuzzedReader(
-        lambda path: palette.load_palette(str(path)),
-        _texts('order = ["road"]\n[classes]\nroad = "128 64 128"\nbus = "#ff0000"\n'),
-        "x.toml",
+    "palette": _plain(
+        *(_named(palette.load_palette), "x.toml"),
+        'order = ["road"]\n[classes]\nroad = "128 64 128"\nbus = "#ff0000"\n',
         once=(b'[classes]\nroad = "' + b"9" * 5000 + b' 1 1"\n',),
     ),
     "table of sources": FuzzedReader(
-        lambda path: listing.list_table(path, None),
-        _texts("image,label,mask\na.jpg,bus,\nb.jpg,car,m.png\n"),
-        "x.csv",
+        *(partial(listing.list_table, masks=None), _texts("image,label,mask\na.jpg,bus,\nb.jpg,car,m.png\n"), "x.csv"),
         place=put_pictures("a.jpg", "b.jpg"),
     ),
     "ImageNet's labels": FuzzedReader(
@@ -623,280 +575,156 @@ READERS: dict[str, FuzzedReader] = {
         place=put_pictures("a.jpg", "b.jpg"),
     ),
     "edited pairs": FuzzedReader(
-        lambda path: edited_pairs.list_edited(path.parent),
-        lambda: [
-            b'{"original": "a.jpg", "edited": "b.jpg", "edits": [["weather", "sunny", "foggy"]], "caption": "a bus"}\n'
-            b'{"original": "a.jpg", "edited": "b.jpg", "edits": "weather: sunny -> foggy"}\n'
-        ],
-        "pairs.jsonl",
-        _TREE,
+        _folder(edited_pairs.list_edited),
+        _texts(
+            '{"original": "a.jpg", "edited": "b.jpg", "edits": [["weather", "sunny", "foggy"]], "caption": "a bus"}\n'
+            '{"original": "a.jpg", "edited": "b.jpg", "edits": "weather: sunny -> foggy"}\n'
+        ),
+        *("pairs.jsonl", mutate_json),
         place=put_pictures("a.jpg", "b.jpg"),
     ),
-    "real pictures": FuzzedReader(
-        real_pictures.read_real,
-        _texts("image,label,condition,place\na.jpg,bus,,oslo\nb.jpg,bus,weather: rainy,oslo\n"),
-        "real.csv",
+    "real pictures": _plain(
+        *(real_pictures.read_real, "real.csv"),
+        "image,label,condition,place\na.jpg,bus,,oslo\nb.jpg,bus,weather: rainy,oslo\n",
         place=put_pictures("a.jpg", "b.jpg"),
     ),
-    "recipe": FuzzedReader(
-        lambda path: recipe.load_recipe(str(path)),
-        lambda: [path.read_bytes() for path in sorted(recipe.RECIPES.glob("*.toml"))],
-        "x.toml",
-    ),
-    "lesson": FuzzedReader(
-        lambda path: lesson.read_lesson(path.parent),
-        lambda: [json.dumps(plain(LESSON)).encode()],
-        lesson.LESSON,
-        _TREE,
-    ),
-    "classes": FuzzedReader(lambda path: sampling.parse_classes(str(path)), _texts("bus\ncar\n")),
-    "run lengths": FuzzedReader(_text(shapes.decode_runs), _texts("PPYo0", "05n02"), refuses=(ValueError,)),
+    "recipe": FuzzedReader(_named(recipe.load_recipe), _files(*sorted(recipe.RECIPES.glob("*.toml"))), "x.toml"),
+    "lesson": _tree(_folder(lesson.read_lesson), lesson.LESSON, plain(LESSON)),
+    "classes": FuzzedReader(_named(sampling.parse_classes), _texts("bus\ncar\n")),
+    "run lengths": FuzzedReader(_text(shapes.decode_runs), _texts("PPYo0", "05n02"), refuses=_VALUE),
     "table of CSV": FuzzedReader(lambda path: list(tables.read_table(path, ["image"])), _texts(_CSV), "x.csv"),
     "table of JSONL": FuzzedReader(
-        lambda path: list(tables.read_table(path, ["image"])),
-        _texts(_JSONL),
-        "x.jsonl",
-        _TREE,
+        *(lambda path: list(tables.read_table(path, ["image"])), _texts(_JSONL), "x.jsonl", mutate_json),
         once=(b'{"image": ' + b"9" * 5000 + b"}",),
     ),
     "table of Parquet": FuzzedReader(
         lambda path: list(tables.read_table(path, ["image"])), parquet_answers, "x.parquet"
     ),
     "predictions of CSV": FuzzedReader(predictions.load_predictions, _texts(_CSV), "x.csv"),
-    "predictions of JSONL": FuzzedReader(predictions.load_predictions, _texts(_JSONL), "x.jsonl", _TREE),
+    "predictions of JSONL": FuzzedReader(predictions.load_predictions, _texts(_JSONL), "x.jsonl", mutate_json),
     "predictions of Parquet": FuzzedReader(predictions.load_predictions, parquet_answers, "x.parquet"),
-    "a pipeline's labels": FuzzedReader(model_answers.json_predictions, _json(PIPELINE), "x.json", _TREE),
-    "boxes": FuzzedReader(
-        lambda path: model_answers.json_boxes(path, ROWS, lambda text: None),
-        _json(BOXES, DETECTED),
-        "x.json",
-        _TREE,
+    "a pipeline's labels": _tree(model_answers.json_predictions, "x.json", PIPELINE),
+    "boxes": _tree(lambda path: model_answers.json_boxes(path, ROWS, lambda text: None), "x.json", BOXES, DETECTED),
+    "names of a model's classes": _plain(
+        *(lambda path: answer_labels.read_vocabulary(path.parent, ROWS, path), "x.json"),
+        *("bus\ncar\n", '{"0": "bus", "1": "car"}'),
     ),
-    "names of a model's classes": FuzzedReader(
-        lambda path: answer_labels.read_vocabulary(path.parent, ROWS, path),
-        _texts("bus\ncar\n", '{"0": "bus", "1": "car"}'),
-        "x.json",
+    "valid": _plain(
+        *(lambda path: threshold_curve.load_valid(path, ROWS), "x.csv"),
+        "image,valid\n" + "".join(f"{row.file_name},yes\n" for row in ROWS[2:]),
     ),
-    "valid": FuzzedReader(
-        lambda path: threshold_curve.load_valid(path, ROWS),
-        _texts("image,valid\n" + "".join(f"{row.file_name},yes\n" for row in ROWS[2:])),
-        "x.csv",
+    "labelled edits": _plain(
+        *(edit_labels.read_labelled, "x.csv"),
+        ",".join(edit_labels.COLUMNS) + "\n" + ",".join("1" for _ in edit_labels.COLUMNS) + "\n",
     ),
-    "labelled edits": FuzzedReader(
-        edit_labels.read_labelled,
-        _texts(",".join(edit_labels.COLUMNS) + "\n" + ",".join("1" for _ in edit_labels.COLUMNS) + "\n"),
-        "x.csv",
+    "rulings": _plain(by_hand.read_rulings, "x.csv", "image,verdict,reason\na.png,exclude,no\nb.png,accept,\n"),
+    "task": _plain(
+        *(user_task.load_task, "x.toml", 'sentence = "is there a bus?"\nkeep = ["bus"]\n'),
+        'sentence = "x {label}"\n[types]\na = "b"\n',
     ),
-    "rulings": FuzzedReader(
-        by_hand.read_rulings,
-        _texts("image,verdict,reason\na.png,exclude,no\nb.png,accept,\n"),
-        "x.csv",
-    ),
-    "task": FuzzedReader(
-        user_task.load_task,
-        _texts('sentence = "is there a bus?"\nkeep = ["bus"]\n', 'sentence = "x {label}"\n[types]\na = "b"\n'),
-        "x.toml",
-    ),
-    "types": FuzzedReader(
-        user_task.load_types,
-        _texts('[types.paint]\nmeaning = "the paint"\nexample = "red"\n'),
-        "x.toml",
-    ),
-    "interventions": FuzzedReader(
-        user_task.load_interventions,
-        _texts("weather: fog, rain\ntime: night\n", '{"weather": ["fog"]}', "[weather]\n"),
+    "types": _plain(user_task.load_types, "x.toml", '[types.paint]\nmeaning = "the paint"\nexample = "red"\n'),
+    "interventions": _plain(
+        user_task.load_interventions, "x", "weather: fog, rain\ntime: night\n", '{"weather": ["fog"]}', "[weather]\n"
     ),
     "profile": FuzzedReader(
-        lambda path: load_profile(str(path)),
-        lambda: [(PROFILES / f"{name}.toml").read_bytes() for name in ("light", "pocket-full", "lance")],
+        _named(load_profile),
+        _files(*(PROFILES / f"{name}.toml" for name in ("light", "pocket-full", "lance"))),
         "x.toml",
     ),
     "TOML": FuzzedReader(read_toml, _texts('a = 1\n[b]\nc = [1.5, "x"]\nd = 2026-01-01\n')),
     "JSON": FuzzedReader(reading.read_json, _json(COCO), "x.json"),
-    "preparation": FuzzedReader(model_preparation, _json(CONFIG), "preprocessor_config.json", _TREE),
-    "declared preparation": FuzzedReader(
+    "preparation": _tree(_named(preparation.read_preparation), "preprocessor_config.json", CONFIG),
+    "declared preparation": _plain(
         _text(preparation.read_preparation),
-        _texts("resize=256 crop=224 mean=imagenet std=imagenet", "resize=3x4 scale=255"),
+        "x",
+        "resize=256 crop=224 mean=imagenet std=imagenet",
+        "resize=3x4 scale=255",
     ),
-    "metadata": FuzzedReader(
-        lambda path: _suite(path, metadata.read_metadata),
-        suite_table,
-        "metadata.parquet",
-    ),
-    "verdicts": FuzzedReader(lambda path: _suite(path, verdicts.read_verdicts), suite_table, "metadata.parquet"),
-    "row of the table": FuzzedReader(
-        lambda path: PictureRow.from_json(reading.parse_json(path.read_bytes()), "a row", "again"),
-        lambda: [json.dumps(row.to_json()).encode() for row in ROWS],
-        mutate=_TREE,
-        refuses=_ROW_ERRORS,
+    "metadata": FuzzedReader(_folder(metadata.read_metadata), suite_table, "metadata.parquet"),
+    "verdicts": FuzzedReader(_folder(verdicts.read_verdicts), suite_table, "metadata.parquet"),
+    "row of the table": _tree(
+        _of(lambda data: PictureRow.from_json(reading.parse_json(data), "a row", "again")),
+        *("x", *(row.to_json() for row in ROWS)),
+        refuses=(CounterfactoryError, ValueError),
     ),
     "record": FuzzedReader(
-        lambda path: _suite(
-            path, run_record.read_run, recorded.recorded_classes, recorded.recorded_labels, recorded.recorded_profile
-        ),
-        run_json,
-        "run.json",
-        mutate_record,
+        _folder(run_record.read_run, recorded.recorded_classes, recorded.recorded_labels, recorded.recorded_profile),
+        *(run_json, "run.json", mutate_record),
         once=(
             run_json()[0].replace(b'"0": "a"', b'"' + b"9" * 5000 + b'": "a"'),
             run_json()[0].replace(b"12.0", b"NaN"),
         ),
     ),
-    "written record": FuzzedReader(
-        lambda path: [run_record.write_run(path.parent, one) for one in [run_record.read_run(path.parent)] if one],
-        run_json,
-        "run.json",
-        mutate_record,
-    ),
-    "by hand": FuzzedReader(
-        lambda path: by_hand.read_by_hand(path.parent),
-        _json({"pictures": {"images/a.png": {"verdict": "exclude", "reason": "no"}}}),
+    "written record": FuzzedReader(_folder(rewrite_record), run_json, "run.json", mutate_record),
+    "by hand": _tree(
+        _folder(by_hand.read_by_hand),
         by_hand.FILE,
-        _TREE,
+        {"pictures": {"images/a.png": {"verdict": "exclude", "reason": "no"}}},
     ),
-    "status": FuzzedReader(
-        lambda path: read_status(path.parent),
-        _json(plain(RunStatus("running", 1.0, 2.0, 9, 3, 1, 2, 0, "core", 0.5))),
-        STATUS,
-        _TREE,
-    ),
+    "status": _tree(_folder(read_status), STATUS, plain(RunStatus("running", 1.0, 2.0, 9, 3, 1, 2, 0, "core", 0.5))),
     "part": FuzzedReader(read_part, part_file),
-    "rows of a part": FuzzedReader(lambda path: read_part(path, repack=True), part_rows, mutate=_TREE),
+    "rows of a part": FuzzedReader(partial(read_part, repack=True), part_rows, mutate=mutate_json),
     "ledger": FuzzedReader(read_ledger, ledger_file, "ledger.sqlite"),
-    "open session": FuzzedReader(
-        _row(lambda rows, _: open_session.load_open_session(rows)),
-        lambda: [json.dumps(plain(SessionRecord("a", "", False, session_facts(), (), costs()))).encode()],
-        mutate=_TREE,
-        refuses=_ROW_ERRORS,
+    "open session": _row(
+        open_session.load_open_session, plain(SessionRecord("a", "", False, session_facts(), (), costs()))
     ),
-    "open batch": FuzzedReader(
-        _row(open_store), _json({"adopted": True, "batch": ["images/a/b.png"]}), mutate=_TREE, refuses=_ROW_ERRORS
+    "open batch": _row(open_store, {"adopted": True, "batch": ["images/a/b.png"]}),
+    "painted row": _row(
+        lambda rows: PaintedRow.from_json(rows.get("", ["a"])["a"], "a row", "again"),
+        *(PAINTED, {**PAINTED, "mask": PAINTED["image"], "self_attention": 0.5}),
     ),
-    "painted row": FuzzedReader(
-        _row(lambda rows, _: PaintedRow.from_json(rows.get("", ["a"])["a"], "a row", "again")),
-        _json(PAINTED, {**PAINTED, "mask": PAINTED["image"], "self_attention": 0.5}),
-        mutate=_TREE,
-        refuses=_ROW_ERRORS,
-    ),
-    "outcome": FuzzedReader(
-        _row(lambda rows, _: outcome.Outcomes(_SuiteOf(rows), "m").find([])),  # type: ignore[arg-type]
-        _json({"made_by": "m", **OUTCOME}),
-        mutate=_TREE,
-        refuses=_ROW_ERRORS,
-    ),
-    "rows of an outcome": FuzzedReader(
-        _row(lambda rows, _: list(outcome.Outcomes(_SuiteOf(rows), "m").rows([[]]))),  # type: ignore[arg-type]
-        _json([row.to_json() for row in ROWS]),
-        mutate=_TREE,
-        refuses=_ROW_ERRORS,
-    ),
-    "kept answer": FuzzedReader(
-        _row(lambda rows, _: _KeptOf(rows).of(["a"])), _json(*ANSWERS), mutate=_TREE, refuses=_ROW_ERRORS
-    ),
-    "plan key": FuzzedReader(
-        lambda path: plans.read_key(path.with_suffix("")),
-        _json(PLAN_KEY),
-        "a.plan.json",
-        _TREE,
+    "outcome": _row(lambda rows: outcomes(rows).find([]), {"made_by": "m", **OUTCOME}),
+    "rows of an outcome": _row(lambda rows: list(outcomes(rows).rows([[]])), [row.to_json() for row in ROWS]),
+    "kept answer": _row(kept_answer, *ANSWERS),
+    "plan key": _tree(
+        *(lambda path: plans.read_key(path.with_suffix("")), "a.plan.json", PLAN_KEY),
         place=lambda folder: (folder / "a.plan").write_bytes(b"") and None,
     ),
-    "manifest": FuzzedReader(
-        lambda path: plans.read_exported(path.parents[2], "a"),
-        _json(MANIFEST),
-        "onnx/a/manifest.json",
-        _TREE,
+    "manifest": _tree(
+        *(lambda path: plans.read_exported(path.parents[2], "a"), "onnx/a/manifest.json", MANIFEST),
         once=(json.dumps({**MANIFEST, "profiles": [3]}).encode(), b'{"onnx_sha256": 1e999, "profiles": [[]]}'),
     ),
-    "facts": FuzzedReader(
-        plan_facts.load_facts,
-        _json([{"name": "vae", "flops": 1e9, "weight_bytes": 10, "cache_bytes": 0, "more": 1}]),
-        "facts.json",
-        _TREE,
+    "facts": _tree(
+        *(plan_facts.load_facts, "facts.json"),
+        [{"name": "vae", "flops": 1e9, "weight_bytes": 10, "cache_bytes": 0, "more": 1}],
     ),
-    "latents": FuzzedReader(library_of_latents, _json({"channels": 4, "factor": 8}), "latent.json", _TREE),
-    "words": FuzzedReader(
-        text_networks.MaskVocabulary.read,
-        _json({"mask": "[MASK]", "token": 3, "words": {"red": 4, "bus": 5}}),
-        "x.json",
-        _TREE,
+    "latents": _tree(library_of_latents, "latent.json", {"channels": 4, "factor": 8}),
+    "words": _tree(
+        text_networks.MaskVocabulary.read, "x.json", {"mask": "[MASK]", "token": 3, "words": {"red": 4, "bus": 5}}
     ),
-    "rates": FuzzedReader(measured._entries, _json(RATES), "x.json", _TREE),
-    "tokenizer": FuzzedReader(
-        token_filter.load_tokenizer,
-        lambda: [(WEIGHTS / "clip_tokenizer.json").read_bytes()],
-        "t.json",
-    ),
+    "rates": _tree(measured._entries, "x.json", RATES),
+    "tokenizer": FuzzedReader(token_filter.load_tokenizer, _files(WEIGHTS / "clip_tokenizer.json"), "t.json"),
     "vocabulary": FuzzedReader(
-        lambda path: token_filter.read_vocabulary(path, 0),
-        lambda: [next((WEIGHTS / "llm").glob("tokenizer.json")).read_bytes()],
-        "tokenizer.json",
+        lambda path: token_filter.read_vocabulary(path, 0), _files(WEIGHTS / "llm" / "tokenizer.json"), "tokenizer.json"
     ),
-    "answer about words": FuzzedReader(
-        _text(questions.read_keywords), _json([["weather", "rain"]]), mutate=_TREE, refuses=(questions.AnswerError,)
-    ),
-    "answer with words": FuzzedReader(
-        _text(questions.read_alternatives), _json(["fog", "snow"]), mutate=_TREE, refuses=(questions.AnswerError,)
-    ),
-    "answer with a caption": FuzzedReader(
-        _text(questions.read_caption),
-        _json("a bus in fog"),
-        mutate=_TREE,
-        refuses=(questions.AnswerError,),
-    ),
-    "server's answer": FuzzedReader(
-        answer,
-        _json({"data": [{"b64_json": "aaaa"}]}, {"error": {"message": "no"}}),
-        mutate=_TREE,
+    "answer about words": _tree(_text(questions.read_keywords), "x", [["weather", "rain"]], refuses=_ANSWER),
+    "answer with words": _tree(_text(questions.read_alternatives), "x", ["fog", "snow"], refuses=_ANSWER),
+    "answer with a caption": _tree(_text(questions.read_caption), "x", "a bus in fog", refuses=_ANSWER),
+    "server's answer": _tree(
+        *(answer, "x", {"data": [{"b64_json": "aaaa"}]}, {"error": {"message": "no"}}),
         refuses=(CounterfactoryError, exchange.PictureRefusedError),
     ),
-    "workflow": FuzzedReader(workflow, _json(WORKFLOW), "x.json", _TREE),
-    "output of a model": FuzzedReader(
-        _of(lambda data: outputs.from_json(reading.parse_json(data))),
-        _json(*ANSWERS),
-        mutate=_TREE,
+    "workflow": _tree(workflow, "x.json", WORKFLOW),
+    "output of a model": _tree(
+        *(_of(lambda data: outputs.from_json(reading.parse_json(data))), "x", *ANSWERS),
         refuses=(ValueError, TypeError, IndexError, OSError),
     ),
-    "names of a model's numbers": FuzzedReader(
-        lambda path: answers.class_names(path, path.parent), _texts("bus\ncar\n"), "x.txt"
-    ),
+    "names of a model's numbers": _plain(lambda path: answers.class_names(path, path.parent), "x.txt", "bus\ncar\n"),
     "list of VOC": FuzzedReader(
-        lambda path: voc.list_voc(path.parents[2], "val"),
-        _texts("a\nb -1\n"),
-        "ImageSets/Main/val.txt",
+        *(_folder(partial(voc.list_voc, split="val"), up=2), _texts("a\nb -1\n"), "ImageSets/Main/val.txt"),
         place=put_pictures("JPEGImages/a.jpg", "Annotations/b.jpg"),
     ),
     "world": FuzzedReader(
-        lambda path: domain.world_of(of_folder(path.parent)),
-        lambda: [(WEIGHTS / "world_streets.json").read_bytes()],
-        "world_x.json",
-        _TREE,
+        _folder(lambda folder: domain.world_of(of_folder(folder))),
+        *(_files(WEIGHTS / "world_streets.json"), "world_x.json", mutate_json),
     ),
-    "tokens of the captioner": FuzzedReader(
-        lambda path: open_captioner(path.parent),
-        _json({"bos": [2, 0], "eos": 2}, {"bos": 0, "eos": 2}),
-        "opt_tokens.json",
-        _TREE,
+    "tokens of the captioner": _tree(
+        *(_folder(open_captioner), "opt_tokens.json", {"bos": [2, 0], "eos": 2}, {"bos": 0, "eos": 2}),
         place=put_captioner,
     ),
     "embeddings of the captioner": FuzzedReader(
-        lambda path: open_captioner(path.parent), numpy_files, "opt_embeddings.npy", place=put_captioner
+        _folder(open_captioner), numpy_files, "opt_embeddings.npy", place=put_captioner
     ),
     "ONNX": FuzzedReader(onnx_header.read_ports, onnx_file, "x.onnx"),
     "norms in ONNX": FuzzedReader(cuda_norms.norms_for_cuda, norm_files, "x.onnx"),
 }
-
-
-class _SuiteOf:
-    """As much of a suite as outcomes ask for."""
-
-    def __init__(self, ledger: Any) -> None:
-        self.ledger = ledger
-
-    def holds(self, files: Any, times: Any) -> bool:
-        return bool(files)
-
-
-def _KeptOf(rows: Any) -> Any:  # noqa: N802
-    from counterfactory.engine.asking.kept_answers import KeptAnswers
-
-    return KeptAnswers(rows, "a")

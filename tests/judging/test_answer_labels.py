@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from picture_rows import picture_row
+from refusing import refusal
 from session_records import costs, session_facts
 
 from counterfactory.engine.errors import CounterfactoryError
@@ -39,29 +40,24 @@ def settled(words: Vocabulary, *answers: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("answer", "labels", "nearest"),
+    ("labels", "nearest"),
     [
-        *(
-            ("Bus", STREET, "bus"),
-            (" bus", STREET, "bus"),
-            ("minibus", STREET, "bus"),
-            ("pickup truck", STREET, "truck"),
-        ),
-        *(("fire truck", ("fire_truck", "car"), "fire_truck"), ("fire-truck", ("car", "Fire Truck"), "Fire Truck")),
-        *(("1", ("01", "02"), "01"), ("03", ("2", "3"), "3"), ("3.0", ("2", "3"), "3"), ("10", ("1", "010"), "010")),
-        (unicodedata.normalize("NFD", "Köfferli"), ("Auto", "Köfferli"), "Köfferli"),
-        *(
-            ("ﬁre", ("car", "fire"), "fire"),
-            ("golden retriever", SYNSETS, "n02099601"),
-            ("goldfish", SYNSETS, SYNSETS[1]),
-        ),
-        *(("n02099601", ("car", "golden retriever"), "golden retriever"), ("n01440764 tench", SYNSETS, SYNSETS[0])),
-        *(("Black footed Albatross", ("002.Laysan", "001.Black_footed_Albatross"), "001.Black_footed_Albatross"),),
-        *(("zebra", STREET, None), ("", STREET, None), ("7", STREET, None)),
+        (STREET, {"Bus": "bus", " bus": "bus", "minibus": "bus", "pickup truck": "truck"}),
+        (STREET, dict.fromkeys(("zebra", "", "7"))),
+        (("fire_truck", "car"), {"fire truck": "fire_truck"}),
+        (("car", "Fire Truck"), {"fire-truck": "Fire Truck"}),
+        (("car", "fire"), {"ﬁre": "fire"}),
+        (("01", "02"), {"1": "01"}),
+        (("2", "3"), {"03": "3", "3.0": "3"}),
+        (("1", "010"), {"10": "010"}),
+        (("Auto", "Köfferli"), {unicodedata.normalize("NFD", "Köfferli"): "Köfferli"}),
+        (SYNSETS, {"golden retriever": SYNSETS[2], "goldfish": SYNSETS[1], "n01440764 tench": SYNSETS[0]}),
+        (("car", "golden retriever"), {"n02099601": "golden retriever"}),
+        (("002.Laysan", "001.Black_footed_Albatross"), {"Black footed Albatross": "001.Black_footed_Albatross"}),
     ],
 )
-def test_the_label_that_an_answer_seems_to_mean(answer: str, labels: tuple[str, ...], nearest: str | None) -> None:
-    assert nearest_label(answer, labels) == nearest
+def test_the_label_that_an_answer_seems_to_mean(labels: tuple[str, ...], nearest: dict[str, str | None]) -> None:
+    assert {answer: nearest_label(answer, labels) for answer in nearest} == nearest
 
 
 def test_a_tenth_of_answers_that_nobody_knows_is_refused_and_less_is_named(tmp_path: Path) -> None:
@@ -76,8 +72,9 @@ def test_a_tenth_of_answers_that_nobody_knows_is_refused_and_less_is_named(tmp_p
         "the model has more classes, name all of them by --classes FILE (a name on each line, or JSON)"
     )
     many = [*"zxyw" * 2, "v", "Car", "Car", "Car"]
-    told = r"^no prediction is a label .* the predictions 'Car' \(3 times, nearest label 'car'\), 'w' .2 times.* and 2"
-    with pytest.raises(CounterfactoryError, match=told):
+    with refusal(
+        r"^no prediction is a label .* the predictions 'Car' \(3 times, nearest label 'car'\), 'w' .2 times.* and 2"
+    ):
         words.require_known(many)
     assert words.require_known([]) == ()
 
@@ -85,13 +82,13 @@ def test_a_tenth_of_answers_that_nobody_knows_is_refused_and_less_is_named(tmp_p
 def test_known_are_the_classes_of_the_record_and_all_synsets_of_imagenet(tmp_path: Path) -> None:
     words = vocabulary(tmp_path, labels=("bus", "car", "tram"), classes={"0": "sky", "7": "person"})
     assert words.require_known(["tram", "sky", "person"]) == ()
-    with pytest.raises(CounterfactoryError, match=r"'1' .3 times"):
+    with refusal(r"'1' .3 times"):
         words.require_known(["1"] * 3)  # a number that has no name in the record
     assert vocabulary(tmp_path, SYNSETS).require_known(["n04467665", SYNSETS[0]]) == ()
     for wrong in ("n00000000", "n00001740"):  # none, and none of the 1,000
-        with pytest.raises(CounterfactoryError, match=f"the predictions '{wrong}'"):
+        with refusal(f"the predictions '{wrong}'"):
             vocabulary(tmp_path, SYNSETS).require_known([wrong])
-    with pytest.raises(CounterfactoryError, match="1 of 2"):
+    with refusal("1 of 2"):
         vocabulary(tmp_path, ("bus", SYNSETS[0])).require_known(["n04467665", "bus"])
     (tmp_path / "run.json").write_text("{")
     assert read_vocabulary(tmp_path, [picture_row()], None).require_known(["bus"]) == ()
@@ -105,17 +102,13 @@ def test_a_list_of_the_model_s_classes_tells_wrong_answers_from_strange_ones(tmp
         *("bus", "zebra", "truck", "truck", "zebra", "bus", "tram")
     ]
     assert words.require_known(["zebra"] * 9) == ()
-    with pytest.raises(
-        CounterfactoryError, match=r"nor a class in .*names.txt.*'tram'.*; write predictions as the labels or"
-    ):
+    with refusal(r"nor a class in .*names.txt.*'tram'.*; write predictions as the labels or"):
         words.require_known(["tram"])
     assert words.missing() == ()
     listed.write_text("minibus\ncar\npickup truck\n")
     assert vocabulary(tmp_path, listed=listed).missing() == ("bus", "truck")
     listed.write_text("minibus\nlorry\n")
-    with pytest.raises(
-        CounterfactoryError, match=r"names\.txt is a label.* labels are 'bus'.* the classes 'minibus', 'lorry'"
-    ):
+    with refusal(r"names\.txt is a label.* labels are 'bus'.* the classes 'minibus', 'lorry'"):
         vocabulary(tmp_path, listed=listed)
     listed.write_text("bus\nBus\ncar\n")
     assert settled(vocabulary(tmp_path, listed=listed), "Bus", "1") == ["Bus", "Bus"], "a model may tell them apart"
@@ -151,7 +144,7 @@ def test_numbers_are_labels_where_the_labels_are_numbers(tmp_path: Path) -> None
     words = vocabulary(tmp_path, ("0", "2"), tmp_path / "names.txt")
     assert settled(words, "0", "1", "2", "2.0", "shark") == ["0", "1", "2", "2", "2"]
     assert words.require_known(["1"] * 3) == ()
-    with pytest.raises(CounterfactoryError, match="the predictions '3'"):
+    with refusal("the predictions '3'"):
         words.require_known(["3"])
     floats = vocabulary(tmp_path, ("1.0", "bus "))
     assert settled(floats, "1", "1.0", "bus") == ["1.0", "1.0", "bus "]
@@ -159,14 +152,13 @@ def test_numbers_are_labels_where_the_labels_are_numbers(tmp_path: Path) -> None
 
 def test_numbers_become_names_in_image_folder_s_order_when_asked(tmp_path: Path) -> None:
     plain = vocabulary(tmp_path)
-    told = r"the numbers 0 to 2 fit ImageFolder's order .bus, car, truck.: add --classes imagefolder, or name what"
-    with pytest.raises(CounterfactoryError, match=told):
-        plain.require_known(["0", "2", "1"])
-    with pytest.raises(
-        CounterfactoryError, match=r"'3' .1 time, no label is near.; name what numbers stand for by --cl"
+    with refusal(
+        r"the numbers 0 to 2 fit ImageFolder's order .bus, car, truck.: add --classes imagefolder, or name what"
     ):
+        plain.require_known(["0", "2", "1"])
+    with refusal(r"'3' .1 time, no label is near.; name what numbers stand for by --cl"):
         plain.require_known(["3"])
-    with pytest.raises(CounterfactoryError, match="the numbers 0 to 2 fit"):
+    with refusal("the numbers 0 to 2 fit"):
         plain.require_known(["0.0", "2.0"])
     assert settled(vocabulary(tmp_path, listed="imagefolder"), "0", "1.0", "2", "3") == ["bus", "car", "truck", "3"]
     # The set has a class of which the suite has no picture, and folders whose names are in another form.

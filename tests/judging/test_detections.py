@@ -13,9 +13,9 @@ import pytest
 from picture_rows import control_row, original_row, picture_row
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
+from refusing import refusal
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.detections import SeenBox, evaluate_boxes
 from counterfactory.engine.sources.shapes import Box
 from counterfactory.engine.suite import PictureRow
@@ -120,7 +120,7 @@ def test_recall_and_false_alarms_of_a_picture() -> None:
     assert effect.value == pytest.approx(-0.75)
 
 
-def test_a_blind_detector_and_a_perfect_one() -> None:
+def test_blind_and_perfect_detectors_and_what_does_not_count() -> None:
     rows, _ = scene(8, 1)
     blind = evaluate_boxes(rows, {row.file_name: [] for row in rows})
     assert blind.variants.score.value == 0
@@ -129,9 +129,6 @@ def test_a_blind_detector_and_a_perfect_one() -> None:
     assert judged.variants.score.value == pytest.approx(1)
     assert set(judged.outcomes.values()) == {1}
     assert {row.file_name for row in rows if not row.boxes}.isdisjoint(judged.outcomes), "nothing to find, no recall"
-
-
-def test_rejected_and_unanswered_pictures_do_not_count() -> None:
     rows, seen = scene(6, 2)
     rows[2] = picture_row(0, file_name=rows[2].file_name, boxes=rows[2].boxes, reason="it was not seen")
     del seen[rows[3].file_name]
@@ -141,10 +138,10 @@ def test_rejected_and_unanswered_pictures_do_not_count() -> None:
 
 
 def test_a_suite_without_boxes_and_a_missing_library_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CounterfactoryError, match="this suite has no boxes"):
+    with refusal("this suite has no boxes"):
         evaluate_boxes([picture_row()], {})
     rows, seen = scene(2, 3)
     for name in ("pycocotools", "pycocotools.coco"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(CounterfactoryError, match=r"pip install 'counterfactory\[detection\]'"):
+    with refusal(r"pip install 'counterfactory\[detection\]'"):
         evaluate_boxes(rows, seen)

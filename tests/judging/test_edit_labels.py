@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from checks import held_to
 from picture_rows import control_row, picture_row
+from refusing import refusal
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.edit_labels import (
     COLUMNS,
     EditJudgement,
@@ -29,6 +29,7 @@ from counterfactory.engine.variant import Variant
 
 DRY, BLUE = Edit("weather", "dry", "snowy"), Edit("colour", "red", "blue")
 STRICT = held_to(max_text_label=0.5)
+HEAD = "type,right_type,right_label,coherent,dropped,text_label\n"
 REASON = "an edit's words mean nearly what the label says: text_label 0.600 is above 0.500"
 
 
@@ -45,11 +46,8 @@ def test_a_suite_s_edits_are_rows_with_what_filters_say_and_repeats_are_none() -
     assert one.scores == {"text_label": 0.6}, "the picture's own scores are of no use here"
     assert (one.dropped, three.dropped) == (REASON, None)
     assert (one.source, one.label, three.label) == ("bus/0000", "bus", None)
-    assert (one.protected, one.caption, one.edited_caption) == (
-        ("bus", "coach"),
-        "A red bus on a dry road.",
-        "A red bus on a snowy road.",
-    )
+    assert one.protected == ("bus", "coach")
+    assert (one.caption, one.edited_caption) == ("A red bus on a dry road.", "A red bus on a snowy road.")
 
 
 def test_a_plan_s_edits_are_those_that_break_no_rule() -> None:
@@ -80,11 +78,8 @@ def test_a_table_is_written_labelled_and_read_back(tmp_path: Path, name: str) ->
     rows = suite_edits([picture_row(0, scores=scored), picture_row(1), picture_row(2, protected=("a", "b"))], STRICT)
     write_edits(file, rows)
     text = file.read_text(encoding="utf-8")
-    table = (
-        list(csv.DictReader(text.splitlines()))
-        if name.endswith("csv")
-        else [json.loads(t) for t in text.split("\n") if t]
-    )
+    lines = text.splitlines()
+    table = list(csv.DictReader(lines)) if name.endswith("csv") else list(map(json.loads, lines))
     assert all(tuple(row) == COLUMNS for row in table)
     assert (table[0]["dropped"], table[1]["dropped"]) == (REASON, "")
     assert (float(table[0]["perplexity"]), table[1]["perplexity"]) == (12.5, "")
@@ -100,10 +95,8 @@ def test_a_table_is_written_labelled_and_read_back(tmp_path: Path, name: str) ->
     else:
         table[0]["right_type"], table[1]["right_label"] = 1, False
         file.write_text("\n".join(map(json.dumps, table)), encoding="utf-8")
-    first, second = (
-        EditJudgement("weather", True, True, True, True),
-        EditJudgement("weather", True, False, False, False),
-    )
+    first = EditJudgement("weather", True, True, True, True)
+    second = EditJudgement("weather", True, False, False, False)
     assert read_labelled(file) == ([first, second], 1)
     loose = held_to(max_perplexity=12.5)
     assert read_labelled(file, loose) == ([replace(first, dropped=False), second], 1), "verdicts follow from scores"
@@ -113,46 +106,33 @@ def test_a_table_is_written_labelled_and_read_back(tmp_path: Path, name: str) ->
 def test_files_that_may_hold_labels_stay(tmp_path: Path) -> None:
     file = tmp_path / "edits.csv"
     file.write_text("mine")
-    with pytest.raises(CounterfactoryError, match=r"edits.csv is there already and may hold labels; name another file"):
+    with refusal(r"edits.csv is there already and may hold labels; name another file"):
         write_edits(file, [])
     assert file.read_text() == "mine"
-    with pytest.raises(CounterfactoryError, match=r"edits.txt: edits are written as .csv or .jsonl"):
+    with refusal(r"edits.txt: edits are written as .csv or .jsonl"):
         write_edits(tmp_path / "edits.txt", [])
 
 
 @pytest.mark.parametrize(
-    ("row", "message"),
+    ("text", "message"),
     [
-        ("weather,maybe,1,1,,", r"edits.csv:2: right_type is 1 or 0, yes or no, or empty; found 'maybe'"),
-        (",1,1,1,,", "edits.csv:2: every row needs the type of its edit"),
-        ("weather,1,1,1,,high", "edits.csv:2: text_label is a number or empty; found 'high'"),
-        ("weather,1,1,1,,,,,", r"edits.csv:2 has 9 fields"),
+        (f"{HEAD}weather,maybe,1,1,,\n", r"edits.csv:2: right_type is 1 or 0, yes or no, or empty; found 'maybe'"),
+        (f"{HEAD},1,1,1,,\n", "edits.csv:2: every row needs the type of its edit"),
+        (f"{HEAD}weather,1,1,1,,high\n", "edits.csv:2: text_label is a number or empty; found 'high'"),
+        (f"{HEAD}weather,1,1,1,,,,,\n", r"edits.csv:2 has 9 fields"),
+        ("type,right_type,coherent\n", "no column 'right_label'"),
     ],
 )
-def test_a_label_that_is_none_is_named(tmp_path: Path, row: str, message: str) -> None:
-    file = tmp_path / "edits.csv"
-    file.write_text(f"type,right_type,right_label,coherent,dropped,text_label\n{row}\n")
-    with pytest.raises(CounterfactoryError, match=message):
-        read_labelled(file, held_to())
-
-
-def test_a_table_of_something_else_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "edits.csv"
-    file.write_text("type,right_type,coherent\n")
-    with pytest.raises(CounterfactoryError, match="no column 'right_label'"):
-        read_labelled(file)
+def test_a_label_that_is_none_is_named(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "edits.csv").write_text(text)
+    with refusal(message):
+        read_labelled(tmp_path / "edits.csv", held_to())
 
 
 def test_success_is_all_three_and_filters_are_held_to_it() -> None:
     good, wrong = EditJudgement("weather", True, True, True, False), EditJudgement("weather", False, True, True, False)
-    labelled = [
-        *[good] * 3,
-        replace(good, dropped=True),
-        wrong,
-        replace(wrong, dropped=True),
-        EditJudgement("colour", True, False, True, True),
-        EditJudgement("colour", True, True, False, True),
-    ]
+    labelled = [*[good] * 3, replace(good, dropped=True), wrong, replace(wrong, dropped=True)]
+    labelled += [EditJudgement("colour", True, *answers, True) for answers in ((False, True), (True, False))]
     found = successes(labelled)
     assert list(found) == ["weather", "colour", "all"]
     assert found["weather"] == Success(6, 4, 6, 6, 4, 4, 3)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -40,12 +40,6 @@ def original(source: str, outcome: float) -> PictureOutcome:
 
 def by_name(found: Sequence[Effect]) -> dict[str, Effect]:
     return {effect.name: effect for effect in found}
-
-
-def value_of(found: Sequence[Effect], name: str) -> float:
-    value = by_name(found)[name].value
-    assert value is not None
-    return value
 
 
 @st.composite
@@ -150,8 +144,7 @@ def classes(draw: st.DrawFn) -> list[PictureOutcome]:
 def test_blocks_and_updates_are_the_dense_systems_solved_anew(answers: list[PictureOutcome]) -> None:
     """Also where a name is told from others in one source alone, without which the system is singular."""
     names = tuple(sorted({name for answer in answers for name in answer.names}))
-    if not names:
-        return
+    assume(names)
     used = [answer for answer in answers if answer.names or answer.kind == "control"]
     whole, spread, separate = leave_one_out(used)
     found = within.regress(effects._pictures(answers, names, "control"))
@@ -187,9 +180,8 @@ def test_interactions_are_what_a_pair_does_beyond_the_sum() -> None:
     x, y, _ = dummies(answers)
     names = sorted({name for a in answers for name in a.names})
     pairs = [{"colour", "fog"}, {"fog", "night"}]
-    x = np.hstack(
-        [x[:, : len(names)], [[float(pair <= a.names) for pair in pairs] for a in answers], x[:, len(names) :]]
-    )
+    both = [[float(pair <= a.names) for pair in pairs] for a in answers]
+    x = np.hstack([x[:, : len(names)], both, x[:, len(names) :]])
     assert np.linalg.lstsq(x, y, rcond=None)[0][3:5] == pytest.approx([0, 0.5], abs=1e-9)
     assert find_interactions([a for a in answers if len(a.names) < 2], "control") == ()
 
@@ -201,7 +193,6 @@ def test_sources_that_all_react_alike_leave_doubt() -> None:
     (some,), (most,) = find_effects(few, "control"), find_effects(many, "control")
     assert some.value == most.value == 0
     assert (some.low, some.high) == pytest.approx((-(1 - 0.025 ** (1 / 5)), 1 - 0.025 ** (1 / 5)))
-    assert most.high is not None
     assert 0 < most.high < 0.01
     assert some.p == most.p == 1
     falls = [a for g in range(8) for a in (control(f"s{g}", 1), variant(f"s{g}", 0, "fog"))]
@@ -210,16 +201,13 @@ def test_sources_that_all_react_alike_leave_doubt() -> None:
     assert fog.clear
 
 
-def test_a_name_that_never_stands_alone_is_not_told_from_its_companion() -> None:
+def test_what_cannot_be_told_apart_or_compared_has_no_value() -> None:
     answers = [a for g in range(9) for a in (control(f"s{g}", 1), variant(f"s{g}", g % 2, "fog", "night"))]
     answers += [variant("s0", 1, "colour"), variant("s1", 1, "colour")]
     found = by_name(find_effects(answers, "control"))
     assert found["fog"].value is found["night"].value is found["fog"].q is None
     assert found["fog"].pictures == 9
     assert found["colour"].value is not None
-
-
-def test_sources_without_a_baseline_say_nothing_of_what_all_their_pictures_carry() -> None:
     paired = [a for g in range(4) for a in (control(f"s{g}", 1), variant(f"s{g}", g % 2, "fog"))]
     alone = [variant(f"x{g}", 0, "fog") for g in range(50)]
     assert find_effects([*paired, *alone], "control")[0].value == pytest.approx(-0.5)
@@ -246,9 +234,8 @@ def test_many_comparisons_are_corrected() -> None:
         answers += [variant(f"s{g}", float(rng.random() < 0.7), f"n{k:02}") for k in range(40)]
         answers.append(variant(f"s{g}", float(rng.random() < 0.1), "night"))
     found = find_effects(answers, "control")
-    assert [effect.q for effect in found] == pytest.approx(
-        stats.false_discovery_control([effect.p for effect in found])
-    )
+    corrected = stats.false_discovery_control([effect.p for effect in found])
+    assert [effect.q for effect in found] == pytest.approx(corrected)
     assert [effect.name for effect in found if effect.clear] == ["night"]
 
 
@@ -281,9 +268,6 @@ def test_intervals_cover_the_effect_of_a_large_population() -> None:
     for suite in range(100):
         for effect in find_effects(population(seed=3 + suite, sources=100), "control"):
             value = truth[effect.name].value
-            assert value is not None
-            assert effect.low is not None
-            assert effect.high is not None
             held[effect.name] += effect.low <= value <= effect.high
     assert min(held.values()) >= 92, held
     assert (truth["fog"].value or 0) < -0.2
@@ -297,8 +281,6 @@ def test_intervals_cover_what_seldom_fails_though_few_pictures_have_it() -> None
         answers[0] = control("s0", 0)
         answers += [variant(f"s{g}", float(rng.random() >= 1 / 12), "red") for g in range(25)]
         found = by_name(find_effects(answers, "control"))["red"]
-        assert found.low is not None
-        assert found.high is not None
         held += found.low <= -1 / 12 <= found.high
         clear += found.clear
     assert held >= 184, held
@@ -319,47 +301,31 @@ def test_flips_count_pictures_that_turn_wrong_and_hold_sources_together() -> Non
     assert flips.p == pytest.approx(stats.chi2.sf((10 - 1) ** 2 / (5 * 4 + 1), 1))
 
 
-def test_mcnemar_of_single_pictures_is_the_textbooks() -> None:
+def test_mcnemar_of_single_pictures_is_the_textbooks_and_all_baselines_have_to_be_right() -> None:
     answers = []
     for g in range(30):
         answers += [original(f"s{g}", float(g < 25)), variant(f"s{g}", float(g >= 10), "fog")]
     (flips,) = find_flips(answers, "original")
     assert (flips.right, flips.flipped) == (25, 10)
     assert flips.p == pytest.approx(stats.chi2.sf((10 - 5) ** 2 / (10 + 5), 1))
-
-
-def test_no_flip_among_few_is_no_proof() -> None:
-    answers = [a for g in range(10) for a in (original(f"s{g}", 1), variant(f"s{g}", 1, "fog"))]
-    (flips,) = find_flips(answers, "original")
-    assert (flips.rate, flips.low, flips.high) == (0, 0, pytest.approx(stats.beta.ppf(0.975, 1, 10)))
-    assert flips.p is None
-    (all_wrong,) = find_flips(
-        [original("s", 1), original("t", 1), variant("s", 0, "x"), variant("t", 0, "x")], "original"
-    )
-    assert (all_wrong.low, all_wrong.high) == (pytest.approx(1 - stats.beta.ppf(0.975, 1, 2)), 1)
-
-
-def test_a_source_is_right_where_all_of_its_baselines_are() -> None:
     answers = [control("s", 0), control("s", 1), variant("s", 0, "fog"), control("t", 1), control("t", 1)]
     (flips,) = find_flips([*answers, variant("t", 0, "fog")], "control")
     assert (flips.right, flips.flipped) == (1, 1)
 
 
-def test_pictures_that_turn_right_count_against_those_that_turn_wrong() -> None:
-    answers = [original("s", 0), *[variant("s", 1, "fog")] * 3, original("t", 1), *[variant("t", 0, "fog")] * 2]
+def test_rates_of_flips_stay_rates_and_are_no_proof_of_few() -> None:
+    answers = [a for g in range(10) for a in (original(f"s{g}", 1), variant(f"s{g}", 1, "fog"))]
     (flips,) = find_flips(answers, "original")
-    assert flips.p == pytest.approx(stats.chi2.sf((2 - 3) ** 2 / (2**2 + 3**2), 1))
-
-
-def test_a_rate_stays_a_rate() -> None:
+    assert (flips.rate, flips.low, flips.high) == (0, 0, pytest.approx(stats.beta.ppf(0.975, 1, 10)))
+    assert flips.p is None
+    answers = [a for source in "st" for a in (original(source, 1), variant(source, 0, "x"))]
+    (all_wrong,) = find_flips(answers, "original")
+    assert (all_wrong.low, all_wrong.high) == (pytest.approx(1 - stats.beta.ppf(0.975, 1, 2)), 1)
     answers = [a for g in range(3) for a in (original(f"s{g}", 1), variant(f"s{g}", float(g == 0), "fog"))]
     (flips,) = find_flips(answers, "original")
     assert (flips.rate, flips.high) == (pytest.approx(2 / 3), 1)
     (rare,) = find_flips([replace(a, outcome=1 - a.outcome) if a.names else a for a in answers], "original")
     assert (rare.rate, rare.low) == (pytest.approx(1 / 3), 0)
-
-
-def test_flips_of_sources_that_were_never_right_are_unknown() -> None:
     found = find_flips([original("s", 0), variant("s", 0, "fog")], "original")
     assert found == (Flips("fog", 0, 0, None, None, None, None, wrong=1, righted=0),)
     assert find_flips([variant("s", 0, "fog")], "original")[0].right == 0
@@ -369,15 +335,11 @@ FREEDOMS = (1, 2, 3, 4, 7, 11, 23, 100, 431, 5_000, 100_000)
 
 
 @pytest.mark.parametrize("freedom", FREEDOMS)
-def test_chances_of_t_are_scipy_s(freedom: int) -> None:
+def test_chances_and_reaches_of_t_are_scipy_s(freedom: int) -> None:
     for t in (0.0, 1e-9, 1e-3, 0.1, 0.5, 1.0, 1.96, 3.0, 5.0, 10.0, 35.0):
         for signed in (t, -t):
             assert two_sided_p(signed, freedom) == pytest.approx(2 * stats.t.sf(t, freedom), rel=1e-9, abs=1e-280)
     assert two_sided_p(float("inf"), freedom) == 0
-
-
-@pytest.mark.parametrize("freedom", FREEDOMS)
-def test_reaches_are_scipy_s(freedom: int) -> None:
     for confidence in (0.5, 0.9, 0.95, 0.99):
         reach = t_reach(confidence, freedom)
         assert reach == pytest.approx(stats.t.ppf((1 + confidence) / 2, freedom), rel=1e-7)
@@ -393,7 +355,4 @@ def test_chances_of_chi_square_are_scipy_s() -> None:
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
 def test_corrected_chances_are_scipy_s(chances: list[float]) -> None:
     np.testing.assert_allclose(false_discovery(chances), stats.false_discovery_control(chances), rtol=1e-12, atol=0)
-
-
-def test_no_chances_are_none() -> None:
     assert false_discovery([]) == []

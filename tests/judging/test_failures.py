@@ -50,15 +50,11 @@ def test_wrong_answers_are_listed_the_surest_first() -> None:
     }
     hesitant = [None, Prediction("tram", 0.0), Prediction("car", 0.5), Prediction("car", 0.25), None, None]
     found = read(label_failures(ROWS, hesitant))
-    assert [(row["file_name"], row["confidence"]) for row in found] == [
-        (ROWS[2].file_name, "0.5"),
-        (ROWS[3].file_name, "0.25"),
-        (ROWS[1].file_name, "0.0"),
-    ]
+    order = [(row["file_name"], row["confidence"]) for row in found]
+    assert order == [(ROWS[i].file_name, sure) for i, sure in ((2, "0.5"), (3, "0.25"), (1, "0.0"))]
     unsure = read(label_failures(ROWS, [None, None, Prediction("car"), Prediction("tram"), None, None]))
-    assert [
-        (row["prediction"], row["confidence"], row["original_prediction"], row["control_prediction"]) for row in unsure
-    ] == [("car", "", "", ""), ("tram", "", "", "")]
+    given = ("prediction", "confidence", "original_prediction", "control_prediction")
+    assert [[row[name] for name in given] for row in unsure] == [["car", "", "", ""], ["tram", "", "", ""]]
 
 
 def test_variants_whose_masks_are_worse_than_the_control_s_are_listed_by_their_fall() -> None:
@@ -72,9 +68,8 @@ def test_variants_whose_masks_are_worse_than_the_control_s_are_listed_by_their_f
     same = [counts(8), counts(6), counts(6), counts(7), None, counts(3)]
     assert read(mask_failures(ROWS, evaluate_masks(ROWS, same, ("sky", "road")))) == []
     bare = [row for row in ROWS if row.kind != "control"]
-    fallen = read(
-        mask_failures(bare, evaluate_masks(bare, [counts(8), counts(6), counts(8), None, None], ("sky", "road")))
-    )
+    evaluation = evaluate_masks(bare, [counts(8), counts(6), counts(8), None, None], ("sky", "road"))
+    fallen = read(mask_failures(bare, evaluation))
     assert [(row["file_name"], row["control_miou"]) for row in fallen] == [(ROWS[2].file_name, "")]
 
 

@@ -65,10 +65,8 @@ def answers(rows: Sequence[PictureRow], chance: Chance, seed: int) -> list[str |
     rng = np.random.default_rng(seed)
     hard = {row.source: share for row, share in zip(rows, rng.beta(1, 9, len(rows)), strict=True)}
     wrong = [max(hard[row.source], chance(str(row.label), row.edits)) for row in rows]
-    return [
-        "boat" if luck < share else row.label
-        for row, luck, share in zip(rows, rng.random(len(rows)), wrong, strict=True)
-    ]
+    luck = rng.random(len(rows)) < wrong
+    return ["boat" if unlucky else row.label for row, unlucky in zip(rows, luck, strict=True)]
 
 
 def needs_daylight(label: str, edits: Sequence[Edit]) -> float:
@@ -135,12 +133,16 @@ def test_the_order_of_rows_changes_nothing() -> None:
     assert after[0].drop == pytest.approx(before[0].drop)
 
 
-def test_small_classes() -> None:
+def test_small_classes_one_label_and_no_baseline() -> None:
     """Five sources could all turn wrong by chance: nothing is said. Of six a type's edits stay together."""
     assert insights(suite_rows(15), needs_daylight, 0) == ()
     few = insights(suite_rows(27), needs_daylight, 0)
     assert sorted((one.label, one.type) for one in few) == sorted(itertools.product(LABELS, WORDS))
     assert any(len(one.values) > 2 for one in few)
+    rows = [row for row in suite_rows(150) if row.label == "bus"]
+    assert insights(rows, needs_daylight, 0)[0].clear
+    variants = [row for row in rows if row.kind == "variant"]
+    assert insights(variants, needs_daylight, 0) == ()
 
 
 def test_two_values_of_many_sources_are_not_grouped() -> None:
@@ -171,13 +173,6 @@ def test_an_added_word_breaks_what_relies_on_nothing() -> None:
     first = insights(suite_rows(150), needs_daylight, 3)[0]
     sentence = replace(first, **added, drop=41.2, low=32.6, high=48.3, pictures=120).sentence
     assert sentence == 'recognising bus breaks with "foggy": \N{MINUS SIGN}41 points (33 to 48), 120 pictures'
-
-
-def test_one_label_and_no_baseline() -> None:
-    rows = [row for row in suite_rows(150) if row.label == "bus"]
-    assert insights(rows, needs_daylight, 0)[0].clear
-    variants = [row for row in rows if row.kind == "variant"]
-    assert insights(variants, needs_daylight, 0) == ()
 
 
 def test_masks_have_insights_by_class() -> None:

@@ -12,8 +12,8 @@ from conftest import MadeSuite
 from numpy.typing import NDArray
 from picture_rows import picture_row
 from PIL import Image
+from refusing import refusal
 
-from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.confusion import confusion_matrix
 from counterfactory.engine.judging.evaluate import evaluate_masks
 from counterfactory.engine.judging.evaluation import Evaluation, Unanswered
@@ -39,7 +39,6 @@ def test_masks_are_compared_with_those_that_were_carried_over(made_suite: MadeSu
     for row, found in zip(made_suite.rows, counts, strict=True):
         truth = np.asarray(Image.open(made_suite.path / str(row.mask)))
         given = np.asarray(Image.open(answers / row.file_name))
-        assert found is not None
         np.testing.assert_array_equal(found, confusion_matrix(truth, given, len(EMBEDDED.classes)))
         assert found[1, 2] == (truth == 1).sum()
 
@@ -54,7 +53,6 @@ def test_classes_without_names_go_by_their_numbers_and_void_is_not_counted(
     (_, counts, *_), classes = compare_masks(answers, made_suite.path, made_suite.rows)
     highest = max(int(np.asarray(Image.open(file)).max()) for file in answers.rglob("*.png"))
     assert classes == tuple(map(str, range(highest + 1)))
-    assert counts is not None
     assert counts.sum() == truth[64:].size
 
 
@@ -67,19 +65,19 @@ def test_originals_and_controls_may_all_be_left_out(made_suite: MadeSuite, answe
 
 
 @pytest.mark.parametrize(
-    ("kind", "damage", "told"),
+    ("damage", "told"),
     [
-        ("variant", Image.new("L", (8, 9)).save, "is 8 x 9, its picture 128 x 128: write masks at"),
-        ("variant", Image.new("RGB", (128, 128)).save, "is coloured: write class numbers"),
-        ("variant", lambda file: file.write_bytes(b"no picture"), "not an image in a format that is read"),
-        ("variant", Image.fromarray(np.full((128, 128), 1024, np.uint16)).save, "masks hold class 1024; at most 1024"),
+        (Image.new("L", (8, 9)).save, "is 8 x 9, its picture 128 x 128: write masks at"),
+        (Image.new("RGB", (128, 128)).save, "is coloured: write class numbers"),
+        (lambda file: file.write_bytes(b"no picture"), "not an image in a format that is read"),
+        (Image.fromarray(np.full((128, 128), 1024, np.uint16)).save, "masks hold class 1024; at most 1024"),
     ],
 )
 def test_what_does_not_fit_is_named(
-    made_suite: MadeSuite, answers: Path, kind: str, damage: Callable[[Path], object], told: str
+    made_suite: MadeSuite, answers: Path, damage: Callable[[Path], object], told: str
 ) -> None:
-    damage(answers / next(row.file_name for row in made_suite.rows if row.kind == kind))
-    with pytest.raises(CounterfactoryError, match=told):
+    damage(answers / next(row.file_name for row in made_suite.rows if row.kind == "variant"))
+    with refusal(told):
         list(compare_masks(answers, made_suite.path, made_suite.rows)[0])
 
 
@@ -92,8 +90,7 @@ def test_masks_that_are_missing_are_said_and_none_at_all_is_refused(made_suite: 
     assert lacking == (Unanswered("variant", 2, 5, accepted[0]),)
     for file in accepted[2:]:
         (answers / file).unlink()
-    told = r"5 of 5 variants have no mask in .*, the first is images/.*; name masks as metadata"
-    with pytest.raises(CounterfactoryError, match=told):
+    with refusal(r"5 of 5 variants have no mask in .*, the first is images/.*; name masks as metadata"):
         compare_masks(answers, made_suite.path, rows)
 
 
@@ -108,7 +105,7 @@ def settled(
 
 
 def test_more_classes_than_names_are_refused(made_suite: MadeSuite, answers: Path) -> None:
-    with pytest.raises(CounterfactoryError, match=r"has numbers that are no class of the suite in \d+\.\d % of the"):
+    with refusal(r"has numbers that are no class of the suite in \d+\.\d % of the"):
         settled(answers, made_suite.path, made_suite.rows, ("sky", "road"))
 
 
@@ -124,26 +121,22 @@ def one_pair(folder: Path, truth: Image.Image, answer: Image.Image) -> tuple[Pat
 def test_the_highest_class_may_be_the_truths_alone_and_void_is_none_however_many_there_are(tmp_path: Path) -> None:
     ((counts,), classes) = compare_masks(*one_pair(tmp_path, Image.new("L", (8, 8), 3), Image.new("L", (8, 8), 1)))
     assert classes == ("0", "1", "2", "3")
-    assert counts is not None
     assert (counts[3, 1], counts.sum()) == (64, 64)
     pair = one_pair(tmp_path / "void", Image.new("L", (8, 8), 255), Image.new("L", (8, 8), 7))
     ((counts,), _) = compare_masks(*pair, [f"class {i}" for i in range(300)])
-    assert counts is not None
     assert counts.sum() == 0
 
 
-# Eight rows of each class, as Cityscapes' labelIds have them; and a suite of two classes.
-STREET = np.repeat(np.array([7, 8, 11, 23, 26, 255], np.uint8), 8)[:, None].repeat(40, 1)
+def street(*numbers: int) -> NDArray[np.uint8]:
+    """Eight rows of each number."""
+    return np.repeat(np.array(numbers, np.uint8), 8)[:, None].repeat(40, 1)
+
+
+# As Cityscapes' labelIds have them; and a suite of two classes.
+STREET = street(7, 8, 11, 23, 26, 255)
 STREET_NAMES = {7: "road", 8: "sidewalk", 11: "building", 23: "sky", 26: "car", 33: "bicycle"}
 CRACK = np.repeat(np.array([0, 1], np.uint8), [30, 10])[:, None].repeat(40, 1)
-
-
-def renumbered(mask: NDArray[Any], **numbers: int) -> NDArray[Any]:
-    """The mask with other numbers, n7=0 for 0 in the place of 7."""
-    answer = mask.copy()
-    for old, new in numbers.items():
-        answer[mask == int(old[1:])] = new
-    return answer
+CRACK_NAMES = {0: "ground", 1: "crack"}
 
 
 def judged(
@@ -155,36 +148,16 @@ def judged(
 @pytest.mark.parametrize(
     ("truth", "names", "answer", "cause"),
     [
-        (STREET, STREET_NAMES, renumbered(STREET, n7=0, n8=1, n11=2, n23=10, n26=13, n255=0), "Cityscapes' trainIds"),
-        (
-            STREET,
-            STREET_NAMES,
-            renumbered(STREET, n7=0, n8=1, n11=2, n23=3, n26=4),
-            "the classes' places, counted from 0",
-        ),
-        (
-            STREET,
-            STREET_NAMES,
-            renumbered(STREET, n7=1, n8=2, n11=3, n23=4, n26=5),
-            "the classes' places, counted from 1",
-        ),
-        (
-            STREET,
-            STREET_NAMES,
-            renumbered(STREET, n7=8, n8=9, n11=12, n23=24, n26=27),
-            "numbers from 1, where the suite",
-        ),
-        (
-            STREET,
-            STREET_NAMES,
-            renumbered(STREET, n7=6, n8=7, n11=10, n23=22, n26=25),
-            "numbers from 0, where the suite",
-        ),
+        (STREET, STREET_NAMES, street(0, 1, 2, 10, 13, 0), "Cityscapes' trainIds"),
+        (STREET, STREET_NAMES, street(0, 1, 2, 3, 4, 255), "the classes' places, counted from 0"),
+        (STREET, STREET_NAMES, street(1, 2, 3, 4, 5, 255), "the classes' places, counted from 1"),
+        (STREET, STREET_NAMES, street(8, 9, 12, 24, 27, 255), "numbers from 1, where the suite"),
+        (STREET, STREET_NAMES, street(6, 7, 10, 22, 25, 255), "numbers from 0, where the suite"),
         (STREET, None, STREET + 1, "numbers from 1, where the suite's are from 0"),
-        (CRACK, {0: "ground", 1: "crack"}, CRACK + 1, "the classes' places, counted from 1"),
+        (CRACK, CRACK_NAMES, CRACK + 1, "the classes' places, counted from 1"),
         (CRACK, None, CRACK + 1, "the classes' places, counted from 1"),
         (
-            renumbered(STREET, n7=0, n8=1, n11=2, n23=10, n26=13),
+            street(0, 1, 2, 10, 13, 255),
             {0: "road", 1: "sidewalk", 2: "building", 10: "sky", 13: "car"},
             STREET,
             "Cityscapes' labelIds",
@@ -194,9 +167,7 @@ def judged(
 def test_right_answers_in_other_numbers_are_refused_with_their_cause(
     truth: NDArray[Any], names: dict[int, str] | None, answer: NDArray[Any], cause: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(
-        CounterfactoryError, match=rf"; they look like {cause}.*; write the numbers of the suite's masks, "
-    ):
+    with refusal(rf"; they look like {cause}.*; write the numbers of the suite's masks, "):
         judged(tmp_path, truth, answer, names)
 
 
@@ -214,7 +185,7 @@ def test_from_a_tenth_on_numbers_that_are_no_class_are_refused(rows: int, refuse
     answer[:rows] = 90
     answer[0] = 91
     if refused:
-        with pytest.raises(CounterfactoryError, match=rf"in {2.5 * rows:.1f} % of the pixels: 90 .*, 91 \(2\.5 %\)"):
+        with refusal(rf"in {2.5 * rows:.1f} % of the pixels: 90 .*, 91 \(2\.5 %\)"):
             judged(tmp_path, STREET, answer, STREET_NAMES)
         return
     evaluation, (told,) = judged(tmp_path, STREET, answer, STREET_NAMES)
@@ -225,11 +196,11 @@ def test_from_a_tenth_on_numbers_that_are_no_class_are_refused(rows: int, refuse
 
 
 def test_void_truth_is_asked_for_nothing(tmp_path: Path) -> None:
-    evaluation, told = judged(tmp_path, STREET, renumbered(STREET, n255=200), STREET_NAMES)
+    evaluation, told = judged(tmp_path, STREET, street(7, 8, 11, 23, 26, 200), STREET_NAMES)
     assert (evaluation.variants.score.value, told) == (1, [])
 
 
-@pytest.mark.parametrize("names", [{0: "ground", 1: "crack"}, None])
+@pytest.mark.parametrize("names", [CRACK_NAMES, None])
 @pytest.mark.parametrize("white", [255, 65_535])
 def test_black_and_white_answer_two_classes(white: int, names: dict[int, str] | None, tmp_path: Path) -> None:
     answer = CRACK.astype(np.uint16) * white
@@ -239,24 +210,22 @@ def test_black_and_white_answer_two_classes(white: int, names: dict[int, str] | 
     assert (evaluation.variants.score.value, len(evaluation.classes)) == (1, 2)
     evaluation, told_of_blind = judged(tmp_path / "blind", CRACK, 0 * CRACK, names)
     assert (evaluation.variants.score.value, told_of_blind) == (0.75 / 2, [])
-    with pytest.raises(CounterfactoryError, match=r"numbers that are no class of the suite in 12.5 %"):
-        judged(tmp_path / "both", np.hstack([CRACK, CRACK]), np.hstack([CRACK, answer]), {0: "ground", 1: "crack"})
+    with refusal(r"numbers that are no class of the suite in 12.5 %"):
+        judged(tmp_path / "both", np.hstack([CRACK, CRACK]), np.hstack([CRACK, answer]), CRACK_NAMES)
 
 
 def test_a_bad_model_is_judged(tmp_path: Path) -> None:
     """One that swaps two classes, or answers one alone, is wrong in the suite's own numbers."""
     for i, answer in enumerate((1 - CRACK, 0 * CRACK + 1)):
-        evaluation, told = judged(tmp_path / str(i), CRACK, answer, {0: "ground", 1: "crack"})
+        evaluation, told = judged(tmp_path / str(i), CRACK, answer, CRACK_NAMES)
         assert (evaluation.variants.score.value or 0) < 0.2
         assert told == []
 
 
 @pytest.mark.parametrize("truth", [np.full((16, 16), 255, np.uint8), np.repeat([[1], [255]], 8, 0).repeat(16, 1)])
 def test_masks_of_one_class_judge_nobody(truth: NDArray[Any], tmp_path: Path) -> None:
-    with pytest.raises(
-        CounterfactoryError, match=r"show (nothing|1 \(crack\) alone), so that a model that sees nothing"
-    ):
-        judged(tmp_path, truth.astype(np.uint8), np.ones((16, 16), np.uint8), {0: "ground", 1: "crack"})
+    with refusal(r"show (nothing|1 \(crack\) alone), so that a model that sees nothing"):
+        judged(tmp_path, truth.astype(np.uint8), np.ones((16, 16), np.uint8), CRACK_NAMES)
 
 
 def test_truths_without_a_name_are_said(tmp_path: Path) -> None:
@@ -266,11 +235,10 @@ def test_truths_without_a_name_are_said(tmp_path: Path) -> None:
 
 def test_a_mask_that_cannot_be_read_is_named(made_suite: MadeSuite, answers: Path) -> None:
     (made_suite.path / str(made_suite.rows[0].mask)).unlink()
-    with pytest.raises(CounterfactoryError, match=r"^cannot read .*masks/.*\.png: No such file or directory$"):
+    with refusal(r"^cannot read .*masks/.*\.png: No such file or directory$"):
         compare_masks(answers, made_suite.path, made_suite.rows)
 
 
 def test_a_suite_without_masks_says_what_to_do(tmp_path: Path) -> None:
-    told = r"has no masks: judge labels by a table of predictions, or make the suite with --masks$"
-    with pytest.raises(CounterfactoryError, match=told):
+    with refusal(r"has no masks: judge labels by a table of predictions, or make the suite with --masks$"):
         compare_masks(tmp_path, tmp_path, [picture_row(0)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from picture_rows import control_row, picture_row
@@ -17,17 +19,12 @@ LEVELS = 4
 def leveled(sources: int, fails: tuple[float, ...]) -> tuple[list[PictureRow], list[str]]:
     """A control and, of each of two types, a variant at each level; of time at level k the share fails[k - 1] fails."""
     random = np.random.default_rng(0)
-    rows, answers = list[PictureRow](), list[str]()
-    for source in range(sources):
-        rows.append(control_row(source))
-        answers.append("bus")
-        for kind in ("time", "weather"):
-            for level in range(1, LEVELS + 1):
-                name = f"images/{source}/{kind}{level}.png"
-                edits = (Edit(kind, "", "x"),)
-                rows.append(picture_row(3 * source, file_name=name, edits=edits, level=level, levels=LEVELS))
-                wrong = kind == "time" and random.random() < fails[level - 1]
-                answers.append("car" if wrong else "bus")
+    rows, answers = [control_row(source) for source in range(sources)], ["bus"] * sources
+    for source, kind, level in product(range(sources), ("time", "weather"), range(1, LEVELS + 1)):
+        name, edits = f"images/{source}/{kind}{level}.png", (Edit(kind, "", "x"),)
+        rows.append(picture_row(3 * source, file_name=name, edits=edits, level=level, levels=LEVELS))
+        wrong = kind == "time" and random.random() < fails[level - 1]
+        answers.append("car" if wrong else "bus")
     return rows, answers
 
 
@@ -59,8 +56,7 @@ def test_the_level_at_which_a_limit_breaks(fails: tuple[float, ...], points: flo
 
 
 def test_a_suite_of_one_level_has_no_curve() -> None:
-    rows = [control_row(), picture_row(0), picture_row(1)]
-    judged = evaluate_labels(rows, ["bus"] * 3)
+    judged = evaluate_labels([control_row(), picture_row(0), picture_row(1)], ["bus"] * 3)
     assert judged.effects.by_level == ()
     (finding,) = check_limits(judged, [Drop("weather", 5)], None)
     assert "level" not in finding.figures

@@ -104,9 +104,7 @@ def test_a_picture_with_a_value_that_is_not_finite_is_flagged(value: float) -> N
 def test_every_kernel_is_compiled_for_the_engine() -> None:
     names = [found.name for found in pkgutil.iter_modules(gpu.__path__) if found.name != "__main__"]
     modules = [importlib.import_module(f"{gpu.__name__}.{name}") for name in names]
-    kernels = {
-        id(value) for module in modules for value in vars(module).values() if isinstance(value, triton.JITFunction)
-    }
+    kernels = {id(value) for one in modules for value in vars(one).values() if isinstance(value, triton.JITFunction)}
     assert {id(variant.kernel) for variant in compiled.VARIANTS} == kernels
     engine = (Path(__file__).parents[2] / "engine" / "runtime" / "kernels.py").read_text()
     assert all(f"compiled.{name}" in engine for name in ("GUIDED_STEP", "PIXELS"))
@@ -132,9 +130,8 @@ def test_machine_code_that_takes_something_else_is_refused() -> None:
     """Triton's releases differ in what they add to a kernel's arguments: its own head says."""
     head = ".visible .entry k(\n\t.param .u64 .ptr .global .align 1 k_param_0,\n\t.param .u32 k_param_1"
     assert compiled._hidden_parameters(f"{head}\n)\n.reqntid 128", ("*fp32", "i32")) == 0
-    assert (
-        compiled._hidden_parameters(f"{head},\n\t.param .u64 .ptr .global .align 1 k_param_2\n)", ("*u8", "i32")) == 1
-    )
+    more = f"{head},\n\t.param .u64 .ptr .global .align 1 k_param_2\n)"
+    assert compiled._hidden_parameters(more, ("*u8", "i32")) == 1
     for ptx, types in ((f"{head}\n)", ("*fp32",)), (f"{head}\n)", ("i32", "i32")), ("no head", ("i32",))):
         with pytest.raises(RuntimeError, match="came out with parameters of"):
             compiled._hidden_parameters(ptx, types)

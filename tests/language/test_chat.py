@@ -26,6 +26,7 @@ from counterfactory.engine.profile.rewrite import Style
 TASK = "classify the animal"
 CAPTION = "a horse in front of a red barn in the rain."
 STYLES: tuple[Style, ...] = ("llama2", "chatml")
+HORSE = ("horse",)
 
 
 def turns_of(asked: Prompt, style: Style) -> list[str]:
@@ -39,9 +40,7 @@ def turns_of(asked: Prompt, style: Style) -> list[str]:
     return [system, first, *itertools.chain(inner[0][1:], *inner[1:])]
 
 
-def asked(
-    style: Style, kind: str, task: str = TASK, caption: str = CAPTION, keep: Sequence[str] = ("horse",)
-) -> Prompt:
+def asked(style: Style, kind: str, task: str = TASK, caption: str = CAPTION, keep: Sequence[str] = HORSE) -> Prompt:
     written = prompts_of(style)
     if kind == "rewrite":
         return written.rewrite(task, keep, caption, [("in the rain", "in the snow")])
@@ -87,7 +86,7 @@ def test_a_prompt_has_the_task_one_example_and_the_question(style: Style, kind: 
 @pytest.mark.parametrize("style", ["pocket", *STYLES])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_the_same_stands_first(style: Style, kind: str) -> None:
-    one, other = (asked(style, kind, caption=c, keep=k) for c, k in ((CAPTION, ("horse",)), ("a cat.", ("cat",))))
+    one, other = (asked(style, kind, caption=c, keep=k) for c, k in ((CAPTION, HORSE), ("a cat.", ("cat",))))
     assert (one.suite, one.own) == (other.suite, other.own)
     assert len(one.suite) > len(one.text) / 2
     # Models that converse hear the task with the source, whose label it names.
@@ -97,17 +96,14 @@ def test_what_is_the_same_stands_first(style: Style, kind: str) -> None:
     assert other.source.strip() == f"{heard}Keep: cat\nCaption: a cat."
     if style != "pocket":
         assert asked(style, kind, task="here it is cat").suite == one.suite
-
-
-@pytest.mark.parametrize("style", ["pocket", *STYLES])
-def test_questions_about_one_caption_share_it(style: Style) -> None:
-    written = prompts_of(style)
-    pairs = [[written.rewrite(TASK, (), CAPTION, [(word, "x")]) for word in ("in the rain", "horse")]]
+    # Questions about one caption share it.
+    written, words = prompts_of(style), ("in the rain", "horse")
+    pairs = [[written.rewrite(TASK, (), CAPTION, [(word, "x")]) for word in words]]
     if isinstance(written, PlainPrompts):
-        pairs.append([written.alternatives(TASK, (), CAPTION, "weather", word) for word in ("in the rain", "horse")])
-    for one, other in pairs:
-        assert (one.suite, one.source) == (other.suite, other.source)
-        assert one.own != other.own
+        pairs.append([written.alternatives(TASK, (), CAPTION, "weather", word) for word in words])
+    for first, second in pairs:
+        assert (first.suite, first.source) == (second.suite, second.source)
+        assert first.own != second.own
 
 
 def test_a_key_is_of_the_text_whatever_is_shared_of_it() -> None:
@@ -132,10 +128,8 @@ def test_a_type_s_examples_are_an_answer_that_is_taken(type_: EditType) -> None:
     prompt = chat("chatml").proposals(TASK, type_, (), CAPTION)
     fields, answer = example_of(prompt)
     keep = () if fields["Keep"] == "nothing" else (fields["Keep"],)
-    spans = phrases(fields["Caption"], 4, keep)
-    grammar = proposals_grammar(
-        spans, kept_words(fields["Caption"], keep), (), "medium" if type_.name == "domain" else type_.place, 3
-    )
+    spans, place = phrases(fields["Caption"], 4, keep), "medium" if type_.name == "domain" else type_.place
+    grammar = proposals_grammar(spans, kept_words(fields["Caption"], keep), (), place, 3)
     assert grammar.allows(answer), answer
     assert allowed_proposals(read_proposals(answer), fields["Caption"], keep, ()) == read_proposals(answer)
     assert f"Change or add: {type_.instruction}." in prompt.text
@@ -145,24 +139,17 @@ def test_a_type_s_examples_are_an_answer_that_is_taken(type_: EditType) -> None:
     assert f"say this: {type_.instruction}?" in where.text
 
 
-@pytest.mark.parametrize(
-    ("name", "instruction", "examples", "problem"),
-    [
-        (" ", "x", (("", "y"),), "^a type of edit needs a name and an instruction$"),
-        ("x", "", (("", "y"),), "^a type of edit needs a name and an instruction$"),
+def test_types_that_show_nothing_are_refused_and_a_user_s_stands_before_a_built_in_one() -> None:
+    nothing, shown = "^a type of edit needs a name and an instruction$", (("", "y"),)
+    for name, instruction, examples, problem in (
+        (" ", "x", shown, nothing),
+        ("x", "", shown, nothing),
         ("x", "x", (), "^the type 'x' needs a worked example$"),
         ("x", "x", (("cat", "y"),), "^the example of type 'x' replaces 'cat' by 'y': "),
         ("x", "x", (("", " "),), "^the example of type 'x' replaces '' by ' ': "),
-    ],
-)
-def test_types_that_show_nothing_are_refused(
-    name: str, instruction: str, examples: tuple[tuple[str, str], ...], problem: str
-) -> None:
-    with pytest.raises(ValueError, match=problem):
-        EditType(name, instruction, "end", examples, "a dog")
-
-
-def test_a_user_s_type_stands_before_a_built_in_one() -> None:
+    ):
+        with pytest.raises(ValueError, match=problem):
+            EditType(name, instruction, "end", examples, "a dog")
     assert tuple(BUILT_IN) == EDIT_TYPES
     own = EditType("time", "the century", "end", (("", "in 1920"),), "a dog")
     assert edit_types(("weather", "time"), (own,)) == (BUILT_IN["weather"], own)

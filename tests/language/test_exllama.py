@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,27 +23,20 @@ from exllama_standin import Forward, drawn, real_package, scores, write_model
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import content_key
+from counterfactory.engine.language import grammar
 from counterfactory.engine.language.chat import ChatPrompts, prompts_of
 from counterfactory.engine.language.edit_types import edit_types
 from counterfactory.engine.language.exllama import ExllamaLlm, _JobRow, open_exllama
 from counterfactory.engine.language.exllamav2 import ExLlamaV2, filter_class
 from counterfactory.engine.language.exllamav3 import ExLlamaV3, answer_filter
-from counterfactory.engine.language.grammar import (
-    Grammar,
-    alternatives_grammar,
-    edited_grammar,
-    keywords_grammar,
-    text_grammar,
-    values_grammar,
-)
 from counterfactory.engine.language.llm_request import LlmRequest, Prompt
 from counterfactory.engine.language.token_filter import TokenFilter, allowed, read_vocabulary
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.profile.profile import load_profile
-from counterfactory.engine.profile.rewrite import ExllamaSettings
-from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
+from counterfactory.engine.profile.rewrite import Backend, ExllamaSettings
+from counterfactory.engine.schedule.residency import PlanCost, Residency
 
 SETTINGS = ExllamaSettings(rows=4, cache="fp16", cache_tokens=16 * 256, temperature=0.0, top_p=0.85, seed=0)
 TASK = "classify the vehicle in the image"
@@ -59,16 +52,13 @@ def requests(count: int) -> list[LlmRequest]:
     for i in range(count):
         word, other, keep = words[i % len(words)], ("in the rain", "dawn", "été")[i % 3], ("car",)
         caption = f"{CAPTION} {i // 5} people."
-        rewritten = written.rewrite(TASK, keep, caption, [(word, other)])
+        rewritten, listed = written.rewrite(TASK, keep, caption, [(word, other)]), words[: 2 + i % 4]
         kinds = (
-            (
-                written.proposals(TASK, weather, keep, caption),
-                keywords_grammar(("weather", "time"), words[: 2 + i % 4], 2),
-            ),
-            (written.place(TASK, weather, keep, caption), values_grammar(("in the rain", "sunny", "snowy"))),
-            (rewritten, edited_grammar(caption, [(word, other)])),
-            (rewritten, text_grammar(9, "été")),
-            (written.place(TASK, time, keep, caption), alternatives_grammar(word, 1)),
+            (written.proposals(TASK, weather, keep, caption), grammar.keywords_grammar(("weather", "time"), listed, 2)),
+            (written.place(TASK, weather, keep, caption), grammar.values_grammar(("in the rain", "sunny", "snowy"))),
+            (rewritten, grammar.edited_grammar(caption, [(word, other)])),
+            (rewritten, grammar.text_grammar(9, "été")),
+            (written.place(TASK, time, keep, caption), grammar.alternatives_grammar(word, 1)),
         )
         made.append(LlmRequest(*kinds[i % 5]))
     return made
@@ -124,20 +114,23 @@ def opened(exllamav2: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ope
     return open_one
 
 
+def permitted(llm: ExllamaLlm, prompt: Sequence[int], answer: TokenFilter) -> Any:
+    """The scores of the tokens that may come next, of all others minus infinity."""
+    row = scores([*prompt, *answer.tokens])[: llm.vocabulary.size]
+    row[~allowed(answer.mask(), llm.vocabulary.size)] = -np.inf
+    return row
+
+
 def slow_answer(request: LlmRequest, llm: ExllamaLlm, random: Sequence[float] = ()) -> str:
     """One token after another, the likeliest of those allowed, or the drawn one."""
-    vocabulary = llm.vocabulary
-    prompt = llm.encode(request.prompt.text)
+    vocabulary, settings, prompt = llm.vocabulary, llm.package.settings, llm.encode(request.prompt.text)
     answer = TokenFilter(vocabulary, request.grammar)
     while not answer.closed and len(answer.tokens) < request.max_tokens:
-        forced = answer.forced()
-        row = scores([*prompt, *answer.tokens])[: vocabulary.size]
-        row[~allowed(answer.mask(), vocabulary.size)] = -np.inf
-        place = len(answer.tokens)
-        if forced:
+        row = permitted(llm, prompt, answer)
+        if forced := answer.forced():
             token = forced[0]
         elif random:
-            token = drawn(row, llm.package.settings.temperature, llm.package.settings.top_p, random[place])
+            token = drawn(row, settings.temperature, settings.top_p, random[len(answer.tokens)])
         else:
             token = int(row.argmax())
         if token == vocabulary.end:
@@ -164,10 +157,8 @@ def test_answers_are_those_of_a_slow_loop(opened: Opener) -> None:
 
 
 def test_a_long_forced_run_is_read_and_not_generated(opened: Opener) -> None:
-    caption = "a dog. " + CAPTION
-    request = LlmRequest(
-        Prompt("", "", "<s>Write.\n"), edited_grammar(caption, [("dog", "cat"), ("foggy", "rainy"), ("brick", "stone")])
-    )
+    changes = [("dog", "cat"), ("foggy", "rainy"), ("brick", "stone")]
+    request = LlmRequest(Prompt("", "", "<s>Write.\n"), grammar.edited_grammar(f"a dog. {CAPTION}", changes))
     llm, forward = opened()
     answer, steps = TokenFilter(llm.vocabulary, request.grammar), 0
     prompt = llm.encode(request.prompt.text)
@@ -178,9 +169,7 @@ def test_a_long_forced_run_is_read_and_not_generated(opened: Opener) -> None:
         elif run:
             steps += 1
         else:
-            row = scores([*prompt, *answer.tokens])[: llm.vocabulary.size]
-            row[~allowed(answer.mask(), llm.vocabulary.size)] = -np.inf
-            run, steps = (int(row.argmax()),), steps + 1
+            run, steps = (int(permitted(llm, prompt, answer).argmax()),), steps + 1
         for token in run:
             answer.accept(token)
     assert llm.generate([request]) == [answer.text]
@@ -191,7 +180,7 @@ def test_a_long_forced_run_is_read_and_not_generated(opened: Opener) -> None:
 def test_nothing_is_generated_after_the_last_choice(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left then is shorter than the rows that decode, so that no pass would pay for it, and none is made."""
     asked = [
-        LlmRequest(Prompt("", "", f"<s>{i}.\n"), edited_grammar("a car.", [("car", other)]))
+        LlmRequest(Prompt("", "", f"<s>{i}.\n"), grammar.edited_grammar("a car.", [("car", other)]))
         for i, other in enumerate(("bus", "van", "cab", "jeep"))
     ]
     llm, forward = opened()
@@ -259,10 +248,8 @@ def test_as_many_rows_as_asked_for_find_pages(opened: Opener, monkeypatch: pytes
     monkeypatch.setattr(Forward, "__call__", briefly)
     llm, forward = opened(settings)
     shared = "<s>" + "x" * 255
-    asked = [
-        LlmRequest(Prompt(shared, "", f"{i:034d}"), text_grammar(profile.rewrite.max_chars_caption, "é"))
-        for i in range(2 * settings.rows)
-    ]
+    text = grammar.text_grammar(profile.rewrite.max_chars_caption, "é")
+    asked = [LlmRequest(Prompt(shared, "", f"{i:034d}"), text) for i in range(2 * settings.rows)]
     assert {len(llm.encode(request.prompt.text)) for request in asked} == {290}
     with pytest.raises(CounterfactoryError, match="failed on 64 requests"):
         llm.generate(asked)
@@ -287,7 +274,7 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     llm, _ = opened()
     with pytest.raises(CounterfactoryError, match=r"does not fit 2048; lower \[rewrite\]"):
-        llm.generate([LlmRequest(Prompt("", "", "<s>" + "x" * 3000), text_grammar(9))])
+        llm.generate([LlmRequest(Prompt("", "", "<s>" + "x" * 3000), grammar.text_grammar(9))])
     with pytest.raises(CounterfactoryError, match=r"up to 32 rows well, got 33"):
         ExLlamaV2(ExllamaSettings(33, "q4", 4096, 0.0, 1.0, 0))
 
@@ -320,10 +307,7 @@ def test_what_is_missing_is_named(made: Any, folder: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("name", ["exllamav2", "exllamav3"])
 def test_a_dropped_model_gives_everything_back(
-    name: Literal["exllamav2", "exllamav3"],
-    request: pytest.FixtureRequest,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    name: Backend, request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the journey's own way to drop it, Python's collector resting: all of it is gone when the next stage begins,
     and torch was asked for what it keeps.
@@ -341,15 +325,14 @@ def test_a_dropped_model_gives_everything_back(
         unload(self)
         done.append("unloaded")
 
-    monkeypatch.setattr(
-        model, *(("load_autosplit", loaded_with(Forward())) if name == "exllamav2" else ("load", load_v3))
-    )
+    load = ("load_autosplit", loaded_with(Forward())) if name == "exllamav2" else ("load", load_v3)
+    monkeypatch.setattr(model, *load)
     monkeypatch.setattr(model, "unload", unloaded)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: done.append("emptied"))
     library = library_of(load_profile("a10g"))
     library = replace(library, llm=replace(library.llm, backend=name, model=str(folder), exllama=SETTINGS))
     costs = [PlanCost(plan, 1, 1.0) for plan in library.networks.plans]
-    needs = [StageNeeds("caption", ("blip2_vision", "opt_decoder")), StageNeeds("rewrite", ("llm",))]
+    needs = {"caption": ("blip2_vision", "opt_decoder"), "rewrite": ("llm",)}
     models = ModelPool(library, Meter(lambda _: None), Residency(needs, costs, 2))
     models.enter("rewrite")
     llm = models.llm()
@@ -374,8 +357,7 @@ def test_the_filter_overrides_what_exllamav2_calls(exllamav2: Any) -> None:
     from exllamav2.generator.filters import ExLlamaV2Filter
 
     made = filter_class()
-    own = set(vars(made)) - {"__init__", "__module__", "__doc__", "__qualname__"}
-    own = {name for name in own if not name.startswith("__")}
+    own = {name for name in vars(made) if not name.startswith("__")}
     for name in own:
         theirs, ours = (list(inspect.signature(getattr(c, name)).parameters) for c in (ExLlamaV2Filter, made))
         assert ours == theirs, name
@@ -444,7 +426,7 @@ def test_the_calls_of_exllamav3_bind(exllamav3: Any, folder: Path, monkeypatch: 
     layer = next(iter(cache.layers.values()))
     assert (layer.k_bits, layer.v_bits, cache.max_num_tokens) == (4, 4, 4096)
     assert llm.package.max_length == 2048
-    answer = TokenFilter(llm.vocabulary, Grammar("(?:ab|ac)d", 3))
+    answer = TokenFilter(llm.vocabulary, grammar.Grammar("(?:ab|ac)d", 3))
     answer.follow_forced(1)
     job = llm.enqueue([5, 6, *answer.tokens], answer, 7, 8, 9)
     assert isinstance(job, exllamav3.Job)
@@ -472,5 +454,5 @@ def test_a_job_that_exllamav3_gives_up_is_an_error(exllamav3: Any, folder: Path)
     package.generator.iterate.return_value = failed
     llm = ExllamaLlm(package, read_vocabulary(folder / "tokenizer.json", 2))
     with pytest.raises(CounterfactoryError, match="failed on 1 requests: no memory"):
-        llm.generate([LlmRequest(Prompt("", "", "p"), values_grammar(("a", "b")))])
+        llm.generate([LlmRequest(Prompt("", "", "p"), grammar.values_grammar(("a", "b")))])
     package.generator.clear_queue.assert_called_once_with()

@@ -49,11 +49,8 @@ CAPTIONS = (
     "a cloudy street during the day with a green car and a white truck. there are glass buildings on both sides.",
     "an orange truck on a snowy street at sunset. two people are on the sidewalk.",
 )
-WORDS = (
-    ("foggy", "at night", "red bus"),
-    ("cloudy", "during the day", "green car"),
-    ("snowy", "at sunset", "orange truck"),
-)
+DAY, SUNSET = ("cloudy", "during the day", "green car"), ("snowy", "at sunset", "orange truck")
+WORDS = (("foggy", "at night", "red bus"), DAY, SUNSET)
 
 
 def questions() -> list[LlmRequest]:
@@ -213,7 +210,7 @@ def test_what_the_grammar_forces_is_not_asked_for(llm: OpenVinoLlm) -> None:
     assert (llm.usage - before).prompt_tokens > 50
 
 
-def test_an_answer_ends_where_its_room_does(llm: OpenVinoLlm) -> None:
+def test_an_answer_ends_where_its_room_does_and_prompts_beyond_the_context_are_refused(llm: OpenVinoLlm) -> None:
     request = LlmRequest(Prompt("", "", "Say what you see.\n"), text_grammar(200))
     whole = llm.generate([request])[0]
     assert len(whole) > 20
@@ -225,6 +222,8 @@ def test_an_answer_ends_where_its_room_does(llm: OpenVinoLlm) -> None:
     assert cut[1] == whole
     assert whole.startswith(cut[0])
     assert len(cut[0]) < len(whole)
+    with pytest.raises(CounterfactoryError, match=r"does not fit the language model's 1024; lower \[rewrite\]"):
+        llm.generate([LlmRequest(Prompt("", "", "a red car " * 600), text_grammar(5))])
 
 
 def test_folders_that_hold_no_model_are_refused(tmp_path: Path) -> None:
@@ -233,24 +232,26 @@ def test_folders_that_hold_no_model_are_refused(tmp_path: Path) -> None:
     for part in ("xml", "bin"):
         (tmp_path / f"model.{part}").write_bytes((WEIGHTS / f"vae_decoder.{part}").read_bytes())
     (tmp_path / "tokenizer.json").write_bytes((WEIGHTS / "llm" / "tokenizer.json").read_bytes())
-    with pytest.raises(CounterfactoryError, match="no exported Llama"):
-        OpenVinoLlm(tmp_path, precision="f32", threads=1)
-    (tmp_path / "model.xml").write_text("not a graph")
-    with pytest.raises(CounterfactoryError, match="no exported Llama"):
-        OpenVinoLlm(tmp_path, precision="f32", threads=1)
+    for _ in ("another network", "not a graph"):
+        with pytest.raises(CounterfactoryError, match="no exported Llama"):
+            OpenVinoLlm(tmp_path, precision="f32", threads=1)
+        (tmp_path / "model.xml").write_text("not a graph")
 
 
-def test_prompts_beyond_the_context_are_refused(llm: OpenVinoLlm) -> None:
-    with pytest.raises(CounterfactoryError, match=r"does not fit the language model's 1024; lower \[rewrite\]"):
-        llm.generate([LlmRequest(Prompt("", "", "a red car " * 600), text_grammar(5))])
-
-
-def test_llamas_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
+def test_what_is_no_llama_or_has_biases_is_not_exported(tmp_path: Path) -> None:
     model = llama.build(300)
     model.config.attention_bias = True
     with pytest.raises(CounterfactoryError, match="no biases"):
         write_llama(model, llama.byte_tokenizer(["a"], 300), 0, tmp_path)
     assert not list(tmp_path.iterdir())
+    with pytest.raises(CounterfactoryError, match="no existing path and no hub id"):
+        write_for_cpu(str(tmp_path / "none"), tmp_path / "llm")
+    with pytest.raises(CounterfactoryError, match="cannot be read as a Llama"):
+        write_for_cpu(str(tmp_path), tmp_path / "llm")
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    with pytest.raises(CounterfactoryError, match="of type gpt2; only a Llama"):
+        write_for_cpu(str(tmp_path), tmp_path / "llm")
+    assert not (tmp_path / "llm").exists()
 
 
 @given(
@@ -271,9 +272,7 @@ def test_short_runs_do_not_pay_for_long_ones() -> None:
     assert [shape for _, shape in calls_of([2, 1, 4, 1])] == [(8, 4)], "few are cheaper together"
     assert [shape for _, shape in calls_of([30] * 70)] == [(32, 32), (32, 32), (8, 32)]
     assert [shape for _, shape in calls_of([1] * 20, {(32, 1), (64, 48)})] == [(32, 1)], "met before, but not too wide"
-
-
-def test_a_shape_that_was_missed_often_is_prepared() -> None:
+    # A shape that was missed often is prepared.
     assert calls_of([1] * 20, {(24, 4)}, {(24, 1): 72})[0][1] == (24, 4)
     assert calls_of([1] * 20, {(24, 4)}, {(24, 1): 150})[0][1] == (24, 1)
 
@@ -344,10 +343,8 @@ def test_a_rows_logits_are_its_own_to_the_bit_in_bf16(tmp_path: Path) -> None:
     def read(some: list[list[list[int]]]) -> list[np.ndarray]:
         cache, empty = session.rows(len(some), 1), np.zeros(len(some), np.int64)
         held = np.array([len(row[0]) for row in some])
-        return [
-            session.step([row[0] for row in some], common, cache, 0, empty),
-            session.step([row[1] for row in some], common, cache, 0, held),
-        ]
+        first, second = ([row[i] for row in some] for i in (0, 1))
+        return [session.step(first, common, cache, 0, empty), session.step(second, common, cache, 0, held)]
 
     together = read(rows)
     for some in ([20], [3, 0, 11], list(range(20, -1, -1))):
@@ -371,14 +368,3 @@ def test_a_users_llama_is_exported_and_answers_as_transformers_would(
         LlmRequest(Prompt("Keep: ", "a\nCaption: red\n", "Say"), values_grammar(["a", "b"])),
     ):
         assert own.generate([request]) == [slow_answer(model, tokenizer, own._llama.vocabulary, request)]
-
-
-def test_what_is_no_llama_is_not_exported(tmp_path: Path) -> None:
-    with pytest.raises(CounterfactoryError, match="no existing path and no hub id"):
-        write_for_cpu(str(tmp_path / "none"), tmp_path / "llm")
-    with pytest.raises(CounterfactoryError, match="cannot be read as a Llama"):
-        write_for_cpu(str(tmp_path), tmp_path / "llm")
-    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
-    with pytest.raises(CounterfactoryError, match="of type gpt2; only a Llama"):
-        write_for_cpu(str(tmp_path), tmp_path / "llm")
-    assert not (tmp_path / "llm").exists()

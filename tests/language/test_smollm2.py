@@ -135,12 +135,8 @@ def test_generate_with_another_language_model(
     # Fewer spans, for which grammars compile faster.
     llm, rewrite = {"model": str(folder), "style": "chatml"}, {"max_words_keyword": 2}
     profile = profile_with(tmp_path / "profile", llm=llm, rewrite=rewrite)
-    status = main(
-        [
-            *("generate", str(street.root / "images"), "--task", "classification", "--profile", str(profile)),
-            *("--out", str(tmp_path / "suite"), "--variants", "1", "--edits", "1", "--sample", "2"),
-        ]
-    )
+    asked = ["generate", str(street.root / "images"), "--task", "classification", "--profile", str(profile)]
+    status = main([*asked, *("--out", str(tmp_path / "suite"), "--variants", "1", "--edits", "1", "--sample", "2")])
     told = capsys.readouterr().err
     assert status in (0, 1), told
     assert "answer" not in told, "an answer was not read"

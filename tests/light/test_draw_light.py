@@ -114,10 +114,10 @@ def test_the_menu_is_of_known_types_and_cheap() -> None:
 @pytest.mark.parametrize("value", TYPES)
 def test_the_same_key_draws_the_same_and_another_key_another(value: str) -> None:
     picture = photograph("coffee")
-    source = picture.copy()
-    assert np.array_equal(drawn(picture, value), drawn(picture, value))
+    source, first = picture.copy(), drawn(picture, value)
+    assert np.array_equal(first, drawn(picture, value))
     # Only a key's dither is in what has no chance in it, and bytes have none.
-    assert np.array_equal(drawn(picture, value), drawn(picture, value, seed=8)) == (value == "compressed")
+    assert np.array_equal(first, drawn(picture, value, seed=8)) == (value == "compressed")
     assert np.array_equal(picture, source)
 
 
@@ -128,11 +128,10 @@ def test_threads_change_nothing() -> None:
     try:
         cv2.setNumThreads(4)
         with ThreadPoolExecutor(4) as pool:
-            results = list(pool.map(lambda value: drawn(picture, value), TYPES))
+            results = dict(zip(TYPES, pool.map(lambda value: drawn(picture, value), TYPES), strict=True))
     finally:
         cv2.setNumThreads(before)
-    for value, other in zip(TYPES, results, strict=True):
-        assert np.array_equal(other, expected[value]), value
+    assert [value for value in TYPES if not np.array_equal(results[value], expected[value])] == []
 
 
 @pytest.mark.parametrize("side", [192, pytest.param(300, marks=pytest.mark.slow)])
@@ -167,10 +166,8 @@ def test_every_level_is_stronger_than_the_one_below(value: str, name: str) -> No
     assert all(low < high for low, high in pairwise(changes)), changes
 
 
-@settings(max_examples=15, deadline=None)
-@given(
-    value=st.sampled_from(sorted(TYPES)), low=st.floats(0.02, 0.9), step=st.floats(0.08, 0.5), seed=st.integers(0, 99)
-)
+@settings(max_examples=15)
+@given(st.sampled_from(sorted(TYPES)), st.floats(0.02, 0.9), st.floats(0.08, 0.5), st.integers(0, 99))
 def test_strength_is_continuous_and_grows_for_any_key(value: str, low: float, step: float, seed: int) -> None:
     picture, high = photograph("coffee", 128), min(1.0, low + step)
     weak, strong = (drawn(picture, value, severity, seed).astype(int) for severity in (low, high))
@@ -205,11 +202,8 @@ def test_outlines_stay_in_place(value: str) -> None:
 @pytest.mark.parametrize(
     "picture",
     [
-        np.full((16, 16, 3), 200, np.uint8),
-        np.zeros((40, 60, 3), np.uint8),
-        np.full((40, 60, 3), 255, np.uint8),
-        np.random.default_rng(1).integers(0, 256, (16, 700, 3), np.uint8),
-        np.random.default_rng(2).integers(0, 256, (900, 17, 3), np.uint8),
+        *(np.full((*size, 3), value, np.uint8) for size, value in (((16, 16), 200), ((40, 60), 0), ((40, 60), 255))),
+        *(np.random.default_rng(1).integers(0, 256, (*size, 3), np.uint8) for size in ((16, 700), (900, 17))),
         np.repeat(np.random.default_rng(3).integers(0, 256, (64, 48, 1), np.uint8), 3, axis=2),
         np.full((1, 1, 3), 90, np.uint8),
     ],
@@ -223,14 +217,12 @@ def test_any_picture_can_be_drawn(value: str, severity: float, picture: Pixels) 
 def test_values_are_drawn_in_the_order_of_the_physics() -> None:
     picture = street()
     values = [("camera", "in motion"), ("weather", "rainy"), ("time", "at night")]
-    first, second = (
-        draw_light(open_photograph(picture), order, 0.8, np.random.default_rng(2)) for order in (values, values[::-1])
+    first, second, rain = (
+        draw_light(open_photograph(picture), order, severity, np.random.default_rng(2))
+        for order, severity in ((values, 0.8), (values[::-1], 0.8), (values[1:], 1.0))
     )
     assert np.array_equal(first, second)
-    # Rain by night is lit by the night.
-    assert light(draw_light(open_photograph(picture), values[1:], 1.0, np.random.default_rng(2))) < 0.5 * light(
-        drawn(picture, "rainy")
-    )
+    assert light(rain) < 0.5 * light(drawn(picture, "rainy")), "rain by night is lit by the night"
 
 
 def test_streaks_of_faint_rain_are_among_those_of_heavy_rain() -> None:
@@ -254,13 +246,10 @@ def test_distance_is_followed_where_it_is_known() -> None:
 
 def test_a_sky_is_far_away_and_dark_at_night() -> None:
     picture = street()
-    fog = drawn(picture, "foggy", 0.6)
-    assert contrast(fog[:50]) < 0.5 * contrast(picture[:50])
+    assert contrast(drawn(picture, "foggy", 0.6)[:50]) < 0.5 * contrast(picture[:50])
     for value in ("at night", "at dusk"):
-        other = drawn(picture, value)
-        assert light(other[:50]) < 0.25 * light(picture[:50]), value
-    covered = drawn(picture, "overcast")
-    assert saturation(covered[:50]) < 0.3 * saturation(picture[:50])
+        assert light(drawn(picture, value)[:50]) < 0.25 * light(picture[:50]), value
+    assert saturation(drawn(picture, "overcast")[:50]) < 0.3 * saturation(picture[:50])
 
 
 # What a value does to a picture: a figure of the picture, and the share of it that is left at most or at least.
@@ -293,8 +282,7 @@ def test_each_value_does_what_it_says(value: str) -> None:
 
 def test_a_small_lamp_burns_at_night() -> None:
     other = drawn(street(), "at night").astype(int)
-    assert other[151:155, 241:245].mean() > 2.5 * other[165:180, 255:280].mean()
-    assert other[151:155, 241:245].mean() > 120
+    assert other[151:155, 241:245].mean() > max(120, 2.5 * other[165:180, 255:280].mean())
 
 
 def test_glare_comes_from_the_brightest_part() -> None:

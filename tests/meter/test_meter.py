@@ -18,15 +18,7 @@ from hypothesis import strategies as st
 
 from counterfactory.engine.meter import memory
 from counterfactory.engine.meter.energy import EnergyMeter
-from counterfactory.engine.meter.meter import (
-    Meter,
-    PlanUse,
-    Progress,
-    StageCost,
-    device_hours_per_1k,
-    sum_costs,
-    sum_uses,
-)
+from counterfactory.engine.meter.meter import Meter, PlanUse, Progress, StageCost, sum_costs, sum_uses
 from counterfactory.engine.meter.metrics_file import as_record
 
 
@@ -46,7 +38,7 @@ def test_what_made_or_ran_nothing_has_no_rate() -> None:
     assert (caption.items, caption.items_per_s, caption.fill, rewrite.fill) == (24, None, None, None)
     meter.work("rewrite", "other").add(3, 4, 1.0)
     assert (meter.costs()[1].rows, meter.costs()[1].fill) == (103, 0.75)
-    assert device_hours_per_1k(1.0, 0) is None
+    assert as_record(meter, 1, None, final=False)["device_hours_per_1k"] is None, "nothing was accepted"
 
 
 def test_an_open_stage_counts_up_to_now() -> None:
@@ -212,9 +204,7 @@ def test_energy_is_of_packages_alone(tmp_path: Path) -> None:
 
 @given(most=st.integers(10, 10**9), parts=st.lists(st.floats(0, 0.99), max_size=8), start=st.floats(0, 1))
 @settings(max_examples=50)
-def test_energy_goes_on_where_the_counter_wraps(
-    tmp_path_factory: pytest.TempPathFactory, most: int, parts: list[float], start: float
-) -> None:
+def test_energy_goes_on_past_a_wrap(tmp_path_factory: Any, most: int, parts: list[float], start: float) -> None:
     """Whatever passes between two readings, less than one round, is counted."""
     total = int(start * most)
     root = tmp_path_factory.mktemp("rapl")
@@ -226,15 +216,14 @@ def test_energy_goes_on_where_the_counter_wraps(
         assert meter.joules() == pytest.approx(passed * 1e-6)
 
 
-@pytest.mark.parametrize("spoilt", ["absent", "not a number", "a folder"])
-def test_a_package_that_cannot_be_read_is_not_left_out_of_a_sum(tmp_path: Path, spoilt: str) -> None:
+def test_a_package_that_cannot_be_read_is_not_left_out_of_a_sum(tmp_path: Path) -> None:
     domain(tmp_path, "intel-rapl:0", "package-0", 5)
     second = domain(tmp_path, "intel-rapl:1", "package-1", 5)
+    second.write_text("")  # no number
+    assert EnergyMeter(tmp_path, no_nvml).joules() is None
     second.unlink()
-    if spoilt == "not a number":
-        second.write_text("")
-    elif spoilt == "a folder":
-        second.mkdir()
+    assert EnergyMeter(tmp_path, no_nvml).joules() is None
+    second.mkdir()
     assert EnergyMeter(tmp_path, no_nvml).joules() is None
 
 
@@ -310,11 +299,8 @@ def test_costs_of_several_boxes_add_up() -> None:
         StageCost("paint", 8, 5, 15.0, 2.0, 10.0, 3.0, 5 / 15, 3, 10, 10 / 12, 33, 22),
         read,
     )
-    uses = [
-        PlanUse("unet", "paint", 2, 8, 1.0, 7.0, 1.0, 1, 900),
-        PlanUse("unet", "paint", 1, 2, 0.5, 3.0, 1.0, 1, 1000),
-    ]
-    assert sum_uses(uses) == (PlanUse("unet", "paint", 3, 10, 10 / 12, 10.0, 2.0, 2, 1000),)
+    uses = [PlanUse("vae", "paint", 2, 8, 1.0, 7.0, 1.0, 1, 900), PlanUse("vae", "paint", 1, 2, 0.5, 3.0, 1.0, 1, 1000)]
+    assert sum_uses(uses) == (PlanUse("vae", "paint", 3, 10, 10 / 12, 10.0, 2.0, 2, 1000),)
     assert sum_costs([]) == sum_uses([]) == ()
 
 

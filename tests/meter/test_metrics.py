@@ -77,17 +77,15 @@ def test_prometheus_text_says_what_the_meter_says(tmp_path: Path) -> None:
         "batch_fill_ratio 0.75, prompt_tokens_total 0, generated_tokens_total 0"
     )
     assert paint == {f"stage_{name}": float(value) for name, value in map(str.split, expected.split(", "))}
-    assert of(found["stage_prompt_tokens_total"], stage="rewrite") == 1000
-    assert of(found["stage_generated_tokens_total"], stage="rewrite") == 250
+    tokens = [of(found[f"stage_{kind}_tokens_total"], stage="rewrite") for kind in ("prompt", "generated")]
+    assert tokens == [1000, 250]
     assert "rewrite" not in str(found["stage_batch_fill_ratio"])
-    assert of(found["plan_rows_total"], stage="paint", plan="denoiser") == 6
-    assert of(found["plan_busy_seconds_total"], stage="paint", plan="denoiser") == 2.5
-    assert of(found["plan_load_seconds_total"], stage="paint", plan="denoiser") == 1.5
-    assert of(found["variants_total"], verdict="accepted") == 50
-    assert of(found["variants_total"], verdict="rejected") == 10
-    assert of(found["elapsed_seconds"]) == 8.5
-    assert of(found["device_hours_total"]) == pytest.approx(2 * 8.5 / 3600)
-    assert of(found["device_hours_per_1000_accepted"]) == pytest.approx(2 * 8.5 / 3600 * 20)
+    plan = [f"plan_{name}_total" for name in ("rows", "busy_seconds", "load_seconds")]
+    assert [of(found[name], stage="paint", plan="denoiser") for name in plan] == [6, 2.5, 1.5]
+    assert [of(found["variants_total"], verdict=verdict) for verdict in ("accepted", "rejected")] == [50, 10]
+    hours = 2 * 8.5 / 3600
+    run = {"elapsed_seconds": 8.5, "device_hours_total": hours, "device_hours_per_1000_accepted": 20 * hours}
+    assert {name: of(found[name]) for name in run} == pytest.approx(run)
     assert of(found["peak_memory_bytes"]) > 1_000_000
     assert of(found["finished"]) == 0
     assert "energy_joules_total" not in found
@@ -188,16 +186,13 @@ def test_prometheus_text_is_replaced_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["run.prom", "run.jsonl"])
-@pytest.mark.parametrize("spoilt", ["no folder", "a folder", "a file for a folder"])
-def test_what_cannot_be_written_is_found_at_the_start(tmp_path: Path, name: str, spoilt: str) -> None:
-    path = tmp_path / name
-    if spoilt == "no folder":
-        path = tmp_path / "absent" / name
-    elif spoilt == "a folder":
+@pytest.mark.parametrize("folder", ["absent", "", "file"])
+def test_what_cannot_be_written_is_found_at_the_start(tmp_path: Path, name: str, folder: str) -> None:
+    """Into no folder, to a folder, and into a file."""
+    path = tmp_path / folder / name
+    (tmp_path / "file").touch()
+    if not folder:
         path.mkdir()
-    else:
-        (tmp_path / "file").touch()
-        path = tmp_path / "file" / name
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(CounterfactoryError, match=re.escape(str(path))):
         MetricsFile(path)

@@ -82,13 +82,10 @@ def ours(model: Blip2ForConditionalGeneration, rows: int, cache: str, streams: i
     else:
         inputs = (*inputs, Port("cache_keys", (None, 2 * rows, 2, 2, 12), "float32"))
         inputs += (Port("cache_rows", (None, 2 * rows), "int64"),) * (cache == "rows")
-        opt, outputs = (
-            modules.CachedOptDecoder(model.language_model),
-            ("logits", "cache_keys_added", "cache_values_added"),
-        )
-    vision = Torch(
-        modules.Blip2Vision(model), Signature((Port("pixel_values", (2, 3, 16, 16), "float32"),), ()), ("query_embeds",)
-    )
+        outputs = ("logits", "cache_keys_added", "cache_values_added")
+        opt = modules.CachedOptDecoder(model.language_model)
+    seen = Signature((Port("pixel_values", (2, 3, 16, 16), "float32"),), ())
+    vision = Torch(modules.Blip2Vision(model), seen, ("query_embeds",))
     decoder = Torch(opt, Signature(inputs, ()), outputs)
     tokenizer = Tokenizer(models.WordLevel({f"w{i}": i for i in range(WORDS)}, unk_token="w0"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -99,9 +96,7 @@ def ours(model: Blip2ForConditionalGeneration, rows: int, cache: str, streams: i
 
 @pytest.mark.parametrize(("beams", "cache"), [(1, "grown"), (3, "grown"), (1, "added"), (1, "rows"), (3, "rows")])
 @pytest.mark.parametrize("prefix", ["", "w7 w9"])
-def test_captions_are_those_of_transformers(
-    blip2: Blip2ForConditionalGeneration, beams: int, prefix: str, cache: str
-) -> None:
+def test_captions_are_those_of_transformers(blip2: Any, beams: int, prefix: str, cache: str) -> None:
     how = replace(greedy(9), mode="beam" if beams > 1 else "greedy", beams=beams, min_tokens=2)
     random = np.random.default_rng(4)
     images, work = blocks(random, 5), Work()
@@ -112,15 +107,9 @@ def test_captions_are_those_of_transformers(
     wanted = []
     for image in images:
         ids = torch.tensor([prompt])
-        out = blip2.generate(
-            pixel_values=torch.from_numpy(to_pixel_values([image], 16)),
-            input_ids=ids,
-            attention_mask=torch.ones_like(ids),
-            do_sample=False,
-            num_beams=beams,
-            min_new_tokens=2,
-            max_new_tokens=9,
-        )[0].tolist()
+        pixels = torch.from_numpy(to_pixel_values([image], 16))
+        given = {"pixel_values": pixels, "input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        out = blip2.generate(**given, do_sample=False, num_beams=beams, min_new_tokens=2, max_new_tokens=9)[0].tolist()
         said = out[len(prompt) :]
         said = said[: said.index(EOS)] if EOS in said else said
         wanted.append(" ".join(f"w{token}" for token in said))
@@ -149,9 +138,7 @@ def test_beams_need_a_decoder_that_was_exported_for_them(blip2: Blip2ForConditio
         told(ours(blip2, 3, "added"), images, how)
 
 
-def test_several_captions_of_an_image_differ_and_belong_to_their_random_numbers(
-    blip2: Blip2ForConditionalGeneration,
-) -> None:
+def test_several_captions_of_an_image_differ_and_belong_to_their_random_numbers(blip2: Any) -> None:
     how = replace(greedy(9), mode="nucleus", top_p=0.95, temperature=3.0)
     random = np.random.default_rng(4)
     images = blocks(random, 3)
@@ -199,9 +186,7 @@ def by_transformers(model: Blip2ForConditionalGeneration, image: np.ndarray, pro
 
 @pytest.mark.parametrize("cache", ["grown", "added", "rows"])
 @pytest.mark.parametrize("prefix", ["", "w4 w9"])
-def test_words_are_as_likely_as_transformers_has_them(
-    blip2: Blip2ForConditionalGeneration, cache: str, prefix: str
-) -> None:
+def test_words_are_as_likely_as_transformers_has_them(blip2: Any, cache: str, prefix: str) -> None:
     captioner = ours(blip2, 1, cache)
     images = blocks(np.random.default_rng(3), 2)
     texts = ["w3 w5 w7 w11 w13 w6 w8", "w8 w9", "w4 w4 w15 w6 w3", "w3 w5 w7 w11 w12", "w3 w5 w14 w11"]
@@ -218,12 +203,8 @@ def test_words_are_as_likely_as_transformers_has_them(
     prompt = [0, *captioner.tokenizer.encode(prefix).ids] if prefix else [0]
     for reading, values in zip(asked, found, strict=True):
         chances = by_transformers(blip2, images[reading.image], prompt, captioner.tokenizer.encode(reading.text).ids)
-        words = [reading.text[:a].split() for a, _ in reading.spans]
-        counts = [len(reading.text[a:b].split()) for a, b in reading.spans]
-        expected = [
-            np.exp(np.log(chances[len(before) : len(before) + n]).mean())
-            for before, n in zip(words, counts, strict=True)
-        ]
+        places = [(len(reading.text[:a].split()), len(reading.text[:b].split())) for a, b in reading.spans]
+        expected = [np.exp(np.log(chances[first:end]).mean()) for first, end in places]
         assert values == pytest.approx(expected, rel=1e-4)
     spread = [value for values in found for value in values if value is not None]
     assert max(spread) > 2 * min(spread)
@@ -238,9 +219,7 @@ def test_words_are_as_likely_as_transformers_has_them(
         (["w3 w5 w12", "w3 w5 w7 w9", "w3 w5 w7 w11"], 1),
     ],
 )
-def test_texts_that_agree_before_what_is_asked_share_a_row(
-    blip2: Blip2ForConditionalGeneration, others: list[str], rows: int
-) -> None:
+def test_texts_that_agree_before_what_is_asked_share_a_row(blip2: Any, others: list[str], rows: int) -> None:
     captioner, work = ours(blip2, 1, "grown"), Work()
     captioner = replace(captioner, decoder=Batched(captioner.decoder._session, lambda: work))
     images = blocks(np.random.default_rng(3), 2)

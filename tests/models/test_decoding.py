@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,16 +50,9 @@ def ours(model: OPTForCausalLM, prompt: list[int], how: DecodingSettings, seed: 
 
 def theirs(model: OPTForCausalLM, prompt: list[int], how: DecodingSettings) -> list[int]:
     ids = torch.tensor([prompt])
-    out = model.generate(
-        ids,
-        attention_mask=torch.ones_like(ids),
-        do_sample=False,
-        num_beams=how.beams,
-        min_new_tokens=how.min_tokens,
-        max_new_tokens=how.max_tokens,
-        repetition_penalty=how.repetition_penalty,
-        length_penalty=how.length_penalty,
-    )[0, len(prompt) :].tolist()
+    asked: Any = {"num_beams": how.beams, "min_new_tokens": how.min_tokens, "max_new_tokens": how.max_tokens}
+    asked |= {"repetition_penalty": how.repetition_penalty, "length_penalty": how.length_penalty}
+    out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, **asked)[0, len(prompt) :].tolist()
     return out[: out.index(END)] if END in out else out
 
 
@@ -83,13 +77,10 @@ def test_writes_what_transformers_writes(opt: OPTForCausalLM, prompt: list[int],
     prompts=st.lists(st.lists(st.integers(3, WORDS - 1), min_size=3, max_size=3), min_size=2, max_size=4),
     how=st.sampled_from([GREEDY, BEAM, NUCLEUS]),
 )
-def test_a_text_does_not_depend_on_its_neighbours(
-    opt: OPTForCausalLM, prompts: list[list[int]], how: DecodingSettings
-) -> None:
+def test_a_text_does_not_depend_on_its_neighbours(opt: Any, prompts: list[list[int]], how: DecodingSettings) -> None:
     rows = Rows(opt, [prompt for prompt in prompts for _ in range(how.beams)])
-    together = decode(
-        rows.logits(), rows.advance, how, [], END, [np.random.default_rng(i) for i in range(len(prompts))]
-    )
+    generators = [np.random.default_rng(i) for i in range(len(prompts))]
+    together = decode(rows.logits(), rows.advance, how, [], END, generators)
     for i, prompt in enumerate(prompts):
         alone = Rows(opt, [prompt] * how.beams)
         assert decode(alone.logits(), alone.advance, how, [], END, [np.random.default_rng(i)])[0] == together[i]

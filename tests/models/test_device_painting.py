@@ -63,17 +63,10 @@ def node(kind: str, inputs: str, output: str, **attributes: Any) -> onnx.NodePro
     return helper.make_node(kind, inputs.split(), [output], **attributes)
 
 
-def save_batched(
-    path: Path, nodes: list[onnx.NodeProto], inputs: Mapping[str, tuple[Any, ...]], outputs: str, **weights: Any
-) -> None:
+def save_batched(path: Path, nodes: list[Any], inputs: Mapping[str, Any], outputs: str, **weights: Any) -> None:
     """Write a graph of a free batch; `inputs` have their shapes without it, and `outputs` are names."""
-    whole = ("timestep", "input_ids")
-    ports = [
-        helper.make_tensor_value_info(
-            name, TensorProto.INT64 if name in whole else TensorProto.FLOAT, ["batch", *shape]
-        )
-        for name, shape in inputs.items()
-    ]
+    kinds = {name: TensorProto.INT64 if name in ("timestep", "input_ids") else TensorProto.FLOAT for name in inputs}
+    ports = [helper.make_tensor_value_info(name, kinds[name], ["batch", *shape]) for name, shape in inputs.items()]
     given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs.split()]
     known = [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()]
     saved(helper.make_graph(nodes, path.stem, ports, given, known), path, check=False)
@@ -109,9 +102,7 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     inputs |= {"latents": (CHANNELS, "h", "w"), "hint_embedding": (HINT, "h", "w")}
     weights: dict[str, Any] = {
         "thousand": np.float32(1000),
-        "one": np.array([1], np.int64),
-        "two": np.array([2, 3], np.int64),
-        "three": np.array([1, 2, 3], np.int64),
+        **{name: np.array(axes) for name, axes in (("one", [1]), ("two", [2, 3]), ("three", [1, 2, 3]))},
         "wt": weight(WIDTH, CHANNELS) * np.float32(9),
         "wh": weight(CHANNELS, HINT, 3, 3),
         "wl": weight(CHANNELS, CHANNELS, 3, 3),
@@ -139,17 +130,10 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shapes_of(size: tuple[int, int]) -> dict[str, dict[str, tuple[int, ...]]]:
     """The inputs of each plan of a picture size."""
     h, w = size[0] // FACTOR, size[1] // FACTOR
-    return {
-        "hint": {"hint": (HINT_BATCH, 1, *size)},
-        "denoiser": {
-            "latents": (BATCH, CHANNELS, h, w),
-            "timestep": (BATCH,),
-            "text": (BATCH, TOKENS, WIDTH),
-            "hint_embedding": (BATCH, HINT, h, w),
-            "control_scale": (BATCH,),
-        },
-        "vae_decoder": {"latents": (DECODE_BATCH, CHANNELS, h, w)},
-    }
+    step = {"latents": (BATCH, CHANNELS, h, w), "timestep": (BATCH,), "text": (BATCH, TOKENS, WIDTH)}
+    step |= {"hint_embedding": (BATCH, HINT, h, w), "control_scale": (BATCH,)}
+    decode = {"latents": (DECODE_BATCH, CHANNELS, h, w)}
+    return {"hint": {"hint": (HINT_BATCH, 1, *size)}, "denoiser": step, "vae_decoder": decode}
 
 
 def forms_of(size: tuple[int, int]) -> dict[str, dict[str, tuple[int, ...]]]:
@@ -170,7 +154,12 @@ def host_plans(graphs: Path, size: tuple[int, int], reuses: bool = False) -> Pai
     def plan(name: str, inputs: Mapping[str, tuple[int, ...]]) -> Batched:
         return Batched(bound(graphs, name, inputs, memory, Cuda(memory)))
 
-    plans = PaintPlans(*(plan(*one) for one in shapes_of(size).items()), latents_of(size))
+    return plans_of(PaintPlans, plan, size, reuses)
+
+
+def plans_of(kind: Any, plan: Callable[..., Batched], size: tuple[int, int], reuses: bool, *more: Any) -> Any:
+    """Plans of a picture size, those whose deep features serve several steps with both forms of the denoiser."""
+    plans = kind(*(plan(*one) for one in shapes_of(size).items()), latents_of(size), *more)
     if not reuses:
         return plans
     whole, shallow = (plan(*one) for one in forms_of(size).items())
@@ -178,12 +167,7 @@ def host_plans(graphs: Path, size: tuple[int, int], reuses: bool = False) -> Pai
 
 
 def bound(
-    graphs: Path,
-    name: str,
-    inputs: Mapping[str, tuple[int, ...]],
-    memory: Memory,
-    device: Cuda,
-    runtime: str = "tensorrt",
+    graphs: Path, name: str, inputs: Mapping[str, Any], memory: Memory, device: Cuda, runtime: str = "tensorrt"
 ) -> Any:
     profile = {one: Shapes.static(*shape) for one, shape in inputs.items()}
     context = Engine(graphs / f"{name}.onnx", memory, profile).create_execution_context()
@@ -224,14 +208,7 @@ def opened(
     def plan(name: str, inputs: Mapping[str, tuple[int, ...]]) -> Batched:
         return Batched(bound(graphs, name, inputs, memory, device, runtime), lambda: work[name])
 
-    plans = {
-        size: DevicePaintPlans(*(plan(*one) for one in shapes_of(size).items()), latents_of(size), line, ours)
-        for size in SIZES
-    }
-    if reuses:
-        for size, own in plans.items():
-            whole, shallow = (plan(*one) for one in forms_of(size).items())
-            plans[size] = replace(own, denoiser=whole, shallow=shallow)
+    plans = {size: plans_of(DevicePaintPlans, plan, size, reuses, line, ours) for size in SIZES}
     return Device(memory, driver, line, plans, work)
 
 
@@ -286,13 +263,7 @@ def painted(
     ("sampler", "scale", "seed", "protects"), [(UNIPC, 4.0, None, False), (UNIPC, 4.0, 1, True), (LCM, 2.0, 1, False)]
 )
 def test_pictures_are_the_hosts_bit_for_bit(
-    graphs: Path,
-    sampler: SamplerSettings,
-    scale: float,
-    seed: int | None,
-    protects: bool,
-    runtime: str,
-    monkeypatch: pytest.MonkeyPatch,
+    graphs: Path, sampler: Any, scale: float, seed: Any, protects: bool, runtime: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As late as queued work may be done, and at random times; guided for half of the steps."""
     settings, device = settings_of(sampler, scale, 0.5), opened(graphs, monkeypatch, seed, runtime=runtime)
@@ -368,13 +339,7 @@ def test_nothing_of_a_row_crosses_the_bus(graphs: Path, monkeypatch: pytest.Monk
     ],
 )
 def test_what_is_not_finite_on_the_device_ends_the_painting(
-    graphs: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    value: float,
-    network: str,
-    weight: str | None,
-    output: str,
+    graphs: Path, tmp_path: Path, monkeypatch: Any, value: float, network: str, weight: str | None, output: str
 ) -> None:
     """One flag comes down with the pictures; only then is looked whose numbers they are."""
     for file in graphs.glob("*.onnx"):
@@ -417,10 +382,8 @@ def test_captions_stay_where_they_were_encoded(tmp_path: Path) -> None:
     """The text encoder's states are the painter's texts; checks still get arrays."""
     table = np.random.default_rng(0).standard_normal((9, WIDTH)).astype(np.float32)
     nodes = [node("Gather", "table input_ids", "states"), node("ReduceMax", "states one", "text_embeds", keepdims=0)]
-    one = np.array([1], np.int64)
-    save_batched(
-        tmp_path / "clip_text.onnx", nodes, {"input_ids": (TOKENS,)}, "states text_embeds", table=table, one=one
-    )
+    weights = {"table": table, "one": np.array([1], np.int64)}
+    save_batched(tmp_path / "clip_text.onnx", nodes, {"input_ids": (TOKENS,)}, "states text_embeds", **weights)
     memory = Memory()
     device = Cuda(memory)
     line = Pipeline(device)
@@ -495,9 +458,7 @@ def test_memory_is_used_again_and_given_back(graphs: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("reuse", [None, ReuseSettings(2)])
-def test_it_keeps_no_more_than_estimates_count(
-    graphs: Path, monkeypatch: pytest.MonkeyPatch, reuse: ReuseSettings | None
-) -> None:
+def test_it_keeps_what_estimates_count(graphs: Path, monkeypatch: pytest.MonkeyPatch, reuse: Any) -> None:
     """Each variant of a source of its own, which takes the most; and not much less, or the count would say little."""
     taken: list[int] = []
     device, size = opened(graphs, monkeypatch, on_change=taken.append, reuses=reuse is not None), SIZES[0]

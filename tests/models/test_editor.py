@@ -42,16 +42,8 @@ def row(number: int, follows: int = 0, takes_self: bool = False) -> EditorRow:
     def full(base: int, *shape: int) -> Any:
         return np.full(shape, base + number, np.float32)
 
-    return EditorRow(
-        latents=full(0, *LATENT),
-        timestep=10 * number,
-        text=full(100, TOKENS, WIDTH),
-        cross_map=full(200, TOKENS, TOKENS),
-        cross_own=full(300, TOKENS),
-        words=full(400, TOKENS),
-        follows=follows,
-        takes_self=takes_self,
-    )
+    edit = full(200, TOKENS, TOKENS), full(300, TOKENS), full(400, TOKENS)
+    return EditorRow(full(0, *LATENT), 10 * number, full(100, TOKENS, WIDTH), *edit, follows, takes_self)
 
 
 def test_rows_bring_what_their_controlnet_follows() -> None:

@@ -66,12 +66,8 @@ def asked(image: np.ndarray, prompt: list[int]) -> dict[str, torch.Tensor]:
     mean, std = (torch.tensor(values)[:, None, None] for values in (florence2.MEAN, florence2.STD))
     pixels = (torch.from_numpy(to_pixel_values([image], 32)) + 1) / 2
     ids = torch.tensor([[WORDS - 1] * 17 + florence2.task_ids(SMALL)])
-    return {
-        "pixel_values": (pixels - mean) / std,
-        "input_ids": ids,
-        "attention_mask": torch.ones_like(ids),
-        "decoder_input_ids": torch.tensor([prompt]),
-    }
+    given = {"pixel_values": (pixels - mean) / std, "decoder_input_ids": torch.tensor([prompt])}
+    return given | {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
 @pytest.mark.parametrize("beams", [1, 3])
@@ -84,14 +80,8 @@ def test_captions_are_those_of_transformers(model: Florence2ForConditionalGenera
     prompt = [2, 0, *(int(word[1:]) for word in prefix.split())]
     wanted = []
     for image in images:
-        out = model.generate(
-            **asked(image, prompt),
-            do_sample=False,
-            num_beams=beams,
-            min_new_tokens=2,
-            max_new_tokens=9,
-            forced_eos_token_id=None,
-        )[0].tolist()
+        rules = {"num_beams": beams, "min_new_tokens": 2, "max_new_tokens": 9, "forced_eos_token_id": None}
+        out = model.generate(**asked(image, prompt), do_sample=False, **rules)[0].tolist()
         said = out[len(prompt) :]
         wanted.append(" ".join(f"w{token}" for token in (said[: said.index(END)] if END in said else said)))
     assert found == wanted
@@ -139,15 +129,11 @@ KNOWN = (
 @pytest.fixture
 def folder(model: Florence2ForConditionalGeneration, tmp_path: Path) -> Path:
     config = model.config
-    vision, text = config.vision_config, config.text_config.to_dict()
+    vision, text = config.vision_config, config.text_config.to_dict() | {"model_type": "florence2_language"}
     table = {name: list(getattr(vision, name)) for name in florence2._SAME[:-2]}
     table |= {name: getattr(vision, name) for name in florence2._SAME[-2:]} | {"dim_embed": list(vision.embed_dim)}
     table |= {key: florence2.BASE["vision_config"][key] for key in ("visual_temporal_embedding", "image_pos_embed")}
-    said = {
-        "model_type": "florence2",
-        "vision_config": table,
-        "text_config": {**text, "model_type": "florence2_language"},
-    }
+    said = {"model_type": "florence2", "vision_config": table, "text_config": text}
     (tmp_path / "config.json").write_text(json.dumps(said))
     tensors = {name: tensor.half() for name, tensor in florence2.published_names(model.state_dict()).items()}
     tensors["language_model.final_logits_bias"] = torch.zeros(1, WORDS)

@@ -25,7 +25,7 @@ from counterfactory.engine.profile.paint import TextSettings
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.runtime.session import Port, Signature
-from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
+from counterfactory.engine.schedule.residency import PlanCost, Residency
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.suite.run_record import RunSummary
@@ -77,24 +77,20 @@ def test_little_memory_loads_more_often_and_makes_the_same_suite(
     assert sum(use.loads for use in cramped.plans) > len(plans), "nothing was ever dropped"
 
 
-def test_memory_that_no_stage_fits_is_refused_before_anything_is_done(
-    quick: Profile, street: Street, tmp_path: Path
-) -> None:
+def test_memory_that_no_stage_fits_is_refused_at_once(quick: Profile, street: Street, tmp_path: Path) -> None:
     with pytest.raises(CounterfactoryError, match=r"stage .* needs .* and the device has"):
         travel(within(quick, 0.001), street, tmp_path / "s")
     assert not list((tmp_path / "s").rglob("*.png"))
 
 
 @pytest.mark.parametrize("denoiser", ["denoiser", "denoiser_few_int8"])
-def test_what_a_stage_drops_is_closed_and_nothing_else(
-    quick: Profile, denoiser: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_what_a_stage_drops_is_closed(quick: Profile, denoiser: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan's name may be another than its network's, and a model of several plans goes with any of them."""
     monkeypatch.setattr(model_pool, "open_plan", lambda *_: SESSION)
     profile = replace(quick, paint=replace(quick.paint, denoiser=denoiser))
     painting = ("clip_text", "hint", denoiser, "vae_decoder")
     costs = [*(PlanCost(plan, 1, 1.0) for plan in ("clip_text", "hint", "vae_decoder")), PlanCost(denoiser, 2, 0.5)]
-    stages = [StageNeeds("paint", painting), StageNeeds("check", ("clip_text", "clip_image"))]
+    stages = {"paint": painting, "check": ("clip_text", "clip_image")}
     residency = Residency(stages, [*costs, PlanCost("clip_image", 2, 1.0)], 5)
     models = ModelPool(library_of(profile), Meter(lambda _: None), residency)
     models.enter("paint")

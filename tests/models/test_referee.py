@@ -42,10 +42,8 @@ def graph(folder: Path, kind: Any) -> RefereeSettings:
     path = folder / f"{kind}.onnx"
     if not path.is_file():
         names = {"boxes": ["boxes", "kinds", "scores"]}.get(kind, ["logits"])
-        example = torch.zeros(2, 3, 4, 8)
-        torch.onnx.export(
-            Brightest(kind), (example,), path, dynamo=False, input_names=["pixel_values"], output_names=names
-        )
+        ports = {"input_names": ["pixel_values"], "output_names": names}
+        torch.onnx.export(Brightest(kind), (torch.zeros(2, 3, 4, 8),), path, dynamo=False, **ports)
     return RefereeSettings(kind, str(path), 2, ("r", "g", "b"), size=(4, 8))
 
 

@@ -61,22 +61,20 @@ def quick(models: Path) -> Profile:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Two scenes with their masks, and their distances beside them."""
+    for kind in ("images", "masks", "depth"):
+        (tmp_path / "set" / kind).mkdir(parents=True)
     for number in range(2):
         scene = STREETS.draw(STREETS.scene(2, number))
-        for kind, array in (("images", scene.picture), ("masks", scene.mask)):
-            path = tmp_path / "set" / kind / f"{number}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(array).save(path)
-        (tmp_path / "set" / "depth").mkdir(exist_ok=True)
+        Image.fromarray(scene.picture).save(tmp_path / "set" / "images" / f"{number}.png")
+        Image.fromarray(scene.mask).save(tmp_path / "set" / "masks" / f"{number}.png")
         np.save(tmp_path / "set" / "depth" / f"{number}.npy", 255 / np.maximum(scene.nearness.astype(np.float32), 1))
     return tmp_path / "set"
 
 
 def travel(profile: Profile, root: Path, suite_path: Path) -> tuple[RunSummary, dict[str, bytes]]:
+    inputs = Inputs(read_set(str(root), SetOptions(depth=root / "depth")).sources)
     with Suite.open(suite_path) as suite:
-        report = Journey(profile, SETTINGS).run(
-            Inputs(read_set(str(root), SetOptions(depth=root / "depth")).sources), suite
-        )
+        report = Journey(profile, SETTINGS).run(inputs, suite)
     images = suite_path / "images"
     return report, {str(file.relative_to(images)): file.read_bytes() for file in images.rglob("*.png")}
 

@@ -15,6 +15,8 @@ from counterfactory.engine.profile.check import ValidPart
 from counterfactory.engine.profile.profile import PROFILES, load_profile
 from counterfactory.engine.profile.referees import RefereeSettings
 
+SAID = ValidPart("label", ("said_label",), (1.0,), 0.0)
+
 
 @pytest.mark.parametrize(
     ("changes", "message"),
@@ -25,10 +27,7 @@ from counterfactory.engine.profile.referees import RefereeSettings
         ({"min_said_edits": 0.5}, r"min_said_edits: .*said_edits, needs \[check\] recaption = true"),
         ({"min_said_label": 0.5, "recaption": True, "recaption_of": ("time",)}, 'said_label needs "label" in'),
         ({"recaption": True, "recaption_of": ("color",)}, "recaption_of: there is no type of edits 'color'; did you"),
-        (
-            {"valid": (ValidPart("label", ("said_label",), (1.0,), 0.0),)},
-            r"valid: .*said_label, needs \[check\] recaption = true",
-        ),
+        ({"valid": (SAID,)}, r"valid: .*said_label, needs \[check\] recaption = true"),
         ({"min_miou": 0.5}, r'min_miou: it needs \[\[referees\]\] of kind = "masks"'),
         ({"min_ensemble": 0.5}, r'min_ensemble: it needs \[\[referees\]\] of kind = "labels"'),
         ({"min_boxes": 0.5}, r'min_boxes: it needs \[\[referees\]\] of kind = "boxes"'),
@@ -44,9 +43,8 @@ def test_referees_and_the_captioner_s_second_look_are_read_from_a_profile(tmp_pa
     text = (PROFILES / "pocket.toml").read_text()
     asked = 'recaption = true\nrecaption_of = ["colour", "label"]'
     pocket = text.replace("[check] ", f"[check]\n{asked}\nmin_said_label = 0.5\nmin_miou = 0.4 ")
-    (tmp_path / "mine.toml").write_text(
-        pocket + '\n[[referees]]\nkind = "masks"\nrun = "mine:look"\nbatch = 4\nclasses = ["road", "bus"]\n'
-    )
+    referee = '\n[[referees]]\nkind = "masks"\nrun = "mine:look"\nbatch = 4\nclasses = ["road", "bus"]\n'
+    (tmp_path / "mine.toml").write_text(pocket + referee)
     found = load_profile(str(tmp_path / "mine.toml"))
     assert found.referees == (RefereeSettings("masks", "mine:look", 4, ("road", "bus")),)
     assert [found.check.reads(what) for what in ("colour", "label", "weather")] == [True, True, False]

@@ -43,9 +43,8 @@ def test_the_profiles_that_come_with_the_package() -> None:
     boxes, embedded = ("a10g", "a10g-fast", "cpu", "gpu", "lance"), ("pocket", "pocket-full", "pocket-lance")
     assert load_profile("light").by_rule
     assert load_profile("given").by_rule
-    assert worlds == dict.fromkeys((*boxes, "light", "server", "given"), "photographs") | dict.fromkeys(
-        embedded, "streets"
-    )
+    photographs = dict.fromkeys((*boxes, "light", "server", "given"), "photographs")
+    assert worlds == photographs | dict.fromkeys(embedded, "streets")
     assert world_of(load_profile("a10g")) is None
     assert examiner(load_profile("a10g")) is None
     streets = world_of(load_profile("pocket"))

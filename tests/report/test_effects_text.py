@@ -54,9 +54,7 @@ def test_one_edit_alone_says_how_often_answers_turned_wrong_beside_painting_s_ow
 
 
 def test_a_clear_effect_is_marked_by_its_own_rule() -> None:
-    rows = [
-        row for g in range(20) for row in (control_row(g), picture_row(3 * g), picture_row(3 * g + 1, edits=(RED,)))
-    ]
+    rows = [r for g in range(20) for r in (control_row(g), picture_row(3 * g), picture_row(3 * g + 1, edits=(RED,)))]
     found = evaluate_labels(rows, ["car" if i % 3 == 1 and i % 9 else "bus" for i in range(60)])
     assert {effect.name: effect.clear for effect in found.effects.by_type} == {"weather": True, "colour": False}
     for table in evaluation_tables(found)[:3]:
@@ -93,31 +91,33 @@ def test_effects_that_do_not_add_are_said_with_the_pair() -> None:
 
 
 def test_values_that_lost_a_third_are_named_with_what_that_does() -> None:
-    rows = [
-        control_row(),
-        picture_row(0),
-        picture_row(1, reason="dark"),
-        *(picture_row(i, edits=(RED,)) for i in (2, 3)),
-    ]
-    rows += [picture_row(4, edits=(RED,)), picture_row(5, edits=(RED,), reason="dark")]
+    rows = [control_row(), picture_row(0), picture_row(1, reason="dark")]
+    rows += [*(picture_row(i, edits=(RED,)) for i in (2, 3, 4)), picture_row(5, edits=(RED,), reason="dark")]
     (note,) = [n for n in note_lines(evaluate_labels(rows, ["bus"] * 7)) if "a third or more" in n]
     assert "rejected of weather 1 of 2, weather: snowy 1 of 2: their effects are of what was left" in note
 
 
 def test_of_nothing_accepted_there_is_no_table_of_effects() -> None:
     rows = [original_row(), picture_row(reason="dark")]
-    assert [table.title for table in evaluation_tables(evaluate_labels(rows, ["bus", None]))] == [
-        "How pictures are answered"
-    ]
+    (table,) = evaluation_tables(evaluate_labels(rows, ["bus", None]))
+    assert table.title == "How pictures are answered"
 
 
 def test_several_models_stand_side_by_side() -> None:
     good, bad = answered("original", "control", "variant"), answered("original")
-    assert sides_table({"a": good, "b": bad}).rows == (
-        ("originals", "6", "100.0 %", "100.0 %"),
-        ("controls", "6", "100.0 %", "50.0 %"),
-        ("variants", "6", "100.0 %", "50.0 %"),
-    )
+    sides = (("originals", "100.0 %"), ("controls", "50.0 %"), ("variants", "50.0 %"))
+    rows = tuple((kind, "6", "100.0 %", second) for kind, second in sides)
+    assert sides_table({"a": good, "b": bad}).rows == rows
+    rows = [control_row(g) for g in range(4)] + [picture_row(3 * g) for g in range(4)]
+    first = {row.file_name: 1.0 for row in rows}
+    second = {row.file_name: float(row.kind == "control") for row in rows}
+    gaps, breaks = comparison_tables(compare(rows, first, second, ("old", "new")))
+    assert [row[:4] for row in gaps.rows] == [
+        ("controls", "100.0 %", "100.0 %", "0.0"),
+        ("variants", "100.0 %", "0.0 %", "\N{MINUS SIGN}100.0"),
+        ("weather", "100.0 %", "0.0 %", "\N{MINUS SIGN}100.0"),
+    ]
+    assert breaks.rows[0][:2] == ("weather", "\N{MINUS SIGN}100.0")
 
 
 def test_values_are_ranked_by_what_they_cost_for_certain_and_some_left_out() -> None:
@@ -168,19 +168,6 @@ def test_answers_turn_both_ways_and_classes_are_confused() -> None:
     rows += [picture_row(3 * g + 1, label="car") for g in range(4)]
     *_, confused = evaluation_tables(evaluate_labels(rows, [*answers, "car", "car", "car", "bus"]), everything=True)
     assert confused.rows == (("bus", "50.0 %", "50.0 %"), ("car", "25.0 %", "75.0 %"))
-
-
-def test_two_models_stand_side_by_side() -> None:
-    rows = [control_row(g) for g in range(4)] + [picture_row(3 * g) for g in range(4)]
-    first = {row.file_name: 1.0 for row in rows}
-    second = {row.file_name: float(row.kind == "control") for row in rows}
-    gaps, breaks = comparison_tables(compare(rows, first, second, ("old", "new")))
-    assert [row[:4] for row in gaps.rows] == [
-        ("controls", "100.0 %", "100.0 %", "0.0"),
-        ("variants", "100.0 %", "0.0 %", "\N{MINUS SIGN}100.0"),
-        ("weather", "100.0 %", "0.0 %", "\N{MINUS SIGN}100.0"),
-    ]
-    assert breaks.rows[0][:2] == ("weather", "\N{MINUS SIGN}100.0")
 
 
 def test_shares_of_sources_that_fail_are_said_where_sources_have_several_variants() -> None:
@@ -260,7 +247,5 @@ def test_further_measures_have_effects_and_means_of_their_own() -> None:
     assert [table.rows[0][1] for table in tables[2:4]] == ["0.0", "\N{MINUS SIGN}30.0"]
     assert sum(table.title.startswith("One edit alone") for table in tables) == 1, "of the first measure"
     assert tables[-1].columns == ("pictures", "count", "accuracy", "top-5 accuracy", "confidence")
-    assert tables[-1].rows[1:] == (
-        ("controls", "6", "100.0 %", "100.0 %", "90.0 %"),
-        ("variants", "6", "100.0 %", "100.0 %", "60.0 %"),
-    )
+    means = [("controls", "6", *["100.0 %"] * 2, "90.0 %"), ("variants", "6", *["100.0 %"] * 2, "60.0 %")]
+    assert list(tables[-1].rows[1:]) == means

@@ -63,10 +63,8 @@ def test_what_is_certain_comes_first_the_greatest_loss_in_front() -> None:
         effect("time", -0.458, -0.726, -0.191, 0.01),
         effect("light", 0.1, 0.05, 0.15, 0.01),
     )
-    painter, classes = (
-        effect("painting", -0.057, -0.095, -0.019, 0.005),
-        (effect("bus", -0.4, -0.5, -0.3, 0.01), effect("car", 0, -0.1, 0.1)),
-    )
+    painter = effect("painting", -0.057, -0.095, -0.019, 0.005)
+    classes = (effect("bus", -0.4, -0.5, -0.3, 0.01), effect("car", 0, -0.1, 0.1))
     findings = find_sentences(judged(*types, by_value=values, painter=painter, by_class=classes), 24)
     assert [finding.sentence for finding in findings] == [
         "Edits of time cost 46 points of accuracy (19 to 73), most of all at night: 90 (62 to 100).",
@@ -80,16 +78,8 @@ def test_what_is_certain_comes_first_the_greatest_loss_in_front() -> None:
         "about 430 sources like these 24.",
     ]
     assert [finding.certain for finding in findings] == [True] * 6 + [False]
-    choices = [dict(finding.choices) for finding in findings]
-    assert choices == [
-        {"type": "time"},
-        {"type": "weather"},
-        {"type": "light"},
-        {"value": "b: c"},
-        {},
-        {"class": "bus"},
-        {},
-    ]
+    choices = [*({"type": name} for name in ("time", "weather", "light")), {"value": "b: c"}, {}, {"class": "bus"}, {}]
+    assert [dict(finding.choices) for finding in findings] == choices
 
 
 def test_what_cannot_be_told_is_no_finding_and_what_is_small_is() -> None:
@@ -110,9 +100,8 @@ def test_what_cannot_be_told_is_no_finding_and_what_is_small_is() -> None:
 
 
 def test_insights_and_effects_that_do_not_add_have_their_sentence() -> None:
-    one = Insight(
-        *("bus", "time: at night", "time", "day", "at night"), 41.0, 33.0, 48.0, 0.01, 120, 30, ("time: at night",), ()
-    )
+    named = ("bus", "time: at night", "time", "day", "at night")
+    one = Insight(*named, 41.0, 33.0, 48.0, 0.01, 120, 30, ("time: at night",), ())
     unclear = replace(one, q=0.5)
     pair = effect("colour with time", 0.3, 0.2, 0.4, 0.01)
     found = find_sentences(replace(judged(interactions=(pair,)), insights=(one, unclear)), 24)
@@ -180,7 +169,6 @@ def test_a_chart_has_a_row_for_every_effect_at_its_place() -> None:
         effect("time", -0.2, -0.4, 0.0, 0.01), unknown, by_value=values, painter=effect("painting", 0.1, 0.0, 0.2)
     )
     forest = draw_forest(evaluation.effects)
-    assert forest is not None
     (_, first), (heading, more) = forest.groups
     assert [(row.name, row.of, row.clear) for row in first] == [("painting alone", "", False), ("time", "type", True)]
     assert heading == "3 values"
@@ -223,14 +211,8 @@ def test_a_summary_for_a_pull_request_says_every_word_as_it_is() -> None:
 
 def test_a_report_is_all_there_for_a_program() -> None:
     table = Table("t", ("edit", "points"), (("time", "-1"),))
-    text = ReportText(
-        "a",
-        "b",
-        (("sources", "3"),),
-        (table,),
-        findings=(ReportFinding("x.", True, (("type", "time"),)),),
-        data={"n": 1},
-    )
+    finding = ReportFinding("x.", True, (("type", "time"),))
+    text = ReportText("a", "b", (("sources", "3"),), (table,), findings=(finding,), data={"n": 1})
     assert json.loads(report_json(text)) == {
         "title": "a",
         "subtitle": "b",

@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from PIL import Image
 from report_pages import frame, needs_chromium, opened, strip, until
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.judging.effects import Effect
 from counterfactory.engine.report import page as page_module
 from counterfactory.engine.report.album import Answer, Strip
-from counterfactory.engine.report.embedding import embed_pictures
 from counterfactory.engine.report.findings import ReportFinding
 from counterfactory.engine.report.forest import Forest, ForestRow
 from counterfactory.engine.report.page import ReportText, write_page
 from counterfactory.engine.report.table import Table
+from counterfactory.engine.report.thumbnails import embed_pictures
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -29,13 +28,6 @@ if TYPE_CHECKING:
 pytestmark = needs_chromium
 HOSTILE = "</script><img src=x onerror=alert(1)> \" ' & {{ 7 * 7 }}"
 NIGHT, FOG = Edit("time", "day", "at night"), Edit("weather", "clear", "foggy")
-
-
-@pytest.fixture
-def picture(tmp_path: Path) -> Path:
-    path = tmp_path / "a b#?.png"
-    Image.new("RGB", (64, 48), (10, 200, 30)).save(path)
-    return path
 
 
 def album(picture: Path, sources: int = 20) -> list[Strip]:
@@ -199,7 +191,7 @@ def test_a_page_of_one_file_needs_no_other(chromium: Browser, picture: Path, tmp
     assert [path.name for path in (tmp_path / "alone").iterdir()] == ["page.html"]
     with opened(chromium, tmp_path / "alone" / "page.html") as tab:
         tab.locator("#pictures img").first.scroll_into_view_if_needed()
-        until(tab, "document.querySelector('#pictures img').naturalWidth === 64")
+        until(tab, "document.querySelector('#pictures img').naturalWidth === 128")
 
 
 @pytest.mark.slow

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 from picture_rows import control_row, original_row, picture_row
+from refusing import refusal
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.evaluate import evaluate_labels
 from counterfactory.engine.report.paper_tables import NAMES, ModelResult, paper_tables
 from counterfactory.engine.suite import PictureRow
@@ -19,11 +19,10 @@ LABELS = ("bus", "bus", "car", "car")
 def rows_of(kind: str = "time") -> list[PictureRow]:
     """Of four sources an original, a control and two variants, of `kind` and of weather."""
     rows: list[PictureRow] = []
+    types = (kind, "weather" if kind == "time" else kind)
     for source, label in enumerate(LABELS):
         rows += [original_row(source, label=label), control_row(source, label=label)]
-        for number, type_ in enumerate((kind, "weather" if kind == "time" else kind)):
-            edits = (Edit(type_, "", "night"),)
-            rows.append(picture_row(3 * source + number, label=label, edits=edits, number=number))
+        rows += [picture_row(3 * source + i, label=label, edits=(Edit(types[i], "", "night"),)) for i in (0, 1)]
     return rows
 
 
@@ -90,7 +89,7 @@ def test_figure_six_of_lance() -> None:
         ("bus", "nothing like snowy", "weather: snowy", "0.0"),
     ]
     assert [row[6] for row in table.rows] == ["8", "8"]
-    with pytest.raises(CounterfactoryError, match="a class with six sources"):
+    with refusal("a class with six sources"):
         paper_tables("lance-figure-6", [GOOD])
 
 
@@ -102,6 +101,6 @@ def _of_source(index: int) -> list[PictureRow]:
 
 def test_what_answers_do_not_hold_is_refused() -> None:
     bare = ModelResult("bare", GOOD.rows, GOOD.evaluation, [None] * len(GOOD.rows))
-    with pytest.raises(CounterfactoryError, match="bare does not say what it gives the true label"):
+    with refusal("bare does not say what it gives the true label"):
         paper_tables("lance-figure-3", [GOOD, bare])
     assert len(NAMES) == 7

@@ -70,19 +70,11 @@ def test_a_row_per_value_says_how_many_cells_there_are_and_why_others_are_empty(
     assert coverage_data(None) == {}
 
 
-def test_the_spread_as_data() -> None:
+def test_the_spread_as_data_and_in_a_sentence_where_one_value_prevails() -> None:
     colours, times = spread_data([COLOURS, TIMES])
-    assert colours == {
-        "type": "colour",
-        "edits": 1_500,
-        "share": 0.75,
-        "values": 3,
-        "most_often": {"red": 1_200, "a very very long value of colour": 200, "blue": 100},
-    }
+    most = {"red": 1_200, "a very very long value of colour": 200, "blue": 100}
+    assert colours == {"type": "colour", "edits": 1_500, "share": 0.75, "values": 3, "most_often": most}
     assert (times["values"], len(times["most_often"])) == (31, 10)
-
-
-def test_a_sentence_where_one_value_prevails() -> None:
     said = "80 % of the 1,500 edits of type colour bring 'red': the type's effect on a model is that of one value"
     assert skew_notes([COLOURS, TIMES]) == [said]
     night = TypeSpread("time", 40, 1.0, (("night", 40),))
@@ -95,7 +87,7 @@ def test_a_sentence_where_one_value_prevails() -> None:
 SOURCES = [row for g in range(3) for row in (original_row(g), picture_row(3 * g))]
 
 
-def test_sources_without_an_accepted_control_are_counted() -> None:
+def test_what_readers_have_to_know_of_a_suite() -> None:
     assert suite_notes([*SOURCES, *(control_row(g) for g in range(3))]) == ()
     some = [*SOURCES, control_row(0), control_row(1, reason="too dark"), control_row(2), control_row(2, reason="dark")]
     assert suite_notes(some) == (
@@ -105,9 +97,6 @@ def test_sources_without_an_accepted_control_are_counted() -> None:
     assert suite_notes(none) == (
         "no control was accepted: what painting does by itself cannot be told from what edits do",
     )
-
-
-def test_suites_without_variants_to_compare_or_without_controls_need_no_other_note() -> None:
     rejected = [original_row(), control_row(reason="too dark"), picture_row(reason="too dark")]
     assert suite_notes(rejected) == ("no variant was accepted: there is nothing to compare",)
     assert suite_notes([original_row()]) == ()
@@ -117,11 +106,10 @@ def test_suites_without_variants_to_compare_or_without_controls_need_no_other_no
     assert suite_notes([]) == ()
 
 
-def test_rejected_variants_are_counted_by_what_failed() -> None:
+def test_rejected_variants_are_counted_by_what_failed_or_was_doubted_most() -> None:
     reasons = ["so: edit 0.1 is below 0.2", "layout 0.1 is below 0.2", "not: edit 0.0 is below 0.2", None, None]
     rows = [picture_row(i, reason=reason) for i, reason in enumerate([*reasons, "somebody's own"])]
     table = reason_table([original_row(), control_row(reason="layout 0.1 is below 0.2"), *rows])
-    assert table is not None
     assert table.columns == ("why", "check", "variants", "of all")
     assert table.rows == (
         ("an edit does not show", "edit", "2", "33.3 %"),
@@ -129,9 +117,6 @@ def test_rejected_variants_are_counted_by_what_failed() -> None:
         ("somebody's own", "somebody's own", "1", "16.7 %"),
     )
     assert reason_table([original_row(), control_row(reason="layout 0.1 is below 0.2"), picture_row(0)]) is None
-
-
-def test_what_all_checks_come_to_is_counted_by_what_was_doubted_most() -> None:
     edits = (Edit("weather", "dry", "snowy"), Edit("colour", "red: bus", "blue: bus"), Edit("object", "the dog", ""))
     reasons = [
         "'blue: bus' does not show in place of 'red: bus': valid 0.200 is below 0.750",
@@ -141,7 +126,6 @@ def test_what_all_checks_come_to_is_counted_by_what_was_doubted_most() -> None:
         "'blue: bus' does not show in place of 'red: bus': edit 0.100 is below 0.750",
     ]
     table = reason_table([picture_row(i, reason=reason, edits=edits) for i, reason in enumerate(reasons)])
-    assert table is not None
     assert [row[:3] for row in table.rows] == [
         ("an edit of colour does not show", "valid", "2"),
         ("an edit does not show", "edit", "1"),

@@ -13,8 +13,7 @@ from PIL import Image
 from report_pages import Reader, frame, strip
 
 import counterfactory as cf
-from counterfactory.engine.report.embedding import embed_pictures
-from counterfactory.engine.report.thumbnails import draw_thumbnails
+from counterfactory.engine.report.thumbnails import draw_thumbnails, embed_pictures
 
 
 def test_large_pictures_are_shown_small_and_opened_whole(tmp_path: Path) -> None:

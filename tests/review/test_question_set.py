@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from refusing import refusal
 
 from counterfactory.engine.cli import review_arguments
 from counterfactory.engine.errors import CounterfactoryError
@@ -12,7 +13,7 @@ from counterfactory.engine.review import question_set, study
 from counterfactory.engine.review.question_set import Question, known_answer, load_questions
 
 
-def test_the_papers_ask_what_they_ask() -> None:
+def test_the_papers_ask_what_they_ask_and_checks_have_their_answers() -> None:
     dillema, lance, edits = map(load_questions, question_set.SETS)
     assert dillema.ids(["road", "person", "road"]) == ("label", "protected: road", "protected: person")
     assert [one.kind for one in lance.questions] == ["scale"] * 3 + ["yes-no"] * 2
@@ -21,9 +22,6 @@ def test_the_papers_ask_what_they_ask() -> None:
     assert (edits.of, [one.name for one in edits.questions]) == ("edits", ["right_type", "right_label", "coherent"])
     assert "person" in dillema.text("protected: person", "bus")
     assert "bus" in dillema.text("label", "bus")
-
-
-def test_a_check_has_its_right_answers() -> None:
     label, protected = load_questions("dillema").questions
     assert [known_answer(label, kind) for kind in ("control", "other", "variant")] == [1, 0, None]
     assert [known_answer(protected, kind) for kind in ("control", "other")] == [1, None]
@@ -76,7 +74,7 @@ def test_a_bad_file_is_one_sentence(tmp_path: Path, text: str, word: str) -> Non
 
 
 def test_what_is_no_set_is_named() -> None:
-    with pytest.raises(CounterfactoryError, match="'lanse' are no questions"):
+    with refusal("'lanse' are no questions"):
         load_questions("lanse")
 
 

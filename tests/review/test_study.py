@@ -6,12 +6,11 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from picture_rows import picture_row
+from refusing import refusal
 from reviewing import rows_of, study_of
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.review.question_set import load_questions
 from counterfactory.engine.review.study import StudyPlan, draw_study
@@ -46,9 +45,6 @@ def test_checks_look_like_any_variant_and_their_answers_are_known() -> None:
             assert (study.right_answer(item, "label"), study.right_answer(item, "protected: person")) == (0, None)
     places = [item.number for item in study.items if item.kind != "variant"]
     assert places != list(range(41, 61)), "numbers would tell them"
-
-
-def test_where_all_are_of_one_class_no_other_is_shown() -> None:
     rows = [replace(row, label="bus") for row in ROWS]
     kinds = Counter(item.kind for item in study_of(rows, sample=20, checks=0.5).items)
     assert kinds == {"variant": 20, "control": 5}
@@ -83,22 +79,19 @@ def test_uncertain_ones_lie_nearest_to_a_threshold() -> None:
     assert drawn == {48, 49, 50, 51, 52}
 
 
-def test_misclassified_ones_are_those_of_the_model() -> None:
+def test_misclassified_ones_are_those_of_the_model_and_without_variants_there_is_nothing() -> None:
     wrong = {row.file_name: row.number == 1 for row in ROWS if row.kind == "variant"}
     study = draw_study(ROWS, load_questions("dillema"), StudyPlan("misclassified", checks=0), wrong=wrong)
     assert {item.image for item in study.items} == {name for name, is_wrong in wrong.items() if is_wrong}
-    with pytest.raises(CounterfactoryError, match="--model or --predictions"):
+    with refusal("--model or --predictions"):
         study_of(ROWS, draw="misclassified")
-    with pytest.raises(CounterfactoryError, match="answers all of them rightly"):
+    with refusal("answers all of them rightly"):
         draw_study(ROWS, load_questions("dillema"), StudyPlan("misclassified"), wrong={})
-
-
-def test_a_suite_without_variants_has_nothing_to_review() -> None:
-    with pytest.raises(CounterfactoryError, match=r"no variants to review.*none is accepted"):
+    with refusal(r"no variants to review.*none is accepted"):
         study_of([row for row in ROWS if row.kind != "variant"])
 
 
-def test_what_is_asked_goes_by_label_caption_and_boxes() -> None:
+def test_what_is_asked_goes_by_label_caption_boxes_and_edits() -> None:
     words = {"protected": ("bus", "people", "person"), "caption": "A person and a bus."}
     boxes = (Box(0, 0, 9, 9, "car"), Box(1, 1, 2, 2, "car"))
 
@@ -110,9 +103,6 @@ def test_what_is_asked_goes_by_label_caption_and_boxes() -> None:
     assert asks(boxes=boxes) == ("label", "protected: person", "protected: car")
     assert asks(label=None) == ("protected: bus", "protected: person")
     assert asks(label=None, protected=()) == ("label",)
-
-
-def test_text_edits_are_asked_about_one_by_one() -> None:
     edits = (Edit("weather", "dry", "foggy"), Edit("time", "day", "night"))
     study = study_of([picture_row(0, edits=edits, edit_scores=())], "edits")
     assert sorted((item.edit, item.kind) for item in study.items) == [(0, "variant"), (1, "variant")]

@@ -141,9 +141,7 @@ def test_a_full_disk_leaves_nothing_half_written(cache: BlobCache) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o702])
-def test_a_folder_that_others_may_write_to_is_not_used(
-    cache: BlobCache, mode: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_others_write_to_is_unused(cache: BlobCache, mode: int, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.store("key", BLOB)
     cache.folder.chmod(mode)
     assert cache.load("key") is None
@@ -162,11 +160,8 @@ def test_the_environment_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert find_blob_cache() is None, "tests keep nothing"
     monkeypatch.setenv(SWITCH, "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for setting, folder in (
-        ("", "counterfactory/compiled"),
-        (None, "counterfactory/compiled"),
-        (tmp_path / "my", "my"),
-    ):
+    usual = "counterfactory/compiled"
+    for setting, folder in (("", usual), (None, usual), (tmp_path / "my", "my")):
         monkeypatch.delenv(SWITCH) if setting is None else monkeypatch.setenv(SWITCH, str(setting))
         found = find_blob_cache()
         assert found is not None

@@ -86,9 +86,7 @@ def compile_nothing(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("asked", [{}, {"precision": "auto", "streams": 2}, {"threads": 1}])
-def test_what_was_kept_gives_the_same_bytes(
-    asked: dict[str, Any], network: Path, cache: BlobCache, compile_nothing: Callable[[], None]
-) -> None:
+def test_what_was_kept_is_the_same(asked: Any, network: Path, cache: BlobCache, compile_nothing: Any) -> None:
     alone, first = opened(network, None, **asked), opened(network, cache, **asked)
     assert len(cache.sizes()) == 1
     compile_nothing()
@@ -121,9 +119,7 @@ def making(tmp_path: Path) -> CompileInputs:
     return CompileInputs(files, (str(tmp_path / "code.py"),), {"batch": 2, "sizes": {"x": (8, 8)}}, {"NUM_STREAMS": 1})
 
 
-def test_the_key_has_all_that_could_make_another_network(
-    making: CompileInputs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_key_has_all_that_makes_another_network(making: CompileInputs, monkeypatch: pytest.MonkeyPatch) -> None:
     core, keys = open_core(), list[str | None]()
 
     def key(changed: CompileInputs = making) -> str | None:
@@ -237,9 +233,7 @@ def test_only_what_has_a_key_is_kept(network: Path, cache: BlobCache, tmp_path: 
     assert not cache.folder.exists()
 
 
-def test_a_run_s_networks_are_kept_where_its_library_says(
-    cache: BlobCache, compile_nothing: Callable[[], None]
-) -> None:
+def test_networks_are_kept_where_their_library_says(cache: BlobCache, compile_nothing: Callable[[], None]) -> None:
     library = replace(library_of(load_profile("pocket")), blobs=cache)
     digests = {stage: library.digest(stage) for stage in STAGES}
 

@@ -29,13 +29,9 @@ def feeds(seed: int) -> dict[str, Array]:
     def drawn(*shape: int) -> Array:
         return random.standard_normal(shape).astype(np.float32)
 
-    return {
-        "latents": drawn(ROWS, 4, H, W),
-        "timestep": np.array([900, 40]),
-        "text": drawn(ROWS, TOKENS, WIDTH),
-        "hint_embedding": drawn(ROWS, HINT, H, W),
-        "control_scale": np.array([1.6, 0.5], np.float32),
-    }
+    given = {"latents": drawn(ROWS, 4, H, W), "text": drawn(ROWS, TOKENS, WIDTH), "timestep": np.array([900, 40])}
+    scales = np.array([1.6, 0.5], np.float32)
+    return given | {"hint_embedding": drawn(ROWS, HINT, H, W), "control_scale": scales}
 
 
 def opened(file: Path, form: GraphForm | None) -> OpenVinoSession:
@@ -112,10 +108,9 @@ def test_deep_features_are_float32_between_forms_that_compute_in_half(tmp_path: 
     last = ops.concat([ops.concat([ops.multiply(half, half), half], 1), half], 1)
     prediction = ops.convert(last, ov.Type.f32)
     prediction.output(0).set_names({"prediction"})
-    ov.save_model(ov.Model([prediction], [latents]), tmp_path / "half.xml", compress_to_fp16=False)
-    whole, shallow = (
-        open_session(tmp_path / "half.xml", batch=2, precision="f32", form=form) for form in ("whole", "shallow")
-    )
+    file = tmp_path / "half.xml"
+    ov.save_model(ov.Model([prediction], [latents]), file, compress_to_fp16=False)
+    whole, shallow = (open_session(file, batch=2, precision="f32", form=form) for form in ("whole", "shallow"))
     given = np.random.default_rng(0).standard_normal((2, 4, 8, 8)).astype(np.float32)
     found = whole.run({"latents": given})
     assert found["deep"].dtype == np.float32

@@ -78,9 +78,7 @@ def test_estimates_count_what_is_opened(file: Path) -> None:
     assert weight_bytes(file) == 2 * VALUES.size
 
 
-def test_code_that_widens_is_part_of_what_was_compiled(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_that_widens_is_part_of_what_it_made(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = BlobCache(tmp_path / "compiled")
     for code in ("one", "one", "two"):
         (tmp_path / code).write_text(code)

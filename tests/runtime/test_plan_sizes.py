@@ -95,10 +95,8 @@ def test_weights_that_are_needed_again_are_loaded_again(memory: Memory, plan: Pa
 
 
 def test_a_size_that_a_plan_lacks_is_refused_with_those_that_it_has(memory: Memory, plan: Path) -> None:
-    with pytest.raises(
-        CounterfactoryError,
-        match=r"net takes x of size \[8, 8\] or \[8, 12\] or \[12, 8\], asked for \[12, 12\]; build",
-    ):
+    told = r"net takes x of size \[8, 8\] or \[8, 12\] or \[12, 8\], asked for \[12, 12\]; build"
+    with pytest.raises(CounterfactoryError, match=told):
         tensorrt.open_session(plan, batch=ROWS, sizes={"x": (12, 12)})
     with pytest.raises(CounterfactoryError, match="takes x in batches of 2, got 3"):
         tensorrt.open_session(plan, batch=3, sizes={"x": (8, 12)})
@@ -114,9 +112,8 @@ def test_the_doctor_sees_a_size_that_a_plan_lacks(memory: Memory, plan: Path) ->
 def test_profiles_are_part_of_what_a_plan_is_for(plan: Path) -> None:
     key = read_key(plan)
     assert find_mismatches(plan, key, PlanRequirements(profiles=PROFILES), None) == []
-    assert find_mismatches(plan, key, PlanRequirements(profiles=PROFILES[:2]), None) == [
-        "it takes 3 sizes of pictures, wanted 2"
-    ]
+    two = PlanRequirements(profiles=PROFILES[:2])
+    assert find_mismatches(plan, key, two, None) == ["it takes 3 sizes of pictures, wanted 2"]
     assert len(find_mismatches(plan, key, PlanRequirements(profiles=PROFILES[::-1]), None)) == 2
 
 

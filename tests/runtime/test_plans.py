@@ -15,30 +15,14 @@ from onnx import numpy_helper
 from small_graphs import mixing_graph, pair_graph, picture_graph
 
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.runtime import plans
 from counterfactory.engine.runtime.onnx_header import read_ports
-from counterfactory.engine.runtime.plans import (
-    PlanKey,
-    PlanRequirements,
-    Shapes,
-    find_mismatches,
-    key_path,
-    onnx_digest,
-    read_key,
-    require_fresh,
-    write_key,
-)
+from counterfactory.engine.runtime.plans import PlanKey, PlanRequirements, Shapes, read_key, require_fresh, write_key
 from counterfactory.export.plans.checks import check_profile
 
 DYNAMIC = Shapes((1, 4, 16, 16), (4, 4, 16, 16), (8, 4, 16, 16))
-KEY = PlanKey(
-    onnx_sha256="a" * 64,
-    profiles=({"x": DYNAMIC},),
-    precision="fp16",
-    library="tensorrt_rtx 1.7.1.116",
-    device="SM86",
-    plan_sha256=sha256(b"plan").hexdigest(),
-    seconds=1.5,
-)
+DIGEST = sha256(b"plan").hexdigest()
+KEY = PlanKey("a" * 64, ({"x": DYNAMIC},), "fp16", "tensorrt_rtx 1.7.1.116", "SM86", DIGEST, seconds=1.5)
 WANTED = PlanRequirements(KEY.onnx_sha256, KEY.profiles, KEY.library, KEY.device)
 
 
@@ -57,7 +41,7 @@ def test_a_key_is_read_as_it_was_written(plan: Path) -> None:
     told = replace(KEY, weights_bytes=5, scratch_bytes=7, io_bytes=4)
     write_key(plan, told)
     assert (read_key(plan), told.held_bytes) == (told, 9)
-    assert key_path(plan).name == "denoiser.plan.json"
+    assert plans.key_path(plan).name == "denoiser.plan.json"
     assert not list(plan.parent.glob("*.tmp"))
 
 
@@ -71,19 +55,17 @@ def test_a_key_is_read_as_it_was_written(plan: Path) -> None:
         (replace(WANTED, profiles=[{"y": DYNAMIC}]), "shapes of x are .* wanted none; its shapes of y are none"),
     ],
 )
-def test_a_stale_plan_is_refused_with_the_reason_and_the_remedy(
-    plan: Path, wanted: PlanRequirements, says: str
-) -> None:
+def test_a_stale_plan_is_refused_with_reason_and_remedy(plan: Path, wanted: PlanRequirements, says: str) -> None:
     with pytest.raises(CounterfactoryError, match=f"denoiser.plan is stale: .*{says}.*build it again"):
         require_fresh(plan, wanted)
 
 
 def test_every_reason_is_given_at_once(plan: Path) -> None:
     plan.write_bytes(b"plan!")
-    found = find_mismatches(plan, KEY, PlanRequirements("b" * 64, [{"x": Shapes.static(1)}], "tensorrt 11.0", "SM89"))
-    assert len(found) == 5
+    wanted = PlanRequirements("b" * 64, [{"x": Shapes.static(1)}], "tensorrt 11.0", "SM89")
+    assert len(plans.find_mismatches(plan, KEY, wanted)) == 5
     # What a doctor asks of many large plans: everything but their bytes.
-    assert len(find_mismatches(plan, KEY, PlanRequirements(device="SM89"), digest=None)) == 1
+    assert len(plans.find_mismatches(plan, KEY, PlanRequirements(device="SM89"), digest=None)) == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"pla", b"plbn", b"plan and more"])
@@ -107,7 +89,7 @@ def test_a_damaged_plan_is_refused(plan: Path, content: bytes) -> None:
     ],
 )
 def test_a_damaged_key_is_refused(plan: Path, spoil: Callable[[str], str]) -> None:
-    file = key_path(plan)
+    file = plans.key_path(plan)
     before = file.read_text()
     file.write_text(spoil(before))
     assert file.read_text() != before
@@ -116,7 +98,7 @@ def test_a_damaged_key_is_refused(plan: Path, spoil: Callable[[str], str]) -> No
 
 
 def test_a_missing_plan_or_key_is_refused(plan: Path) -> None:
-    key_path(plan).unlink()
+    plans.key_path(plan).unlink()
     with pytest.raises(CounterfactoryError, match=r"denoiser.plan has no key denoiser.plan.json"):
         read_key(plan)
     plan.unlink()
@@ -134,16 +116,16 @@ def test_shapes_are_ordered(shapes: tuple[tuple[int, ...], tuple[int, ...], tupl
 
 def test_a_graphs_digest_sees_its_external_data(tmp_path: Path) -> None:
     path = picture_graph(tmp_path / "model.onnx")
-    inline = onnx_digest(path)
+    inline = plans.onnx_digest(path)
     model = onnx.load(str(path))
     onnx.save(model, str(path), save_as_external_data=True, location="model.onnx.data", size_threshold=0)
-    outside = onnx_digest(path)
+    outside = plans.onnx_digest(path)
     data = bytearray((tmp_path / "model.onnx.data").read_bytes())
     data[0] ^= 1
     (tmp_path / "model.onnx.data").write_bytes(data)
-    assert len({inline, outside, onnx_digest(path)}) == 3
+    assert len({inline, outside, plans.onnx_digest(path)}) == 3
     with pytest.raises(CounterfactoryError, match=r"no.onnx is missing"):
-        onnx_digest(tmp_path / "no.onnx")
+        plans.onnx_digest(tmp_path / "no.onnx")
 
 
 def test_ports_are_those_that_onnx_reads(tmp_path: Path) -> None:
@@ -160,12 +142,8 @@ def test_ports_are_those_that_onnx_reads(tmp_path: Path) -> None:
 
 def test_files_that_are_no_graphs_are_refused(tmp_path: Path) -> None:
     whole = picture_graph(tmp_path / "whole.onnx").read_bytes()
-    for name, content in {
-        "cut": whole[: len(whole) // 2],
-        "text": b"not a graph",
-        "ends": b"\x80" * 20,
-        "empty": b"",
-    }.items():
+    wrong = {"cut": whole[: len(whole) // 2], "text": b"not a graph", "ends": b"\x80" * 20, "empty": b""}
+    for name, content in wrong.items():
         (tmp_path / f"{name}.onnx").write_bytes(content)
         with pytest.raises(CounterfactoryError, match=f"{name}.onnx is no ONNX file that can be read"):
             read_ports(tmp_path / f"{name}.onnx")
@@ -181,9 +159,7 @@ def test_files_that_are_no_graphs_are_refused(tmp_path: Path) -> None:
         ({"x": Shapes((1, 4, 8, 16), (1, 4, 16, 16), (1, 4, 16, 16))}, "fixed to 16 along axis 2, .* say 8 to 16"),
     ],
 )
-def test_a_profile_that_does_not_suit_the_graph_is_refused(
-    tmp_path: Path, profile: dict[str, Shapes], says: str
-) -> None:
+def test_a_profile_that_does_not_suit_is_refused(tmp_path: Path, profile: dict[str, Shapes], says: str) -> None:
     path = picture_graph(tmp_path / "picture.onnx")
     with pytest.raises(CounterfactoryError, match=f"picture.onnx cannot become a plan of these shapes: .*{says}"):
         check_profile(path, profile)

@@ -34,16 +34,10 @@ def feeds(form: EditorForm) -> dict[str, Any]:
     cross_map = random.random((ROWS, TOKENS, TOKENS)).astype(np.float32) / TOKENS
     cross_own = random.random((ROWS, TOKENS)).astype(np.float32)
     cross_map[[0, 3]], cross_own[[0, 3]] = 0, 1
-    given = {
-        "latents": drawn(ROWS, C, H, W),
-        "timestep": np.array([400, 400, 400, 7]),
-        "text": drawn(ROWS, TOKENS, WIDTH),
-        "source_rows": np.array([0, 0, 0, 3]),
-        "self_rows": np.array([0, 0, 2, 3]),
-        "cross_map": cross_map,
-        "cross_own": cross_own,
-        "words": random.random((ROWS, TOKENS)).astype(np.float32),
-    }
+    given = {"latents": drawn(ROWS, C, H, W), "text": drawn(ROWS, TOKENS, WIDTH), "timestep": np.array([400] * 3 + [7])}
+    given |= {"source_rows": np.array([0, 0, 0, 3]), "self_rows": np.array([0, 0, 2, 3])}
+    given |= {"cross_map": cross_map, "cross_own": cross_own}
+    given["words"] = random.random((ROWS, TOKENS)).astype(np.float32)
     if form == "with controls":
         scales = np.array([1.0, 1.0, 0.5, 1.6], np.float32)
         given |= {"hint_embedding": drawn(ROWS, HINT, H, W), "control_scale": scales}
@@ -54,9 +48,8 @@ def feeds(form: EditorForm) -> dict[str, Any]:
 @pytest.mark.parametrize("form", ["with controls", pytest.param("without controls", marks=pytest.mark.slow)])
 def test_a_denoiser_becomes_the_editor_that_is_exported(form: EditorForm, packed_models: Path) -> None:
     given = feeds(form)
-    session = open_session(
-        packed_models / "denoiser.xml", batch=ROWS, precision="f32", sizes={"latents": (H, W)}, form=form
-    )
+    file, sizes = packed_models / "denoiser.xml", {"latents": (H, W)}
+    session = open_session(file, batch=ROWS, precision="f32", sizes=sizes, form=form)
     assert {port.name for port in session.signature.inputs} == given.keys()
     found = session.run(given)
     trained = restore_denoiser(packed_models)

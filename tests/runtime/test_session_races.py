@@ -23,10 +23,7 @@ from counterfactory.engine.runtime.plans import Shapes
 ROWS, WIDTH = 2, 64
 IO = 4 * ROWS * (WIDTH + WIDTH + 2 * WIDTH + 1)
 FIXED = {name: Shapes.static(ROWS, WIDTH) for name in ("x", "past")}
-GROWING = {
-    "x": Shapes((ROWS, 1), (ROWS, 2), (ROWS, WIDTH)),
-    "past": Shapes((ROWS, 0), (ROWS, WIDTH), (ROWS, 4 * WIDTH)),
-}
+GROWS = {"x": Shapes((ROWS, 1), (ROWS, 2), (ROWS, WIDTH)), "past": Shapes((ROWS, 0), (ROWS, WIDTH), (ROWS, 4 * WIDTH))}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +54,7 @@ def ones(length: int = WIDTH) -> np.ndarray[Any, Any]:
 def test_sessions_break_no_rule_whenever_work_happens(graph: Path, seed: int | None) -> None:
     memory = Memory(seed=seed)
     fixed = opened(graph, Cuda(memory))
-    growing = opened(graph, Cuda(memory), GROWING)
+    growing = opened(graph, Cuda(memory), GROWS)
     held: Any = ones(0)
     for step in range(5):
         found = fixed.run({"x": step * ones(), "past": ones()}, hold=["both"] if step % 2 else [])
@@ -70,7 +67,7 @@ def test_sessions_break_no_rule_whenever_work_happens(graph: Path, seed: int | N
     assert memory.left == {}
 
 
-@pytest.mark.parametrize("profile", [FIXED, GROWING], ids=["fixed", "growing"])
+@pytest.mark.parametrize("profile", [FIXED, GROWS], ids=["fixed", "growing"])
 @pytest.mark.parametrize(
     ("method", "message"),
     [("execute_async_v3", "plan sum did not run"), ("set_tensor_address", "plan sum refuses the memory of x")],
@@ -94,37 +91,25 @@ def sums(session: Any, value: int) -> bool:
     return bool(session.run({"x": value * ones(), "past": ones()})["total"].tolist() == [(value + 1) * WIDTH] * ROWS)
 
 
-def test_plans_compute_in_one_block_as_large_as_the_largest_needs(graph: Path) -> None:
-    memory = Memory()
-    device = Cuda(memory)
-    sessions = [opened(graph, device, scratch_bytes=nbytes) for nbytes in (1000, 3000, 2000)]
-    assert memory.bytes_of("device") == 3 * IO + 3000
-    for value in range(3):
-        assert all(sums(session, value) for session in sessions)
-    assert memory.bytes_of("device") == 3 * IO + 3000
-    assert memory.recordings == 3, "the block stayed, and so did the recordings"
-
-
-def test_a_plan_that_needs_more_moves_the_block_and_its_going_gives_it_back(graph: Path) -> None:
+def test_plans_compute_in_one_block_which_a_larger_need_moves_and_its_going_gives_back(graph: Path) -> None:
     """What was recorded names the old block, which is no one's any more: it is recorded again."""
     memory = Memory()
     device = Cuda(memory)
     small = opened(graph, device, scratch_bytes=1000)
     assert sums(small, 1)
-    large = opened(graph, device, scratch_bytes=5000)
-    assert memory.bytes_of("device") == 2 * IO + 5000
-    assert sums(small, 2)
-    assert sums(large, 3)
-    assert sums(small, 4)
-    assert memory.recordings == 3
+    large, middle = (opened(graph, device, scratch_bytes=nbytes) for nbytes in (5000, 3000))
+    for value in range(2, 5):
+        assert all(sums(session, value) for session in (small, large, middle))
+        assert memory.bytes_of("device") == 3 * IO + 5000
+    assert memory.recordings == 4, "the block stayed, and so did the recordings"
     del large
     gc.collect()
     assert device.growth(5000) == 0
     assert sums(small, 5)
-    assert memory.bytes_of("device") == IO + 1000
-    assert device.growth(5000) == 4000
-    assert memory.recordings == 4
-    del small
+    assert memory.bytes_of("device") == 2 * IO + 3000
+    assert device.growth(5000) == 2000
+    assert memory.recordings == 5
+    del small, middle
     gc.collect()
     device.settle()
     assert memory.bytes_of("device") == 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import resource
 import sys
-from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,9 +40,7 @@ DYNAMIC = {"x": Shapes((1, 4, 16, 16), (4, 4, 16, 16), (8, 4, 16, 16))}
 @pytest.fixture
 def rtx() -> Any:
     """TensorRT-RTX, which compiles without a GPU."""
-    return pytest.importorskip(
-        "tensorrt_rtx", reason="tensorrt_rtx is not installed: that graphs compile for SM86 goes unchecked"
-    )
+    return pytest.importorskip("tensorrt_rtx", reason="no tensorrt_rtx: that graphs compile for SM86 goes unchecked")
 
 
 @pytest.mark.parametrize("profile", [STATIC, DYNAMIC], ids=["static", "dynamic"])
@@ -67,9 +64,8 @@ def test_a_key_has_what_the_compiler_says_of_memory(rtx: Any, tmp_path: Path) ->
         build_plan(picture_graph(tmp_path / "model.onnx"), tmp_path / "p.plan", profile)
         keys.append(read_key(tmp_path / "p.plan"))
     few, many = keys
-    weights = sum(
-        onnx.numpy_helper.to_array(one).nbytes for one in onnx.load(tmp_path / "model.onnx").graph.initializer
-    )
+    stored = onnx.load(tmp_path / "model.onnx").graph.initializer
+    weights = sum(onnx.numpy_helper.to_array(one).nbytes for one in stored)
     assert few.weights_bytes == many.weights_bytes
     assert weights <= (few.weights_bytes or 0) < 2 * weights + 65536
     assert (few.scratch_bytes or 0) >= 4 * 4 * 16 * 16 * 2
@@ -122,13 +118,7 @@ def test_layers_in_fp32_are_listed_unless_they_are_islands(rtx: Any, tmp_path: P
     ids=["fp32 weight in fp16", "unknown operation"],
 )
 def test_what_cannot_be_compiled_is_named(
-    rtx: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    make: Callable[[Path], Path],
-    profile: dict[str, Shapes],
-    said_first: str,
-    said_by_the_compiler: str,
+    rtx: Any, tmp_path: Path, monkeypatch: Any, make: Any, profile: Any, said_first: str, said_by_the_compiler: str
 ) -> None:
     """Our own checks see it before the compiler does; its word is passed on as well."""
     graph = make(tmp_path / "model.onnx")
@@ -149,9 +139,7 @@ def test_a_target_that_it_cannot_compile_for_is_refused(rtx: Any, tmp_path: Path
 PAIR = {"a": Shapes.static(2, 8), "b": Shapes.static(2, 8)}
 
 
-def test_what_the_compiler_lets_pass_is_caught_before_it(
-    rtx: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_compiler_lets_pass_is_caught(rtx: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of these compiles without our checks: else they would be of no use."""
     pair, mixing = pair_graph(tmp_path / "pair.onnx"), mixing_graph(tmp_path / "mixing.onnx", 2)
     cases: list[tuple[Path, dict[str, Shapes]]] = [

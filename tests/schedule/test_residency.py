@@ -11,17 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
+from counterfactory.engine.schedule.residency import PlanCost, Residency
 
-Case = tuple[list[StageNeeds], list[PlanCost], int]
+Needs = dict[str, str]
+Case = tuple[Needs, list[PlanCost], int]
 
 
-def stages_of(*needs: str) -> list[StageNeeds]:
+def stages_of(*needs: str) -> Needs:
     """Stages s0, s1, … that need the plans named by single letters."""
-    return [StageNeeds(f"s{i}", tuple(plans)) for i, plans in enumerate(needs)]
+    return {f"s{i}": plans for i, plans in enumerate(needs)}
 
 
-def load_s(stages: list[StageNeeds], costs: list[PlanCost], budget: int, shards: int) -> float:
+def load_s(stages: Needs, costs: list[PlanCost], budget: int, shards: int) -> float:
     return Residency(stages, costs, budget).timeline(shards).load_s
 
 
@@ -31,18 +32,18 @@ def together(costs: Iterable[PlanCost]) -> int:
     return sum(cost.bytes for cost in held) + max([0, *(cost.scratch_bytes for cost in held)])
 
 
-def least_load(stages: list[StageNeeds], costs: list[PlanCost], budget: int, shards: int) -> float:
+def least_load(stages: Needs, costs: list[PlanCost], budget: int, shards: int) -> float:
     """Every set of plans that fits may be resident at every stage, loaded early or dropped at will."""
     by_name = {cost.name: cost for cost in costs}
     sets = [frozenset(n for i, n in enumerate(by_name) if mask >> i & 1) for mask in range(1 << len(by_name))]
     fitting = [s for s in sets if together(by_name[n] for n in s) <= budget]
     spent: dict[frozenset[str], float] = {frozenset(): 0.0}
     for _ in range(shards):
-        for stage in stages:
+        for plans in stages.values():
             spent = {
                 after: min(s + sum(by_name[n].load_s for n in after - before) for before, s in spent.items())
                 for after in fitting
-                if after.issuperset(stage.plans)
+                if after.issuperset(plans)
             }
     return min(spent.values())
 
@@ -54,7 +55,7 @@ def cases(draw: st.DrawFn) -> Case:
     costs = [PlanCost(n, draw(st.integers(0, 6)), draw(seconds), draw(st.integers(0, 4))) for n in names]
     needs = draw(st.lists(st.sets(st.sampled_from(names)), min_size=1, max_size=4))
     stages = stages_of(*("".join(sorted(plans)) for plans in needs))
-    least = max(together(cost for cost in costs if cost.name in stage.plans) for stage in stages)
+    least = max(together(cost for cost in costs if cost.name in plans) for plans in stages.values())
     return stages, costs, least + draw(st.integers(0, 12))
 
 
@@ -64,13 +65,13 @@ def test_whatever_stages_a_run_enters_it_fits_and_has_what_they_need(case: Case,
     stages, costs, budget = case
     residency, by_name = Residency(stages, costs, budget), {cost.name: cost for cost in costs}
     resident: set[str] = set()
-    for stage in data.draw(st.lists(st.sampled_from(stages), min_size=1, max_size=12)):
-        step = residency.enter(stage.stage)
+    for stage in data.draw(st.lists(st.sampled_from(list(stages)), min_size=1, max_size=12)):
+        step = residency.enter(stage)
         assert resident.issuperset(step.drop)
         assert resident.isdisjoint(step.load)
         resident = (resident - set(step.drop)) | set(step.load)
-        assert resident.issuperset(stage.plans)
-        assert (step.resident, step.needs) == (tuple(sorted(resident)), tuple(sorted(stage.plans)))
+        assert resident.issuperset(stages[stage])
+        assert (step.resident, step.needs) == (tuple(sorted(resident)), tuple(sorted(stages[stage])))
         assert together(by_name[name] for name in resident) == step.bytes <= budget
         larger = [together(by_name[one] for one in {*resident, name}) for name in step.drop]
         assert all(nbytes > budget for nbytes in larger), "a plan was dropped for which there was room"
@@ -81,7 +82,7 @@ def test_whatever_stages_a_run_enters_it_fits_and_has_what_they_need(case: Case,
 def test_a_timeline_is_what_entering_every_stage_of_every_shard_gives(case: Case, shards: int) -> None:
     stages, costs, budget = case
     timeline, residency = Residency(stages, costs, budget).timeline(shards), Residency(stages, costs, budget)
-    steps = [tuple(residency.enter(stage.stage) for stage in stages) for _ in range(shards)]
+    steps = [tuple(map(residency.enter, stages)) for _ in range(shards)]
     assert list(timeline.shards) == steps
     assert timeline.first == steps[0]
     assert timeline.steady in steps[1:] or shards == 1
@@ -95,7 +96,7 @@ def test_a_timeline_is_what_entering_every_stage_of_every_shard_gives(case: Case
 def test_nothing_loads_less_where_all_plans_are_alike(case: Case, shards: int) -> None:
     stages, costs, _ = case
     alike = [PlanCost(cost.name, 1, 1.0) for cost in costs]
-    least = max(len(stage.plans) for stage in stages)
+    least = max(map(len, stages.values()))
     for budget in range(max(least, 1), len(costs) + 1):
         assert load_s(stages, alike, budget, shards) == least_load(stages, alike, budget, shards)
 
@@ -117,9 +118,8 @@ def test_it_is_near_the_optimum_where_plans_differ() -> None:
 
 
 def test_among_those_needed_next_the_slow_one_stays() -> None:
-    costs = [PlanCost("a", 5, 1.0), PlanCost("b", 5, 30.0), PlanCost("c", 5, 2.0)]
     for slow in "ab":
-        each = [PlanCost(cost.name, 5, 30.0 if cost.name == slow else 1.0) for cost in costs]
+        each = [PlanCost(name, 5, 30.0 if name == slow else 1.0) for name in "abc"]
         residency = Residency(stages_of("ab", "c"), each, 10)
         residency.enter("s0")
         assert residency.enter("s1").resident == (slow, "c")
@@ -127,7 +127,7 @@ def test_among_those_needed_next_the_slow_one_stays() -> None:
 
 def test_plans_of_a_stage_that_do_not_fit_are_named() -> None:
     costs = [PlanCost("small", 10, 1.0), PlanCost("denoiser", 7_000, 1.0), PlanCost("decoder", 4_000, 1.0)]
-    stages = [StageNeeds("check", ("small",)), StageNeeds("paint", ("denoiser", "decoder"))]
+    stages = {"check": ("small",), "paint": ("denoiser", "decoder")}
     assert Residency(stages, costs, 11_000).timeline(1).peak_bytes == 11_000
     with pytest.raises(CounterfactoryError, match=r"stage paint needs denoiser 7,000 [+] decoder 4,000 = 11,000 bytes"):
         Residency(stages, costs, 10_999)

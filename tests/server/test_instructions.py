@@ -21,17 +21,9 @@ DOG = "a photo of a brown dog chasing a ball on the grass"
     [
         # The weather.
         (STREET, ("weather", "sunny", "foggy"), "Change the weather from sunny to foggy."),
-        (
-            "a bus on a sunny day",
-            ("weather", "on a sunny day", "rainy"),
-            "Change the weather from a sunny day to rainy.",
-        ),
+        ("bus on a sunny day", ("weather", "on a sunny day", "rainy"), "Change the weather from a sunny day to rainy."),
         ("Sunny street", ("weather", "Sunny", "misty"), "Change the weather from sunny to misty."),
-        (
-            "a bus in the rain",
-            ("weather", "in the rain", "in thick fog"),
-            "Show the same scene in thick fog instead of in the rain.",
-        ),
+        ("bus in the rain", ("weather", "in the rain", "in fog"), "Show the same scene in fog instead of in the rain."),
         (DOG, ("weather", "", "foggy"), "Make it look foggy."),
         (DOG, ("weather", "", "fog"), "Show the same scene in the fog."),
         (DOG, ("weather", "", "in foggy weather"), "Show the same scene in foggy weather."),
@@ -77,19 +69,11 @@ DOG = "a photo of a brown dog chasing a ball on the grass"
         (STREET, ("domain", "", "a pencil sketch of"), "Turn the picture into a pencil sketch."),
         (DOG, ("other", "", "with confetti in the air"), "Add confetti in the air."),
         (DOG, ("other", "dog", "dog in a collar"), "Show the dog in a collar."),
-        (
-            "a dog chasing a ball.",
-            ("other", "chasing", "guarding"),
-            'Change the picture from "a dog chasing a ball" to "a dog guarding a ball".',
-        ),
+        ("cats chasing.", ("other", "chasing", "seeing"), 'Change the picture from "cats chasing" to "cats seeing".'),
         ("a dog", ("other", "sleeping", "running"), 'Show "running" in place of "sleeping".'),
         # A type of the user's own.
         (DOG, ("lens", "", "in soft focus"), "Show the same scene in soft focus."),
-        (
-            DOG,
-            ("lens", "on the grass", "on blurred grass"),
-            "Show the same scene on blurred grass instead of on the grass.",
-        ),
+        (DOG, ("lens", "on the grass", "on dark grass"), "Show the same scene on dark grass instead of on the grass."),
     ],
 )
 def test_an_edit_is_told_in_a_sentence(caption: str, edit: tuple[str, str, str], sentence: str) -> None:

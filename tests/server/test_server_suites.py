@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_editor import edit_reply, edited, fake_editor
+from fake_editor import edit_reply, fake_editor
 from loopback import Asked, Reply, json_reply, serving
 from PIL import Image
 from small_sets import noise
@@ -136,9 +136,8 @@ def test_a_server_that_changes_nothing_is_found_by_the_checks(photos: Path, tmp_
 
 def test_levels_are_between_the_source_and_the_full_edit(photos: Path, tmp_path: Path) -> None:
     with fake_editor() as served:
-        suite = make(
-            photos, tmp_path / "suite", profile(tmp_path, served.address), levels=2, interventions={"time": ["night"]}
-        )
+        night = {"time": ["night"]}
+        suite = make(photos, tmp_path / "suite", profile(tmp_path, served.address), levels=2, interventions=night)
     for source in {row.source for row in suite.rows}:
         levels = sorted((r for r in suite.rows if r.source == source and r.kind == "variant"), key=lambda r: r.level)
         original = pixels(suite.path / levels[0].original).astype(int)
@@ -162,11 +161,6 @@ def test_another_model_is_another_picture_and_another_address_is_not(photos: Pat
         assert not other.asked
         make(photos, tmp_path / "suite", profile(tmp_path, other.address, model="klein"))
         assert len(other.asked) == 6
-
-
-def test_edited_reads_the_prompt_as_the_tests_need_it() -> None:
-    grey = np.full((8, 8, 3), 128, np.uint8)
-    assert np.array_equal(edited(grey, "Return the picture unchanged.", 1), grey)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Boxes are judged as a set: what their numbers mean, which leave their pictures, and which are none."""
+"""Boxes are judged as a set, follow their pixels, and outlines and run lengths cover what COCO's tools say."""
 
 from __future__ import annotations
 
@@ -9,26 +9,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from small_sets import read, reasons, refuse, save, write
 
+from counterfactory.engine.sources import shapes
 from counterfactory.engine.sources.boxes import FORMS, BoxForm, box_of
-from counterfactory.engine.sources.shapes import Box
+from counterfactory.engine.sources.pixels import fit_mask
+from counterfactory.engine.sources.shapes import Box, DrawnMask, Keypoint, Shape, cover, fit_boxes, outline
 
 HEIGHT, WIDTH = 60, 80
 Four = tuple[float, float, float, float]
 
 
-def things(count: int, largest: int = 40) -> list[Four]:
+def things(count: int) -> list[Four]:
     """True boxes x, y, width, height, all over the picture."""
     rng = np.random.default_rng(count)
-    sizes = rng.integers(4, largest, (count, 2))
-    return [
-        (float(rng.integers(0, WIDTH - w)), float(rng.integers(0, HEIGHT - h)), float(w), float(h)) for w, h in sizes
-    ]
-
-
-def sizes(box: Four) -> Four:
-    return box
+    sizes = rng.integers(4, 40, (count, 2)).tolist()
+    return [(float(rng.integers(0, WIDTH - w)), float(rng.integers(0, HEIGHT - h)), w, h) for w, h in sizes]
 
 
 def corners(box: Four) -> Four:
@@ -41,12 +39,7 @@ def centres(box: Four) -> Four:
     return x + width / 2, y + height / 2, width, height
 
 
-def shares(box: Four) -> Four:
-    x, y, width, height = box
-    return x / WIDTH, y / HEIGHT, width / WIDTH, height / HEIGHT
-
-
-WRITTEN: dict[BoxForm, Callable[[Four], Four]] = {"sizes": sizes, "corners": corners, "centres": centres}
+WRITTEN: dict[BoxForm, Callable[[Four], Four]] = {"sizes": lambda box: box, "corners": corners, "centres": centres}
 
 
 def coco(root: Path, boxes: Iterable[Four], **more: Any) -> Path:
@@ -94,10 +87,7 @@ def test_numbers_that_mean_another_form_are_refused_with_what_to_say(
     if written == own:
         assert read(root).notes == []
     else:
-        refuse(
-            rf"boxes leave their pictures or have no sides; as .* they fit: say --boxes {written}, or --boxes {own}",
-            root,
-        )
+        refuse(rf"leave their pictures or have no sides; as .* they fit: say --boxes {written}, or --boxes {own}", root)
     (source,) = read(root, boxes=written).sources
     shift = 1 if layout == "voc" else 0  # which counts from 1
     assert len(source.boxes) == len(true)
@@ -125,7 +115,7 @@ def test_a_set_whose_things_leave_their_pictures_is_no_other_form(tmp_path: Path
 
 @pytest.mark.parametrize("make", [coco, voc])
 def test_shares_are_no_pixels(make: Callable[[Path, Iterable[Four]], Path], tmp_path: Path) -> None:
-    root = make(tmp_path, [shares(box) for box in things(3)])
+    root = make(tmp_path, [(x / WIDTH, y / HEIGHT, w / WIDTH, h / HEIGHT) for x, y, w, h in things(3)])
     refuse("the numbers of 3 of 3 boxes lie between 0 and 1.*multiply them by the pictures' widths and heights", root)
     refuse("lie between 0 and 1", root, boxes="corners")
 
@@ -143,10 +133,8 @@ def test_an_area_tells_corners_where_no_box_leaves_its_picture(tmp_path: Path) -
 
 
 def test_the_form_is_said_of_boxes_only(tmp_path: Path) -> None:
-    save(tmp_path / "bus" / "a.png")
-    refuse(
-        "--boxes is about boxes of datasets, coco, yolo, voc; the layout folders has no such", tmp_path, boxes="corners"
-    )
+    said = "--boxes is about boxes of datasets, coco, yolo, voc; the layout folders has no such"
+    refuse(said, save(tmp_path / "bus" / "a.png").parents[1], boxes="corners")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -172,12 +160,10 @@ def test_annotations_without_a_box_are_counted(tmp_path: Path) -> None:
 def test_coco_s_images_are_those_of_its_split_and_size(tmp_path: Path) -> None:
     """The same names in images/, in the folder of the split, and in one of another size."""
     root = coco(tmp_path / "set", things(2))
-    (root / "a.png").rename(tmp_path / "a.png")
-    file = root / "annotations" / "instances_val.json"
-    file.parent.mkdir()
+    (root / "a.png").unlink()
     about = json.loads((root / "instances_a.json").read_text())
     (root / "instances_a.json").unlink()
-    file.write_text(json.dumps(about))
+    file = write(root / "annotations" / "instances_val.json", json.dumps(about))
     save(root / "images" / "a.png", 1, HEIGHT, WIDTH)
     assert read(root).sources[0].path == root / "images" / "a.png"
     save(root / "val" / "a.png", 2, HEIGHT, WIDTH)
@@ -194,9 +180,8 @@ def test_coco_s_images_are_those_of_its_split_and_size(tmp_path: Path) -> None:
 def test_voc_s_marks_are_said(tmp_path: Path) -> None:
     marks = "<truncated>1</truncated><difficult>0</difficult>"
     found = read(voc(tmp_path, map(corners, things(3)), marks))
-    assert found.notes == [
-        "3 are marked truncated: these boxes are taken as the others are, and the marks are left out"
-    ]
+    said = "3 are marked truncated: these boxes are taken as the others are, and the marks are left out"
+    assert found.notes == [said]
     assert read(voc(tmp_path, map(corners, things(3)))).notes == []
 
 
@@ -241,15 +226,121 @@ def test_outlines_of_one_length_are_outlines(count: int, tmp_path: Path) -> None
 
 def test_lines_of_another_kind_are_said(tmp_path: Path) -> None:
     turned = [0.2, 0.3, 0.5, 0.2, 0.6, 0.5, 0.3, 0.6]
-    assert read(lines(tmp_path / "a", [turned, turned])).notes == [
-        "all lines have four points, as turned boxes have: upright boxes around them are taken"
-    ]
-    assert read(lines(tmp_path / "b", [turned, [0.5] * 4])).notes == [
-        "1 of 2 lines are outlines among boxes: the box around each is taken, and a picture with both has no mask"
-    ]
+    said = "all lines have four points, as turned boxes have: upright boxes around them are taken"
+    assert read(lines(tmp_path / "a", [turned, turned])).notes == [said]
+    said = "1 of 2 lines are outlines among boxes: the box around each is taken, and a picture with both has no mask"
+    assert read(lines(tmp_path / "b", [turned, [0.5] * 4])).notes == [said]
     odd = lines(tmp_path / "c", [[0.5] * 55, [0.5] * 4])
     assert reasons(read(odd))["images/a.png"].endswith("keypoints are read where the YAML file says kpt_shape")
     far = lines(tmp_path / "d", [[0.2, 0.3, 0.5, 0.2, 0.6, 2]])
     assert "an outline's points are shares of the picture" in reasons(read(far))["images/a.png"]
     beyond = lines(tmp_path / "e", [[0.2, 0.3, 0.5, 0.2, 0.6, 1.01]])
     assert read(beyond).sources[0].boxes[0].y1 == HEIGHT, "as far as the picture goes"
+
+
+# pycocotools 2.0.11, mask.encode of np.add.outer(np.arange(9) ** 2, 3 * np.arange(11) ** 2) % 7 < 3.
+COUNTS = "0210011N0033OMM10O0000010O00133MM011N0011N0033OMM10O00"
+
+
+def test_coco_s_compressed_runs() -> None:
+    mask = np.add.outer(np.arange(9) ** 2, 3 * np.arange(11) ** 2) % 7 < 3
+    assert (cover(Shape(1, runs=shapes.decode_runs(COUNTS)), 9, 11) == mask).all()
+    long = np.zeros((700, 900), bool)
+    long[:, 3:800] = True
+    assert (cover(Shape(1, runs=shapes.decode_runs("dQ2\\jPa0`[T2")), 700, 900) == long).all()
+
+
+@pytest.mark.parametrize("text", ["\x2f", "P", "ooooooooooooo", "0N", "é"])
+def test_text_that_is_no_run_lengths(text: str) -> None:
+    with pytest.raises(ValueError, match="run length"):
+        shapes.decode_runs(text)
+
+
+@given(st.lists(st.tuples(st.floats(-5, 45), st.floats(-5, 35)), min_size=3, max_size=8))
+@settings(max_examples=50, deadline=None)
+def test_an_outline_holds_the_pixels_whose_centres_it_holds(points: list[tuple[float, float]]) -> None:
+    """The oracle asks for each centre alone, by the angle that the outline turns around it."""
+    height, width = 30, 40
+    made = cover(Shape(1, (outline([n for point in points for n in point]),)), height, width)
+    for y, x in np.random.default_rng(0).integers(0, (height, width), (15, 2)).tolist():
+        crossings = 0
+        for (x0, y0), (x1, y1) in zip(points, [*points[1:], points[0]], strict=True):
+            if (y0 <= y + 0.5) != (y1 <= y + 0.5):
+                crossings += x0 + (y + 0.5 - y0) / (y1 - y0) * (x1 - x0) <= x + 0.5
+        assert made[y, x] == (crossings % 2 == 1)
+
+
+def test_smaller_things_lie_on_larger_ones_and_several_outlines_are_one_thing() -> None:
+    big, small = outline([0, 0, 8, 0, 8, 8, 0, 8]), outline([2, 2, 4, 2, 4, 4, 2, 4])
+    wanted = np.full((10, 10), 9)
+    wanted[:8, :8] = 1
+    wanted[2:4, 2:4] = 2
+    for order in ((Shape(1, (big,)), Shape(2, (small,))), (Shape(2, (small,)), Shape(1, (big,)))):
+        assert (DrawnMask(order, 9).draw(10, 10) == wanted).all()
+    two = DrawnMask((Shape(3, (outline([0, 0, 1, 0, 1, 1, 0, 1]), small)),), 0).draw(10, 10)
+    assert (two[0, 0], two[3, 3], two.sum()) == (3, 3, 3 * 5)
+
+
+def test_shares_of_a_picture_are_scaled_to_it() -> None:
+    half = Shape(300, (outline([0, 0, 0.5, 0, 0.5, 1, 0, 1]),))
+    made = DrawnMask((half,), 0, relative=True).draw(4, 10)
+    assert (made.tolist(), made.dtype) == ([[300] * 5 + [0] * 5] * 4, np.uint16)
+    assert DrawnMask((half,), 0).digest() != DrawnMask((half,), 0, relative=True).digest()
+
+
+def test_runs_for_another_size_are_refused() -> None:
+    with pytest.raises(ValueError, match="its run lengths cover 9 pixels, the picture has 12"):
+        DrawnMask((Shape(1, runs=shapes.pack_runs([4, 5])),), 0).draw(3, 4)
+    with pytest.raises(ValueError, match="negative or too large"):
+        shapes.pack_runs([-1])
+
+
+LENGTHS = st.integers(8, 60)
+
+
+@given(LENGTHS, LENGTHS, LENGTHS, LENGTHS, st.data())
+@example(24, 32, 24, 24, None)
+@settings(max_examples=150, deadline=None)
+def test_a_box_lies_where_its_pixels_lie(height: int, width: int, h: int, w: int, data: st.DataObject | None) -> None:
+    """The oracle draws the box, and lets the mask's own crop say which pixels are left of it."""
+    x0, y0, x1, y1 = 2, 3, 30, 20
+    if data is not None:
+        x0, y0 = data.draw(st.integers(0, width - 1)), data.draw(st.integers(0, height - 1))
+        x1, y1 = data.draw(st.integers(x0 + 1, width)), data.draw(st.integers(y0 + 1, height))
+    drawn = np.zeros((height, width), np.uint8)
+    drawn[y0:y1, x0:x1] = 1
+    kept, dropped = fit_boxes([Box(x0, y0, x1, y1, "car")], height, width, (h, w))
+    assert len(kept) + len(dropped) == 1
+    rows, columns = np.nonzero(fit_mask(drawn, (h, w)))
+    for box in kept:
+        # A pixel belongs to a box when its centre does.
+        centres = np.arange(max(h, w)) + 0.5
+        inside_x, inside_y = (centres > box.x0) & (centres < box.x1), (centres > box.y0) & (centres < box.y1)
+        wanted_x, wanted_y = np.flatnonzero(inside_x[:w]), np.flatnonzero(inside_y[:h])
+        if not rows.size or not min(wanted_x.size, wanted_y.size):  # so thin that no pixel's centre need be in it
+            assert min(wanted_x.size, wanted_y.size) <= 1
+            continue
+        for found, wanted in ((columns, wanted_x), (rows, wanted_y)):
+            assert abs(found.min() - wanted[0]) <= 1
+            assert abs(found.max() - wanted[-1]) <= 1
+
+
+@given(st.integers(0, 40))
+def test_a_box_goes_when_too_little_of_it_is_seen(x0: int) -> None:
+    """40 x 20 cropped to its middle 20 x 20, columns 10 to 30: the share by counting pixels, 0.3 as documented."""
+    column = np.arange(x0, x0 + 10)
+    seen = float(((column >= 10) & (column < 30)).mean())
+    kept, dropped = fit_boxes([Box(x0, 0, x0 + 10, 20, "car")], 20, 40, (20, 20))
+    assert bool(kept) == (seen >= 0.3)
+    assert dropped == (() if kept else (Box(x0, 0, x0 + 10, 20, "car"),))
+
+
+def test_boxes_and_their_keypoints_are_scaled_and_clipped_and_keep_their_order() -> None:
+    boxes = [Box(8, 2, 16, 10, "a"), Box(0, 0, 40, 20, "all"), Box(0, 0, 5, 5, "gone"), Box(12, 0, 14, 2, "b")]
+    kept, dropped = fit_boxes(boxes, 20, 40, (40, 40))
+    assert kept == (Box(0, 4, 12, 20, "a"), Box(0, 0, 40, 40, "all"), Box(4, 0, 8, 4, "b"))
+    assert dropped == (boxes[2],)
+    points = (Keypoint(12, 5, 2), Keypoint(9, 5, 2), Keypoint(29.5, 19.5, 1), Keypoint(30, 5, 1), Keypoint(12, 20, 2))
+    ((box,), _) = fit_boxes([Box(5, 0, 40, 20, "person", points)], 20, 40, (40, 40))
+    outside = Keypoint(0, 0, 0)
+    assert box.keypoints == (Keypoint(4, 10, 2), outside, Keypoint(39, 39, 1), outside, outside)

@@ -49,12 +49,9 @@ def test_colours_become_numbers_in_the_file_s_order(tmp_path: Path) -> None:
 
 def test_what_a_map_misses_is_named(tmp_path: Path) -> None:
     found = of(tmp_path, '[classes]\n7 = "road"\n')
-    with pytest.raises(UnreadableError) as raised:
+    unknown, advice = r"8 \(2 pixels\), 9 \(1 pixels\)", "add it to its classes, or to `ignore`"
+    with pytest.raises(UnreadableError, match=rf"^holds {unknown}, which .*map\.toml does not name; {advice}$"):
         found.apply(np.array([[7, 8, 8, 9]], np.uint8))
-    assert str(raised.value) == (
-        f"holds 8 (2 pixels), 9 (1 pixels), which {tmp_path / 'map.toml'} does not name; add it to its classes, or to "
-        "`ignore`"
-    )
     with pytest.raises(UnreadableError, match=r"0 .* and 2 more, which"):
         found.apply(np.arange(7, dtype=np.uint8)[None])
     found = of(tmp_path, '[classes]\n"1 2 3" = "road"\n')
@@ -65,24 +62,19 @@ def test_what_a_map_misses_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "needs a table `classes`"),
-        ("[classes]\n", "needs a table `classes`"),
+        *((text, "needs a table `classes`") for text in ("", "[classes]\n")),
         ('[classes]\n7 = "a"\n[names]\n', "unknown key 'names'"),
         ('[classes]\n7 = ""\n', "class 7 needs a name"),
         ("[classes]\n7 = 3\n", "class 7 needs a name, found 3"),
         ('[classes]\nroad = "a"\n', "'road' is neither a number up to 65535 nor a colour"),
-        ('[classes]\n70000 = "a"\n', "neither a number"),
-        ('[classes]\n"1 2" = "a"\n', "neither a number"),
-        ('[classes]\n"1 2 256" = "a"\n', "neither a number"),
-        ('[classes]\n"#12345g" = "a"\n', "neither a number"),
+        *((f'[classes]\n"{key}" = "a"\n', "neither a number") for key in ("70000", "1 2", "1 2 256", "#12345g")),
         ('ignore = [7]\n[classes]\n7 = "a"\n', "7 is given twice"),
         ('[classes]\n"1 2 3" = "a"\n"1,2,3" = "b"\n', "colour 1 2 3 is given twice"),
         ('ignore = ["1 2 3"]\n[classes]\n7 = "a"\n', "all numbers or all colours, found both"),
         ('ignore = 3\n[classes]\n7 = "a"\n', "ignore is a list"),
         ('ignore = [true]\n[classes]\n7 = "a"\n', "True is neither a number"),
         ('channel = "blue"\n[classes]\n7 = "a"\n', "channel can be 'red'"),
-        ("a = " + "[" * 5000, "is not valid TOML"),
-        ("a = " + "9" * 5000, "is not valid TOML"),
+        *(("a = " + 5000 * text, "is not valid TOML") for text in "[9"),
     ],
 )
 def test_what_is_no_class_map(text: str, reason: str, tmp_path: Path) -> None:
@@ -94,16 +86,12 @@ def test_json_means_the_same_and_a_list_names_numbers_too(tmp_path: Path) -> Non
     path = write(tmp_path / "map.json", json.dumps({"classes": {"7": "road"}, "ignore": [0]}))
     assert load_class_map(str(path)).key == of(tmp_path, 'ignore = [0]\n[classes]\n7 = "road"\n').key
     assert load_class_map(str(path)).key != of(tmp_path, '[classes]\n7 = "road"\n').key
-    for text in ("{", "[" * 100_000, "[]"):
-        with pytest.raises(CounterfactoryError, match=r"is not valid JSON|has no names"):
-            load_class_map(str(write(path, text)))
     found = load_class_map(str(write(tmp_path / "names.txt", "sky\nroad\n")))
     assert (found.names, found.numbers) == ({0: "sky", 1: "road"}, {0: 0, 1: 1, 255: 255})
 
 
 def test_published_maps() -> None:
-    assert tuple(published("class_maps")) == ("camvid", "camvid11", "cityscapes-trainids", "cityscapes", "shift", "voc")
-    counts = {name: len(load_class_map(name).names) for name in tuple(published("class_maps"))}
+    counts = {name: len(load_class_map(name).names) for name in published("class_maps")}
     assert counts == {"camvid": 31, "camvid11": 11, "cityscapes": 19, "cityscapes-trainids": 19, "shift": 14, "voc": 21}
     assert len(load_class_map("cityscapes").numbers) == 19 + 16
     with pytest.raises(CounterfactoryError, match="no class map 'kitti': name a"):
@@ -173,11 +161,9 @@ def test_the_numbers_of_a_table_and_the_record(tmp_path: Path) -> None:
 
 def test_two_numbers_of_one_name_are_said(numbered: Path, tmp_path: Path) -> None:
     names = write(tmp_path / "names.txt", "crane\ndog\ncrane\ndog\nbus\nbus\nox\nox\n")
-    (said,) = read(numbered, class_map=str(names)).notes
-    assert said == (
-        "names that stand for several numbers, whose images have one label: crane (0, 2), dog (1, 3), bus (4, 5) "
-        "and 1 more"
-    )
+    several = "crane (0, 2), dog (1, 3), bus (4, 5) and 1 more"
+    said = f"names that stand for several numbers, whose images have one label: {several}"
+    assert read(numbered, class_map=str(names)).notes == [said]
 
 
 @pytest.mark.parametrize(
@@ -244,17 +230,16 @@ def test_all_that_a_palette_makes_of_masks_is_in_its_key() -> None:
 
 def test_published_palettes_have_the_classes_of_published_sets() -> None:
     assert tuple(published("palettes")) == ("ade20k", "cityscapes", "streets")
-    ade, cityscapes, streets = (load_palette(name) for name in tuple(published("palettes")))
+    ade, cityscapes, streets = map(load_palette, published("palettes"))
     assert streets.order == STREETS.classes
     assert streets.colours.keys() == set(STREETS.classes)
     assert (ade.where, len(cityscapes.colours)) == ("the palette ade20k", 19 + 5)
     assert [ade.colours[name] for name in ("wall", "flag")] == [(120, 120, 120), (92, 0, 255)]
     assert ade.colours["pedestrian"] == ade.colours["person"] == (150, 5, 61)
-    for name in tuple(published("class_maps")):
-        names = {found.strip().lower() for found in load_class_map(name).names.values()} - {"background"}
-        lacking = names - ade.colours.keys()
-        known = {"traffic cone", "other moving thing", "cart, luggage or pram"}
-        assert lacking <= known, (name, lacking)
+    without = {"background", "traffic cone", "other moving thing", "cart, luggage or pram"}
+    for name in published("class_maps"):
+        names = {found.strip().lower() for found in load_class_map(name).names.values()}
+        assert names - ade.colours.keys() <= without, name
     names = set(load_class_map("cityscapes").names.values()) - {"background"}
     assert names <= cityscapes.colours.keys()
 
@@ -266,9 +251,7 @@ def test_a_palette_of_your_own_is_a_file(tmp_path: Path) -> None:
         "": "needs a table `classes` of names and their colours",
         "[classes]": "needs a table `classes`",
         '[clases]\nsky = "1 2 3"': "unknown key 'clases'; did you mean 'classes'?",
-        '[classes]\nsky = "1 2"': "the colour of sky is '1 2'; it needs",
-        '[classes]\nsky = "1 2 256"': "the colour of sky is '1 2 256'",
-        '[classes]\nsky = "1 2 x"': "the colour of sky is '1 2 x'",
+        **{f'[classes]\nsky = "{n}"': f"the colour of sky is '{n}'; it needs" for n in ("1 2", "1 2 256", "1 2 x")},
         "[classes]\nsky = 3": "the colour of sky is 3",
         'order = "sky"\n[classes]\nsky = "1 2 3"': "order is a list of names of classes, found 'sky'",
         'order = [1]\n[classes]\nsky = "1 2 3"': r"order is a list of names of classes, found \[1\]",

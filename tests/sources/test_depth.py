@@ -12,7 +12,7 @@ import pytest
 import small_sets
 from numpy.typing import NDArray
 from PIL import Image
-from small_sets import encoded
+from small_sets import encoded, save, write
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.sources.data_set import DataSet
@@ -32,15 +32,12 @@ def npy(array: NDArray[Any]) -> bytes:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Two pictures with masks and depth maps in class folders: one map as a NumPy file, one as a 16-bit picture."""
-    rng = np.random.default_rng(0)
-    for name, form in (("car/a", "npy"), ("bus/b", "png")):
-        for kind in ("images", "masks", "depth"):
-            (tmp_path / "set" / kind / name).parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(rng.integers(0, 256, (*SIZE, 3), np.uint8)).save(tmp_path / "set" / "images" / f"{name}.png")
-        Image.fromarray(rng.integers(0, 3, SIZE, np.uint8)).save(tmp_path / "set" / "masks" / f"{name}.png")
-        numbers = rng.integers(1, 60000, SIZE).astype(np.uint16)
-        path = tmp_path / "set" / "depth" / f"{name}.{form}"
-        path.write_bytes(npy(numbers.astype(np.float32)) if form == "npy" else encoded(numbers))
+    for seed, (name, form) in enumerate((("car/a", "npy"), ("bus/b", "png"))):
+        save(tmp_path / "set" / "images" / f"{name}.png", seed, *SIZE)
+        numbers = np.random.default_rng(seed).integers(1, 60000, SIZE).astype(np.uint16)
+        data = npy(numbers.astype(np.float32)) if form == "npy" else encoded(numbers)
+        write(tmp_path / "set" / "masks" / f"{name}.png", "").write_bytes(encoded(numbers % 3))
+        write(tmp_path / "set" / "depth" / f"{name}.{form}", "").write_bytes(data)
     return tmp_path / "set"
 
 
@@ -50,8 +47,7 @@ def read(folder: Path, **options: Any) -> DataSet:
 
 def test_a_picture_s_depth_is_the_file_of_its_name(folder: Path) -> None:
     found = read(folder)
-    assert [source.name for source in found.sources] == ["bus/b", "car/a"]
-    assert not found.problems
+    assert ([source.name for source in found.sources], found.problems) == (["bus/b", "car/a"], [])
     for source, form in zip(found.sources, ("png", "npy"), strict=True):
         assert source.depth is not None
         assert source.depth.of == str(folder / "depth" / f"{source.name}.{form}")
@@ -79,14 +75,12 @@ def test_a_depth_map_names_its_source_anew_and_its_absence_leaves_the_name(folde
 
 def test_what_has_no_usable_depth_is_a_problem_by_itself(folder: Path) -> None:
     (folder / "depth" / "bus" / "b.png").unlink()
-    found = read(folder)
+    found, file = read(folder), folder / "depth" / "bus" / "b.npy"
     assert [source.name for source in found.sources] == ["car/a"]
-    (problem,) = found.problems
-    assert problem.name == "bus/b.png"
-    assert problem.reason == f"depth b.npy: there is no file {folder / 'depth' / 'bus' / 'b.npy'}"
-    (folder / "depth" / "bus" / "b.npy").write_bytes(npy(np.ones((16, 23))))
+    assert small_sets.reasons(found) == {"bus/b.png": f"depth b.npy: there is no file {file}"}
+    file.write_bytes(npy(np.ones((16, 23))))
     assert read(folder).problems[0].reason == "depth b.npy: is 23 x 16, the image 24 x 16; save both at one size"
-    (folder / "depth" / "bus" / "b.npy").write_bytes(npy(np.zeros(SIZE)))
+    file.write_bytes(npy(np.zeros(SIZE)))
     assert read(folder).problems[0].reason == "depth b.npy: has no distance above 0"
     assert "has no inverse distance above 0" in read(folder, depth_values="inverse").problems[0].reason
 

@@ -1,4 +1,4 @@
-"""Pairs of originals and edited pictures: what tables and folders say of them, and what becomes of what they do not."""
+"""Pairs of originals and edited pictures, and real ones under real conditions: what tables and folders say of them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, strategies
 from PIL import Image
-from small_sets import encoded, noise, reasons, save, save_mask
+from small_sets import encoded, noise, reasons, save, save_mask, write
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.keys import file_digest
 from counterfactory.engine.sources.data_set import DataSet, SetOptions, read_listing
 from counterfactory.engine.sources.edited_pairs import list_edited
 from counterfactory.engine.sources.given import GivenPicture, load_given, parse_edits
+from counterfactory.engine.sources.real_pictures import read_real
 
+PAIR = {"original": "in/a.png", "edited": "out/a0.png", "edit": "weather: foggy"}
 FOGGY, NIGHT = Edit("weather", "", "foggy"), Edit("time", "day", "night")
 
 
@@ -76,11 +79,8 @@ def test_a_table_says_all_that_it_can(root: Path, name: str) -> None:
     assert a.given is not None
     assert b.given is not None
     assert (a.given.caption, b.given.caption, a.given.levels) == ("a bus by day", None, 2)
-    told = [(one.edits, one.edited_caption, one.kind, one.level) for one in a.given.pictures]
-    assert told == [
-        ((FOGGY, NIGHT), None, "variant", 0),
-        ((FOGGY,), "a bus in fog", "variant", 2),
-        ((), None, "control", 0),
+    assert [(one.edits, one.edited_caption, one.kind, one.level) for one in a.given.pictures] == [
+        *(((FOGGY, NIGHT), None, "variant", 0), ((FOGGY,), "a bus in fog", "variant", 2), ((), None, "control", 0))
     ]
     assert found.notes == [
         "1 of 2 originals have no caption: the profile says what they show",
@@ -127,8 +127,7 @@ def test_a_row_that_cannot_be_used_is_named_and_costs_no_other(root: Path, row: 
     save(root.parent / "secret.png")
     (root / "link.png").symlink_to("../secret.png")
     (root / "linked").symlink_to(root.parent)
-    good = {"original": "in/a.png", "edited": "out/a0.png", "edit": "weather: foggy"}
-    found = read(table(root, {**good, "edited": "out/a1.png", **row}, good))
+    found = read(table(root, {**PAIR, "edited": "out/a1.png", **row}, PAIR))
     ((name, reason),) = reasons(found).items()
     assert name == "pairs.csv:2"
     assert told in reason
@@ -139,43 +138,29 @@ def test_a_row_that_cannot_be_used_is_named_and_costs_no_other(root: Path, row: 
 def test_what_a_file_is_not_is_named_by_the_file(root: Path) -> None:
     (root / "out" / "a1.png").write_bytes((root / "out" / "a1.png").read_bytes()[:300])
     save(root / "out" / "a2.png", 5, 24, 24)
-    names = ("a0", "a1", "a2", "none")
-    rows = [{"original": "in/a.png", "edited": f"out/{name}.png", "edit": "weather: foggy"} for name in names]
-    found = read(table(root, *rows, {"original": "in/none.png", "edited": "out/b0.png", "edit": "weather: foggy"}))
+    rows = [{**PAIR, "edited": f"out/{name}.png"} for name in ("a0", "a1", "a2", "none")]
+    found = read(table(root, *rows, {**PAIR, "original": "in/none.png", "edited": "out/b0.png"}))
     told = reasons(found)
     assert "broken or truncated" in told["out/a1.png"]
     assert told["out/a2.png"].startswith("is 24 x 24, its original 32 x 24: of another aspect")
-    assert "there is no file" in told["out/none.png"]
-    assert "there is no file" in told["in/none.png"]
+    assert all("there is no file" in told[f"{folder}/none.png"] for folder in ("in", "out"))
     assert len(told) == 4
     assert [one.file for one in pictures(found)["in/a"]] == ["out/a0.png"]
 
 
 def test_pairs_that_are_there_twice(root: Path) -> None:
     (root / "out" / "a1.png").write_bytes((root / "out" / "a0.png").read_bytes())
-    pair = {"original": "in/a.png", "edited": "out/a0.png", "edit": "weather: foggy"}
-    found = read(
-        table(
-            root,
-            pair,
-            pair,
-            {**pair, "original": "./in//a.png"},
-            {**pair, "edited": "out/a1.png"},
-            {**pair, "edited": "out/a2.png"},
-        )
-    )
+    changes = ({"original": "./in//a.png"}, {"edited": "out/a1.png"}, {"edited": "out/a2.png"})
+    found = read(table(root, PAIR, PAIR, *(PAIR | change for change in changes)))
     told = reasons(found)
-    assert "is there twice; the first counts" in told["pairs.csv:3"]
-    assert "is there twice; the first counts" in told["pairs.csv:4"]
+    assert all("is there twice; the first counts" in told[f"pairs.csv:{line}"] for line in (3, 4))
     assert told["out/a1.png"] == "the same picture as out/a0.png, with the same edit; one counts"
     assert [one.file for one in pictures(found)["in/a"]] == ["out/a0.png", "out/a2.png"]
 
 
 def test_what_rows_say_of_one_original_has_to_agree(root: Path) -> None:
     def rows(name: str, **two: Sequence[str]) -> list[dict[str, str]]:
-        pairs = [
-            {"original": f"in/{name}.png", "edited": f"out/{name}{i}.png", "edit": "weather: foggy"} for i in (0, 1)
-        ]
+        pairs = [{**PAIR, "original": f"in/{name}.png", "edited": f"out/{name}{i}.png"} for i in (0, 1)]
         return [{**pair, **{key: values[i] for key, values in two.items()}} for i, pair in enumerate(pairs)]
 
     found = read(table(root, *rows("a", label=("bus", "car")), *rows("b", caption=("a bus", "a car"))))
@@ -185,26 +170,21 @@ def test_what_rows_say_of_one_original_has_to_agree(root: Path) -> None:
     assert {name: len(own) for name, own in pictures(found).items()} == {"in/b": 2}
     assert found.sources[0].given is not None
     assert found.sources[0].given.caption == "a bus"
-    found = read(table(root, *rows("a", mask=("masks/a.png", "masks/b.png"))[:1], *rows("b")))
-    assert reasons(found) == {}
-
-
-def test_two_masks_of_one_original_are_none(root: Path) -> None:
-    pair = {"original": "in/a.png", "edit": "weather: foggy"}
-    both = [{**pair, "edited": f"out/a{i}.png", "mask": f"masks/{name}.png"} for i, name in enumerate("ab")]
-    found = read(table(root, *both, {**pair, "original": "in/b.png", "edited": "out/b0.png"}))
+    masked = rows("a", mask=("masks/a.png", "masks/b.png"))
+    assert reasons(read(table(root, *masked[:1], *rows("b")))) == {}
+    found = read(table(root, *masked, *rows("b")))
     assert "has two masks" in reasons(found)["in/a.png"]
     assert list(pictures(found)) == ["in/b"]
 
 
 def test_nothing_said_is_refused_and_little_is_counted(root: Path) -> None:
-    pair = {"original": "in/a.png", "edited": "out/a0.png"}
+    pair = {name: PAIR[name] for name in ("original", "edited")}
     with pytest.raises(CounterfactoryError, match=r"says of no picture what was edited: add a column edit") as refused:
         read(table(root, pair, {**pair, "edited": "out/a1.png", "kind": "control"}))
     assert "\n" not in str(refused.value)
     with pytest.raises(CounterfactoryError, match="says of no picture"):
         read(table(root, {**pair, "caption": "a bus", "edited_caption": "a bus"}))
-    found = read(table(root, pair, {**pair, "edited": "out/a1.png", "edit": "weather: foggy"}))
+    found = read(table(root, pair, {**PAIR, "edited": "out/a1.png"}))
     assert [one.edits for one in pictures(found)["in/a"]] == [(Edit("other", "", "edited"),), (FOGGY,)]
     assert "1 of 2 pairs say no edit and count as 'other: edited'" in found.notes
     found = read(table(root, {**pair, "edited_caption": "a bus in fog"}))
@@ -212,20 +192,19 @@ def test_nothing_said_is_refused_and_little_is_counted(root: Path) -> None:
 
 
 def test_paths_of_windows(root: Path) -> None:
-    found = read(table(root, {"original": r"in\a.png", "edited": r"out\a0.png", "edit": "weather: foggy"}))
+    found = read(table(root, {**PAIR, "original": r"in\a.png", "edited": r"out\a0.png"}))
     assert list(pictures(found)) == ["in/a"]
     save(root / "out" / r"a\0.png", 3)
-    found = read(table(root, {"original": "in/a.png", "edited": r"out/a\0.png", "edit": "weather: foggy"}))
+    found = read(table(root, {**PAIR, "edited": r"out/a\0.png"}))
     assert [Path(one.path).name for one in pictures(found)["in/a"]] == [r"a\0.png"], "a file's own name comes first"
-    found = read(table(root, {"original": "in/a.png", "edited": r"C:\x\a.png", "edit": "weather: foggy"}))
+    found = read(table(root, {**PAIR, "edited": r"C:\x\a.png"}))
     assert "there is no file" in reasons(found)[r"C:\x\a.png"]
 
 
 def test_absolute_paths_lie_in_the_folder_whatever_it_is_called(root: Path) -> None:
     (root.parent / "link").symlink_to(root)
-    row = {"original": str(root / "in" / "a.png"), "edited": str(root / "out" / "a0.png"), "edit": "weather: foggy"}
-    again = {**row, "original": "in/a.png", "edited": "out/a1.png"}
-    table(root, row, again)
+    absolute = {name: str(root / PAIR[name]) for name in ("original", "edited")}
+    table(root, PAIR | absolute, PAIR | {"edited": "out/a1.png"})
     for place in (root, root.parent / "link"):
         found = read(place / "pairs.csv")
         assert reasons(found) == {}
@@ -276,9 +255,6 @@ def test_what_is_no_parquet(tmp_path: Path, data: bytes) -> None:
     assert "\n" not in str(refused.value)
 
 
-# Folders.
-
-
 def folders(root: Path, *edited: str, originals: Sequence[str] = ("bus/a.png", "car/b.jpg")) -> Path:
     for number, name in enumerate(originals):
         save(root / "originals" / name, number)
@@ -299,18 +275,11 @@ def test_both_forms_of_folders(tmp_path: Path, edited: Sequence[str], form: str)
     assert reasons(found) == {}
     told = {name: {(one.kind, one.edits) for one in own} for name, own in pictures(found).items()}
     foggy = ("variant", (Edit("other", "", "foggy"),))
-    assert told == {
-        "bus/a": {foggy, ("control", ())},
-        "car/b": {("variant", (Edit("weather", "", "snowy"),))},
-    }
+    assert told == {"bus/a": {foggy, ("control", ())}, "car/b": {("variant", (Edit("weather", "", "snowy"),))}}
     assert [source.label for source in found.sources] == ["bus", "car"]
     assert f"edited pictures lie as edited/{form}: 3" in found.notes
-    for name in ("bus/a", "car/b"):
-        save_mask(tmp_path / "masks" / f"{name}.png", (1, 2))
-    assert [source.mask_path for source in read(tmp_path).sources] == [
-        tmp_path / "masks" / "bus" / "a.png",
-        tmp_path / "masks" / "car" / "b.png",
-    ]
+    masks = [save_mask(tmp_path / "masks" / f"{name}.png", (1, 2)) for name in ("bus/a", "car/b")]
+    assert [source.mask_path for source in read(tmp_path).sources] == masks
 
 
 def test_folders_without_classes_and_what_belongs_to_nothing(tmp_path: Path) -> None:
@@ -338,21 +307,15 @@ def test_folders_that_cannot_be_read(tmp_path: Path, edited: Sequence[str], told
         read(root)
 
 
-# Edits, and pictures.
-
 _WORD = strategies.from_regex(r"[a-z][a-z0-9]{0,6}", fullmatch=True)
 _VALUE = strategies.lists(_WORD, min_size=1, max_size=3).map(" ".join)
 
 
-@given(
-    strategies.lists(strategies.tuples(_WORD, strategies.just("") | _VALUE, strategies.just("") | _VALUE), min_size=1)
-)
+@given(strategies.lists(strategies.tuples(_WORD, *[strategies.just("") | _VALUE] * 2), min_size=1))
 def test_edits_are_read_as_they_are_written(parts: list[tuple[str, str, str]]) -> None:
     edits = list(dict.fromkeys(Edit(*part) for part in parts if part[1] != part[2]))
     if edits:
-        text = " ; ".join(
-            f"{e.type}: {e.keyword} -> {e.alternative}" if e.keyword else f"{e.type}:{e.alternative}" for e in edits
-        )
+        text = " ; ".join(f"{e.type}:{f' {e.keyword} -> ' if e.keyword else ''}{e.alternative}" for e in edits)
         assert parse_edits(text) == tuple(edits)
         assert parse_edits(text.upper().replace("->", "\N{RIGHTWARDS ARROW}"))[0].type == edits[0].type
 
@@ -368,23 +331,17 @@ def test_any_other_text_is_a_value_error(text: str) -> None:
 @pytest.mark.parametrize(
     ("size", "taken"),
     [
-        ((24, 32), True),
-        ((48, 64), True),
-        ((12, 16), True),
-        ((17, 22), True),
-        ((17, 23), True),
-        ((17, 25), False),
-        ((32, 24), False),
+        *((size, True) for size in ((24, 32), (48, 64), (12, 16), (17, 22), (17, 23))),
+        *((size, False) for size in ((17, 25), (32, 24))),
     ],
 )
 def test_a_picture_of_another_size_is_scaled_to_its_original_s(root: Path, size: tuple[int, int], taken: bool) -> None:
     """Nearest whole sizes of the same aspect are the same aspect."""
     smooth = np.linspace(0, 255, 24 * 32).reshape(24, 32, 1).repeat(3, 2).astype(np.uint8)
-    for file in ("in/a.png", "out/a0.png"):
-        (root / file).write_bytes(encoded(smooth))
+    (root / "in" / "a.png").write_bytes(encoded(smooth))
     scaled = Image.fromarray(smooth).resize(size[::-1], Image.Resampling.BICUBIC)
     (root / "out" / "a0.png").write_bytes(encoded(scaled))
-    found = read(table(root, {"original": "in/a.png", "edited": "out/a0.png", "edit": "weather: foggy"}))
+    found = read(table(root, PAIR))
     assert bool(pictures(found)["in/a"]) == taken
     for picture in pictures(found)["in/a"]:
         pixels = load_given(picture, (24, 32))
@@ -395,7 +352,7 @@ def test_a_picture_of_another_size_is_scaled_to_its_original_s(root: Path, size:
 
 
 def test_a_file_that_changes_is_another_picture_and_no_other_source(root: Path) -> None:
-    path = table(root, {"original": "in/a.png", "edited": "out/a0.png", "edit": "weather: foggy"})
+    path = table(root, PAIR)
     (before,) = read(path).sources
     (root / "out" / "a0.png").write_bytes(encoded(noise(99)))
     (after,) = read(path).sources
@@ -406,3 +363,60 @@ def test_a_file_that_changes_is_another_picture_and_no_other_source(root: Path) 
         load_given(before.given.pictures[0], (24, 32))
     moved = root.rename(root.parent / "moved")
     assert read(moved / "pairs.csv").sources[0].whole_key == after.whole_key, "wherever it lies"
+
+
+HEAD = "image,label,condition,place\n"
+GOOD = HEAD + "a.png,bus,,oslo\nrain/b.png,bus,weather: rainy,oslo\nc.png,car,weather: foggy; time: night,rome\n"
+
+
+@pytest.fixture
+def drives(tmp_path: Path) -> Path:
+    for seed, name in enumerate(("a.png", "rain/b.png", "c.png")):
+        save(tmp_path / "set" / name, seed)
+    return tmp_path / "set"
+
+
+def test_a_table_says_what_each_picture_is(drives: Path) -> None:
+    pictures = read_real(write(drives / "real.csv", GOOD))
+    assert [(one.file_name, one.source, one.label, one.kind) for one in pictures] == [
+        *(("a.png", "oslo", "bus", "original"), ("rain/b.png", "oslo", "bus", "variant")),
+        ("c.png", "rome", "car", "variant"),
+    ]
+    assert [edit.value for edit in pictures[2].edits] == ["weather: foggy", "time: night"]
+    assert [one.sha256 for one in pictures] == [file_digest(one.path) for one in pictures]
+    assert pictures[0].accepted
+
+
+def test_a_mask_takes_the_place_of_a_label(drives: Path) -> None:
+    save_mask(drives / "m.png", (0, 1))
+    text = "image,mask,condition,place\na.png,m.png,,oslo\nc.png,m.png,time: night,oslo\n"
+    assert [one.mask for one in read_real(write(drives / "real.csv", text))] == [drives.resolve() / "m.png"] * 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("rain/b.png", "rain/x.png", r"real.csv:3: cannot read .*x.png: No such file"),
+        ("rain/b.png", "../outside.png", r"real.csv:3: ../outside.png leads out of"),
+        ("rain/b.png", "/etc/passwd", "leads out of"),
+        ("rain/b.png", "link.png", "leads out of"),
+        ("rain/b.png", "a.png", r"real.csv:3: a.png is there twice"),
+        ("weather: rainy", "rainy", "has an unknown form"),
+        ("weather: rainy", "weather: " + "r" * 1000, "1009 characters"),
+        (",oslo\nrain", ",\nrain", r"real.csv:2: names no place"),
+        ("a.png,bus", "a.png,", "has a label or a mask"),
+        ("a.png,bus,,oslo\n", "", "no picture with an empty condition"),
+        ("condition", "weather", "no column 'condition'"),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_refused_with_its_line(drives: Path, old: str, new: str, message: str) -> None:
+    save(drives.parent / "outside.png")
+    (drives / "link.png").symlink_to(drives.parent / "outside.png")
+    assert old in GOOD
+    with pytest.raises(CounterfactoryError, match=message):
+        read_real(write(drives / "real.csv", GOOD.replace(old, new, 1)))
+
+
+def test_a_set_of_plain_days_alone_is_refused(drives: Path) -> None:
+    with pytest.raises(CounterfactoryError, match="no picture with a condition, such as"):
+        read_real(write(drives / "real.csv", HEAD + "a.png,bus,,oslo\n"))

@@ -82,9 +82,8 @@ def test_a_hole_in_the_middle_is_mostly_seen() -> None:
             start = data.index(b"\xff\xda") + 20
             for _ in range(5):
                 at = rng.randrange(start, max(start + 1, len(data) - holes - 20))
-                reasons.append(
-                    seen(data[:at] + bytes(min(holes, len(data) - at - 4)) + data[at + holes : -2] + b"\xff\xd9")
-                )
+                hole = bytes(min(holes, len(data) - at - 4))
+                reasons.append(seen(data[:at] + hole + data[at + holes : -2] + b"\xff\xd9"))
         assert sum(reason is not None for reason in reasons) >= least * len(reasons)
 
 
@@ -100,7 +99,5 @@ def test_a_broken_picture_that_was_saved_again_is_named(tmp_path: Path) -> None:
         Image.fromarray(broken).save(tmp_path / name)
     save(tmp_path / "c.jpg")
     found = read(tmp_path)
-    assert (len(found.sources), found.notes) == (
-        3,
-        ["2 pictures end in plain grey, as broken files do that were saved again, the first is a"],
-    )
+    said = "2 pictures end in plain grey, as broken files do that were saved again, the first is a"
+    assert (len(found.sources), found.notes) == (3, [said])

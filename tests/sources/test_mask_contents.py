@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
-from small_sets import encoded, noise, read, refuse, write
+from small_sets import encoded, noise, read, refuse, save, save_mask, write
 
 from counterfactory.engine.sources.data_set import DataSet
 from counterfactory.engine.sources.mask_contents import examine_mask
@@ -37,11 +37,11 @@ def scene(seed: int, numbers: Sequence[int] = (0, 1, 2, 3)) -> NDArray[np.uint8]
 
 def masks_of(root: Path, masks: Sequence[Any]) -> Path:
     """A set of noise with these masks."""
+    (root / "masks").mkdir(parents=True)
     for i, mask in enumerate(masks):
         image = mask if isinstance(mask, Image.Image) else Image.fromarray(mask)
-        for folder, data in (("images", encoded(noise(i, image.height, image.width))), ("masks", encoded(image))):
-            (root / folder).mkdir(parents=True, exist_ok=True)
-            (root / folder / f"{i}.png").write_bytes(data)
+        image.save(root / "masks" / f"{i}.png")
+        save(root / "images" / f"{i}.png", i, image.height, image.width)
     return root
 
 
@@ -71,9 +71,8 @@ def test_black_and_white_are_two_classes(kind: str, tmp_path: Path) -> None:
     found = read(masks_of(tmp_path, [BLACK_WHITE[kind](mask) for mask in seen]))
     assert found.class_names == {0: "background", 1: "object"}
     share = 100 * np.mean(seen)
-    assert found.contents == [
-        f"masks hold background {100 - share:.1f} %, object {share:.1f} %; every pixel counts; {AS_CLASS}"
-    ]
+    shares = f"background {100 - share:.1f} %, object {share:.1f} %"
+    assert found.contents == [f"masks hold {shares}; every pixel counts; {AS_CLASS}"]
     assert (found.classes, [source.classes for source in found.sources]) == ([], [(), (), ()]), "no caption's words"
     for mask, expected in zip(loaded(found), seen, strict=True):
         np.testing.assert_array_equal(mask, expected)
@@ -113,30 +112,19 @@ def test_255_beside_other_classes_takes_the_first_free_number(tmp_path: Path) ->
     text = 'ignore = [7]\n[classes]\n0 = "ground"\n1 = "rust"\n255 = "crack"\n'
     found = read(root, class_map=str(write(tmp_path / "map.toml", text)))
     assert found.class_names == {0: "ground", 1: "rust", 2: "crack"}
-    np.testing.assert_array_equal(
-        loaded(found)[0], np.select([mask == number for number in (0, 1, 255, 7)], (0, 1, 2, 255))
-    )
+    expected = np.select([mask == number for number in (0, 1, 255, 7)], (0, 1, 2, 255))
+    np.testing.assert_array_equal(loaded(found)[0], expected)
 
 
-@pytest.mark.parametrize(
-    ("numbers", "said"),
-    [
-        ((0, 1), "masks hold 0 {0}, 1 {1}; every pixel counts"),
-        ((0, 128), "masks hold 0 {0}, 128 {128}; every pixel counts"),
-        ((0, 1, 255), "masks hold 0 {0}, 1 {1}; {255} of the pixels count for nothing"),
-        ((3, 1, 2), "masks hold 3 {3}, 1 {1}, 2 {2}; every pixel counts"),
-    ],
-)
-def test_other_numbers_stay_and_are_said(numbers: tuple[int, ...], said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("numbers", [(0, 1), (0, 128), (0, 1, 255), (3, 1, 2), range(8)])
+def test_other_numbers_stay_and_are_said_the_largest_first(numbers: Sequence[int], tmp_path: Path) -> None:
     mask = scene(1, numbers)
     found = read(masks_of(tmp_path, [mask]))
-    shares = [f"{100 * np.mean(mask == n):.1f} %" if n in numbers else "" for n in range(256)]
-    largest_first = sorted(numbers[1:], key=lambda n: -np.mean(mask == n))
-    assert largest_first[0] == numbers[1] or len(numbers) < 4
-    assert sorted(found.contents[0].split("; ")[0].removeprefix("masks hold ").split(", ")) == sorted(
-        said.format(*shares).split("; ")[0].removeprefix("masks hold ").split(", ")
-    )
-    assert found.contents[0].split("; ")[1] == said.format(*shares).split("; ")[1]
+    shares = {n: 100 * np.mean(mask == n) for n in numbers}
+    void = f"{shares.pop(255):.1f} % of the pixels count for nothing" if 255 in shares else "every pixel counts"
+    listed = [f"{n} {shares[n]:.1f} %" for n in sorted(shares, key=lambda n: -shares[n])]
+    more = f" and {len(listed) - 5} more classes" if len(listed) > 5 else ""
+    assert found.contents == [f"masks hold {', '.join(listed[:5])}{more}; {void}"]
     assert (found.class_names, found.notes) == ({}, [])
     np.testing.assert_array_equal(loaded(found)[0], mask)
 
@@ -153,15 +141,6 @@ def test_one_number_is_nothing_to_judge_by(mask: NDArray[np.uint8], said: str, t
     found = read(masks_of(tmp_path, [mask]))
     assert found.contents[1].startswith(said)
     assert found.class_names == {}
-
-
-def test_largest_classes_come_first_by_name_and_the_rest_is_counted(tmp_path: Path) -> None:
-    rows = np.repeat(np.arange(8, dtype=np.uint8), [40, 20, 10, 10, 5, 5, 5, 5])
-    write(tmp_path / "names.txt", "\n".join("abcdefgh"))
-    found = read(masks_of(tmp_path / "set", [np.repeat(rows[:, None], 32, 1)]), class_map=str(tmp_path / "names.txt"))
-    assert found.contents[0] == (
-        "masks hold a 40.0 %, b 20.0 %, c 10.0 %, d 10.0 %, e 5.0 % and 3 more classes; every pixel counts"
-    )
 
 
 def test_masks_of_0_and_1_among_those_of_0_and_255(tmp_path: Path) -> None:
@@ -198,12 +177,10 @@ COLOURS = np.random.default_rng(7).integers(0, 256, (256, 3), dtype=np.uint8)
 def test_colours_are_said(tmp_path: Path) -> None:
     mask = scene(0, (0, 1))
     found = read(masks_of(tmp_path, [COLOURS[mask]]))
-    names = [
-        f"colour {' '.join(map(str, colour))} {100 * np.mean(mask == i):.1f} %" for i, colour in enumerate(COLOURS[:2])
-    ]
+    first, second = (f"{' '.join(map(str, COLOURS[i]))} {100 * np.mean(mask == i):.1f} %" for i in range(2))
     assert found.contents == [
-        f"masks are colour-coded: {', '.join(names)}; no answers can be judged by them before --class-map says which "
-        "class each colour is"
+        f"masks are colour-coded: colour {first}, colour {second}; no answers can be judged by them before --class-map "
+        "says which class each colour is"
     ]
 
 
@@ -214,9 +191,7 @@ def test_palettes_in_another_order_are_refused_without_their_colours(tmp_path: P
     moved[order] = COLOURS[:4]
     images = [with_palette(masks[0], COLOURS), with_palette(order.astype(np.uint8)[masks[1]], moved)]
     root = masks_of(tmp_path / "set", images)
-    refuse(
-        r"palettes of the masks differ: 0 is colour \d+ \d+ \d+ in the mask of 0 and colour .* in the mask of 1", root
-    )
+    refuse(r"masks differ: 0 is colour \d+ \d+ \d+ in the mask of 0 and colour .* in the mask of 1", root)
     refuse("palettes of the masks differ", root, class_map=str(write(tmp_path / "names.txt", "a\nb\nc\nd\n")))
     text = "[classes]\n" + "".join(f'"{" ".join(map(str, COLOURS[i]))}" = "{name}"\n' for i, name in enumerate("abcd"))
     found = read(root, class_map=str(write(tmp_path / "map.toml", text)))
@@ -252,12 +227,9 @@ SMOOTHED: dict[str, Callable[[Image.Image], Image.Image]] = {
 @pytest.mark.parametrize("kind", SMOOTHED)
 @pytest.mark.parametrize("numbers", [(0, 255), (0, 3, 9, 14, 21, 30)])
 def test_smoothed_masks_are_refused(numbers: tuple[int, ...], kind: str, tmp_path: Path) -> None:
-    masks = [SMOOTHED[kind](Image.fromarray(scene(i, numbers))) for i in range(3)]
-    if kind == "from twice the size" and len(numbers) > 2:
-        return
-    refuse(
-        r"masks look smoothed, or like photographs|black and white with \d+ numbers between", masks_of(tmp_path, masks)
-    )
+    if kind != "from twice the size" or len(numbers) == 2:
+        masks = masks_of(tmp_path, [SMOOTHED[kind](Image.fromarray(scene(i, numbers))) for i in range(3)])
+        refuse(r"masks look smoothed, or like photographs|black and white with \d+ numbers between", masks)
 
 
 def test_smoothed_colours_and_photographs_are_refused(tmp_path: Path) -> None:
@@ -295,9 +267,7 @@ def test_scores_of_rare_numbers_are_said(tmp_path: Path) -> None:
     for i in range(100):
         mask[3 * i : 3 * i + 2, :3] = i
     (note,) = read(masks_of(tmp_path, [mask])).notes
-    assert note.startswith(
-        "masks hold 100 numbers, 99 of them in less than 0.1 % of the pixels: numbers of single things"
-    )
+    assert note.startswith("masks hold 100 numbers, 99 of them in less than 0.1 % of the pixels: numbers of single")
 
 
 def test_a_mask_of_two_pictures_is_said(tmp_path: Path) -> None:
@@ -305,10 +275,8 @@ def test_a_mask_of_two_pictures_is_said(tmp_path: Path) -> None:
     assert found.notes == ["masks that are those of another picture too: 1, as of 0 and 1"]
     root = tmp_path / "file"
     for i, folder in enumerate(("a", "b")):
-        write(root / "images" / folder / "x", "")
-        (root / "images" / folder / "1.png").write_bytes(encoded(noise(i)))
-    (root / "masks").mkdir()
-    (root / "masks" / "1.png").write_bytes(encoded(np.zeros((24, 32), np.uint8)))
+        save(root / "images" / folder / "1.png", i)
+    save_mask(root / "masks" / "1.png", (0, 0))
     assert read(root).notes == ["masks that are those of another picture too: 1, as of b/1 and a/1"]
     # One number, or stripes, may be the truth of many; a copy of a picture has the mask of the picture.
     stripes = np.repeat(np.array([[1], [2]], np.uint8), 32, 1).repeat(12, 0)
@@ -318,12 +286,12 @@ def test_a_mask_of_two_pictures_is_said(tmp_path: Path) -> None:
     assert read(copies).notes == []
 
 
-def test_only_drawn_pictures_are_counted(tmp_path: Path) -> None:
-    root = masks_of(tmp_path, [np.full((24, 32), i, np.uint8) for i in range(6)])
-    assert read(root, selection=Selection(sample=1)).contents[0].count("100.0 %") == 1
-    assert read(root).contents[0] == (
-        "masks hold 0 16.7 %, 1 16.7 %, 2 16.7 %, 3 16.7 %, 4 16.7 % and 1 more classes; every pixel counts"
-    )
+def test_only_drawn_pictures_are_counted_and_equal_shares_go_by_name(tmp_path: Path) -> None:
+    root = masks_of(tmp_path / "set", [np.full((24, 32), i, np.uint8) for i in range(6)])
+    names = str(write(tmp_path / "names.txt", "\n".join("fedcba")))
+    assert read(root, selection=Selection(sample=1), class_map=names).contents[0].count("100.0 %") == 1
+    shares = ", ".join(f"{name} 16.7 %" for name in "abcde")
+    assert read(root, class_map=names).contents[0] == f"masks hold {shares} and 1 more classes; every pixel counts"
 
 
 @given(arrays.arrays(np.uint8, st.tuples(st.integers(3, 9), st.integers(3, 9), st.just(3)), elements=st.integers(0, 3)))

@@ -38,27 +38,22 @@ def with_palette(numbers: Any, palette: Any) -> Image.Image:
 
 
 @pytest.mark.parametrize(
-    ("files", "mask", "names"),
+    ("file", "text", "mask"),
     [
-        ({"labelmap.txt": LABELMAP}, COLOURS[NUMBERS], ["background", "sky", "road"]),
-        ({"labelmap.txt": LABELMAP}, NUMBERS, ["background", "sky", "road"]),
-        ({"labelmap.txt": LABELMAP}, with_palette(NUMBERS, COLOURS), ["background", "sky", "road"]),
-        (
-            {"labelmap.txt": LABELMAP},
-            with_palette(np.array([2, 0, 1])[NUMBERS], COLOURS[[1, 2, 0]]),
-            ["background", "sky", "road"],
-        ),
-        ({"class_names.txt": "_background_\nsky\nroad\n"}, NUMBERS, ["background", "sky", "road"]),
-        ({"labels.txt": "__ignore__\n_background_\nsky\nroad\n"}, NUMBERS, ["background", "sky", "road"]),
-        ({"labels.txt": "ground\nsky: blue\nroad\n"}, NUMBERS, ["ground", "sky: blue", "road"]),
+        ("labelmap.txt", LABELMAP, COLOURS[NUMBERS]),
+        ("labelmap.txt", LABELMAP, NUMBERS),
+        ("labelmap.txt", LABELMAP, with_palette(NUMBERS, COLOURS)),
+        ("labelmap.txt", LABELMAP, with_palette(np.array([2, 0, 1])[NUMBERS], COLOURS[[1, 2, 0]])),
+        ("class_names.txt", "_background_\nsky\nroad\n", NUMBERS),
+        ("labels.txt", "__ignore__\n_background_\nsky\nroad\n", NUMBERS),
+        ("labels.txt", "ground\nsky: blue\nroad\n", NUMBERS),
     ],
 )
-def test_names_in_the_folder_of_a_set_like_voc(
-    files: dict[str, str], mask: Any, names: list[str], tmp_path: Path
-) -> None:
-    found = read(voc(tmp_path, files, [mask]))
+def test_names_in_the_folder_of_a_set_like_voc(file: str, text: str, mask: Any, tmp_path: Path) -> None:
+    found = read(voc(tmp_path, {file: text}, [mask]))
+    names = ["ground", "sky: blue", "road"] if text.startswith("ground") else ["background", "sky", "road"]
     assert (found.problems, found.class_names) == ([], dict(enumerate(names)))
-    assert found.contents[-1] == f"names of classes: {tmp_path / next(iter(files))}"
+    assert found.contents[-1] == f"names of classes: {tmp_path / file}"
     np.testing.assert_array_equal(load_mask(found.sources[0], (24, 32)), NUMBERS)
 
 
@@ -70,10 +65,8 @@ def test_voc_s_own_names_are_said_and_of_two_files_the_first_counts(tmp_path: Pa
     assert read(tmp_path).notes == ["labelmap.txt names other classes than class_names.txt, and it counts"]
 
 
-ANNOTATION = (
-    "<annotation><object><name>forklift</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>9</xmax><ymax>9</ymax></bndbox>"
-    "</object></annotation>"
-)
+BOX = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>9</xmax><ymax>9</ymax></bndbox>"
+ANNOTATION = f"<annotation><object><name>forklift</name>{BOX}</object></annotation>"
 
 
 @pytest.mark.parametrize(
@@ -144,15 +137,12 @@ def test_names_of_a_yolo_set(files: dict[str, str], file: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        (
-            {"coco8.yaml": FOREIGN},
-            r"add one; .*coco8\.yaml is another set's, since its path, train and val do not lead",
-        ),
+        ({"coco8.yaml": FOREIGN}, r"add one; .*coco8\.yaml is another set's, since its path, train and val do not"),
         ({"coco8.yaml": "names: [a, b]\n"}, r"coco8\.yaml is another set's"),
         ({"coco8.yaml": "path: .\ntrain: images\nnames: [a, b]\n"}, r"coco8\.yaml is another set's"),
         (
             {"set/data.yaml": "nc: 2\n"},
-            r"has no YAML file with the classes' names, such as data\.yaml, or classes\.txt: add",
+            r"no YAML file with the classes' names, such as data\.yaml, or classes\.txt",
         ),
         (
             {"set/args.yaml": "names: [zebra, giraffe]\n", "set/data.yaml": OWN},
@@ -187,16 +177,12 @@ def test_a_yaml_can_be_named_where_several_differ(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "image", "mask"),
     [
-        (("image", "mask"), "image", "mask"),
-        (("image", "annotation"), "image", "annotation"),
-        (("pixel_values", "label"), "pixel_values", "label"),
-        (("GT", "image"), "image", "GT"),
+        *((("image", "mask"), "image", "mask"), (("image", "annotation"), "image", "annotation")),
+        *((("pixel_values", "label"), "pixel_values", "label"), (("GT", "image"), "image", "GT")),
         (("image", "labelImage"), "image", "labelImage"),
         (("image", "depth", "segmentation_mask"), "image", "segmentation_mask"),
-        (("image", "edited_image"), "image", None),
-        (("before", "after"), "before", None),
-        (("image", "target"), "image", None),
-        (("image", "conditioning_image"), "image", None),
+        *((("image", "edited_image"), "image", None), (("before", "after"), "before", None)),
+        *((("image", "target"), "image", None), (("image", "conditioning_image"), "image", None)),
         (("mask",), "mask", None),
     ],
 )

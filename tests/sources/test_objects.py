@@ -1,4 +1,4 @@
-"""The spellings of `objects` in Hugging Face's `datasets`: what is known is read, what is not is said."""
+"""Hugging Face's sets, and the spellings of `objects` in them: what is known is read, what is not is said."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import numpy as np
 import pytest
 from PIL import Image
-from small_sets import labels, noise, read, reasons, refuse
+from small_sets import labels, noise, read, reasons, refuse, save, write
 
 from counterfactory.engine.sources.data_set import DataSet
 from counterfactory.engine.sources.shapes import Box
+from counterfactory.engine.sources.source import ImageSettings, load_pixels
 
 Value, Names = datasets.Value, datasets.ClassLabel(names=["car", "bus"])
 FOUR = datasets.List(Value("float32"), 4)
@@ -21,11 +23,8 @@ CAR, BUS = Box(1, 2, 11, 10, "car"), Box(12, 4, 18, 20, "bus")
 
 def saved(root: Path, feature: Any, rows: list[Any], **more: Any) -> Path:
     """A set of pictures 24 x 32 with these objects, and other columns of (feature, values)."""
-    columns = {
-        "image": (datasets.Image(), [Image.fromarray(noise(i)) for i in range(len(rows))]),
-        "objects": (feature, rows),
-    }
-    columns |= more
+    pictures = datasets.Image(), [Image.fromarray(noise(i)) for i in range(len(rows))]
+    columns = {"image": pictures, "objects": (feature, rows), **more}
     features = datasets.Features({name: kind for name, (kind, _) in columns.items()})
     table = datasets.Dataset.from_dict({name: values for name, (_, values) in columns.items()}, features=features)
     table.save_to_disk(root)
@@ -56,9 +55,8 @@ def test_lists_of_things_and_dicts_of_lists(box: str, as_list: bool, tmp_path: P
 @pytest.mark.parametrize("kind", [Names, Value("string"), Value("int64")])
 def test_classes_by_any_of_their_keys(key: str, kind: Any, tmp_path: Path) -> None:
     values = ["car", "bus"] if kind == Value("string") else [0, 1]
-    found = read(
-        saved(tmp_path / "set", datasets.Sequence({"bbox": FOUR, key: kind}), [{"bbox": NUMBERS, key: values}])
-    )
+    row = {"bbox": NUMBERS, key: values}
+    found = read(saved(tmp_path / "set", datasets.Sequence({"bbox": FOUR, key: kind}), [row]))
     without = kind == Value("int64")
     assert [box.label for box in found.sources[0].boxes] == (["0", "1"] if without else ["car", "bus"])
     assert found.notes == ([f"objects: {key} holds numbers, and the set has no names for them"] if without else [])
@@ -135,10 +133,8 @@ def test_a_class_number_without_its_name_is_no_other_class(tmp_path: Path) -> No
 def test_unknown_objects_are_named(feature: Any, row: Any, there: str, tmp_path: Path) -> None:
     found = read(saved(tmp_path / "set", feature, [row]))
     assert boxes(found) == [()]
-    assert found.notes == [
-        f"the column 'objects' {there}, and gives no boxes: a box needs a key such as bbox, bboxes, boxes, box, its "
-        "class one such as category, categories, label, labels, class, classes"
-    ]
+    keys = "bbox, bboxes, boxes, box, its class one such as category, categories, label, labels, class, classes"
+    assert found.notes == [f"the column 'objects' {there}, and gives no boxes: a box needs a key such as {keys}"]
 
 
 def test_boxes_beside_objects_are_named_and_a_list_is_no_label(tmp_path: Path) -> None:
@@ -150,17 +146,61 @@ def test_boxes_beside_objects_are_named_and_a_list_is_no_label(tmp_path: Path) -
 
 def test_crowds_flat_boxes_and_corners(tmp_path: Path) -> None:
     feature = datasets.Sequence({"bbox": FOUR, "label": Names, "iscrowd": Value("bool"), "area": Value("float32")})
-    row = {
-        "bbox": [*NUMBERS, [1, 1, 0, 4]],
-        "label": [0, 1, 1],
-        "iscrowd": [False, True, False],
-        "area": [80.0, 96.0, 0.0],
-    }
+    row = {"bbox": [*NUMBERS, [1, 1, 0, 4]], "label": [0, 1, 1], "iscrowd": [False, True, False], "area": [80, 96, 0]}
     found = read(saved(tmp_path / "a", feature, [row]))
     assert boxes(found) == [(CAR,)]
     assert "1 of 3 boxes are marked as crowds" in found.notes[0]
     assert found.notes[1:] == ["objects: 1 boxes without width or height are left out"]
-    by_corners = {"bbox": [[1, 2, 11, 10]], "label": [0], "iscrowd": [False], "area": [80.0]}
+    by_corners = {"bbox": [[1, 2, 11, 10]], "label": [0], "iscrowd": [False], "area": [80]}
     path = saved(tmp_path / "b", feature, [by_corners])
     refuse("the area of 1 of 1 boxes is another; .* say --boxes corners", path)
     assert boxes(read(path, boxes="corners")) == [(CAR,)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("metadata.csv", "file_name,split,label\ntrain/a.png,x,cat\n"),
+        ("metadata.jsonl", '{"file_name": "train/a.png", "label": "cat", "split": "x"}'),
+    ],
+)
+def test_hugging_face_s_image_folders(name: str, text: str, tmp_path: Path) -> None:
+    save(tmp_path / "train" / "a.png")
+    write(tmp_path / name, text)
+    found = read(tmp_path)
+    assert labels(found) == [("train/a", "cat")]
+    assert found.notes == [f"{name}: columns that are not used: 'split'"]
+
+
+def test_hugging_face_s_data_sets_on_the_disk(tmp_path: Path) -> None:
+    pictures = [Image.open(save(tmp_path / f"{i}.png", i)) for i in range(3)]
+    label = datasets.ClassLabel(names=["cat", "dog"]), [1, 0, -1]
+    more: Any = {"label": label, "caption": (Value("string"), ["x"] * 3), "image": (datasets.Image(), pictures)}
+    things = [[{"bbox": [1, 2, 3, 4], "category": 1}], [], []]
+    found = read(saved(tmp_path / "saved", [{"bbox": [Value("float32")], "category": Names}], things, **more))
+    assert found.layout == "datasets"
+    assert labels(found) == [("00000000", "dog"), ("00000001", "cat"), ("00000002", None)]
+    assert found.sources[0].boxes == (Box(1, 2, 4, 6, "bus"),)
+    assert (load_pixels(found.sources[1], ImageSettings(24, 8, 32)) == np.asarray(pictures[1])).all()
+    assert found.notes == ["columns that are not used: 'caption'"]
+    table = datasets.load_from_disk(str(tmp_path / "saved"))
+    datasets.DatasetDict({"train": table, "test": table}).save_to_disk(tmp_path / "several")
+    refuse("has the splits train, test: name the folder of one of them", tmp_path / "several")
+
+
+def test_a_folder_is_loaded_as_a_set_of_the_hub_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the real library: splits, and class folders as ClassLabels. Without a network a sentence says what to do."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    for i, place in enumerate(("train/cat", "train/dog", "validation/dog")):
+        save(tmp_path / "set" / place / f"{i}.png", i)
+    found = read(f"hf:{tmp_path / 'set'}:train")
+    assert (found.layout, [source.label for source in found.sources]) == ("datasets", ["cat", "dog"])
+    assert [source.label for source in read(f"hf:{tmp_path / 'set'}:validation").sources] == ["dog"]
+    refuse(r"has the splits train, validation: name one of them, such as hf:", f"hf:{tmp_path / 'set'}")
+
+    def unreachable(*_: Any, **__: Any) -> None:
+        raise ConnectionError("Couldn't reach 'beans' on the Hub\nand more lines")
+
+    monkeypatch.setattr(datasets, "load_dataset", unreachable)
+    reason = "hf:beans:train cannot be opened by datasets: Couldn't reach 'beans' on the Hub; without a network, name a"
+    refuse(f"^{reason} folder that save_to_disk wrote elsewhere$", "hf:beans:train")

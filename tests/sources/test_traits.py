@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -20,21 +22,15 @@ def obvious_traits(picture: NDArray[np.uint8]) -> list[float]:
     rgb = [[[int(c) for c in pixel] for pixel in row] for row in picture]
     grey = [[(299 * r + 587 * g + 114 * b + 500) // 1000 for r, g, b in row] for row in rgb]
     inner = [(y, x) for y in range(1, height - 1) for x in range(1, width - 1)]
-    laplacian = [
-        abs(4 * grey[y][x] - grey[y - 1][x] - grey[y + 1][x] - grey[y][x - 1] - grey[y][x + 1]) for y, x in inner
-    ]
+    around = [grey[y - 1][x] + grey[y + 1][x] + grey[y][x - 1] + grey[y][x + 1] for y, x in inner]
+    laplacian = [abs(4 * grey[y][x] - sides) for (y, x), sides in zip(inner, around, strict=True)]
     ranges = []
-    for y in range(0, height - 3, 4):
-        for x in range(0, width - 3, 4):
-            block = [grey[y + i][x + j] for i in range(4) for j in range(4)]
-            ranges.append(max(block) - min(block))
+    for y, x in product(range(0, height - 3, 4), range(0, width - 3, 4)):
+        block = [grey[y + i][x + j] for i in range(4) for j in range(4)]
+        ranges.append(max(block) - min(block))
     steps = [(abs(grey[y][x + 1] - grey[y][x - 1]), abs(grey[y + 1][x] - grey[y - 1][x])) for y, x in inner]
     edges = [sorted(step) for step in steps if max(step) > 10]
-    colours: dict[tuple[int, ...], int] = {}
-    for row in rgb:
-        for pixel in row:
-            code = tuple(value // 8 for value in pixel)
-            colours[code] = colours.get(code, 0) + 1
+    colours = Counter(tuple(value // 8 for value in pixel) for row in rgb for pixel in row)
     flat = [value for row in grey for value in row]
 
     def middle(rows: range, columns: range) -> tuple[list[float], float]:
@@ -73,11 +69,8 @@ def noisy(height: int, width: int, amount: int) -> NDArray[np.uint8]:
 @pytest.mark.parametrize(
     "picture",
     [
-        noisy(32, 45, 3),
-        noisy(33, 32, 40),
-        noisy(8, 8, 9),
-        np.zeros((32, 32, 3), np.uint8),
-        np.full((32, 32, 3), 255, np.uint8),
+        *(noisy(32, 45, 3), noisy(33, 32, 40), noisy(8, 8, 9)),
+        *(np.full((32, 32, 3), value, np.uint8) for value in (0, 255)),
         np.kron(np.eye(3)[:2, None] * 255, np.ones((10, 13, 1))).astype(np.uint8),
     ],
     ids=["soft", "rough", "least", "black", "white", "boxes"],
@@ -96,10 +89,8 @@ def world_from(bias: float = 0.0, **changed: tuple[float, float, float]) -> Doma
 def test_a_world_has_ranges_ends_included_and_a_sum() -> None:
     values = np.zeros(15)
     values[TRAITS.index("light")], values[TRAITS.index("edges")] = 100.0, 0.25
-    assert world_from(light=(100.0, 101.0, 0.0)).holds_traits(values)
-    assert world_from(light=(99.0, 100.0, 0.0)).holds_traits(values)
-    assert not world_from(light=(100.1, 101.0, 0.0)).holds_traits(values)
-    assert not world_from(light=(99.0, 99.9, 0.0)).holds_traits(values)
+    for low, high, inside in ((100.0, 101.0, True), (99.0, 100.0, True), (100.1, 101.0, False), (99.0, 99.9, False)):
+        assert world_from(light=(low, high, 0.0)).holds_traits(values) is inside
     assert world_from(-1.0, edges=(0.0, 1.0, 4.0)).holds_traits(values), "a sum of 0 is enough"
     assert not world_from(-1.01, edges=(0.0, 1.0, 4.0)).holds_traits(values)
     assert not world_from(-1.0, edges=(0.0, 1.0, 4.0), light=(0.0, 200.0, -0.001)).holds_traits(values)

@@ -1,11 +1,12 @@
-"""Captions: each source's own, recorded, and written again where they do not name the label."""
+"""Captions: each source's own, recorded, and written again where they do not name the label; originals, kept once."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
+import numpy as np
+from PIL import Image
 from rewriting import TASK
 from rewriting import source as labelled
 from tiny_desk import IMAGE_BATCH, image_name, tiny_run
@@ -14,9 +15,10 @@ from tiny_painting import pixels_of
 from counterfactory.engine.keys import generator
 from counterfactory.engine.profile.caption import CaptionSettings, DecodingSettings
 from counterfactory.engine.request import SuiteRequest
-from counterfactory.engine.sources.source import Source
+from counterfactory.engine.sources.source import Source, load_mask
 from counterfactory.engine.stages import caption_sources as stage
 from counterfactory.engine.stages.caption_sources import caption_sources, missing_captions
+from counterfactory.engine.stages.original import keep_originals
 
 NUCLEUS = DecodingSettings("nucleus", 1, 0.9, 1.0, 0, 8, 1.0, 1.0)
 CAPTION = CaptionSettings(batch=IMAGE_BATCH, texts=2, prefix="a ", decoding=NUCLEUS)
@@ -87,9 +89,8 @@ def test_a_caption_that_does_not_name_its_label_is_written_again_after_a_text_th
         )
 
 
-@pytest.mark.parametrize(
-    ("prefix", "label", "named"),
-    [
+def test_what_captions_go_on_after() -> None:
+    for prefix, label, named in (
         ("a photo of", "bus", None),
         ("a photo of a {label}", "bus", "a photo of a bus"),
         ("a photo of a {label} ", "n02099601", "a photo of a golden retriever "),
@@ -102,45 +103,64 @@ def test_a_caption_that_does_not_name_its_label_is_written_again_after_a_text_th
         ("a photo of a {label}", "n00000000", "a photo of a"),
         ("{label}:", "x" + "é" * 40, "x" + "é" * 15 + ":"),
         ("{label}", 'a "b"', "a 'b'"),
-    ],
-)
-def test_what_captions_go_on_after(prefix: str, label: str | None, named: str | None) -> None:
-    assert stage.named_prefix(prefix, label) == named
+    ):
+        assert stage.named_prefix(prefix, label) == named
 
 
-@pytest.mark.parametrize(
-    ("label", "classes", "caption"),
-    [
+def test_what_labels_say_of_a_picture() -> None:
+    for label, classes, caption in (
         ("umbrella", ("car",), "a photo of an umbrella"),
         (None, ("car", "fire_truck"), "a photo of car, fire truck"),
         (None, (), "a photo"),
         ("n00000000", ("car",), "a photo"),
-    ],
-)
-def test_what_labels_say_of_a_picture(label: str | None, classes: tuple[str, ...], caption: str) -> None:
-    assert stage.caption_of_labels(replace(labelled("1", label), classes=classes)) == caption
+    ):
+        assert stage.caption_of_labels(replace(labelled("1", label), classes=classes)) == caption
 
 
-def test_marks_follow_what_a_caption_goes_on_after() -> None:
+def test_texts_of_one_picture_are_sentences_said_once_and_marks_follow_what_they_go_on_after() -> None:
     assert [stage._append("a dog", text) for text in ("runs", ", wet", "")] == ["a dog runs", "a dog, wet", "a dog"]
     assert stage._append("", "runs") == "runs"
-
-
-def test_the_longest_prefix_has_room() -> None:
-    assert CAPTION.prompt_tokens == 1 + len("a ")
-    assert replace(CAPTION, label_prefix="a {label}").prompt_tokens == 1 + len("a ") + 32
-    assert replace(CAPTION, prefix="a {label} é").prompt_tokens == 1 + len("a  ") + 2 + 32
-
-
-@pytest.mark.parametrize(
-    ("texts", "joined"),
-    [
+    for texts, joined in (
         (["a red bus"], "a red bus"),
         (["a red bus ."], "a red bus ."),
         (["a red bus .", "a street"], "a red bus. a street."),
         (["exit X", "the way. "], "exit X. the way."),
         (["a bus.", "a bus", "a street. ", " .", "a bus ."], "a bus. a street."),
-    ],
-)
-def test_captions_of_one_picture_are_sentences_said_once(texts: list[str], joined: str) -> None:
-    assert stage._join(texts) == joined
+    ):
+        assert stage._join(texts) == joined
+    # The longest prefix has room.
+    assert CAPTION.prompt_tokens == 1 + len("a ")
+    assert replace(CAPTION, label_prefix="a {label}").prompt_tokens == 1 + len("a ") + 32
+    assert replace(CAPTION, prefix="a {label} é").prompt_tokens == 1 + len("a  ") + 2 + 32
+
+
+def test_originals_are_kept_as_the_painter_sees_them_with_their_masks(sources: list[Source], tmp_path: Path) -> None:
+    bare = replace(sources[6], mask_path=None)
+    asked = [*sources[:6], bare]
+    with tiny_run(tmp_path / "suite", sources) as first:
+        some = keep_originals(first.of(), asked[2:4], first.pictures)
+        assert list(some) == asked[2:4]
+        found = keep_originals(first.of(), asked, first.pictures)
+        assert list(found) == asked
+        assert {source: found[source] for source in some} == some
+        for source, row in found.items():
+            key = first.run.keys.original_key(source.key)
+            assert row.image.path == f"originals/{source.name}/{key[:16]}.png"
+            np.testing.assert_array_equal(first.run.suite.load_image(row), pixels_of(source))
+            if source is bare:
+                assert row.mask is None
+                continue
+            assert row.mask is not None
+            mask = np.asarray(Image.open(tmp_path / "suite" / row.mask.path))
+            np.testing.assert_array_equal(mask, load_mask(source, pixels_of(source).shape[:2]))
+        assert first.run.meter.current == "read"
+        assert (first.networks.opened, first.networks.entered) == ([], [])
+    with tiny_run(tmp_path / "suite", sources) as second:
+        assert keep_originals(second.of(), asked, second.pictures) == found
+        # One that is gone is written again, and one that cannot be read is left out.
+        (tmp_path / "suite" / found[sources[1]].image.path).unlink()
+        assert keep_originals(second.of(), asked, second.pictures) == found
+        assert (tmp_path / "suite" / found[sources[1]].image.path).is_file()
+    sources[2].path.unlink()
+    with tiny_run(tmp_path / "other", sources) as run:
+        assert list(keep_originals(run.of(), sources, run.pictures)) == [*sources[:2], *sources[3:]]

@@ -35,12 +35,9 @@ def test_masks_are_compared_class_by_class() -> None:
     truth[:5], truth[9, :5], truth[9, 5:] = 1, 7, 255  # half class 1; 7 and 255 are no class of the referee's
     seen = truth.copy().astype(np.int64)
     seen[9] = 0
-    assert mask_scores(truth, seen, CLASSES) == {
-        "miou": 1.0,
-        "recall": 1.0,
-        "recall_road": 1.0,
-        "recall_traffic_light": 1.0,
-    }
+    assert mask_scores(truth, seen, CLASSES) == dict.fromkeys(
+        ("miou", "recall", "recall_road", "recall_traffic_light"), 1.0
+    )
     seen[0] = 0  # 10 of 50 pixels of class 1 are taken for class 0, which has 40
     found = mask_scores(truth, seen, CLASSES)
     assert found["recall_traffic_light"] == found["recall"] == 0.8
@@ -139,20 +136,15 @@ def test_masks_and_boxes_are_those_carried_over(four_sources: list[Source], tmp_
     boxed = [replace(plain, boxes=boxes, key=key)]
     variants = tiny_variants(boxed, 2)
     size = load_pixels(boxed[0], IMAGE).shape[:2]
-    truth = load_mask(boxed[0], size)
+    truth, whole = load_mask(boxed[0], size).astype(np.int64), (0.0, 0.0, float(size[1]), float(size[0]), 2)
     known = tuple(f"class {i}" for i in range(256))
-    asked, open_sight = opened(
-        {
-            "json:dumps": lambda images: np.stack([truth.astype(np.int64)] * len(images)),
-            "json:loads": lambda images: [[(0.0, 0.0, float(size[1]), float(size[0]), 2)]] * len(images),
-        }
-    )
+    masks = {"json:dumps": lambda images: np.stack([truth] * len(images))}
+    asked, open_sight = opened({**masks, "json:loads": lambda images: [[whole]] * len(images)})
     with tiny_run(tmp_path / "suite", boxed, variants=2) as run:
         both = [referee("masks", "json:dumps", known), referee("boxes", "json:loads")]
         found = consult_referees(run.of(referees=tuple(both)), run.paint(variants, pixels_of), open_sight)
         assert all((scores["miou"], scores["recall"], scores["boxes"]) == (1.0, 1.0, 1.0) for scores in found.values())
         bare = [replace(v, source=replace(v.source, mask_path=None, boxes=())) for v in variants]
-        assert consult_referees(run.of(referees=tuple(both)), run.paint(bare, pixels_of), open_sight) == {
-            v: {} for v in bare
-        }
+        unseen = consult_referees(run.of(referees=tuple(both)), run.paint(bare, pixels_of), open_sight)
+        assert unseen == {variant: {} for variant in bare}
     assert len(asked) == 2

@@ -74,15 +74,9 @@ class Slow:
     def __init__(self, paint: PaintSettings, invert: InvertSettings) -> None:
         self.paint, self.invert = paint, invert
         self.unet = EditingDenoiser(tiny_denoiser()[0]).eval()
-        self.ddim = DDIMScheduler(
-            beta_start=0.00085,
-            beta_end=0.012,
-            beta_schedule="scaled_linear",
-            prediction_type="v_prediction",
-            timestep_spacing="trailing",
-            rescale_betas_zero_snr=True,
-            clip_sample=False,
-        )
+        betas = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
+        zero = {"prediction_type": "v_prediction", "timestep_spacing": "trailing", "rescale_betas_zero_snr": True}
+        self.ddim = DDIMScheduler(**betas, **zero, clip_sample=False)
         self.ddim.set_timesteps(paint.sampler.steps)
         self.steps = self.ddim.timesteps
 
@@ -92,15 +86,10 @@ class Slow:
         cross_map, cross_own = np.zeros((2, TOKENS, TOKENS), np.float32), np.ones((2, TOKENS), np.float32)
         cross_map[1], cross_own[1] = follow.cross_map, follow.cross_own
         rows = [torch.tensor([0, 0]), torch.tensor([0, 0 if takes_self else 1])]
+        cross = torch.from_numpy(cross_map), torch.from_numpy(cross_own)
         with torch.no_grad():
             out: tuple[Any, Any] = self.unet(
-                torch.stack([source, edited]),
-                torch.stack([t, t]),
-                texts,
-                *rows,
-                torch.from_numpy(cross_map),
-                torch.from_numpy(cross_own),
-                words,
+                torch.stack([source, edited]), torch.stack([t, t]), texts, *rows, *cross, words
             )
         return out
 
@@ -147,10 +136,8 @@ class Slow:
         return plans.decode(edited[None].numpy())[0]
 
 
-def edited(
-    desk: TinyRun, variants: list[Variant], paint: PaintSettings, invert: InvertSettings
-) -> list[VariantPicture]:
-    return list(edit_candidates(desk.of(paint=paint, invert=invert), variants, {}, desk.pictures))
+def edited(desk: TinyRun, variants: list[Variant], invert: InvertSettings = INVERT) -> list[VariantPicture]:
+    return list(edit_candidates(desk.of(paint=PAINT, invert=invert), variants, {}, desk.pictures))
 
 
 def test_pictures_are_edited_as_one_by_one(sources: list[Source], tmp_path: Path) -> None:
@@ -159,7 +146,7 @@ def test_pictures_are_edited_as_one_by_one(sources: list[Source], tmp_path: Path
     variants[0] = replace(variants[0], level=1, levels=2)  # one faintly, another in full
     variants.append(variant_of(sources[0], 40, "caption 1 more 3", "colour"))  # no word goes
     with tiny_run(tmp_path / "suite", sources) as desk:
-        found = edited(desk, variants, PAINT, invert)
+        found = edited(desk, variants, invert)
         pictures = desk.pictures.of(some)
     slow, plans = Slow(PAINT, invert), tiny_editor(32, 32, batch=2, picture_batch=1)
     assert Counter(one.variant for one in found) == {v: 2 if v.edits else 1 for v in variants}
@@ -183,7 +170,7 @@ def test_rows_are_gathered_on_the_host(sources: list[Source], tmp_path: Path) ->
         text = desk.networks.clip_text()
         text.encode_states = lambda captions: [object() for _ in captions]
         patched.setattr(desk.networks, "clip_text", lambda: text)
-        found = edited(desk, variants_of(sources[:1])[:2], PAINT, INVERT)
+        found = edited(desk, variants_of(sources[:1])[:2])
     assert len(found) == 2 * len(INVERT.fractions)
 
 
@@ -191,15 +178,14 @@ def test_what_is_protected_is_the_source_for_as_long(sources: list[Source], tmp_
     variant, _, control = variants_of(sources[:1])
 
     def kept(share: float, until: float) -> ProtectedRegion:
-        return ProtectedRegion(
-            np.zeros(0), np.full((16, 16), share, np.float32), ProtectSettings(("road",), 0.0, until)
-        )
+        shares = np.full((16, 16), share, np.float32)
+        return ProtectedRegion(np.zeros(0), shares, ProtectSettings(("road",), 0.0, until))
 
     with tiny_run(tmp_path / "suite", sources) as desk, pytest.MonkeyPatch.context() as patched:
 
         def shown(part: ProtectedRegion | None, asked: Variant = variant) -> list[bytes]:
             patched.setattr(stage, "keep_regions", lambda run, of, pictures: [part] * len(of))
-            return [one.pixels.tobytes() for one in edited(desk, [asked], PAINT, INVERT)]
+            return [one.pixels.tobytes() for one in edited(desk, [asked])]
 
         free, (source,) = shown(None), shown(None, control)
         assert shown(kept(0.0, 1.0)) == free
@@ -219,7 +205,7 @@ def test_evaluations_are_as_many_as_are_said(sources: list[Source], tmp_path: Pa
 
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(EditorPlans, "evaluate", evaluate)
-            edited(desk, variants_of(sources[:1]), PAINT, INVERT)
+            edited(desk, variants_of(sources[:1]))
     # Nine back; forth the source's row, one edit on two steps, two on seven; four steps guided, one of them with one
     # edit.
     assert rows_per_source(PAINT, INVERT) == 9
@@ -238,7 +224,7 @@ def test_the_best_pictures_are_kept_once_with_their_masks(sources: list[Source],
         assert list(found) == variants
         assert first.made("paint") == len(variants)
         pictures = first.pictures.of(sources)
-        again = edited(first, [v for v in variants if v.source is sources[1]], PAINT, INVERT)
+        again = edited(first, [v for v in variants if v.source is sources[1]])
         image, text = first.networks.clip_image(), first.networks.clip_text()
         for variant in (v for v in variants if v.source is sources[1]):
             own = [one for one in again if one.variant is variant]
@@ -257,9 +243,16 @@ def test_the_best_pictures_are_kept_once_with_their_masks(sources: list[Source],
         assert edit_variants(second.of(paint=PAINT, invert=INVERT), variants, {}, second.pictures) == found
         assert (second.networks.opened, second.made("paint")) == ([], 0)
         assert second.done("paint") == (len(variants), len(variants))
+    controls, exact = [v for v in variants if v.kind == "control"], replace(INVERT, detail_levels=8.0)
+    twice = [*controls, *(replace(v, key=f"{90 + i:064x}", index=1) for i, v in enumerate(controls))]
+    with tiny_run(tmp_path / "exact", sources) as desk:
+        rows = edit_variants(desk.of(paint=PAINT, invert=exact), twice, {}, desk.pictures)
+        assert list(rows) == twice
+        for variant, row in rows.items():
+            np.testing.assert_array_equal(desk.run.suite.load_image(row), pictures[variant.source.key])
+            assert row.self_attention is None, "nothing was tried"
     sources[2].path.unlink()
     with tiny_run(tmp_path / "other", sources) as third:
-        controls = [v for v in variants if v.kind == "control"]
         left = edit_variants(third.of(paint=PAINT, invert=INVERT), controls, {}, third.pictures)
         assert {v: row.image.sha256 for v, row in left.items()} == {v: found[v].image.sha256 for v in controls[:2]}
 
@@ -281,19 +274,6 @@ def test_what_the_autoencoder_loses_is_given_back_where_nothing_moved() -> None:
     white = np.full((9, 12, 3), 255, np.uint8)
     assert restore_detail(edited, decoded, white, 10.0).dtype == np.uint8
     assert (restore_detail(white, white - 9, white, 10.0)[0, 0] == 255).all()
-
-
-def test_a_control_with_its_detail_is_the_source(sources: list[Source], tmp_path: Path) -> None:
-    variants, exact = variants_of(sources), replace(INVERT, detail_levels=8.0)
-    controls = [v for v in variants if v.kind == "control"]
-    controls += [replace(v, key=f"{90 + i:064x}", index=1) for i, v in enumerate(controls)]
-    with tiny_run(tmp_path / "suite", sources) as desk:
-        found = edit_variants(desk.of(paint=PAINT, invert=exact), controls, {}, desk.pictures)
-        images = desk.pictures.of(sources)
-        for variant, row in found.items():
-            np.testing.assert_array_equal(desk.run.suite.load_image(row), images[variant.source.key])
-            assert row.self_attention is None, "nothing was tried"
-        assert list(found) == controls
 
 
 def test_the_direction_decides_and_among_equals_the_source() -> None:

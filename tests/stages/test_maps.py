@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from profiles import profile_with
 from tiny_desk import TinyRun, tiny_run, tiny_sources
+from tiny_painting import RELATIVE, pixels_of
 
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.errors import CounterfactoryError
@@ -30,12 +31,10 @@ from counterfactory.engine.models.hints import hints_of
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of, networks_of
 from counterfactory.engine.models.picture_networks import DepthEstimator, Hed
-from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.maps import DepthSettings, DetectorSettings, HedSettings, HintSettings
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.runtime import ModelPaths
-from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.runtime import onnxruntime as ort_sessions
 from counterfactory.engine.sources.data_set import SetOptions, read_set
 from counterfactory.engine.sources.source import Source, load_depth, load_mask, load_pixels
@@ -197,13 +196,9 @@ def test_an_editor_follows_hints_where_they_have_a_scale() -> None:
     hinted = replace(load_profile("pocket-lance"), hints=(EDGES, DEPTH))
     found, plain = networks_of(hinted), networks_of(load_profile("pocket-lance"))
     assert [n.name for n in found.of("paint") if n.name.startswith("hint")] == ["hint", "hint_1"]
-    one = (
-        plain["denoiser"].moved_bytes
-        - networks_of(replace(load_profile("pocket-lance"), paint=replace(hinted.paint, control_scale=0.0)))[
-            "denoiser"
-        ].moved_bytes
-    )
-    assert found["denoiser"].moved_bytes == plain["denoiser"].moved_bytes + one
+    free = networks_of(replace(load_profile("pocket-lance"), paint=replace(hinted.paint, control_scale=0.0)))
+    two, one, none = (networks["denoiser"].moved_bytes for networks in (found, plain, free))
+    assert two - one == one - none
 
 
 # What plans a run.
@@ -216,10 +211,8 @@ def hinted(name: str, *wanted: HintSettings, depth: int | None = None) -> Profil
 def test_the_table_of_networks_has_the_encoders_that_count() -> None:
     three = (EDGES, replace(DEPTH, weight=0.0), HintSettings("segmentation", "hint_classes", 1.0, "streets"))
     networks = networks_of(hinted("pocket", *three))
-    assert [(n.name, n.plan) for n in networks if n.name.startswith("hint")] == [
-        ("hint", "hint"),
-        ("hint_2", "hint_classes"),
-    ]
+    encoders = [(n.name, n.plan) for n in networks if n.name.startswith("hint")]
+    assert encoders == [("hint", "hint"), ("hint_2", "hint_classes")]
     assert "depth" not in networks
     plain = networks_of(load_profile("pocket"))["hint"]
     for network in networks.of("paint")[1:3]:
@@ -251,7 +244,6 @@ def test_the_exporter_makes_every_encoder_under_the_profile_s_names() -> None:
 
 HED = DetectorSettings("hed", hed=HedSettings(batch=2))
 SMALL = Request(small=True)
-SETTINGS = SuiteRequest(street_task("classification"), variants=1, controls=0, edits=(1, 1), seed=0)
 Pixels = NDArray[np.uint8]
 
 
@@ -271,20 +263,14 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def models(exported: Path, packed_models: Path, tmp_path: Path) -> Path:
-    """The pocket's networks, and the small HED beside them."""
+def quick(exported: Path, packed_models: Path, tmp_path: Path) -> Profile:
+    """The pocket profile over its own networks, and the small HED beside them."""
     folder = tmp_path / "models"
     folder.mkdir()
     for file in packed_models.iterdir():
         (folder / file.name).symlink_to(file)
     ov.save_model(ov.Core().read_model(exported), folder / "hed.xml", compress_to_fp16=False)
-    return folder
-
-
-@pytest.fixture
-def quick(models: Path) -> Profile:
-    """The pocket profile over that folder."""
-    return quick_profile(models)
+    return quick_profile(folder)
 
 
 def by_torch(pictures: Pixels) -> NDArray[Any]:
@@ -342,7 +328,7 @@ def test_hed_is_the_network_s_map_in_grey_levels_cut_off(
         edge_maps(pictures, HED)
 
 
-def test_hed_is_part_of_what_painted_only_where_it_is_asked_for(quick: Profile, models: Path) -> None:
+def test_hed_is_part_of_what_painted_only_where_it_is_asked_for(quick: Profile) -> None:
     def digests() -> dict[str, list[str]]:
         return {
             edges.detector: [library_of(replace(quick, edges=edges)).digest(stage) for stage in ("caption", "edges")]
@@ -357,7 +343,7 @@ def test_hed_is_part_of_what_painted_only_where_it_is_asked_for(quick: Profile, 
     keys = [content_keys_of(profile, library_of(profile)) for profile in profiles]
     assert len({key.picture_key("variant") for key in keys}) == 3, "another detector paints anew"
     assert len({key.caption_key("image") for key in keys}) == 1, "captions do not hang on edges"
-    file = models / "hed.xml"
+    file = quick.models.path / "hed.xml"
     file.write_bytes(file.read_bytes() + b"\n")
     after = digests()
     assert (after["relative"], after["canny"]) == (before["relative"], before["canny"])
@@ -367,15 +353,15 @@ def test_hed_is_part_of_what_painted_only_where_it_is_asked_for(quick: Profile, 
         library_of(replace(quick, edges=HED)).digest("edges")
 
 
-def test_the_tokens_that_end_captions_are_part_of_what_captioned(quick: Profile, models: Path) -> None:
+def test_the_tokens_that_end_captions_are_part_of_what_captioned(quick: Profile) -> None:
     before = library_of(quick).digest("caption"), library_of(quick).digest("paint")
-    found = set()
+    found, file = set(), quick.models.path / "opt_tokens.json"
     for eos in (2, 3):
-        (models / "opt_tokens.json").write_text(f'{{"bos": 1, "eos": {eos}}}')
+        file.write_text(f'{{"bos": 1, "eos": {eos}}}')
         found.add(library_of(quick).digest("caption"))
         assert library_of(quick).digest("paint") == before[1]
     assert len({*found, before[0]}) == 3
-    (models / "opt_tokens.json").unlink()
+    file.unlink()
     assert library_of(quick).digest("caption") == before[0]
 
 
@@ -423,3 +409,24 @@ def test_the_report_draws_what_the_detector_found(
     for part in ("the edges of pocket are found by the network hed", "hed.xml is missing", "with --no-edges"):
         assert part in told
     assert main([*arguments[:2], "--no-edges"]) == 0
+
+
+@pytest.mark.parametrize("settings", [RELATIVE, HED], ids=["relative", "hed"])
+def test_each_source_has_its_own_edges(settings: DetectorSettings, tmp_path: Path) -> None:
+    sources = tiny_sources(tmp_path / "seven", 7)
+    needed = [sources[i] for i in (6, 0, 1, 4, 3, 2)]
+    sources[4].path.write_bytes(b"no picture any more")
+    with tiny_run(tmp_path / "suite", sources) as run:
+        maps = draw_maps(run.of(edges=settings), sources, needed, run.pictures)
+        assert set(maps) == set(needed) - {sources[4]}
+        for source, (edge_map,) in maps.items():
+            image = pixels_of(source)
+            alone = 255 - image[..., 0] if settings.hed else edge_maps(image[None], settings)[0]
+            np.testing.assert_array_equal(edge_map, alone)
+        assert run.networks.entered == ["edges"]
+        assert run.done("edges") == (6, 7)  # one was not needed, one cannot be read
+        assert run.run.meter.current == "edges"
+        assert run.made("edges") == 5
+        if settings.hed:
+            assert [len(call) for call in run.networks.calls["hed"]] == [2, 1, 1, 1]
+            assert run.networks.opened == ["hed 32 32", "hed 32 48", "hed 48 32"]

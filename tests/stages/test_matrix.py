@@ -18,13 +18,8 @@ from counterfactory.engine.stages.rewrite.rewrite_captions import SourceVariants
 from counterfactory.engine.suite.cells import FEWER, ValueCells, add_cells, value_of_edit
 from counterfactory.engine.tasks.user_task import Interventions
 
-VALUES = Interventions(
-    (
-        ("weather", ("rainy", "snowy", "foggy", "cloudy", "clear")),
-        ("time", ("night", "sunset", "day")),
-        ("colour", ("red", "blue", "green")),
-    )
-)
+WEATHERS, TIMES = ("rainy", "snowy", "foggy", "cloudy", "clear"), ("night", "sunset", "day")
+VALUES = Interventions((("weather", WEATHERS), ("time", TIMES), ("colour", ("red", "blue", "green"))))
 CELLS = [(type_, value) for type_, values in VALUES.axes for value in values]
 CAPTIONS = (
     "a clear street during the day with a red bus.",
@@ -144,24 +139,16 @@ def test_variants_of_several_edits_cover_all_cells_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keywords", "written"),
-    [
-        ('[["time","clear street at night"],["weather","none"]]', "a clear street during the day with a bus."),
-        ('[["weather","at night"],["time","clear"]]', "a clear street during the day with a bus."),
-        ("{}", "a clear street during the day with a bus."),
-    ],
+    "keywords",
+    ['[["time","clear street at night"],["weather","none"]]', '[["weather","at night"],["time","clear"]]', "{}"],
 )
-def test_what_the_model_takes_for_another_type_s_words_costs_no_cell(keywords: str, written: str) -> None:
+def test_what_the_model_takes_for_another_type_s_words_costs_no_cell(keywords: str) -> None:
     values = Interventions((("weather", ("rainy",)), ("time", ("day",))))
     ask = Scripted(keywords=[keywords], rewrite=['"a"', '"b"'])
     request = SuiteRequest(wanted_of(1, (1, 1)).task, 2, 0, (1, 1), 0, values)
-    (found,) = rewrite(
-        [source("bus/1")], ["a clear street at night with a bus."], SETTINGS, request, ask, PlainPrompts()
-    )
-    assert {variant.edited_caption for variant in found.variants} == {
-        written,
-        "a rainy street at night with a bus.",
-    }
+    caption, day = "a clear street at night with a bus.", "a clear street during the day with a bus."
+    (found,) = rewrite([source("bus/1")], [caption], SETTINGS, request, ask, PlainPrompts())
+    assert {variant.edited_caption for variant in found.variants} == {day, "a rainy street at night with a bus."}
 
 
 @pytest.mark.parametrize(
@@ -181,10 +168,8 @@ def test_a_caption_that_the_model_spoils_is_written_by_rule_with_the_keyword_s_n
 
 
 def test_no_word_for_where_or_when_slips_into_a_cell() -> None:
-    values = Interventions((("background", ("forest",)),))
-    ask = Scripted(
-        keywords=['[["background","brick"]]'], rewrite=[json.dumps("a bus. there are on forest houses on both sides.")]
-    )
+    values, spoilt = Interventions((("background", ("forest",)),)), "a bus. there are on forest houses on both sides."
+    ask = Scripted(keywords=['[["background","brick"]]'], rewrite=[json.dumps(spoilt)])
     caption, request = "a bus. there are brick houses on both sides.", wanted_of(1, (1, 1), interventions=values)
     (found,) = rewrite([source("bus/1")], [caption], SETTINGS, request, ask, PlainPrompts())
     assert [variant.edited_caption for variant in found.variants] == ["a bus. there are forest houses on both sides."]

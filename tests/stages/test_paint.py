@@ -4,33 +4,46 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
 from diffusers import DDIMScheduler, LCMScheduler, StableDiffusionControlNetPipeline, UniPCMultistepScheduler
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
 from tiny_desk import image_name, numbers, tiny_run, tiny_sources
-from tiny_networks import FACTOR, TOKENS, WIDTH, TinyPainter, TorchSession
+from tiny_networks import FACTOR, TOKENS, WIDTH, TinyPainter, TorchSession, copied, step_shapes, torch_plan
 
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.models.picture_networks import LatentEncoder
-from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, ProtectSettings, SamplerSettings
+from counterfactory.engine.models.sampler import Sampler
+from counterfactory.engine.profile.paint import (
+    GuidanceSettings,
+    PaintSettings,
+    ProtectSettings,
+    ReuseSettings,
+    SamplerSettings,
+)
 from counterfactory.engine.sources.data_set import SetOptions, read_set
 from counterfactory.engine.sources.source import Source, load_mask
 from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
 from counterfactory.engine.stages.paint.protect import ProtectedRegion, feathered, keep_regions, shrink, without_masks
+from counterfactory.export.graphs import modules
 
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
+PlansOf = dict[tuple[int, int], PaintPlans]
 
 BATCH, STREAMS, DECODE_BATCH = 3, 2, 2
 SIZES = ((32, 32), (32, 48))  # height, width
@@ -97,9 +110,7 @@ def settings_of(case: Case, **changed: Any) -> PaintSettings:
     return replace(settings, **changed)
 
 
-def painted(
-    plans: dict[tuple[int, int], PaintPlans], wanted: Sequence[Order], settings: PaintSettings
-) -> dict[int, Pixels]:
+def painted(plans: PlansOf, wanted: Sequence[Order], settings: PaintSettings) -> dict[int, Pixels]:
     jobs = []
     for order in wanted:
         own = plans[order.edges.shape[0], order.edges.shape[1]]
@@ -115,21 +126,15 @@ def noise_of(key: str, shape: tuple[int, ...], purpose: str = "noise") -> Floats
     return np.random.Generator(philox).standard_normal(shape, np.float32)
 
 
+BETAS: dict[str, Any] = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear", "steps_offset": 1}
+
+
 def scheduler_of(sampler: SamplerSettings) -> Any:
-    common: dict[str, Any] = {
-        "beta_start": 0.00085,
-        "beta_end": 0.012,
-        "beta_schedule": "scaled_linear",
-        "steps_offset": 1,
-        "prediction_type": sampler.prediction,
-        "timestep_spacing": sampler.spacing,
-        "rescale_betas_zero_snr": sampler.zero_snr,
-    }
+    own = {"prediction_type": sampler.prediction, "timestep_spacing": sampler.spacing}
+    common: dict[str, Any] = {**BETAS, **own, "rescale_betas_zero_snr": sampler.zero_snr}
     if sampler.kind == "ddim":
         return DDIMScheduler(**common, clip_sample=False)
-    if sampler.kind == "lcm":
-        return LCMScheduler(**common)
-    return UniPCMultistepScheduler(**common)
+    return (LCMScheduler if sampler.kind == "lcm" else UniPCMultistepScheduler)(**common)
 
 
 def reference(painter: TinyPainter, order: Order, case: Case) -> Pixels:
@@ -144,17 +149,10 @@ def reference(painter: TinyPainter, order: Order, case: Case) -> Pixels:
             pipeline._guidance_scale = scales[step + 1]
         return {}
 
-    pipeline = StableDiffusionControlNetPipeline(
-        vae=painter.vae,
-        text_encoder=None,
-        tokenizer=None,
-        unet=painter.unet,
-        controlnet=painter.controlnet,
-        scheduler=scheduler_of(case.sampler),
-        safety_checker=None,
-        feature_extractor=None,
-        requires_safety_checker=False,
-    )
+    parts = {"vae": painter.vae, "unet": painter.unet, "controlnet": painter.controlnet}
+    nothing = dict.fromkeys(("text_encoder", "tokenizer", "safety_checker", "feature_extractor"))
+    scheduler = scheduler_of(case.sampler)
+    pipeline = StableDiffusionControlNetPipeline(**parts, **nothing, scheduler=scheduler, requires_safety_checker=False)
     pipeline.set_progress_bar_config(disable=True)
     height, width = order.edges.shape
     latents = noise_of(order.key, (1, 4, height // FACTOR, width // FACTOR))
@@ -163,18 +161,13 @@ def reference(painter: TinyPainter, order: Order, case: Case) -> Pixels:
     def drawn(shape: Sequence[int], **_: Any) -> torch.Tensor:
         return torch.from_numpy(noise_of(order.key, tuple(shape), f"lcm {next(added)}"))
 
+    edges, texts = order.edges[None, None].astype(np.float32) / 255, (order.text[None], NEGATIVE[None])
+    names = ("image", "prompt_embeds", "negative_prompt_embeds", "latents")
+    arrays = dict(zip(names, map(torch.from_numpy, (edges, *texts, latents)), strict=True))
+    steps = {"num_inference_steps": len(scales), "guidance_scale": scales[0], "callback_on_step_end": next_scale}
     with torch.no_grad(), patch("diffusers.schedulers.scheduling_lcm.randn_tensor", drawn):
-        (picture,) = pipeline(
-            image=torch.from_numpy(order.edges[None, None].astype(np.float32) / 255),
-            prompt_embeds=torch.from_numpy(order.text[None]),
-            negative_prompt_embeds=torch.from_numpy(NEGATIVE[None]),
-            latents=torch.from_numpy(latents),
-            num_inference_steps=len(scales),
-            guidance_scale=scales[0],
-            controlnet_conditioning_scale=CONTROL_SCALE,
-            callback_on_step_end=next_scale,
-            output_type="np",
-        ).images
+        images = pipeline(**arrays, **steps, controlnet_conditioning_scale=CONTROL_SCALE, output_type="np").images
+        (picture,) = images
     return np.asarray(np.rint(picture * 255), np.uint8)
 
 
@@ -197,16 +190,14 @@ def assert_same_picture(found: Pixels, expected: Pixels) -> None:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_pictures_are_those_of_diffusers_pipeline(
-    painter: TinyPainter, plans: dict[tuple[int, int], PaintPlans], case: Case
-) -> None:
+def test_pictures_are_those_of_diffusers_pipeline(painter: TinyPainter, plans: PlansOf, case: Case) -> None:
     found = painted(plans, orders(), settings_of(case))
     for place in (1, 6):  # of each size
         assert_same_picture(found[place], reference(painter, orders()[place], case))
 
 
 def test_evaluations_and_decodes_are_full_and_none_is_made_for_nothing(
-    plans: dict[tuple[int, int], PaintPlans], monkeypatch: pytest.MonkeyPatch
+    plans: PlansOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[str] = []
     run = TorchSession.run
@@ -226,7 +217,7 @@ def test_evaluations_and_decodes_are_full_and_none_is_made_for_nothing(
 
 
 @pytest.mark.parametrize("case", ["unipc, guided in the middle", "lcm, guided on the first half"])
-def test_a_picture_is_the_same_whatever_it_is_painted_one(plans: dict[tuple[int, int], PaintPlans], case: str) -> None:
+def test_a_picture_is_the_same_whatever_it_is_painted_one(plans: PlansOf, case: str) -> None:
     settings = settings_of(CASES[case])
     found = painted(plans, orders(), settings)
     alone = [painted(plans, [order], settings)[0] for order in orders()]
@@ -239,24 +230,19 @@ def test_a_picture_is_the_same_whatever_it_is_painted_one(plans: dict[tuple[int,
     assert apart(keys[0], keys[1]) > 5
 
 
-@pytest.mark.parametrize(
-    ("start", "stop", "steps", "guided"),
-    [
+def test_guidance_begins_at_its_start_and_ends_before_its_stop() -> None:
+    for start, stop, steps, guided in (
         (0.0, 0.5, 4, [True, True, False, False]),
         (0.25, 0.75, 4, [False, True, True, False]),
         (0.3, 0.6, 4, [False, False, True, False]),
         (1.0, 1.0, 4, [False, False, False, False]),
         (0.0, 0.5, 1, [True]),
-    ],
-)
-def test_guidance_begins_at_its_start_and_ends_before_its_stop(
-    start: float, stop: float, steps: int, guided: list[bool]
-) -> None:
-    settings = GuidanceSettings(2.0, start, stop)
-    assert [settings.guides(step, steps) for step in range(steps)] == guided
-    assert not any(GuidanceSettings(1.0, start, stop).guides(step, steps) for step in range(steps))
-    case = Case(replace(DDIM, steps=steps), settings, tuple(guided))
-    assert settings_of(case).rows_per_variant == steps + sum(guided)
+    ):
+        settings = GuidanceSettings(2.0, start, stop)
+        assert [settings.guides(step, steps) for step in range(steps)] == guided
+        assert not any(GuidanceSettings(1.0, start, stop).guides(step, steps) for step in range(steps))
+        case = Case(replace(DDIM, steps=steps), settings, tuple(guided))
+        assert settings_of(case).rows_per_variant == steps + sum(guided)
 
 
 # A protected region: blended at every level of noise with the source's latents, as a slow loop over diffusers does it.
@@ -271,9 +257,8 @@ def plans_32(painter: TinyPainter) -> PaintPlans:
 
 
 def kept(until: float, share: Floats) -> ProtectedRegion:
-    return ProtectedRegion(
-        np.random.default_rng(8).standard_normal((4, 16, 16)).astype(np.float32), share, replace(WHOLE, until=until)
-    )
+    latents = np.random.default_rng(8).standard_normal((4, 16, 16)).astype(np.float32)
+    return ProtectedRegion(latents, share, replace(WHOLE, until=until))
 
 
 SHARE = np.clip(np.linspace(-0.5, 1.5, 16, dtype=np.float32), 0, 1)[None].repeat(16, 0)
@@ -286,33 +271,50 @@ def painted_one(plans_32: PaintPlans, region: ProtectedRegion | None, case: Any 
     return picture
 
 
-def by_hand(painter: TinyPainter, region: ProtectedRegion, held: int) -> Pixels:
-    """DDIM over diffusers' networks, written out, whose latents are blended after the first `held` steps."""
-    order, guided = orders()[0], CASE.guided
-    scheduler = DDIMScheduler(
-        beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", steps_offset=1, clip_sample=False
-    )
-    scheduler.set_timesteps(DDIM.steps)
+Blend = Callable[[int, Any, Any, Any], Any]
+
+
+@torch.no_grad()
+def denoised(
+    painter: TinyPainter,
+    order: Order,
+    guided: Sequence[bool],
+    blend: Blend = lambda i, latents, noise, scheduler: latents,
+    noting: list[int] | None = None,
+) -> torch.Tensor:
+    """Latents by DDIM over diffusers' networks, written out, `blend` after each step; `noting` is told step and row."""
+    scheduler = DDIMScheduler(**BETAS, clip_sample=False)
+    scheduler.set_timesteps(len(guided))
     noise = torch.from_numpy(noise_of(order.key, (1, 4, 16, 16)))
+    latents, edges = noise, torch.from_numpy(order.edges[None, None].astype(np.float32) / 255)
+    for i, t in enumerate(scheduler.timesteps):
+        outputs = []
+        for row, text in enumerate((order.text, NEGATIVE)[: 1 + guided[i]]):
+            if noting is not None:
+                noting[:] = i, row
+            states = torch.from_numpy(text[None])
+            step = latents, t, states
+            down, mid = painter.controlnet(*step, edges, conditioning_scale=CONTROL_SCALE, return_dict=False)
+            outputs.append(painter.unet(*step, None, None, None, None, None, down, mid).sample)
+        output = outputs[1] + 3.0 * (outputs[0] - outputs[1]) if guided[i] else outputs[0]
+        latents = blend(i, scheduler.step(output, t, latents).prev_sample, noise, scheduler)
+    return latents
+
+
+@torch.no_grad()
+def by_hand(painter: TinyPainter, region: ProtectedRegion, held: int) -> Pixels:
+    """Latents that are blended after the first `held` steps, decoded."""
     clean, share = torch.from_numpy(region.latents[None]), torch.from_numpy(region.share)
-    edges = torch.from_numpy(order.edges[None, None].astype(np.float32) / 255)
-    latents, steps = noise, scheduler.timesteps
-    with torch.no_grad():
-        for i, t in enumerate(steps):
-            outputs = []
-            for text in (order.text, NEGATIVE):
-                states = torch.from_numpy(text[None])
-                down, mid = painter.controlnet(
-                    latents, t, states, edges, conditioning_scale=CONTROL_SCALE, return_dict=False
-                )
-                outputs.append(painter.unet(latents, t, states, None, None, None, None, None, down, mid).sample)
-            output = outputs[1] + 3.0 * (outputs[0] - outputs[1]) if guided[i] else outputs[0]
-            latents = scheduler.step(output, t, latents).prev_sample
-            if i < held:
-                last = i == len(steps) - 1
-                source = clean if last else scheduler.add_noise(clean, noise, steps[i + 1])
-                latents = share * source + (1 - share) * latents
-        pixels = painter.vae.decode(latents / painter.vae.config.scaling_factor).sample[0]
+
+    def blend(i: int, latents: Any, noise: Any, scheduler: Any) -> Any:
+        if i >= held:
+            return latents
+        last = i == len(scheduler.timesteps) - 1
+        source = clean if last else scheduler.add_noise(clean, noise, scheduler.timesteps[i + 1])
+        return share * source + (1 - share) * latents
+
+    latents = denoised(painter, orders()[0], CASE.guided, blend)
+    pixels = painter.vae.decode(latents / painter.vae.config.scaling_factor).sample[0]
     found: Pixels = np.rint((pixels.numpy().transpose(1, 2, 0) / 2 + 0.5).clip(0, 1) * 255).astype(np.uint8)
     return found
 
@@ -430,3 +432,167 @@ def test_pictures_are_encoded_from_minus_1_to_1() -> None:
     found = LatentEncoder(Network()).encode(np.array([[[[0, 51, 255]]]], np.uint8))  # type: ignore[arg-type]
     assert (found.dtype, found.shape) == (np.float32, (1, 3, 1, 1))
     np.testing.assert_allclose(found.ravel(), [-1, -0.6, 1], atol=1e-6)
+
+
+# Deep features that serve several steps: the same bytes in whatever order, batch or company variants are painted.
+
+Floats = NDArray[np.float32]
+SIDE, LATENT = 16, (4, 16, 16)
+MIDDLE = GuidanceSettings(3.0, 0.2, 0.6)
+PAINT = PaintSettings(replace(DDIM, steps=5), MIDDLE, "denoiser", 1.4, "", BATCH, 1, 2)
+
+
+def test_a_step_is_whole_after_every_few_and_where_guidance_begins() -> None:
+    for guidance, every, whole in (
+        (GuidanceSettings(1.0, 0.0, 1.0), 2, "10101"),
+        (GuidanceSettings(3.0, 0.0, 1.0), 3, "10010"),
+        (MIDDLE, 2, "11010"),  # guided from the second step on
+        (GuidanceSettings(3.0, 0.6, 1.0), 2, "10110"),
+        (GuidanceSettings(3.0, 0.0, 0.4), 5, "10000"),  # where guidance ends nothing is missing
+    ):
+        paint = replace(PAINT, guidance=guidance)
+        assert paint.whole_steps == [True] * 5
+        assert paint.shallow_rows == 0
+        reusing = replace(paint, reuse=ReuseSettings(every))
+        assert "".join("01"[one] for one in reusing.whole_steps) == whole
+        rows = [1 + guidance.guides(i, 5) for i in range(5)]
+        assert reusing.shallow_rows == sum(n for n, one in zip(rows, whole, strict=True) if one == "0")
+        assert reusing.rows_per_variant == sum(rows)
+
+
+EDGES = (np.random.default_rng(5).random((2 * SIDE, 2 * SIDE)) < 0.2).astype(np.uint8) * 255
+
+
+@dataclass(frozen=True)
+class Kept(PaintPlans):
+    """Plans that decode nothing: what is painted are the latents."""
+
+    def decode(self, latents: Sequence[Any]) -> Callable[[], list[Any]]:
+        return lambda: [np.array(one) for one in latents]
+
+
+def reusing_plans(painter: TinyPainter) -> Kept:
+    plans = painter.plans(2 * SIDE, 2 * SIDE, batch=BATCH, streams=1, decode_batch=2)
+    copy, shapes = copied(painter.controlnet), step_shapes(BATCH, SIDE, SIDE)
+    control = {"hint_embedding": (BATCH, 16, SIDE, SIDE), "control_scale": (BATCH,)}
+    whole = modules.WholeDenoiser(painter.unet, copy)
+    around = {name: shape for name, shape in shapes.items() if name != "text"} | control
+    deep = {"deep": (BATCH, modules.deep_channels(painter.unet), SIDE, SIDE)}
+    return Kept(
+        plans.hint,
+        torch_plan(whole, "prediction deep", **shapes, **control),
+        plans.decoder,
+        LATENT,
+        shallow=torch_plan(modules.ShallowDenoiser(painter.unet, copy), "prediction", **around, **deep),
+    )
+
+
+def overwritten(painter: TinyPainter, text: Floats, key: str, whole: str) -> Floats:
+    """The same by hand, whole networks at each step, in which deep features are overwritten at some."""
+    layer, held, step = painter.unet.up_blocks[-1].resnets[-2], dict[int, torch.Tensor](), [0, 0]
+
+    def overwrite(_: Any, passed: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        (joined, *more), (i, row) = passed, step
+        own = joined.shape[1] - painter.unet.conv_in.out_channels
+        if whole[i] == "1":
+            held[row] = joined[:, :own]
+        return torch.cat([held[row], joined[:, own:]], 1), *more
+
+    hook = layer.register_forward_pre_hook(overwrite)
+    latents = denoised(painter, Order(key, text, EDGES), (False, True, True, False, False), noting=step)
+    hook.remove()
+    return np.asarray(latents[0], np.float32)
+
+
+def test_latents_are_those_of_whole_networks_whose_deep_features_are_overwritten(painter: TinyPainter) -> None:
+    plans = reusing_plans(painter)
+    (hint,) = plans.embed_hints(EDGES[None])
+    jobs = [PaintJob(f"variant {i}", text_states(i), hint, plans) for i in range(3)]
+    found = dict(paint(jobs, NEGATIVE, replace(PAINT, reuse=ReuseSettings(2))))
+    often = dict(paint(jobs, NEGATIVE, PAINT))
+    for i in range(3):
+        for latents, whole in ((found, "11010"), (often, "11111")):
+            slow = overwritten(painter, text_states(i), f"variant {i}", whole)
+            np.testing.assert_allclose(latents[i], slow, atol=2e-4)
+        assert np.abs(found[i] - often[i]).max() > 1e-2, "features of another step would not be seen"
+
+
+# Order, batch and resuming, over networks of a few sums, row by row.
+
+
+class Sums:
+    """A denoiser whose deep feature is half of its answer; refuses a batch that is too large, and mixed rows."""
+
+    def __init__(self, batch: int, whole: bool) -> None:
+        self.batch, self.whole, self.rows = batch, whole, 0
+        names = ("latents", "timestep", "hint_embedding", "control_scale", "text" if whole else "deep")
+        self.signature = SimpleNamespace(inputs=[SimpleNamespace(name=name) for name in names])
+
+    def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        assert len(feeds["latents"]) <= self.batch
+        assert set(feeds) == {port.name for port in self.signature.inputs}
+        self.rows += len(feeds["latents"])
+        of_rows = [answer({name: of[i] for name, of in feeds.items()}) for i in range(len(feeds["latents"]))]
+        names = ("prediction", "deep") if self.whole else ("prediction",)
+        return {name: np.stack(values) for name, values in zip(names, zip(*of_rows, strict=True), strict=False)}
+
+
+def answer(row: Mapping[str, Any]) -> tuple[Floats, Floats]:
+    time = np.float32(row["timestep"]) / np.float32(1000)
+    deep = row["deep"] if "deep" in row else np.tanh(row["latents"] * time + row["text"].mean())
+    return np.tanh(deep + row["latents"] * np.float32(0.3) + row["hint_embedding"] * row["control_scale"] * time), deep
+
+
+def written_out(key: str, text: Floats, hint: Floats, how: PaintSettings) -> Floats:
+    """The schedule written out: a variant by itself, a row at a time."""
+    sampler, latents, history = Sampler(how.sampler), noise_of(key, LATENT), Sampler(how.sampler).start
+    since, kept, before = 0, dict[int, Floats](), False
+    for i, timestep in enumerate(sampler.timesteps.tolist()):
+        guided, since = how.guidance.guides(i, how.sampler.steps), since + 1
+        if i == 0 or how.reuse is None or since == how.reuse.every or (guided and not before):
+            kept, since = {}, 0
+        before, outputs = guided, []
+        for number, states in enumerate((text, NEGATIVE)[: 1 + guided]):
+            row = {"latents": latents, "timestep": timestep, "hint_embedding": hint, "control_scale": np.float32(1.4)}
+            output, kept[number] = answer(row | ({"deep": kept[number]} if number in kept else {"text": states}))
+            outputs.append(output)
+        scale = np.float32(how.guidance.scale)
+        output = outputs[1] + scale * (outputs[0] - outputs[1]) if guided else outputs[0]
+        latents, history = sampler.step(i, latents, output, history)
+    return latents
+
+
+def sums(batch: int) -> Kept:
+    whole, shallow = (cast(Batched, Sums(batch, form)) for form in (True, False))
+    return Kept(whole, whole, whole, LATENT, shallow=shallow)
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_order_batch_and_resuming_change_no_byte(data: st.DataObject) -> None:
+    start, stop = sorted(data.draw(st.tuples(*[st.sampled_from([0.0, 0.2, 0.4, 0.5, 0.8, 1.0])] * 2)))
+    every = data.draw(st.none() | st.integers(2, 4))
+    sampler = SamplerSettings("unipc", data.draw(st.integers(1, 7)), "v_prediction", "trailing", True)
+    guidance = GuidanceSettings(data.draw(st.sampled_from([1.0, 3.0])), start, stop)
+    reuse = None if every is None else ReuseSettings(every)
+    how = replace(PAINT, sampler=sampler, guidance=guidance, reuse=reuse, decode_batch=data.draw(st.integers(1, 3)))
+    hints = [np.full(LATENT, value, np.float32) for value in (-0.5, 0.5)]
+    count = data.draw(st.integers(1, 7))
+    alone = [written_out(f"variant {i}", text_states(i), hints[i % 2], how) for i in range(count)]
+
+    def paint_all(numbers: Sequence[int], batch: int) -> tuple[dict[int, Floats], Kept]:
+        plans = sums(batch)
+        jobs = [PaintJob(f"variant {i}", text_states(i), hints[i % 2], plans) for i in numbers]
+        painted = paint(jobs, NEGATIVE, replace(how, batch=batch))
+        return {numbers[place]: cast(Floats, latents) for place, latents in painted}, plans
+
+    order, batch = data.draw(st.permutations(range(count))), data.draw(st.integers(1, 5))
+    done = data.draw(st.integers(0, count))
+    found, plans = paint_all(order, batch)
+    rest = paint_all(order[done:], data.draw(st.integers(1, 5)))[0]
+    for i, latents in enumerate(alone):
+        np.testing.assert_array_equal(found[i], latents)
+        if i in rest:
+            np.testing.assert_array_equal(rest[i], latents)
+    rows = [cast(Sums, plan).rows for plan in (plans.denoiser, plans.shallow)]
+    assert rows == [count * (how.rows_per_variant - how.shallow_rows), count * how.shallow_rows]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re._parser as _parser  # type: ignore[import-untyped]
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,13 +20,13 @@ from counterfactory.engine.language.grammar import choices_grammar, edited_gramm
 from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.request import SuiteRequest
-from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite.rewrite_captions import SourceVariants
 from counterfactory.engine.tasks.task import Task, protect
 from counterfactory.engine.tasks.user_task import Interventions
 
 TASK = Task("animals", "classify the animal", (), True)
 CAPTION = "a brown dog on grass. a dog looks up."
+LENS = EditType("lens", "the lens", "end", (("", "in soft focus"),), "a dog")
 
 
 class Told(ChatPrompts):
@@ -138,25 +137,20 @@ def test_the_model_names_neither_the_label_nor_a_thing_of_the_caption_again() ->
     assert {edit.alternative for edit in edits_of(found)} == {"puppy", "an old hound", "sand"}
 
 
-@pytest.mark.parametrize(
-    ("type_", "caption", "keep", "beside"),
-    [
+def test_words_stand_beside_the_whole_name_of_a_thing_and_what_picture_it_is_is_another_kind_s_to_change() -> None:
+    for type_, caption, keep, beside in (
         ("adjective", "a golden retriever on grass", ("golden retriever", "retriever", "dog"), ["golden retriever"]),
         ("adjective", "a photo of a brown dog on grass", ("dog", "photo"), ["dog"]),
         ("background", "a faded photo of a brown dog on grass", ("dog", "photo"), []),
-    ],
-)
-def test_words_stand_beside_the_whole_name_of_a_thing_and_what_picture_it_is_is_another_kind_s_to_change(
-    type_: str, caption: str, keep: tuple[str, ...], beside: list[str]
-) -> None:
-    ask = Scripted(**{type_: "[]"})
-    rewritten(ask, (type_,), caption, label=keep[0])
-    (request,) = ask.asked["proposals"]
-    kind = BUILT_IN[type_].place
-    assert request.grammar == proposals_grammar(phrases(caption, 2, keep), beside, [], kind, 3)
+    ):
+        ask = Scripted(**{type_: "[]"})
+        rewritten(ask, (type_,), caption, label=keep[0])
+        (request,) = ask.asked["proposals"]
+        kind = BUILT_IN[type_].place
+        assert request.grammar == proposals_grammar(phrases(caption, 2, keep), beside, [], kind, 3)
 
 
-def test_what_picture_it_is_is_said_instead_of_what_it_was() -> None:
+def test_what_picture_it_is_is_said_instead_of_what_it_was_and_a_colour_is_the_labelled_thing_s() -> None:
     caption = "a photo of a dog"
     ask = Scripted(domain=[["", "a sketch of"], ["", "a photo of"]], weather=[["", "in the rain"]])
     (found,) = rewritten(ask, ("domain", "weather"), caption)
@@ -164,6 +158,10 @@ def test_what_picture_it_is_is_said_instead_of_what_it_was() -> None:
         Edit("domain", "a photo", "a sketch"): "a sketch of a dog",
         Edit("weather", "", "in the rain"): "a photo of a dog in the rain",
     }
+    ask = Scripted(colour=[["dog", "red dog"]])
+    (found,) = rewritten(ask, ("colour",), "a dog on grass")
+    assert [request.grammar for request in ask.asked["proposals"]] == [proposals_grammar([], ["dog"], [], "word", 3)]
+    assert edits_of(found) == {Edit("colour", "dog", "red dog"): "a red dog on grass"}
 
 
 def test_a_type_without_any_place_is_not_asked_about() -> None:
@@ -172,18 +170,8 @@ def test_a_type_without_any_place_is_not_asked_about() -> None:
     asked = [json.loads(request.prompt.source)[1] for request in ask.asked["proposals"]]
     assert asked == ["time", "adjective", "colour", "time"]
     assert edits_of(found[0]) == {Edit("time", "", "at night"): "of a at night"}
-    assert edits_of(found[1]) == {
-        Edit("adjective", "up", "down"): "down",
-        Edit("colour", "up", "red"): "red",
-        Edit("time", "", "at night"): "up at night",
-    }
-
-
-def test_a_caption_without_colours_is_asked_for_one_of_the_labelled_thing() -> None:
-    ask = Scripted(colour=[["dog", "red dog"]])
-    (found,) = rewritten(ask, ("colour",), "a dog on grass")
-    assert [request.grammar for request in ask.asked["proposals"]] == [proposals_grammar([], ["dog"], [], "word", 3)]
-    assert edits_of(found) == {Edit("colour", "dog", "red dog"): "a red dog on grass"}
+    replaced = {Edit("adjective", "up", "down"): "down", Edit("colour", "up", "red"): "red"}
+    assert edits_of(found[1]) == {**replaced, Edit("time", "", "at night"): "up at night"}
 
 
 def test_overlapping_words_are_not_edited_together() -> None:
@@ -195,27 +183,22 @@ def test_overlapping_words_are_not_edited_together() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("caption", "place", "edits"),
-    [
+def test_a_user_s_values_stand_where_the_caption_speaks_of_them() -> None:
+    for caption, place, edits in (
         ("a dog at noon", "at noon", {Edit("time", "at noon", "at night"): "a dog at night"}),
         ("a noon dog", "noon", {Edit("time", "noon", "night"): "a night dog"}),
         ("a dog on grass", None, {Edit("time", "", "at night"): "a dog on grass at night"}),
         ("a dog at night", "at night", {}),
-    ],
-)
-def test_a_user_s_values_stand_where_the_caption_speaks_of_them(
-    caption: str, place: str | None, edits: dict[Edit, str]
-) -> None:
-    values = Interventions((("time", ("night",)),))
-    ask = Scripted(time=json.dumps(place))
-    (found,) = rewritten(ask, EDIT_TYPES, caption, interventions=values)
-    assert edits_of(found) == edits
-    assert ("place" in ask.asked) == (place is not None)
-    if place:
-        prompt = Told().place(TASK.sentence, BUILT_IN["time"], ("dog",), caption)
-        spans = [span for span in phrases(caption, 2, ("dog",)) if place.split()[-1] in span]
-        assert ask.asked["place"] == [LlmRequest(prompt, place_grammar(spans, optional=False))]
+    ):
+        values = Interventions((("time", ("night",)),))
+        ask = Scripted(time=json.dumps(place))
+        (found,) = rewritten(ask, EDIT_TYPES, caption, interventions=values)
+        assert edits_of(found) == edits
+        assert ("place" in ask.asked) == (place is not None)
+        if place:
+            prompt = Told().place(TASK.sentence, BUILT_IN["time"], ("dog",), caption)
+            spans = [span for span in phrases(caption, 2, ("dog",)) if place.split()[-1] in span]
+            assert ask.asked["place"] == [LlmRequest(prompt, place_grammar(spans, optional=False))]
 
 
 def test_where_nothing_tells_what_speaks_of_a_type_the_model_may_say_that_nothing_does() -> None:
@@ -228,44 +211,34 @@ def test_where_nothing_tells_what_speaks_of_a_type_the_model_may_say_that_nothin
         Edit("light", "", "in soft light"): "a dog at noon in soft light",
     }
     spans = phrases("a dog at noon", 2, ("dog",))
-    assert [request.grammar for request in ask.asked["place"]] == [
-        place_grammar(spans, optional=False),
-        place_grammar(spans, optional=True),
-    ]
+    grammars = [place_grammar(spans, optional) for optional in (False, True)]
+    assert [request.grammar for request in ask.asked["place"]] == grammars
 
 
 def test_a_user_s_types_are_asked_about_after_the_profile_s() -> None:
-    lens = EditType("lens", "the lens", "end", (("", "in soft focus"),), "a dog")
     time = EditType("time", "the century", "end", (("", "in 1920"),), "a dog")
     ask = Scripted(time=[["", "in 1920"]], lens=[["", "in soft focus"]])
-    (found,) = rewritten(ask, ("time",), CAPTION, types=(lens, time))
+    (found,) = rewritten(ask, ("time",), CAPTION, types=(LENS, time))
     assert [json.loads(request.prompt.source)[1] for request in ask.asked["proposals"]] == ["time", "lens"]
     assert {edit.alternative for edit in edits_of(found)} == {"in 1920", "in soft focus"}
 
 
-@pytest.mark.parametrize(
-    ("type_", "edits"),
-    [
-        ("colour", {Edit("colour", "dog", "red dog"): "a red dog on grass"}),
-        ("adjective", {Edit("adjective", "dog", "red dog"): "a red dog on grass"}),
-        ("subject", {}),
-    ],
-)
-def test_a_user_s_colour_stands_before_the_labelled_thing(type_: str, edits: dict[Edit, str]) -> None:
-    values = Interventions(((type_, ("red",)),))
-    (found,) = rewritten(Scripted(**{type_: '""'}), EDIT_TYPES, "a dog on grass", interventions=values)
-    assert edits_of(found) == edits
+def test_a_user_s_colour_stands_before_the_labelled_thing_and_has_no_place_where_none_is_named() -> None:
+    for type_, before in (("colour", True), ("adjective", True), ("subject", False)):
+        values = Interventions(((type_, ("red",)),))
+        (found,) = rewritten(Scripted(**{type_: '""'}), EDIT_TYPES, "a dog on grass", interventions=values)
+        assert edits_of(found) == ({Edit(type_, "dog", "red dog"): "a red dog on grass"} if before else {})
+    values = Interventions((("colour", ("red",)), ("time", ("night",))))
+    (found,) = rewritten(Scripted(), ("colour", "time"), "a cat", interventions=values, allow_ungrounded=True)
+    assert edits_of(found) == {Edit("time", "", "at night"): "a cat at night"}
 
 
 def test_a_value_that_one_thing_has_goes_to_another() -> None:
     values = Interventions((("colour", ("red", "blue")), ("weather", ("rain", "snow"))))
     caption = "a red car in the rain by a dog and a black van"
     (found,) = rewritten(Scripted(colour='"red"', weather='"in the rain"'), EDIT_TYPES, caption, interventions=values)
-    assert set(edits_of(found)) == {
-        Edit("colour", "red", "blue"),
-        Edit("colour", "black", "red"),
-        Edit("weather", "in the rain", "in the snow"),
-    }
+    colours = {Edit("colour", "red", "blue"), Edit("colour", "black", "red")}
+    assert set(edits_of(found)) == colours | {Edit("weather", "in the rain", "in the snow")}
     assert found.cells["weather", "rain"].reason == "in the caption already"
 
 
@@ -276,12 +249,6 @@ def test_a_word_that_says_it_of_another_thing_is_replaced_by_a_word() -> None:
     assert edits_of(found) == {Edit("weather", "foggy", "rainy"): "a rainy street and a rainy field by a dog"}
 
 
-def test_a_user_s_colour_has_no_place_where_the_label_is_not_named() -> None:
-    values = Interventions((("colour", ("red",)), ("time", ("night",))))
-    (found,) = rewritten(Scripted(), ("colour", "time"), "a cat", interventions=values, allow_ungrounded=True)
-    assert edits_of(found) == {Edit("time", "", "at night"): "a cat at night"}
-
-
 # Edits that a small model chooses: one question per caption, phrases of ours put into it by rule.
 
 ANIMALS = Task("animals", "classify the animal: here it is {label}", (), True)
@@ -289,19 +256,10 @@ PROMPTS = ChatPrompts(chatml)
 DOG = "n02084071"
 
 
-def chosen(
-    ask: object,
-    *captions: str,
-    variants: int = 11,
-    avoid: tuple[str, ...] = (),
-    label: str = DOG,
-    own: tuple[EditType, ...] = (),
-) -> list[SourceVariants]:
+def chosen(ask: object, *captions: str, variants: int = 11, **wanted_more: Any) -> list[SourceVariants]:
     settings = RewriteSettings(EDIT_TYPES, 1, 1, 2, 90, verbatim=True, menus=True)
-    wanted = SuiteRequest(ANIMALS, variants, 0, (1, 1), 0, avoid=avoid, types=own)
-    sources = [
-        Source(str(i), str(i), Path(str(i)), (8, 8), label, None, "d", content_key(i)) for i in range(len(captions))
-    ]
+    wanted = SuiteRequest(ANIMALS, variants, 0, (1, 1), 0, **wanted_more)
+    sources = [source(str(i), DOG) for i in range(len(captions))]
     return rewrite(sources, captions, settings, wanted, ask, PROMPTS)  # type: ignore[arg-type]
 
 
@@ -361,13 +319,12 @@ def test_a_sample_of_each_menu_is_offered_by_the_caption_and_the_type(label: str
 
 
 def test_a_user_s_types_are_asked_about_beside_the_menus() -> None:
-    lens = EditType("lens", "the lens", "end", (("", "in soft focus"),), "a dog")
     chooser = Chooser()
 
     def ask(question: str, requests: Sequence[LlmRequest]) -> list[str]:
         return ['[["","in soft focus"]]'] if question == "proposals" else chooser(question, requests)
 
-    (result,) = chosen(ask, "a dog on grass", variants=12, own=(lens,))
+    (result,) = chosen(ask, "a dog on grass", variants=12, types=(LENS,))
     assert {variant.edits[0].type for variant in result.variants} == {*EDIT_TYPES, "lens"}
 
 

@@ -80,21 +80,15 @@ def test_what_nobody_wants_to_know_is_not_asked(variant: Variant) -> None:
     assert shown(ask(both)) == [("blue", "red"), ("wet", "dry"), ("bus", "")]
     assert shown(ask(both, {"colour"}.__contains__)) == [("blue", "red"), None, None]
     assert shown(ask(both, {"weather", "label"}.__contains__)) == [None, ("wet", "dry"), ("bus", "")]
-    assert recaption_scores(both, answers(ask(both, {"colour"}.__contains__), [[0.3], [0.1]])) == {
-        "said_edits": 0.75,
-        "said_colour": 0.75,
-    }
+    read = answers(ask(both, {"colour"}.__contains__), [[0.3], [0.1]])
+    assert recaption_scores(both, read) == {"said_edits": 0.75, "said_colour": 0.75}
 
 
 def test_the_worst_edit_counts_and_the_worst_of_each_type(variant: Variant) -> None:
     edits = [Edit(t, "old", "new") for t in ("colour", "weather", "colour", "time")]
     many = replace(variant, edits=tuple(edits))
-    assert recaption_scores(many, [0.9, 0.6, 0.7, None, 0.8]) == {
-        "said_edits": 0.6,
-        "said_colour": 0.7,
-        "said_weather": 0.6,
-        "said_label": 0.8,
-    }
+    worst = {"said_edits": 0.6, "said_colour": 0.7, "said_weather": 0.6, "said_label": 0.8}
+    assert recaption_scores(many, [0.9, 0.6, 0.7, None, 0.8]) == worst
     assert recaption_scores(many, [None, None, None, None, None]) == {}
 
 
@@ -139,9 +133,8 @@ def test_pictures_are_read_once_and_no_prefix_names_the_label(prefix: str, befor
         assert run.run.meter.current == "check"
         assert recaption(run.of(caption=settings, check=LOOKS), painted) == found
         assert len(run.networks.calls["blip2 reads"]) == 1, "readings are on record"
-        assert recaption(run.of(caption=settings, check=replace(LOOKS, recaption_of=("colour",))), painted) == {
-            v: {} for v in variants
-        }
+        colours = run.of(caption=settings, check=replace(LOOKS, recaption_of=("colour",)))
+        assert recaption(colours, painted) == {variant: {} for variant in variants}
         assert len(run.networks.calls["blip2 reads"]) == 1, "nobody wants to know of edits of this type"
         longer = replace(settings, decoding=replace(DECODING, max_tokens=21))
         assert recaption(run.of(caption=longer, check=LOOKS), painted) == found

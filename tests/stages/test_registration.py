@@ -60,13 +60,12 @@ def dusk(image: Pixels) -> Pixels:
     return seen.clip(0, 255).astype(np.uint8)
 
 
-def test_a_copy_lies_in_place() -> None:
-    assert scores(streets("clear", "day")[0], streets("clear", "day")[0]) == {
-        "in_place": 1.0,
-        "shift": 0.0,
-        "scale": 0.0,
-        "aligned": 1.0,
-    }
+def test_a_copy_lies_in_place_and_another_or_a_blank_picture_is_not_aligned() -> None:
+    clear, in_place = streets("clear", "day"), {"in_place": 1.0, "shift": 0.0, "scale": 0.0}
+    assert scores(clear[0], clear[0]) == in_place | {"aligned": 1.0}
+    assert scores(clear[0], np.full((128, 128, 3), 90, np.uint8)) == in_place | {"aligned": 0.0}
+    assert max(scores(a, b)["aligned"] for a, b in pairwise(clear)) < 0.65
+    assert scores(photograph("astronaut"), np.ascontiguousarray(photograph("chelsea")[:, :300]))["aligned"] < 0.3
 
 
 @pytest.mark.parametrize("weather", WEATHERS)
@@ -83,13 +82,7 @@ def test_weather_and_light_move_nothing_and_a_hundredth_is_seen_in_them(weather:
 
 
 @settings(max_examples=25, deadline=None)
-@given(
-    number=st.integers(0, 7),
-    size=st.floats(0.95, 1.05),
-    angle=st.floats(-2, 2),
-    x=st.floats(-0.02, 0.02),
-    y=st.floats(-0.02, 0.02),
-)
+@given(st.integers(0, 7), st.floats(0.95, 1.05), st.floats(-2, 2), st.floats(-0.02, 0.02), st.floats(-0.02, 0.02))
 def test_the_map_is_found(number: int, size: float, angle: float, x: float, y: float) -> None:
     radians = np.deg2rad(angle)
     turn = np.array([[np.cos(radians), -np.sin(radians)], [np.sin(radians), np.cos(radians)]])
@@ -117,6 +110,8 @@ def test_photographs_in_another_light_at_their_own_size(name: str) -> None:
     assert scores(faint, larger)["scale"] == pytest.approx(0.03, abs=0.006), "of a source next to without contrast"
     wide = warp(source, np.diag([1.04, 1.0]), (0, 0))
     assert scores(source, dusk(wide))["in_place"] < 0.992
+    if name == "astronaut":
+        assert scores(source, dusk(warp(source, np.eye(2), (0.2, 0))))["shift"] == pytest.approx(0.2, abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -137,17 +132,6 @@ def test_what_is_far_away_fails_one_of_both(moved: object) -> None:
         assert found["in_place"] < 0.99 or found["aligned"] < 0.4
 
 
-def test_a_large_shift_is_measured() -> None:
-    source = photograph("astronaut")
-    assert scores(source, dusk(warp(source, np.eye(2), (0.2, 0))))["shift"] == pytest.approx(0.2, abs=0.01)
-
-
-def test_another_picture_is_not_aligned() -> None:
-    clear = streets("clear", "day")
-    assert max(scores(a, b)["aligned"] for a, b in pairwise(clear)) < 0.65
-    assert scores(photograph("astronaut"), np.ascontiguousarray(photograph("chelsea")[:, :300]))["aligned"] < 0.3
-
-
 @pytest.mark.parametrize("shape", [(128, 128), (8, 40), (1, 1)])
 def test_nothing_is_told_by_a_picture_without_outlines(shape: tuple[int, int]) -> None:
     flat = np.full((*shape, 3), 90, np.uint8)
@@ -155,8 +139,3 @@ def test_nothing_is_told_by_a_picture_without_outlines(shape: tuple[int, int]) -
     stripes = np.zeros((128, 128, 3), np.uint8)
     stripes[::8] = 255  # along them it could lie anywhere
     assert scores(stripes, stripes) == {}
-
-
-def test_a_blank_picture_is_not_aligned() -> None:
-    found = scores(streets("clear", "day")[0], np.full((128, 128, 3), 90, np.uint8))
-    assert found == {"in_place": 1.0, "shift": 0.0, "scale": 0.0, "aligned": 0.0}

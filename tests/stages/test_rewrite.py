@@ -14,12 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting import SETTINGS, TASK, UNUSED, Scripted, Told, source, wanted_of
 from rewriting import rewrite as rewrite_told
+from tiny_desk import tiny_run
 
 from counterfactory.engine.content_keys import variant_key
 from counterfactory.engine.edit import STREET_TYPES, Edit
 from counterfactory.engine.english.edit_scope import check_edited_caption
 from counterfactory.engine.english.words import spans
 from counterfactory.engine.language.grammar import (
+    Grammar,
     alternatives_grammar,
     edited_grammar,
     keywords_grammar,
@@ -38,7 +40,7 @@ from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.rewrite.rewrite_captions import SourceVariants
+from counterfactory.engine.stages.rewrite.rewrite_captions import SourceVariants, rewrite_captions
 from counterfactory.engine.tasks.task import Task, builtin_task
 from counterfactory.engine.tasks.user_task import Interventions
 from counterfactory.engine.variant import Variant
@@ -93,14 +95,11 @@ def rewritten(*names: str, wanted: SuiteRequest, caption: str = CAPTION) -> list
     return rewrite([source(n) for n in names], [caption] * len(names), SETTINGS, wanted, Writer())
 
 
-def test_controls_have_keys_of_their_own_and_change_no_variant() -> None:
+def test_more_variants_keep_those_that_exist_and_neither_controls_nor_company_change_any() -> None:
     (result,) = rewritten("bus/1", wanted=wanted_of(3, (1, 3), seed=4, controls=2))
     assert len({v.key for v in result.variants}) == 5
     (alone,) = rewritten("bus/1", wanted=wanted_of(3, (1, 3), seed=4))
     assert alone.variants == result.variants[2:]
-
-
-def test_more_variants_keep_those_that_exist_and_company_changes_nothing() -> None:
     (three,) = rewritten("bus/1", wanted=wanted_of(3, (1, 3), seed=0))
     five = rewritten("bus/0", "bus/1", "bus/2", wanted=wanted_of(5, (1, 3), seed=0))[1]
     assert three.variants == five.variants[:3]
@@ -151,12 +150,10 @@ def test_when_different_edits_run_out_the_same_are_made_again_of_other_noise() -
     (result,) = rewritten("bus/1", wanted=wanted_of(12, (1, 2), 0, values))
     # weather: rainy; time: dawn or noon ("night" is said by "at night"): 1 + 2 + 1 * 2 sets
     first = result.variants[:5]
-    assert {tuple(e.alternative for e in v.edits) for v in first} == {
-        ("rainy",), ("dawn",), ("noon",), ("rainy", "dawn"), ("rainy", "noon"),
-    }  # fmt: skip
-    assert [(v.index, v.repeat, v.edits) for v in result.variants] == [
-        (i, i // 5, first[i % 5].edits) for i in range(12)
-    ]
+    pairs = {("rainy", "dawn"), ("rainy", "noon")}
+    assert {tuple(e.alternative for e in v.edits) for v in first} == {("rainy",), ("dawn",), ("noon",)} | pairs
+    repeated = [(i, i // 5, first[i % 5].edits) for i in range(12)]
+    assert [(v.index, v.repeat, v.edits) for v in result.variants] == repeated
     assert len({v.key for v in result.variants}) == 12
     one, *_, again = (v for v in result.variants if v.edits == first[1].edits)
     assert one.key == variant_key(one.source.key, CAPTION, one.edits, one.edited_caption, 0)
@@ -239,12 +236,8 @@ def test_no_answer_within_the_grammars_breaks_a_rule(name: str, data: st.DataObj
 
 def test_prompts_carry_one_line_of_plain_text() -> None:
     assert clean_text('a "red"\n\tcar\\bus \x00') == "a 'red' car/bus"
-    for read, text in (
-        (read_keywords, '[["a"]]'),
-        (read_alternatives, "[1]"),
-        (read_caption, "[]"),
-        (read_caption, '"a'),
-    ):
+    captions = (read_caption, "[]"), (read_caption, '"a')
+    for read, text in ((read_keywords, '[["a"]]'), (read_alternatives, "[1]"), *captions):
         with pytest.raises(AnswerError, match=r"asked for|closed"):
             read(text)
 
@@ -282,21 +275,19 @@ def test_every_question_says_all_that_it_is_about_and_a_bad_answer_costs_no_othe
         rewrite=['"a red bar bus"' if verbatim else "{}"],
     )
     found = rewrite_told(sources, captions, bounds, wanted_of(2, (1, 1), seed=7, controls=1), ask, Told())
-    told, keep = Told(), ("bus",)
+    told, keep, most = Told(), ("bus",), bounds.max_alternatives
+
+    def keyword_grammar(text: str) -> Grammar:
+        return keywords_grammar(STREET_TYPES, spans(text, bounds.max_words_keyword, keep), bounds.max_keywords)
+
     assert ask.asked == {
         "keywords": [
-            LlmRequest(
-                told.keywords(TASK.sentence, STREET_TYPES, keep, text),
-                keywords_grammar(STREET_TYPES, spans(text, bounds.max_words_keyword, keep), bounds.max_keywords),
-            )
+            LlmRequest(told.keywords(TASK.sentence, STREET_TYPES, keep, text), keyword_grammar(text))
             for text in (unread, caption)
         ],
         "alternatives": [
-            LlmRequest(
-                told.alternatives(TASK.sentence, keep, caption, type_, keyword),
-                alternatives_grammar(keyword, bounds.max_alternatives),
-            )
-            for type_, keyword in (("colour", "red"), ("background", "café"))
+            LlmRequest(told.alternatives(TASK.sentence, keep, caption, *word), alternatives_grammar(word[1], most))
+            for word in (("colour", "red"), ("background", "café"))
         ],
         "rewrite": [
             LlmRequest(
@@ -315,13 +306,10 @@ def test_every_question_says_all_that_it_is_about_and_a_bad_answer_costs_no_othe
     else:
         reason = "asked for a caption, got '{}'"
         variants, shortfall = (variant_of(sources[3], caption, edit, "", seed=7, dropped=reason),), f"{UNUSED}{reason}"
+    long = "15 characters, and captions of at most 14 are rewritten; raise [rewrite].max_chars_caption"
     assert found == [
         SourceVariants((), "its caption has no words that may change"),
-        SourceVariants(
-            (),
-            "its caption has 15 characters, and captions of at most 14 are rewritten; "
-            "raise [rewrite].max_chars_caption",
-        ),
+        SourceVariants((), f"its caption has {long}"),
         SourceVariants((), "asked for a list of keywords, got '{}'"),
         SourceVariants(variants, shortfall),
     ]
@@ -342,11 +330,8 @@ def test_a_user_s_values_are_not_asked_about() -> None:
     }
     types, told, keep = ("time", "colour"), Told(), ("bus",)
     free = spans(caption, SETTINGS.max_words_keyword, keep)
-    assert ask.asked["keywords"] == [
-        LlmRequest(
-            told.keywords(TASK.sentence, types, keep, caption), keywords_grammar(types, free, SETTINGS.max_keywords)
-        )
-    ]
+    grammar = keywords_grammar(types, free, SETTINGS.max_keywords)
+    assert ask.asked["keywords"] == [LlmRequest(told.keywords(TASK.sentence, types, keep, caption), grammar)]
 
 
 def test_weather_and_time_are_added_where_a_caption_is_silent_of_them() -> None:
@@ -384,9 +369,8 @@ def test_a_caption_without_any_edit_says_so() -> None:
 
 
 def test_no_alternative_has_a_word_to_avoid() -> None:
-    ask = Scripted(
-        keywords=['[["colour","red"]]'], alternatives=['["stylish red","Ugly","blue"]'], rewrite=['"a blue bus"']
-    )
+    red, others = ['[["colour","red"]]'], ['["stylish red","Ugly","blue"]']
+    ask = Scripted(keywords=red, alternatives=others, rewrite=['"a blue bus"'])
     (found,) = rewrite([source("bus/1")], ["a red bus"], SETTINGS, wanted_of(1, (1, 1)), ask)
     assert [v.edits for v in found.variants] == [(Edit("colour", "red", "blue"),)]
     own = replace(wanted_of(2, (1, 1)), avoid=("Blue",))
@@ -395,12 +379,9 @@ def test_no_alternative_has_a_word_to_avoid() -> None:
     assert {v.edits for v in found.variants} == {(Edit("colour", "red", "ugly"),)}
 
 
-UNSAID = '["time","none"],["object","none"],["domain","none"],["time","none"],["none","none"]'
-ADDED_KEYWORDS = f'[["colour","red"],{UNSAID}]'
-
-
 def test_a_model_that_only_replaces_is_not_asked_for_additions() -> None:
-    ask = Scripted(keywords=[ADDED_KEYWORDS], alternatives=['["blue"]'], rewrite=['"a blue bus"'])
+    unsaid = '["time","none"],["object","none"],["domain","none"],["time","none"],["none","none"]'
+    ask = Scripted(keywords=[f'[["colour","red"],{unsaid}]'], alternatives=['["blue"]'], rewrite=['"a blue bus"'])
     (found,) = rewrite([source("bus/1")], ["a red bus"], SETTINGS, wanted_of(2, (1, 1)), ask)
     assert {v.edits for v in found.variants} == {(Edit("colour", "red", "blue"),)}
     assert len(ask.asked["alternatives"]) == 1
@@ -409,3 +390,64 @@ def test_a_model_that_only_replaces_is_not_asked_for_additions() -> None:
     wanted = wanted_of(1, (1, 1), interventions=Interventions((("time", ("sunset",)),)))
     (found,) = rewrite([source("bus/1")], ["a bus at night"], SETTINGS, wanted, ask)
     assert [v.edits for v in found.variants] == [(Edit("time", "at night", "sunset"),)]
+
+
+RED_BUS = RewriteSettings(("colour", "time"), 2, 2, 2, 120, verbatim=False)
+ANSWERS = {
+    "Changes: red -> blue": '"a blue bus"',
+    "Changes: red -> green": '"a green tree"',
+    "Types: ": '[["colour","red"]]',
+    "Words: ": '["blue","green"]',
+}
+
+
+def test_variants_are_split_into_those_to_paint_and_those_to_drop(sources: list[Source], tmp_path: Path) -> None:
+    asked_for = SuiteRequest(street_task("segmentation"), 2, 1, (1, 1), 0)
+    captions = dict.fromkeys(sources[:2], "a red bus") | {sources[2]: "bus"}
+    with tiny_run(tmp_path / "suite", sources) as first:
+        first.networks.answers = ANSWERS
+        found = rewrite_captions(first.of(asked_for, rewrite=RED_BUS), captions)
+        assert [(v.source, v.kind) for v in found.variants] == [
+            (source, kind) for source in sources[:2] for kind in ("control", "variant", "variant")
+        ]
+        controls, variants = found.variants[::3], [v for v in found.variants if v.kind == "variant"]
+        assert [(v.edits[0].alternative, v.repeat) for v in variants] == [("blue", 0), ("blue", 1)] * 2
+        own = [(v.index, v.edits, v.caption, v.edited_caption) for v in controls]
+        assert own == [(0, (), "a red bus", "a red bus")] * 2
+        assert [(v.source, v.edits[0].alternative) for v in found.dropped] == [(s, "green") for s in sources[:2]]
+        assert all("changes 'bus'" in (v.dropped or "") for v in found.dropped)
+        assert {v.edited_caption for v in (*variants, *found.dropped)} == {"a blue bus", "a green tree"}
+        assert [(p.name, "no words" in p.reason) for p in found.shortfalls] == [(sources[2].name, True)]
+        assert [len(call) for call in first.networks.calls["llm"]] == [1, 1, 2], "equal questions are asked once"
+        assert first.networks.entered == ["rewrite"] * 3
+        assert first.done("rewrite") == (3, 7)
+        assert first.made("rewrite") == 3
+        (cost,) = (cost for cost in first.run.meter.costs() if cost.stage == "rewrite")
+        assert (cost.prompt_tokens, cost.generated_tokens) == (40, 4)
+        (use,) = first.run.meter.plans()
+        assert (use.plan, use.stage, use.rows, use.fill) == ("llm", "rewrite", 4, None)
+        assert 0 <= use.busy_s < 60
+        assert first.run.meter.current == "rewrite"
+        for question, (request, *_) in zip(("keywords", "alternatives"), first.networks.calls["llm"], strict=False):
+            key = first.run.keys.answer_key(question, request.content)
+            assert first.run.suite.ledger.get("rewrite", [key]), "an answer is recorded under its question"
+    with tiny_run(tmp_path / "suite", sources) as second:
+        assert rewrite_captions(second.of(asked_for, rewrite=RED_BUS), captions) == found
+        assert second.networks.opened == []
+
+
+def test_captions_lose_what_the_text_encoder_does_not_read(sources: list[Source], tmp_path: Path) -> None:
+    asked_for = SuiteRequest(street_task("segmentation"), 1, 1, (1, 1), 0)
+    with tiny_run(tmp_path / "suite", sources) as made:
+        made.networks.answers = {**ANSWERS, "Words: ": '["blue"]'}
+        made.networks.room = 9
+        captions = {sources[0]: "a red bus. it is parked."}
+        found = rewrite_captions(made.of(asked_for, rewrite=RED_BUS), captions)
+        assert [(v.kind, v.caption, v.edited_caption) for v in found.variants] == [
+            ("control", "a red bus.", "a red bus."),
+            ("variant", "a red bus.", "a blue bus"),
+        ]
+        made.networks.room = 5  # "a blue" ends behind it
+        found = rewrite_captions(made.of(asked_for, rewrite=RED_BUS), captions)
+        reason = "the text encoder reads the first 5 of its 10 characters, and 'blue' is behind"
+        assert [v.dropped for v in found.dropped] == [reason]

@@ -20,24 +20,18 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.check import CheckSettings
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
+from counterfactory.engine.stages.check import quality
 from counterfactory.engine.stages.check import score_pictures as stage
 from counterfactory.engine.stages.check.clip_scores import edit_scores, label_score, score
 from counterfactory.engine.stages.check.colours import Region, recolouring, source_colours
 from counterfactory.engine.stages.check.kept import find_things, kept_score
-from counterfactory.engine.stages.check.quality import (
-    distance,
-    look_at_source,
-    outlined_share,
-    quality_scores,
-    small_outlines,
-    thumbnail,
-)
 from counterfactory.engine.stages.check.registration import registration_scores, source_map
 from counterfactory.engine.stages.check.score_pictures import PictureScores, score_pictures
 from counterfactory.engine.suite import PaintedRow
 from counterfactory.engine.variant import Variant
 
 Pixels = NDArray[np.uint8]
+Row = PaintedRow | None
 CHECK = CheckSettings(IMAGE_BATCH, "one {label}", 7.0).having(
     min_image_text=0.0, min_directional=0.0, min_image_image=0.0, min_edit=0.0, min_label=-1.0, min_layout=0.0
 )
@@ -54,20 +48,16 @@ def noise(variant: Variant) -> Pixels:
 
 
 def expected(
-    run: TinyRun,
-    variant: Variant,
-    row: PaintedRow,
-    control: PaintedRow | None = None,
-    earlier: Sequence[PaintedRow] = (),
+    run: TinyRun, variant: Variant, row: PaintedRow, control: Row = None, earlier: Sequence[PaintedRow] = ()
 ) -> PictureScores:
     """The scores of one picture by itself; its edits' texts are the edited caption and the caption."""
     picture, source = run.run.suite.load_image(row), load_pixels(variant.source, IMAGE)
     shown, original = unit(image_name(picture)), unit(image_name(source))
     scores = score(original, unit(variant.caption), shown, unit(variant.edited_caption))
-    scores |= quality_scores(picture, thumbnail(picture), look_at_source(source))
+    scores |= quality.quality_scores(picture, quality.thumbnail(picture), quality.look_at_source(source))
     if earlier:
-        others = [thumbnail(run.run.suite.load_image(other)) for other in earlier]
-        scores["distinct"] = min(distance(thumbnail(picture), other) for other in others)
+        others = [quality.thumbnail(run.run.suite.load_image(other)) for other in earlier]
+        scores["distinct"] = min(quality.distance(quality.thumbnail(picture), other) for other in others)
     pairs = [(unit(variant.edited_caption), unit(variant.caption))] * len(variant.edits)
     edits = edit_scores(shown, pairs, 7.0)
     if edits:
@@ -79,12 +69,14 @@ def expected(
             compared.append(unit(image_name(run.run.suite.load_image(control))))
         classes = np.stack([unit(f"one {name}") for name in names])
         scores["label"] = label_score(compared, classes, names.index(variant.source.label), 7.0)
-    scores |= registration_scores(small_outlines(picture), source_map(small_outlines(source)))
+    scores |= registration_scores(quality.small_outlines(picture), source_map(quality.small_outlines(source)))
     mask = None if variant.source.mask_path is None else load_mask(variant.source, picture.shape[:2])
     things = find_things(source_colours(source), mask)
     scores |= kept_score(picture, variant.caption, variant.edits, lambda: things)
     if variant.source.mask_path is not None:
-        scores["layout"] = outlined_share(small_outlines(picture), load_mask(variant.source, picture.shape[:2]))
+        scores["layout"] = quality.outlined_share(
+            quality.small_outlines(picture), load_mask(variant.source, picture.shape[:2])
+        )
     return PictureScores(scores, tuple(edits))
 
 
@@ -205,18 +197,14 @@ def test_labels_are_compared_with_the_original_and_the_first_control(sources: li
         # A variant that comes later is compared with the control that is on record.
         late = replace(variants[1], key="7" * 64, index=2)
         more = painted | run.paint([late], noise)
-        again = checked(run, more)
-        assert same(
-            again[late],
-            expected(run, late, more[late], controls[variants[1]], [painted[v] for v in before[variants[1]]]),
-        )
+        before_it = [painted[v] for v in before[variants[1]]]
+        assert same(checked(run, more)[late], expected(run, late, more[late], controls[variants[1]], before_it))
         assert run.made("check") == 21
 
 
 def test_other_classes_or_another_control_score_labels_anew(sources: list[Source], tmp_path: Path) -> None:
-    named = [
-        replace(source, label=label, mask_path=None) for source, label in zip(sources[:2], ("car", "bus"), strict=True)
-    ]
+    pairs = zip(sources[:2], ("car", "bus"), strict=True)
+    named = [replace(source, label=label, mask_path=None) for source, label in pairs]
     control, variant, *_ = with_controls(named)
     with tiny_run(tmp_path / "suite", named, variants=2) as run:
         painted = run.paint([control, variant], noise)
@@ -264,6 +252,10 @@ def test_a_variant_is_held_to_those_before_it_alone(sources: list[Source], tmp_p
         (other,) = run.paint([replace(three[0], key="9" * 64)], noise).values()
         checked(run, {three[0]: other, three[1]: painted[twin]})
         assert run.made("check") == 5, "one before it is another picture"
+        changed = run.paint(tiny_variants(sources[1:3], 1), noise)
+        (tmp_path / "suite" / list(changed.values())[1].image.path).write_bytes(b"another")
+        with pytest.raises(CounterfactoryError, match="has changed since it was painted"):
+            checked(run, changed)
 
 
 def test_colours_are_kept_by_what_the_mask_says_are_things(tmp_path: Path) -> None:
@@ -282,11 +274,3 @@ def test_colours_are_kept_by_what_the_mask_says_are_things(tmp_path: Path) -> No
         found = checked(run, run.paint([masked, bare], lambda _: turned))
     assert found[masked].scores["kept"] == pytest.approx(1, abs=0.05), "a roof at the border is no thing"
     assert found[bare].scores["kept"] == pytest.approx(0, abs=0.05)
-
-
-def test_a_picture_that_was_changed_since_is_not_scored(sources: list[Source], tmp_path: Path) -> None:
-    with tiny_run(tmp_path / "suite", sources, variants=2) as run:
-        painted = run.paint(tiny_variants(sources[:2], 1), noise)
-        (tmp_path / "suite" / list(painted.values())[1].image.path).write_bytes(b"another")
-        with pytest.raises(CounterfactoryError, match="has changed since it was painted"):
-            checked(run, painted)

@@ -91,11 +91,8 @@ def test_the_worst_edit_counts_and_each_pair_is_asked_for_once() -> None:
     (asked,) = cosines.asked
     label = [("dog", "red"), ("dog", "blue"), ("dog", "small")]
     assert asked == [*label, ("red", "blue"), (CAPTION, "whatever"), (CAPTION, "other"), ("dog", "in snow")]
-
-
-def test_what_has_no_text_or_no_edits_is_not_measured() -> None:
     nothing = TextFilter(NO_LIMITS, Cosines(), lambda texts: pytest.fail(f"reads {texts}"))
-    assert nothing.scores([variant((BLUE,), ""), variant(())]) == {}
+    assert nothing.scores([variant((BLUE,), ""), variant(())]) == {}, "without a text or edits nothing is measured"
 
 
 @pytest.mark.parametrize(("name", "said"), ENDS.items())
@@ -205,9 +202,8 @@ def test_what_fails_is_not_painted_another_edit_stands_in_and_scores_are_on_reco
             silent = rewritten(run, captions, blue, grounding=None)
             assert {name for v in silent.variants for name in silent.scores[v]} == {"perplexity", "perplexity_ratio"}
             quiet = rewritten(run, captions, blue, rewrite=replace(HELD, perplexity=False))
-            assert {name for v in quiet.variants for name in quiet.scores[v]} == wanted.keys() - silent.scores[
-                silent.variants[0]
-            ].keys()
+            rest = wanted.keys() - silent.scores[silent.variants[0]].keys()
+            assert {name for v in quiet.variants for name in quiet.scores[v]} == rest
 
 
 def test_a_text_is_read_once(tmp_path: Path) -> None:
@@ -293,13 +289,10 @@ def sources(tmp_path: Path) -> list[Source]:
 
 
 def point(
-    run: TinyRun,
-    captions: Mapping[Source, str],
-    model: Model,
-    settings: GroundingSettings = GROUNDING,
-    task: Task = TASK,
+    run: TinyRun, captions: Mapping[Source, str], model: Model, least: float = 0.5, task: Task = TASK
 ) -> dict[Source, str]:
-    of = run.of(SuiteRequest(task, 1, 0, (1, 1), 0), llm=CHAT, grounding=settings, check=NO_LIMITS)
+    grounding = replace(GROUNDING, min_similarity=least)
+    of = run.of(SuiteRequest(task, 1, 0, (1, 1), 0), llm=CHAT, grounding=grounding, check=NO_LIMITS)
     return point_at_labels(of, captions, Questions(of.profile.rewrite, of.request, model, PROMPTS))
 
 
@@ -318,7 +311,7 @@ def test_what_the_model_points_at_counts_if_the_encoder_agrees(sources: list[Sou
     with tiny_run(tmp_path / "suite", sources) as run:
         run.networks.meanings = LABEL_MEANINGS
         with run.run.meter.stage("rewrite"):
-            found = point(run, captions, model, GROUNDING)
+            found = point(run, captions, model)
             assert found == dict.fromkeys(sources[:2], "puppy")
             (texts,) = run.networks.calls["sentence"]
             assert texts == ["golden retriever", "puppy", "grass"]
@@ -330,10 +323,9 @@ def test_what_the_model_points_at_counts_if_the_encoder_agrees(sources: list[Sou
             assert model.asked[0] == request
             key = run.run.keys.answer_key("similarity", ("golden retriever", "puppy"))
             assert run.run.suite.ledger.get("rewrite", [key]) == {key: 0.5}
-            strict = replace(GROUNDING, min_similarity=0.51)
-            assert point(run, captions, model, strict) == {}
+            assert point(run, captions, model, 0.51) == {}
     with tiny_run(tmp_path / "suite", sources) as run, run.run.meter.stage("rewrite"):
-        assert point(run, captions, model, GROUNDING) == found
+        assert point(run, captions, model) == found
         assert run.networks.opened == [], "cosines are on record"
 
 
@@ -392,11 +384,8 @@ def choices(name: str, words: int, alternatives: int, fill: Filler, seed: int = 
 def test_choices_are_the_likeliest_words_that_may_stand_there() -> None:
     fill = Filler()
     found = choices("1", 9, 2, fill)
-    assert found == [
-        Choice("random", "red", ("old", "blue")),
-        Choice("random", "wet", ("icy",)),
-        Choice("random", "road", ("lane",)),
-    ]
+    wanted = {"red": ("old", "blue"), "wet": ("icy",), "road": ("lane",)}
+    assert found == [Choice("random", word, others) for word, others in wanted.items()]
     assert fill.asked == [[*FILLED]]
     assert [choice.alternatives for choice in choices("1", 9, 1, fill)] == [("old",), ("icy",), ("lane",)]
 
@@ -417,20 +406,13 @@ def test_words_are_drawn_by_the_source_and_the_seed() -> None:
 def test_blanks_are_asked_for_once_and_not_of_captions_that_cannot_be_edited() -> None:
     fill, drafts = Filler(), [draft_of(source(n), WET_ROAD, THREE.task, None) for n in ("1", "2")]
     other = draft_of(source("3"), "the bus", THREE.task, None)
-    strange = draft_of(source("4"), "a red kite", THREE.task, None)
+    strange, unfilled = (draft_of(source("4"), text, THREE.task, None) for text in ("a red kite", "a red bus"))
     find_choices([*drafts, other, strange], questions(THREE), RandomWordSettings(1, 9, 1), fill)
     assert fill.asked == [[*FILLED]]
     assert other.problem == "its caption has no words that may change"
     assert "names nothing that it is labelled with" in (strange.problem or "")
-
-
-def test_a_blank_that_nothing_may_fill_is_no_choice() -> None:
-    draft = draft_of(source("1"), "a red bus", THREE.task, None)
-    find_choices([draft], questions(THREE), RandomWordSettings(1, 9, 1), Filler())
-    assert (draft.choices, draft.problem) == ([], None)
-
-
-def test_what_the_user_would_change_is_no_random_word() -> None:
+    find_choices([unfilled], questions(THREE), RandomWordSettings(1, 9, 1), Filler())
+    assert (unfilled.choices, unfilled.problem) == ([], None), "a blank that nothing may fill is no choice"
     wanted = wanted_of(1, (1, 1), interventions=parse_interventions("time: night", "a file"))
     with pytest.raises(CounterfactoryError, match=r"leave out --interventions and --types, .* without that table$"):
         find_choices([], questions(wanted), RandomWordSettings(1, 1, 1), Filler())
@@ -448,9 +430,8 @@ def test_captions_are_written_by_rule_and_what_fills_blanks_is_on_record(tmp_pat
             assert len({v.edited_caption for v in found.variants}) == 3
             for variant in found.variants:
                 (edit,) = variant.edits
-                assert variant.edited_caption == WET_ROAD.replace(edit.keyword, edit.alternative).replace(
-                    "a icy", "an icy"
-                ).replace("a old", "an old")
+                plain = WET_ROAD.replace(edit.keyword, edit.alternative)
+                assert variant.edited_caption == plain.replace("a icy", "an icy").replace("a old", "an old")
                 assert edit.type == "random"
             assert Edit("random", "wet", "icy") in {v.edits[0] for v in found.variants}
             assert run.networks.opened == (["masked"] if time == "first" else [])

@@ -23,9 +23,6 @@ def pixels(number: int) -> NDArray[np.uint8]:
     return np.random.default_rng(number).integers(0, 256, (16, 24, 3), np.uint8)
 
 
-# Names
-
-
 names = st.one_of(
     st.text(),
     st.text("ab/.=-_ 0", max_size=12),
@@ -86,9 +83,6 @@ def test_an_images_path_wants_a_key() -> None:
             image_path(bad, "bus/1")
 
 
-# Images
-
-
 def test_pictures_come_back_and_other_readers_agree(tmp_path: Path) -> None:
     data = encode_picture(pixels(1))
     assert data == encode_picture(np.asfortranarray(pixels(1)))
@@ -144,7 +138,6 @@ def test_a_marked_picture_says_what_it_is_to_other_readers_and_keeps_its_pixels(
         assert np.array_equal(np.asarray(picture), pixels(seed))
         text = picture.info["XML:com.adobe.xmp"]
     described = ElementTree.fromstring(text).find(".//{http://www.w3.org/1999/02/22-rdf-syntax-ns#}Description")
-    assert described is not None
     assert described.get("{http://purl.org/dc/elements/1.1/}identifier") == key
     kind = described.get("{http://iptc.org/std/Iptc4xmpExt/2008-02-29/}DigitalSourceType")
     assert kind == "http://cv.iptc.org/newscodes/digitalsourcetype/algorithmicallyEnhanced"

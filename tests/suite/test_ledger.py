@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusing import refusal
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.suite import ledger as ledger_module
@@ -36,15 +37,14 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ledger(path: Path) -> Iterator[Ledger]:
-    opened = Ledger(path)
-    yield opened
-    opened.close()
+    with closing(Ledger(path)) as opened:
+        yield opened
 
 
 def filled(path: Path, rows: int = 400) -> Path:
-    ledger = Ledger(path)
-    ledger.put("caption", {f"{i:064x}": {"text": "a red car drives on a wet road " * 5, "i": i} for i in range(rows)})
-    ledger.close()
+    with closing(Ledger(path)) as ledger:
+        text = "a red car drives on a wet road " * 5
+        ledger.put("caption", {f"{i:064x}": {"text": text, "i": i} for i in range(rows)})
     return path
 
 
@@ -108,7 +108,7 @@ def test_a_put_that_fails_leaves_nothing(ledger: Ledger) -> None:
 def test_a_full_disk_is_a_sentence_and_loses_nothing(ledger: Ledger) -> None:
     ledger.put("paint", {"a": 1})
     ledger._db.execute("PRAGMA max_page_count = 8")  # SQLite's own full disk
-    with pytest.raises(CounterfactoryError, match="full; free some space and run the same command again"):
+    with refusal("full; free some space and run the same command again"):
         ledger.put("paint", {f"{i:064x}": "x" * 500 for i in range(200)})
     ledger._db.execute("PRAGMA max_page_count = 1000000")
     ledger.put("paint", {"b": 2})
@@ -117,9 +117,9 @@ def test_a_full_disk_is_a_sentence_and_loses_nothing(ledger: Ledger) -> None:
 
 def test_a_read_only_file_is_a_sentence(ledger: Ledger, path: Path) -> None:
     ledger._db.execute("PRAGMA query_only = ON")  # chmod does not bind root
-    with pytest.raises(CounterfactoryError, match=r"ledger\.sqlite.*readonly.*allow writing there"):
+    with refusal(r"ledger\.sqlite.*readonly.*allow writing there"):
         ledger.put("paint", {"a": 1})
-    with pytest.raises(CounterfactoryError, match="is no regular file; nothing was touched"):
+    with refusal("is no regular file; nothing was touched"):
         Ledger(path.parent)
 
 
@@ -139,13 +139,12 @@ NOISE = bytes((i * 197 + 91) % 256 for i in range(8192))
 def test_a_damaged_file_is_a_sentence_and_stays(path: Path, damage: Callable[[bytes], bytes]) -> None:
     bad = damage(filled(path).read_bytes())
     path.write_bytes(bad)
-    with pytest.raises(CounterfactoryError, match=r"images are safe.*move ledger\.sqlite .*run the same command"):
+    with refusal(r"images are safe.*move ledger\.sqlite .*run the same command"):
         Ledger(path)
     assert path.read_bytes() == bad
     path.rename(path.with_name("aside.sqlite"))
-    ledger = Ledger(path)
-    assert ledger.get("caption", [f"{1:064x}"]) == {}
-    ledger.close()
+    with closing(Ledger(path)) as ledger:
+        assert ledger.get("caption", [f"{1:064x}"]) == {}
 
 
 def test_a_schema_that_is_no_text_is_a_sentence(path: Path) -> None:
@@ -153,27 +152,20 @@ def test_a_schema_that_is_no_text_is_a_sentence(path: Path) -> None:
     whole = filled(path).read_bytes()
     for at in range(whole.index(b"tableresults"), 4096):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 128]) + whole[at + 1 :])
-        with pytest.raises(CounterfactoryError, match=r"images are safe.*move ledger\.sqlite .*run the same command"):
+        with refusal(r"images are safe.*move ledger\.sqlite .*run the same command"):
             Ledger(path, read_only=True)
 
 
 def test_a_row_that_its_digest_denies_is_not_there_and_is_mended_alone(path: Path) -> None:
     whole = rows_of(path)
     names = [f"{number:064x}" for number in range(8)]
-    database = sqlite3.connect(path)
-    swapped = database.execute("SELECT value FROM results WHERE key = ?", [names[5]]).fetchone()[0]
-    for name, value in (
-        (names[1], '{"text": '),
-        (names[3], "1,2"),
-        (names[4], ""),
-        (names[6], swapped),  # sound, of another row
-        (names[7], '{"i":7}'),
-    ):
-        database.execute("UPDATE results SET value = ? WHERE key = ?", [value, name])
-    database.execute("UPDATE results SET value = CAST(x'ff80' AS TEXT) WHERE key = ?", [names[2]])
-    database.execute("UPDATE results SET stage = 'paint' WHERE key = ?", [f"{8:064x}"])
-    database.commit()
-    database.close()
+    with closing(sqlite3.connect(path)) as database, database:
+        (swapped,) = database.execute("SELECT value FROM results WHERE key = ?", [names[5]]).fetchone()
+        values = {1: '{"text": ', 3: "1,2", 4: "", 6: swapped, 7: '{"i":7}'}  # the sixth is sound, of another row
+        for number, value in values.items():
+            database.execute("UPDATE results SET value = ? WHERE key = ?", [value, names[number]])
+        database.execute("UPDATE results SET value = CAST(x'ff80' AS TEXT) WHERE key = ?", [names[2]])
+        database.execute("UPDATE results SET stage = 'paint' WHERE key = ?", [f"{8:064x}"])
     damaged = {*names[1:5], *names[6:8], f"{8:064x}"}
     ledger = Ledger(path)
     sound = {key: value for key, value in whole.items() if key not in damaged}
@@ -235,9 +227,8 @@ def test_no_single_bit_of_a_ledger_gives_another_value(path: Path) -> None:
         flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(flipped)
         try:
-            ledger = Ledger(path)
-            values = ledger.get("caption", list(whole))
-            ledger.close()
+            with closing(Ledger(path)) as ledger:
+                values = ledger.get("caption", list(whole))
         except CounterfactoryError:
             continue
         other += any(value != whole[key] for key, value in values.items())
@@ -248,10 +239,8 @@ def test_no_single_bit_of_a_ledger_gives_another_value(path: Path) -> None:
 
 def rows_of(path: Path, rows: int = 400) -> dict[str, object]:
     """The rows of the ledger at `path`, which `filled` makes where there is none."""
-    ledger = Ledger(path if path.exists() else filled(path, rows))
-    values = dict(pair for page in ledger.walk("caption") for pair in page.items())
-    ledger.close()
-    return values
+    with closing(Ledger(path if path.exists() else filled(path, rows))) as ledger:
+        return dict(pair for page in ledger.walk("caption") for pair in page.items())
 
 
 @pytest.mark.parametrize(
@@ -262,11 +251,10 @@ def rows_of(path: Path, rows: int = 400) -> dict[str, object]:
     ],
 )
 def test_a_newer_format_and_another_programs_database_are_refused_unchanged(path: Path, change: str, told: str) -> None:
-    database = sqlite3.connect(filled(path))
-    database.execute(f"PRAGMA {change}")
-    database.close()
+    with closing(sqlite3.connect(filled(path))) as database:
+        database.execute(f"PRAGMA {change}")
     before = path.read_bytes()
-    with pytest.raises(CounterfactoryError, match=told):
+    with refusal(told):
         Ledger(path)
     assert path.read_bytes() == before
 

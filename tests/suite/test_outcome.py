@@ -21,15 +21,8 @@ from counterfactory.engine.suite.ledger import Ledger
 from counterfactory.engine.suite.outcome import DroppedVariant, Outcome, Outcomes
 
 ROWS = [picture_row(0), picture_row(1, scores={}, reason="too dark")]
-OUTCOME = Outcome(
-    accepted=1,
-    rejected=1,
-    controls=2,
-    rejected_controls=3,
-    files={"images/a.png": 3, "masks/a.png": 2},
-    dropped=(DroppedVariant("a", 2, "ä", "as it was"),),
-    shortfalls=(Problem("b", "too short"),),
-)
+FILES = {"images/a.png": 3, "masks/a.png": 2}
+OUTCOME = Outcome(1, 1, 2, 3, FILES, (DroppedVariant("a", 2, "ä", "as it was"),), (Problem("b", "too short"),))
 
 
 def sources(*names: str) -> list[Source]:

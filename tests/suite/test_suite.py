@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from picture_rows import picture_row
+from refusing import refusal
 
-from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.schedule.overlap import write_behind
 from counterfactory.engine.suite import NewPicture, PaintedRow, PictureRow, Suite, read_metadata
+from counterfactory.engine.suite import suite as suite_module
+from counterfactory.engine.suite.images import encode_picture
 
 
 def key(number: int) -> str:
@@ -39,17 +42,9 @@ def painted(number: int, *, mask: bool = True) -> NewPicture:
 
 
 def listed(row: PaintedRow, number: int) -> PictureRow:
-    return picture_row(
-        number,
-        file_name=row.image.path,
-        sha256=row.image.sha256,
-        source=f"bus/{number // 2:04}",
-        mask=None if row.mask is None else row.mask.path,
-        number=number % 2,
-        source_key=key(number // 2),
-        key=key(number),
-        original=row.image.path,
-    )
+    files = {"file_name": row.image.path, "original": row.image.path, "mask": row.mask and row.mask.path}
+    keys = {"sha256": row.image.sha256, "source_key": key(number // 2), "key": key(number)}
+    return picture_row(number, **files, **keys, source=f"bus/{number // 2:04}", number=number % 2)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -59,9 +54,6 @@ def contents(folder: Path) -> dict[str, bytes]:
         for file in sorted(folder.rglob("*"))
         if file.is_file() and not file.name.startswith(("ledger", "suite.lock"))
     }
-
-
-# Writing
 
 
 def test_a_batch_lies_where_it_should(tmp_path: Path) -> None:
@@ -99,64 +91,49 @@ def test_a_changed_image_is_not_taken_for_ours(tmp_path: Path) -> None:
         row = suite.write_images("paint", [painted(0)])[key(0)]
         path = tmp_path / row.image.path
         path.write_bytes(bytes(len(path.read_bytes())))
-        with pytest.raises(CounterfactoryError, match="has changed since it was painted: delete it and run"):
+        with refusal("has changed since it was painted: delete it and run"):
             suite.load_image(row)
         path.unlink()
-        with pytest.raises(CounterfactoryError, match="run the same command again, which repaints it"):
+        with refusal("run the same command again, which repaints it"):
             suite.load_image(row)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
+    """What a function of the suite's module is called with from now on."""
+    calls, real = list[Any](), getattr(suite_module, name)
+    monkeypatch.setattr(suite_module, name, lambda given: calls.append(given) or real(given))
+    return calls
 
 
 def test_pictures_written_just_now_are_read_but_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from counterfactory.engine.suite import suite as module
-
-    decoded: list[int] = []
-    decode = module.read_png
-
-    def counted(data: bytes) -> Any:
-        decoded.append(len(data))
-        return decode(data)
-
-    monkeypatch.setattr(module, "read_png", counted)
-    size = painted(0).pixels.nbytes
-    monkeypatch.setattr(module, "_RECENT_BYTES", 2 * size)
+    decoded = counted(monkeypatch, "read_png")
+    monkeypatch.setattr(suite_module, "_RECENT_BYTES", 2 * painted(0).pixels.nbytes)
     with Suite.open(tmp_path) as suite:
         rows = suite.write_images("paint", [painted(number) for number in range(3)])
-        for number, count in ((2, 0), (1, 0), (0, 1), (2, 1)):
+        for number, so_far in ((2, 0), (1, 0), (0, 1), (2, 1)):
             np.testing.assert_array_equal(suite.load_image(rows[key(number)]), painted(number).pixels)
-            assert len(decoded) == count
+            assert len(decoded) == so_far
     with Suite.open(tmp_path) as suite:
         np.testing.assert_array_equal(suite.load_image(rows[key(2)]), painted(2).pixels)
         assert len(decoded) == 2, "another run has only the file"
 
 
 def test_the_same_array_is_encoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from counterfactory.engine.suite import suite as module
-
-    encoded: list[int] = []
-    encode = module.encode_picture
-
-    def counted(pixels: Any) -> bytes:
-        encoded.append(pixels.size)
-        return encode(pixels)
-
-    monkeypatch.setattr(module, "encode_picture", counted)
+    encoded = counted(monkeypatch, "encode_picture")
     with Suite.open(tmp_path) as suite:
         first, again = painted(0), replace(painted(1), pixels=painted(2).pixels)
         source = suite.write_images("original", [replace(first, top="originals")])[first.key]
         control = suite.write_images("paint", [replace(painted(1), pixels=first.pixels)])[key(1)]
         assert len(encoded) == 1
         assert control.image.sha256 == source.image.sha256
-        assert (tmp_path / control.image.path).read_bytes() == encode(first.pixels)
+        assert (tmp_path / control.image.path).read_bytes() == encode_picture(first.pixels)
         # A file that somebody changed meanwhile is none of that array.
         (tmp_path / source.image.path).write_bytes(b"other")
         (tmp_path / control.image.path).unlink()
         other = suite.write_images("paint", [replace(painted(3), pixels=first.pixels)])[key(3)]
-        assert (tmp_path / other.image.path).read_bytes() == encode(first.pixels)
+        assert (tmp_path / other.image.path).read_bytes() == encode_picture(first.pixels)
         assert suite.write_images("paint", [again])[key(1)].image.sha256 != source.image.sha256
         assert len(encoded) == 3
-
-
-# Superseding
 
 
 def write_table(suite: Suite, numbers: list[int]) -> None:
@@ -174,13 +151,12 @@ def test_images_are_superseded_and_come_back(tmp_path: Path) -> None:
         write_table(suite, [0, 1, 2, 3, 4, 5])
         everything = contents(tmp_path)
         write_table(suite, [0, 2])
-        kept = {file.path for number in (0, 2) for file in rows[key(number)].files}
-        gone = {file.path for number in (1, 3, 4, 5) for file in rows[key(number)].files}
+        parts = ((0, 2), (1, 3, 4, 5))
+        kept, gone = ({file.path for number in some for file in rows[key(number)].files} for some in parts)
         assert image_files(tmp_path) == kept | {f"superseded/{name}" for name in gone}
         assert not (tmp_path / "images/bus/0002").exists()
-        assert [row.file_name for row in read_metadata(tmp_path)] == sorted(
-            name for name in kept if name.startswith("images/")
-        )
+        pictures = sorted(name for name in kept if name.startswith("images/"))
+        assert [row.file_name for row in read_metadata(tmp_path)] == pictures
         # Known though superseded: nothing is to be painted again.
         assert len(suite.images("paint", [key(number) for number in range(6)])) == 6
         write_table(suite, [0, 1, 2, 3, 4, 5])
@@ -192,7 +168,7 @@ def test_no_table_lists_a_vanished_file(tmp_path: Path) -> None:
     with Suite.open(tmp_path) as suite:
         rows = suite.write_images("paint", [painted(0), painted(1)])
         (tmp_path / rows[key(1)].files[1].path).unlink()
-        with pytest.raises(CounterfactoryError, match="has vanished: run the same command again"):
+        with refusal("has vanished: run the same command again"):
             suite.write_metadata([listed(rows[key(number)], number) for number in (0, 1)])
     assert not (tmp_path / "metadata.parquet").exists()
 
@@ -256,9 +232,6 @@ def test_peoples_own_files_stay_where_they_are(tmp_path: Path) -> None:
     assert (tmp_path / "superseded" / rows[key(0)].files[1].path).exists(), "a new ledger takes up the files of the old"
 
 
-# Threads
-
-
 def test_a_writers_thread_beside_the_callers_changes_nothing(tmp_path: Path) -> None:
     batches = [[painted(2 * i), painted(2 * i + 1)] for i in range(6)]
     with Suite.open(tmp_path / "alone") as suite:
@@ -312,21 +285,17 @@ def test_one_batch_is_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert list(suite.images("paint", [key(0), key(1)])) == [key(0), key(1)]
 
 
-# Opening
-
-
 def test_a_file_is_no_suite(tmp_path: Path) -> None:
     (tmp_path / "suite").write_text("")
-    with pytest.raises(CounterfactoryError, match="is not a folder"):
-        Suite.open(tmp_path / "suite")
-    with pytest.raises(CounterfactoryError, match=r"cannot write .*suite/inner.*again; nothing is lost"):
-        Suite.open(tmp_path / "suite" / "inner")
+    for name, told in (("suite", "is not a folder"), ("suite/inner", "cannot write .*suite/inner.*nothing is lost")):
+        with refusal(told):
+            Suite.open(tmp_path / name)
 
 
 def test_somebodys_pictures_are_not_taken_over(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "0123456789abcdef.png").write_bytes(b"holiday")
-    with pytest.raises(CounterfactoryError, match="that Counterfactory did not make"):
+    with refusal("that Counterfactory did not make"):
         Suite.open(tmp_path)
     assert contents(tmp_path) == {"images/0123456789abcdef.png": b"holiday"}
     assert not (tmp_path / "suite.lock").exists()
@@ -341,7 +310,7 @@ def test_a_damaged_ledger_keeps_the_images_and_a_new_one_is_made(tmp_path: Path)
     before = contents(tmp_path)
     (tmp_path / "ledger.sqlite").write_bytes(b"noise" * 1000)
     for _ in range(2):  # the failed opening has let go of the lock
-        with pytest.raises(CounterfactoryError, match="images are safe and stay"):
+        with refusal("images are safe and stay"):
             Suite.open(tmp_path)
     assert contents(tmp_path) == before
     (tmp_path / "ledger.sqlite").rename(tmp_path / "aside")
@@ -350,9 +319,6 @@ def test_a_damaged_ledger_keeps_the_images_and_a_new_one_is_made(tmp_path: Path)
         suite.write_images("paint", [painted(0)])
         write_table(suite, [0])
     assert contents(tmp_path) == before | {"aside": b"noise" * 1000}
-
-
-# One process
 
 
 HOLD = """
@@ -366,27 +332,22 @@ sys.stdin.readline()
 
 
 def test_a_second_process_is_refused_until_the_first_dies(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as first:
-        assert first.stdout is not None
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", HOLD, tmp_path], **pipes) as first:
         process = first.stdout.readline().strip()
         assert process
-        with pytest.raises(CounterfactoryError, match=f"in use by process {process}: wait"):
+        with refusal(f"in use by process {process}: wait"):
             Suite.open(tmp_path)
         first.send_signal(signal.SIGKILL)
     assert (tmp_path / "suite.lock").read_text() == f"{process}\n"
     with Suite.open(tmp_path):
         assert (tmp_path / "suite.lock").read_text() == f"{os.getpid()}\n"
-        with pytest.raises(CounterfactoryError, match=f"in use by process {os.getpid()}"):
+        with refusal(f"in use by process {os.getpid()}"):
             Suite.open(tmp_path)
         (tmp_path / "suite.lock").write_bytes(b"\xff\x00")
-        with pytest.raises(CounterfactoryError, match="in use by another process"):
+        with refusal("in use by another process"):
             Suite.open(tmp_path)
     assert (tmp_path / "suite.lock").read_text() == ""
-
-
-# Kills
 
 
 KILLED = """
@@ -455,21 +416,18 @@ def test_a_kill_between_moving_and_noting_it_is_mended(tmp_path: Path) -> None:
 def test_a_disk_that_fills_within_a_batch_loses_that_batch_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, count = os.replace, 0
+    real, calls = os.replace, count(1)
 
     def filling(*arguments: Any, **options: Any) -> None:
-        nonlocal count
-        count += 1
-        if count == 3:
+        if next(calls) == 3:
             raise OSError(errno.ENOSPC, "No space left on device")
         real(*arguments, **options)
 
     with Suite.open(tmp_path) as suite:
         suite.write_images("paint", [painted(0), painted(1)])
-        with monkeypatch.context() as patch:
+        with monkeypatch.context() as patch, refusal("no space left on device; free some space"):
             patch.setattr(os, "replace", filling)
-            with pytest.raises(CounterfactoryError, match="no space left on device; free some space"):
-                suite.write_images("paint", [painted(2), painted(3)])
+            suite.write_images("paint", [painted(2), painted(3)])
         assert not any(tmp_path.rglob("*.tmp"))
         assert list(suite.images("paint", [key(number) for number in range(4)])) == [key(0), key(1)]
 
@@ -483,5 +441,5 @@ def test_opening_in_a_read_only_folder_is_a_sentence(tmp_path: Path, monkeypatch
         return real(path, flags, *arguments, **options)
 
     monkeypatch.setattr(os, "open", read_only)
-    with pytest.raises(CounterfactoryError, match=r"suite\.lock: read-only file system; allow writing there"):
+    with refusal(r"suite\.lock: read-only file system; allow writing there"):
         Suite.open(tmp_path)

@@ -73,6 +73,9 @@ def test_every_second_variant_has_as_few_edits_as_may_be(variants: int, low: int
     choices = [Choice(f"type {i}", f"k{i}", tuple(f"v{j}" for j in range(9))) for i in range(4)]
     sizes = [len(edits) for edits in choose_edits(choices, variants, (low, low + more), key)]
     assert sizes[::2] == [low] * len(sizes[::2])
+    for edits in ((0, 1), (2, 1), (-1, 3)):
+        with pytest.raises(ValueError, match=f"at least 1 upward, got {edits[0]} to {edits[1]}"):
+            choose_edits(choices, 1, edits, "key")
     assert all(min(low + 1, low + more) <= size <= low + more for size in sizes[1::2])
 
 
@@ -105,23 +108,14 @@ def test_types_keywords_and_alternatives_are_used_evenly(key: str) -> None:
         assert {edit.type for edit in edits} == {"colour", "time"}
 
 
-def test_what_comes_first_depends_on_the_key_alone() -> None:
+def test_what_comes_first_depends_on_the_key_alone_and_each_variant_has_chances_of_its_own() -> None:
     """Ties are broken by chance: over many keys each type, keyword and alternative is the first about as often."""
     choices = [Choice(type_, f"{type_} {k}", ("a", "b")) for type_ in ("colour", "time", "weather") for k in "xy"]
     firsts = Counter(choose_edits(choices, 1, (1, 1), str(i))[0][0] for i in range(600))
     assert len(firsts) == 12
     assert min(firsts.values()) > 25  # of 50; 4 standard deviations
     assert max(firsts.values()) < 80
-
-
-@pytest.mark.parametrize("edits", [(0, 1), (2, 1), (-1, 3)])
-def test_edits_that_are_no_range_from_one_upward_are_refused(edits: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match=f"at least 1 upward, got {edits[0]} to {edits[1]}"):
-        choose_edits([Choice("time", "night", ("dawn",))], 1, edits, "key")
-
-
-def test_each_variant_has_chances_of_its_own() -> None:
-    """Were all variants of a source drawn by the same numbers, all that may differ would have as many edits."""
+    # Were all variants of a source drawn by the same numbers, all that may differ would have as many edits.
     choices = [Choice(f"t{i}", f"k{i}", ("a", "b", "c")) for i in range(5)]
     chosen = [choose_edits(choices, 12, (1, 4), key) for key in KEYS]
     sizes = [{len(edits) for edits in of_key[1::2]} for of_key in chosen]
@@ -196,9 +190,8 @@ def edits_of(*choices: Choice) -> list[Edit]:
     return [Edit(choice.type, choice.keyword, alternative) for choice in choices for alternative in choice.alternatives]
 
 
-@pytest.mark.parametrize(
-    ("keyword", "alternative", "value"),
-    [
+def test_a_value_is_what_is_new() -> None:
+    for keyword, alternative, value in (
         ("red bus", "Blue bus", "blue"),
         ("during the day", "at night", "night"),
         ("", "a painting of", "painting"),
@@ -207,10 +200,8 @@ def edits_of(*choices: Choice) -> list[Edit]:
         ("grass", "grass, in the", "grass in the"),
         ("with a ball", "", "no ball"),
         ("is at", "", "no is at"),
-    ],
-)
-def test_a_value_is_what_is_new(keyword: str, alternative: str, value: str) -> None:
-    assert value_of(Edit("other", keyword, alternative)) == value
+    ):
+        assert value_of(Edit("other", keyword, alternative)) == value
 
 
 def test_types_and_values_are_counted_the_most_frequent_first() -> None:
@@ -234,24 +225,10 @@ def spread(*counts: int, type_: str = "colour") -> TypeSpread:
     return TypeSpread(type_, sum(counts), 0.5, tuple((f"v{i}", count) for i, count in enumerate(counts)))
 
 
-@pytest.mark.parametrize(
-    ("counts", "found"),
-    [
-        # Two values are even at a half: more than three quarters is too much. Three from two thirds on.
-        ((15, 5), False),
-        ((16, 4), True),
-        ((20, 5, 5), False),
-        ((21, 5, 4), True),
-        # One value alone, and too few to say.
-        ((20,), True),
-        ((19,), False),
-    ],
-)
-def test_a_type_is_skewed_beyond_half_way_from_even_to_all(counts: tuple[int, ...], found: bool) -> None:
-    assert skewed([spread(*counts)]) == [spread(*counts)] * found
-
-
-def test_what_is_to_have_one_value_may() -> None:
+def test_a_type_is_skewed_beyond_half_way_from_even_to_all_and_what_is_to_have_one_value_may() -> None:
+    # Two values are even at a half: more than three quarters is too much. Three from two thirds on. One alone is.
+    even, uneven = (spread(15, 5), spread(20, 5, 5), spread(19)), (spread(16, 4), spread(21, 5, 4), spread(20))
+    assert skewed([*even, *uneven]) == [*uneven]
     both = [spread(30), spread(30, type_="time")]
     assert skewed(both, ["time"]) == both[:1]
     assert skewed([spread(29, 1)], ["colour"]) == [spread(29, 1)], "another value came in between"

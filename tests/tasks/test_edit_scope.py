@@ -22,31 +22,29 @@ from counterfactory.engine.english.edit_scope import (
 )
 from counterfactory.engine.models.clip import read_chars
 
-# Old caption, new caption, and each change: place, words gone, place in the new one, words added.
-CHANGES = [
-    ("a dog on grass", "A dog, on GRASS!", []),
-    ("a red bus at night", "a blue bus at night", [(1, "red", 1, "blue")]),
-    ("a dog on grass", "a dog on snowy grass in the rain", [(3, "", 3, "snowy"), (4, "", 5, "in the rain")]),
-    ("a dog on grass", "a painting of a dog on grass", [(1, "", 1, "painting of a")]),
-    ("a red bus by a red wall", "a bus by a red wall", [(1, "red", 1, "")]),
-    ("a red bus by a red wall", "a red bus by a wall", [(5, "red", 5, "")]),
-    ("the dog's bowl", "the cat's bowl", [(1, "dog's", 1, "cat's")]),
-    ("the dog\u2019s bowl", "the dog's bowl", []),
-    ("", "a dog", [(0, "", 0, "a dog")]),
-    ("a dog", "", [(0, "a dog", 0, "")]),
-    ("a b", "b a", [(0, "a", 0, ""), (2, "", 1, "a")]),
-]
 
+def test_changes() -> None:
+    for caption, edited, changes in (
+        ("a dog on grass", "A dog, on GRASS!", []),
+        ("a red bus at night", "a blue bus at night", [(1, "red", 1, "blue")]),
+        ("a dog on grass", "a dog on snowy grass in the rain", [(3, "", 3, "snowy"), (4, "", 5, "in the rain")]),
+        ("a dog on grass", "a painting of a dog on grass", [(1, "", 1, "painting of a")]),
+        ("a red bus by a red wall", "a bus by a red wall", [(1, "red", 1, "")]),
+        ("a red bus by a red wall", "a red bus by a wall", [(5, "red", 5, "")]),
+        ("the dog's bowl", "the cat's bowl", [(1, "dog's", 1, "cat's")]),
+        ("the dog\u2019s bowl", "the dog's bowl", []),
+        ("", "a dog", [(0, "", 0, "a dog")]),
+        ("a dog", "", [(0, "a dog", 0, "")]),
+        ("a b", "b a", [(0, "a", 0, ""), (2, "", 1, "a")]),
+    ):
 
-@pytest.mark.parametrize(("caption", "edited", "changes"), CHANGES)
-def test_changes(caption: str, edited: str, changes: list[tuple[int, str, int, str]]) -> None:
-    def said(words: tuple[Word, ...]) -> str:
-        return " ".join(word.text for word in words)
+        def said(words: tuple[Word, ...]) -> str:
+            return " ".join(word.text for word in words)
 
-    found = compare(caption, edited)
-    assert [(c.at, said(c.removed), c.new_at, said(c.added)) for c in found.changes] == changes
-    assert said(found.removed) == " ".join(gone for _, gone, _, _ in changes if gone)
-    assert said(found.added) == " ".join(new for _, _, _, new in changes if new)
+        found = compare(caption, edited)
+        assert [(c.at, said(c.removed), c.new_at, said(c.added)) for c in found.changes] == changes
+        assert said(found.removed) == " ".join(gone for _, gone, _, _ in changes if gone)
+        assert said(found.added) == " ".join(new for _, _, _, new in changes if new)
 
 
 def test_words_know_their_places() -> None:
@@ -91,9 +89,8 @@ CARS = [edit("red car", "blue car"), RED]
 RAIN = [edit("", "in the rain"), edit("grass", "sand")]
 
 
-@pytest.mark.parametrize(
-    ("caption", "edits", "edited", "problem"),
-    [
+def test_edited_captions_that_are_taken_and_refused() -> None:
+    for caption, edits, edited, problem in (
         (BUS, [RED], "A BLUE bus, at night.", None),
         (BUS, [RED], "the blue bus in night", None),
         (BUS, [RED], "a red bus at night", "says what the caption says"),
@@ -131,23 +128,15 @@ RAIN = [edit("", "in the rain"), edit("grass", "sand")]
         ("a dog on grass", RAIN, "a dog on sand in the", "lacks 'rain' of the edit '' -> 'in the rain'"),
         ("a dog with a ball", [edit("with a ball", "")], "a dog", None),
         ("a dog with a ball", [edit("with a ball", "")], "a", "lacks 'dog'"),
-    ],
-)
-def test_edited_captions_that_are_taken_and_refused(
-    caption: str, edits: list[Edit], edited: str, problem: str | None
-) -> None:
-    found = check_edited_caption(caption, edited, edits, ())
-    assert (found is None) if problem is None else (problem in (found or "")), found
+    ):
+        found = check_edited_caption(caption, edited, edits, ())
+        assert (found is None) if problem is None else (problem in (found or "")), found
+        kept = "the edited caption changes 'bus', which may not change"
+        assert check_edited_caption(BUS, "a blue truck at night", [RED], ("at", "bus")) == kept, "looked for first"
 
 
-def test_a_word_to_keep_is_looked_for_first() -> None:
-    problem = "the edited caption changes 'bus', which may not change"
-    assert check_edited_caption(BUS, "a blue truck at night", [RED], ("at", "bus")) == problem
-
-
-@pytest.mark.parametrize(
-    ("caption", "edits", "edited", "problem", "beside"),
-    [
+def test_what_is_said_beside_the_edits() -> None:
+    for caption, edits, edited, problem, beside in (
         # Nothing else changed: with the edits set back it is the caption.
         (BENCH, [RED], "Two men, on a blue bench.", None, None),
         ("a red car at noon.", [edit("red car", "tan"), edit("noon", "night")], "A tan car at night", None, None),
@@ -170,27 +159,20 @@ def test_a_word_to_keep_is_looked_for_first() -> None:
         ("wet is red", [RED], "wet the blue", None, "wet the red"),
         ("cars is red", [RED], "cars blue", None, "cars red"),
         ("red on walls", [edit("red", "x")], "in x at walls", None, "red at walls"),
-    ],
-)
-def test_what_is_said_beside_the_edits(
-    caption: str, edits: list[Edit], edited: str, problem: str | None, beside: str | None
-) -> None:
-    found = check_edited_caption(caption, edited, edits, ())
-    assert (found is None) if problem is None else (problem in (found or "")), found
-    assert set_back(caption, edited, edits) == (plain_words(caption) if beside is None else beside)
+    ):
+        found = check_edited_caption(caption, edited, edits, ())
+        assert (found is None) if problem is None else (problem in (found or "")), found
+        assert set_back(caption, edited, edits) == (plain_words(caption) if beside is None else beside)
 
 
-def test_what_is_added_or_removed_by_rule_may_stand_anywhere() -> None:
+def test_what_is_added_or_removed_by_rule_may_stand_anywhere_and_words_have_no_marks_or_capitals() -> None:
+    assert plain_words("A dog\u2019s (old) Ball-game, 2.") == "a dog's old ball-game 2"
+    with pytest.raises(ValueError, match="does not stand in"):
+        set_back("a dog", "a cat", [RED])
     rain, ball = Edit("weather", "", "in the rain"), Edit("object", "with a ball", "")
     caption, edited = "a red dog with a ball. a man sits", "a blue dog in the rain. a man sits"
     assert check_edited_caption(caption, edited, [RED, rain, ball], ()) is None
     assert check_edited_caption(caption, "a blue dog. a in the rain man sits", [RED, rain, ball], ()) is None
-
-
-def test_words_are_compared_without_marks_and_capitals() -> None:
-    assert plain_words("A dog\u2019s (old) Ball-game, 2.") == "a dog's old ball-game 2"
-    with pytest.raises(ValueError, match="does not stand in"):
-        set_back("a dog", "a cat", [RED])
 
 
 COAST = "a photo of a blue van on a street that runs straight after dark by the sea. a man in red is on the sidewalk."
@@ -198,9 +180,8 @@ STRAIGHT, DAY = edit("that runs straight", "that bends to the right"), edit("aft
 BENDS, BY_DAY = ("runs straight", "bends to the right"), ("after dark", "by day")
 
 
-@pytest.mark.parametrize(
-    ("edits", "changes"),
-    [
+def test_what_rules_write_is_in_order_whatever_words_are_shared() -> None:
+    for edits, changes in (
         # Neighbours and edits share small words: "by", "the", "a".
         ([DAY], [BY_DAY]),
         ([edit("by the sea", "in the dark wood")], [("by the sea", "in the dark wood")]),
@@ -212,18 +193,14 @@ BENDS, BY_DAY = ("runs straight", "bends to the right"), ("after dark", "by day"
         # What is added and removed goes where rules put it, capitals and marks aside.
         ([DAY, edit("", "a sketch of")], [BY_DAY, ("a photo", "A sketch of a photo")]),
         ([DAY, edit("by the sea", "")], [("after dark by the sea", "by day")]),
-    ],
-)
-def test_what_rules_write_is_in_order_whatever_words_are_shared(
-    edits: list[Edit], changes: list[tuple[str, str]]
-) -> None:
-    edited = COAST
-    for old, new in changes:
-        edited = edited.replace(old, new)
-    assert written_by_rule(COAST, edited, edits)
-    assert check_edited_caption(COAST, edited, edits, ("van", "street")) is None
-    for wrong in (f"{edited} quite", edited.replace("sidewalk", "bench"), edited.replace("van", "car")):
-        assert check_edited_caption(COAST, wrong, edits, ()) is not None
+    ):
+        edited = COAST
+        for old, new in changes:
+            edited = edited.replace(old, new)
+        assert written_by_rule(COAST, edited, edits)
+        assert check_edited_caption(COAST, edited, edits, ("van", "street")) is None
+        for wrong in (f"{edited} quite", edited.replace("sidewalk", "bench"), edited.replace("van", "car")):
+            assert check_edited_caption(COAST, wrong, edits, ()) is not None
 
 
 def test_the_noun_that_an_alternative_leaves_out_is_the_last_word() -> None:
@@ -231,41 +208,33 @@ def test_the_noun_that_an_alternative_leaves_out_is_the_last_word() -> None:
     assert not written_by_rule("a dark red car", "a bright red car red", [edit("dark red car", "bright red")])
 
 
-@pytest.mark.parametrize(
-    ("caption", "keyword", "alternative", "edited"),
-    [
+def test_rules_bring_no_other_words_than_a_keyword_s_own() -> None:
+    for caption, keyword, alternative, edited in (
         (COAST, "after dark", "by day", COAST.replace("after dark", "by day dark")),
         ("a red car", "red car", "blue car", "a blue car car"),
         ("a car in red", "in red", "white", "a car the white"),
         ("a red car", "grey", "blue", "a blue car"),
-    ],
-)
-def test_rules_bring_no_other_words_than_a_keyword_s_own(
-    caption: str, keyword: str, alternative: str, edited: str
-) -> None:
-    assert not written_by_rule(caption, edited, [edit(keyword, alternative)])
+    ):
+        assert not written_by_rule(caption, edited, [edit(keyword, alternative)])
 
 
 POCKET = Path(__file__).parents[2] / "engine" / "pocket" / "weights" / "clip_tokenizer.json"
 CAPTION = "a sky. a dog on a lawn. grass is green."
 
 
-@pytest.mark.parametrize(
-    ("caption", "keep", "read", "fitted"),
-    [
+def test_the_least_useful_sentence_goes_first() -> None:
+    for caption, keep, read, fitted in (
         (CAPTION, ("dog",), 38, CAPTION),  # a full stop is no loss
         (CAPTION, ("dog",), 37, "a sky. a dog on a lawn."),
         (CAPTION, ("dog",), 22, "a sky. a dog on a lawn."),
         (CAPTION, ("dog",), 21, "a dog on a lawn."),
         (CAPTION, ("dog",), 3, "a dog on a lawn."),
         ("up. a dog! a dog and a cat", ("dog", "cat"), 20, "a dog and a cat"),
-    ],
-)
-def test_the_least_useful_sentence_goes_first(caption: str, keep: tuple[str, ...], read: int, fitted: str) -> None:
-    assert fit_caption(caption, keep, lambda text: min(read, len(text))) == fitted
+    ):
+        assert fit_caption(caption, keep, lambda text, read=read: min(read, len(text))) == fitted
 
 
-def test_an_edit_that_is_not_read_is_a_reason() -> None:
+def test_an_edit_that_is_not_read_is_a_reason_and_the_encoder_s_own_tokenizer_says_what_is_read() -> None:
     edited = "a dog on sand in the rain"
     reason = "the text encoder reads the first 24 of its 25 characters, and 'rain' is behind"
     for caption, read, expected in (
@@ -274,9 +243,6 @@ def test_an_edit_that_is_not_read_is_a_reason() -> None:
         ("a dog on grass in the rain", 13, None),
     ):
         assert cut_edit(caption, edited, lambda _, read=read: read) == expected
-
-
-def test_the_encoder_s_own_tokenizer_says_what_is_read() -> None:
     tokenizer = Tokenizer.from_str(POCKET.read_text(encoding="utf-8"))
     assert read_chars(tokenizer, "a red bus") == 9
     # 64 tokens, of which one begins the text and one ends it.

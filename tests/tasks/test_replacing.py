@@ -5,23 +5,13 @@ from __future__ import annotations
 import pytest
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.english.additions import (
-    apply_by_rule,
-    count_links,
-    has_known_words,
-    medium_of,
-    phrase_of,
-    said_of,
-    speaking,
-    undo_by_rule,
-)
+from counterfactory.engine.english import additions
 from counterfactory.engine.english.edit_scope import check_edited_caption
 from counterfactory.engine.english.replacing import agree, undo_edits, write_by_rule
 
 
-@pytest.mark.parametrize(
-    ("caption", "keyword", "alternative", "edited"),
-    [
+def test_what_a_rule_adds_it_can_undo_and_what_it_removes_goes_wherever_it_is_said() -> None:
+    for caption, keyword, alternative, edited in (
         ("a dog on grass. a man sits.", "", "in the rain", "a dog on grass in the rain. a man sits."),
         ("a dog costs 3.5 coins ! yes", "", "at night", "a dog costs 3.5 coins at night ! yes"),
         ("a dog?", "", "mountains behind it", "a dog, mountains behind it?"),
@@ -32,20 +22,15 @@ from counterfactory.engine.english.replacing import agree, undo_edits, write_by_
         ("Red bus, red bus", "red", "", "bus, bus"),
         ("with a ball, a dog", "with a ball", "", "a dog"),
         ("with a ball, X marks the spot", "with a ball", "", "X marks the spot"),
-    ],
-)
-def test_what_a_rule_adds_it_can_undo_and_what_it_removes_goes_wherever_it_is_said(
-    caption: str, keyword: str, alternative: str, edited: str
-) -> None:
-    edit = Edit("other", keyword, alternative)
-    assert edit.kind == ("remove" if keyword else "add")
-    assert apply_by_rule(caption, [edit]) == edited
-    assert undo_by_rule(edited, edit) == (edited if keyword else caption)
+    ):
+        edit = Edit("other", keyword, alternative)
+        assert edit.kind == ("remove" if keyword else "add")
+        assert additions.apply_by_rule(caption, [edit]) == edited
+        assert additions.undo_by_rule(edited, edit) == (edited if keyword else caption)
 
 
-@pytest.mark.parametrize(
-    ("caption", "after"),
-    [
+def test_a_painting_is_of_a_thing_and_not_of_a_sentence() -> None:
+    for caption, after in (
         ("A toad sits on stones.", "A painting of a toad that sits on stones."),
         ("A dog is lying on grass. A cat is sitting", "A painting of a dog lying on grass. A cat is sitting"),
         ("a dog is lying", "a painting of a dog lying"),
@@ -59,55 +44,47 @@ def test_what_a_rule_adds_it_can_undo_and_what_it_removes_goes_wherever_it_is_sa
         ("a row of stands on grass", "a row of stands on grass"),
         ("a dog that sits on grass", "a dog that sits on grass"),
         ("a dog, it sits on grass", "a dog, it sits on grass"),
-    ],
-)
-def test_a_painting_is_of_a_thing_and_not_of_a_sentence(caption: str, after: str) -> None:
-    edit = Edit("domain", "", "a painting of")
-    edited = apply_by_rule(caption, [edit])
-    assert edited == (after if "painting" in after else f"a painting of {after}")
-    assert check_edited_caption(caption, edited, [edit], ()) is None
-    assert apply_by_rule(caption, [Edit("time", "", "at night")]).count("that") == caption.count("that")
+    ):
+        edit = Edit("domain", "", "a painting of")
+        edited = additions.apply_by_rule(caption, [edit])
+        assert edited == (after if "painting" in after else f"a painting of {after}")
+        assert check_edited_caption(caption, edited, [edit], ()) is None
+        assert additions.apply_by_rule(caption, [Edit("time", "", "at night")]).count("that") == caption.count("that")
 
 
 def test_edits_are_applied_in_order_and_what_is_replaced_is_left() -> None:
     edits = [Edit("time", "", "at night"), Edit("colour", "dog", "cat"), Edit("domain", "", "a sketch of")]
     assert edits[1].kind == "replace"
-    edited = apply_by_rule(
+    edited = additions.apply_by_rule(
         "a dog with a ball", [*edits, Edit("object", "with a ball", ""), Edit("weather", "", "in fog")]
     )
     assert edited == "a sketch of a dog at night in fog"
-    assert undo_by_rule(edited, edits[0]) == "a sketch of a dog in fog"
-    assert undo_by_rule(edited, edits[1]) == edited
-    assert undo_by_rule("A sketch of a dog", edits[2]) == "a dog"
-    assert undo_by_rule("a dog at nightfall at night at night", edits[0]) == "a dog at nightfall at night"
+    assert additions.undo_by_rule(edited, edits[0]) == "a sketch of a dog in fog"
+    assert additions.undo_by_rule(edited, edits[1]) == edited
+    assert additions.undo_by_rule("A sketch of a dog", edits[2]) == "a dog"
+    assert additions.undo_by_rule("a dog at nightfall at night at night", edits[0]) == "a dog at nightfall at night"
 
 
-@pytest.mark.parametrize(
-    ("type_", "value", "said"),
-    [
-        ("time", "night", "at night"),
-        ("time", "Evening", "in the Evening"),
-        ("time", "five", "at five"),
-        ("time", "at noon", "at noon"),
-        ("weather", "rain", "in the rain"),
-        ("weather", "storm", "in a storm"),
-        ("weather", "Rainy", "in Rainy weather"),
-        ("weather", "warm", "in warm weather"),
-        ("light", "soft", "in soft light"),
-        ("light", "Sunlight", "in Sunlight"),
-        ("background", "mountains", "with mountains in the background"),
-        ("object", "a ball", "with a ball"),
-        ("camera", "above", "above"),
-        ("camera", "a roof", "seen from a roof"),
-        ("domain", "sketch", "a sketch of"),
-        ("domain", "Oil painting", "an Oil painting of"),
-        ("domain", "the sketch", "the sketch of"),
-        ("domain", "a statue of", "a statue of"),
-        ("mood", "gloom", "gloom"),
-    ],
-)
-def test_a_user_s_values_become_phrases(type_: str, value: str, said: str) -> None:
-    assert phrase_of(type_, value) == said
+SAID = {
+    "time": {"night": "at night", "Evening": "in the Evening", "five": "at five", "at noon": "at noon"},
+    "weather": {"rain": "in the rain", "storm": "in a storm", "Rainy": "in Rainy weather", "warm": "in warm weather"},
+    "light": {"soft": "in soft light", "Sunlight": "in Sunlight"},
+    "background": {"mountains": "with mountains in the background"},
+    "object": {"a ball": "with a ball"},
+    "camera": {"above": "above", "a roof": "seen from a roof"},
+    "domain": {
+        "sketch": "a sketch of",
+        "Oil painting": "an Oil painting of",
+        "the sketch": "the sketch of",
+        "a statue of": "a statue of",
+    },
+    "mood": {"gloom": "gloom"},
+}
+
+
+@pytest.mark.parametrize(("type_", "said"), SAID.items())
+def test_a_user_s_values_become_phrases(type_: str, said: dict[str, str]) -> None:
+    assert {value: additions.phrase_of(type_, value) for value in said} == said
 
 
 @pytest.mark.parametrize(
@@ -125,41 +102,29 @@ def test_a_rule_knows_what_a_caption_says_of_weather_time_and_colours(
     caption: str, type_: str, said: list[str]
 ) -> None:
     words = caption.replace(",", "").split()
-    assert said_of(caption, type_, words) == said
-    assert said_of(caption, type_, []) == [], "what may not change is no words of it"
+    assert additions.said_of(caption, type_, words) == said
+    assert additions.said_of(caption, type_, []) == [], "what may not change is no words of it"
 
 
 def test_words_for_where_and_when_are_counted() -> None:
-    assert count_links("At noon, in the fog, on a road during rain by an inn of one's own") == 5
+    assert additions.count_links("At noon, in the fog, on a road during rain by an inn of one's own") == 5
 
 
 def test_captions_speak_of_a_type_by_known_words() -> None:
-    assert speaking(["a dog", "a dog at NIGHT.", "a foggy street"], "time") == ["a dog at NIGHT."]
-    assert speaking(["a foggy street"], "weather") == ["a foggy street"]
-    assert speaking(["on the grass", "in bright light", "red"], "light") == ["in bright light"]
-    assert speaking(["a close-up", "red wall"], "camera") == ["a close-up"]
-    assert speaking(["a close-up", "red wall"], "colour") == ["red wall"]
-    assert speaking(["x", "y"], "mood") == ["x", "y"]
-    assert [has_known_words(type_) for type_ in ("time", "colour", "background")] == [True, True, False]
+    assert additions.speaking(["a dog", "a dog at NIGHT.", "a foggy street"], "time") == ["a dog at NIGHT."]
+    assert additions.speaking(["a foggy street"], "weather") == ["a foggy street"]
+    assert additions.speaking(["on the grass", "in bright light", "red"], "light") == ["in bright light"]
+    assert additions.speaking(["a close-up", "red wall"], "camera") == ["a close-up"]
+    assert additions.speaking(["a close-up", "red wall"], "colour") == ["red wall"]
+    assert additions.speaking(["x", "y"], "mood") == ["x", "y"]
+    assert [additions.has_known_words(type_) for type_ in ("time", "colour", "background")] == [True, True, False]
+    for medium in ("a photo", "An old Photograph", "the painting"):
+        assert additions.medium_of(f"{medium} of a dog") == medium
+    assert additions.medium_of("a photo") is additions.medium_of("a dog in a photo of a dog") is None
 
 
-@pytest.mark.parametrize(
-    ("caption", "medium"),
-    [
-        ("a photo of a dog", "a photo"),
-        ("An old Photograph of a dog", "An old Photograph"),
-        ("the painting of a dog", "the painting"),
-        ("a photo", None),
-        ("a dog in a photo of a dog", None),
-    ],
-)
-def test_what_a_caption_calls_its_picture(caption: str, medium: str | None) -> None:
-    assert medium_of(caption) == medium
-
-
-@pytest.mark.parametrize(
-    ("caption", "changes", "edited"),
-    [
+def test_replacements() -> None:
+    for caption, changes, edited in (
         ("A dog on grass.", [("dog", "old dog")], "An old dog on grass."),
         ("Dog on grass", [("Dog", "wet dog")], "Wet dog on grass"),
         ("a dog. the dog sits", [("dog", "wet dog")], "a wet dog. the wet dog sits"),
@@ -167,34 +132,19 @@ def test_what_a_caption_calls_its_picture(caption: str, medium: str | None) -> N
         ("a dog, the dog", [("dog", "dog in the snow")], "a dog in the snow, the dog"),
         ("dog on grass", [("dog", "wet dog")], "wet dog on grass"),
         ("a Red car", [("Red", "blue")], "a blue car"),
-    ],
-)
-def test_replacements(caption: str, changes: list[tuple[str, str]], edited: str) -> None:
-    assert write_by_rule(caption, changes) == edited
+    ):
+        assert write_by_rule(caption, changes) == edited
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "agreed"),
-    [
-        ("a ", "old", "an "),
-        ("An ", "big", "A "),
-        ("see a ", "unicycle", "see a "),
-        ("a ", "hour", "an "),
-        ("the ", "old", "the "),
-        ("a ", "12", "a "),
-        ("banana ", "old", "banana "),
-    ],
-)
-def test_articles_agree(before: str, after: str, agreed: str) -> None:
-    assert agree(before, after) == agreed
+def test_articles_agree() -> None:
+    assert [agree("a ", word) for word in ("old", "hour", "12")] == ["an ", "an ", "a "]
+    assert (agree("An ", "big"), agree("see a ", "unicycle")) == ("A ", "see a ")
+    assert [agree(before, "old") for before in ("the ", "banana ")] == ["the ", "banana "]
 
 
 CAPTION = "a red car on a foggy street during the day. brick walls stand there."
-NIGHT, ORANGE, RAIN = (
-    Edit("time", "day", "night"),
-    Edit("colour", "red car", "orange"),
-    Edit("weather", "foggy", "rainy"),
-)
+NIGHT, ORANGE = Edit("time", "day", "night"), Edit("colour", "red car", "orange")
+RAIN = Edit("weather", "foggy", "rainy")
 WALLS, HERE, BLACK = "brick walls stand", Edit("object", "there", "here"), Edit("colour", "brown", "black")
 THREE = f"an orange car on a rainy street at night. {WALLS} there."
 ENDS = f"an orange car on a foggy street during the day. {WALLS} here."

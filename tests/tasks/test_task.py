@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from small_sets import write
 
-from counterfactory.engine.edit import Edit
+from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.edit import EDIT_TYPES, Edit
 from counterfactory.engine.english.edit_scope import check_edited_caption
 from counterfactory.engine.english.label_names import ground, label_words, names_of
 from counterfactory.engine.english.mentions import changed_protected_word
 from counterfactory.engine.english.nouns import load_nouns
 from counterfactory.engine.english.words import spans
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.language.edit_types import EditType
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.tasks.task import Protection, Task, builtin_task, label_warnings, protect
+from counterfactory.engine.tasks.user_task import (
+    MAX_VALUE_CHARS,
+    UserTask,
+    load_interventions,
+    load_task,
+    load_types,
+    parse_interventions,
+)
 
 
 def test_classification_protects_the_label_and_names_the_set_s_classes() -> None:
@@ -70,15 +85,13 @@ def test_the_street_tasks_are_the_pocket_model_s_sentences() -> None:
     assert segmentation.protected("car") == segmentation.protect
     assert {"car", "nobody", "sidewalk"} <= set(segmentation.protect)
     assert street_task("detection") == replace(segmentation, name="detection")
-    with pytest.raises(
-        CounterfactoryError, match="the pocket models know no task 'detecton'; did you mean 'detection'"
-    ):
+    refused = "the pocket models know no task 'detecton'; did you mean 'detection'"
+    with pytest.raises(CounterfactoryError, match=refused):
         street_task("detecton")
 
 
-@pytest.mark.parametrize(
-    ("label", "words"),
-    [
+def test_the_words_of_a_label() -> None:
+    for label, words in (
         ("fire_truck", ("fire truck",)),
         ("n01440764 tench, Tinca tinca", ("tench", "Tinca tinca")),
         ("n01440764_tench", ("tench",)),
@@ -90,15 +103,12 @@ def test_the_street_tasks_are_the_pocket_model_s_sentences() -> None:
         (" , ", ()),
         ("n1 road", ("n1 road",)),
         ("Bäckerei", ("Bäckerei",)),
-    ],
-)
-def test_the_words_of_a_label(label: str, words: tuple[str, ...]) -> None:
-    assert label_words(label) == words
+    ):
+        assert label_words(label) == words
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "words", "broken"),
-    [
+def test_a_broken_word() -> None:
+    for before, after, words, broken in (
         ("a red car at night", "a blue car at night", ["car"], None),
         ("a red Car.", "a CAR, red", ["car"], None),
         ("a car", "two cars", ["car"], "car"),
@@ -115,10 +125,8 @@ def test_the_words_of_a_label(label: str, words: tuple[str, ...]) -> None:
         ("eine B\u00e4ckerei", "eine Ba\u0308ckerei", ["b\u00e4ckerei"], None),
         ("c++ (sign)", "a sign", ["c++"], "c++"),
         ("a cap", "a cap, capes", ["cap"], None),
-    ],
-)
-def test_a_broken_word(before: str, after: str, words: list[str], broken: str | None) -> None:
-    assert changed_protected_word(before, after, words) == broken
+    ):
+        assert changed_protected_word(before, after, words) == broken
 
 
 @settings(max_examples=40)
@@ -141,9 +149,8 @@ NO_WORD = "no word of a caption would hold it true, so these sources get no vari
 NO_NOUN = f"no noun of WordNet 3.0 that can be seen: {NO_WORD}"
 
 
-@pytest.mark.parametrize(
-    ("labels", "sentences"),
-    [
+def test_doubtful_labels() -> None:
+    for labels, sentences in (
         (["bus", "car", "n02099601", None], []),
         ([], []),
         (["n00000000", "bus"], [f"label n00000000 is {NO_NOUN}"]),
@@ -161,15 +168,10 @@ NO_NOUN = f"no noun of WordNet 3.0 that can be seen: {NO_WORD}"
             ],
         ),
         (["bus", "bus", None], ["all labels are 'bus': a classifier that knows one class cannot be wrong"]),
-    ],
-)
-def test_doubtful_labels(labels: list[str | None], sentences: list[str]) -> None:
-    assert label_warnings(builtin_task("classification"), labels) == sentences
-
-
-def test_a_task_that_does_not_protect_labels_has_no_doubts_and_one_class_is_one_only_to_a_classifier() -> None:
-    assert label_warnings(Task("mine", "find the dog", ("dog",), False), ["--"]) == []
-    assert label_warnings(street_task("segmentation"), ["bus"]) == []
+    ):
+        assert label_warnings(builtin_task("classification"), labels) == sentences
+        assert label_warnings(Task("mine", "find the dog", ("dog",), False), labels) == [], "labels are not protected"
+        assert not any("one class" in sentence for sentence in label_warnings(street_task("segmentation"), labels))
 
 
 CLASSIFY = builtin_task("classification", ["n02099601", "n02124075"])
@@ -221,16 +223,12 @@ def test_the_classes_that_a_mask_shows_keep_what_names_them_and_no_other_is_adde
     ):
         assert changed_protected_word(caption, edited, found.keep) == broken, edited
     assert not protect(SEGMENT, None, ("sky",), "a tram").grounded
-    assert [span for span in spans(caption, 1, found.keep) if span in ("two", "three", "men", "cars", "wait")] == [
-        "wait"
-    ]
+    free = set(spans(caption, 1, found.keep))
+    assert free & {"two", "three", "men", "cars", "wait"} == {"wait"}
 
 
-THINGS = {
-    "n02099601": ("dog", "dogs", "golden retriever"),
-    "person": ("man", "people", "woman"),
-    "car": ("taxi", "cars"),
-}
+DOGS = ("dog", "dogs", "golden retriever")
+THINGS = {"n02099601": DOGS, "person": ("man", "people", "woman"), "car": ("taxi", "cars")}
 
 
 @settings(max_examples=200, deadline=None)
@@ -285,3 +283,138 @@ def test_what_cannot_be_asked_for_is_refused(options: dict[str, Any], message: s
 def test_levels_share_the_variants_among_them() -> None:
     assert (SETTINGS.levels, replace(SETTINGS, variants=2, controls=1, edits=(2, 3), levels=9).levels) == (1, 9)
     assert [replace(SETTINGS, variants=variants, levels=5).sets for variants in (1, 5, 6, 10)] == [1, 1, 2, 2]
+
+
+TASK = 'name = "birds"\nsentence = "name the bird"\nprotect = ["bird", "wing tips"]\nprotect_label = true\n'
+BIRDS = Task("birds", "name the bird", ("bird", "wing tips"), True)
+VALUES = 'interventions = """\nlens: in soft focus  # mine\nweather: rainy, snowy; time: night"""\n'
+LENS = """[[types]]
+name = "lens"
+instruction = "how the picture was taken"
+place = "end"
+caption = "a dog on grass"
+examples = [["", "in soft focus"], ["on grass", "on blurred grass"]]
+"""
+BLURRED = (("", "in soft focus"), ("on grass", "on blurred grass"))
+TYPE = EditType("lens", "how the picture was taken", "end", BLURRED, "a dog on grass")
+
+
+def test_types_and_interventions_of_a_task_file(tmp_path: Path) -> None:
+    assert load_task(write(tmp_path / "task.toml", TASK)) == UserTask(BIRDS, (), None)
+    both = load_task(write(tmp_path / "task.toml", TASK + VALUES + LENS))
+    assert (both.task, both.types) == (BIRDS, (TYPE,))
+    assert type(both.task) is Task  # its content names random numbers: a file with types is no other task
+    assert both.interventions is not None
+    weather = ("weather", ("rainy", "snowy"))
+    assert both.interventions.axes == (("lens", ("in soft focus",)), weather, ("time", ("night",)))
+    assert BIRDS.protected("Bird") == ("bird", "wing tips")
+    assert BIRDS.protected("001.Black_footed_Albatross") == ("bird", "wing tips", "Black footed Albatross")
+    types = load_types(write(tmp_path / "types.toml", LENS + LENS.replace('"lens"', '"mood 2"')))
+    assert (types[0], [type_.name for type_ in types]) == (TYPE, ["lens", "mood 2"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (TASK.replace("protect_label = true\n", ""), "key 'protect_label' is missing"),
+        (TASK.replace("protect =", "protects ="), "unknown key 'protects'; did you mean 'protect'"),
+        (TASK.replace('"wing tips"', '" - "'), "no letters or digits"),
+        (TASK.replace('"name the bird"', '" "'), "sentence is empty"),
+        (TASK.replace('"birds"', '"birds'), "not valid TOML"),
+        (TASK.replace('"birds"', '" "') + LENS, "name is empty"),
+        (TASK + 'interventions = "weathr: rainy"', "interventions:1: unknown axis 'weathr'; did you mean 'weather'"),
+        (TASK + 'interventions = ""', "interventions names no axis"),
+        # The same of a task's types and of a file of types.
+        ("types = []", r"it has no \[\[types\]\]$"),
+        (LENS + LENS, "the type 'lens' is there twice$"),
+        (LENS.replace('"lens"', '"Lens"'), "a type's name is in small letters, found 'Lens'$"),
+        (LENS.replace('"on grass", "on', '"on sand", "on'), "replaces 'on sand' by 'on blurred grass'"),
+    ],
+)
+def test_files_that_say_no_task_or_no_type_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    if "sentence" not in text:
+        with pytest.raises(CounterfactoryError, match=rf"types\.toml: .*{message}"):
+            load_types(write(tmp_path / "types.toml", text))
+        text = TASK + text
+    with pytest.raises(CounterfactoryError, match=rf"task\.toml.*{message}"):
+        load_task(write(tmp_path / "task.toml", text))
+
+
+def test_the_documented_task_file_is_one(tmp_path: Path) -> None:
+    docs = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```toml\n(name = .*?)```", docs, re.DOTALL)
+    found = load_task(write(tmp_path / "task.toml", example))
+    assert [type_.name for type_ in found.types] == ["lens"]
+    assert found.interventions is not None
+    assert found.interventions.types == ("weather", "lens")
+
+
+def test_the_pocket_model_takes_no_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path / "types.toml", LENS)
+    (tmp_path / "photos" / "dog").mkdir(parents=True)
+    cv2.imwrite(str(tmp_path / "photos" / "dog" / "1.png"), np.zeros((64, 64, 3), np.uint8))
+    assert main(["plan", str(tmp_path / "photos"), "--types", str(file), "--allow-out-of-domain"]) == 2
+    assert "knows the types that it was trained on and no others" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "weather: rainy, snowy\ntime: night\n",
+        "weather: rainy, snowy; time: night",
+        "# mine\n\n  Weather :rainy ,  snowy  # wet\r\n;time:night;\r\n",
+        "weather: rainy,snowy;;\n\ttime:\tnight",
+    ],
+)
+def test_one_axis_a_line_or_several_with_semicolons(text: str) -> None:
+    interventions = parse_interventions(text, "file")
+    assert interventions.axes == (("weather", ("rainy", "snowy")), ("time", ("night",)))
+    assert interventions.types == ("weather", "time")
+    assert interventions.values("weather") == ("rainy", "snowy")
+    assert interventions.values("colour") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("weathr: rainy", r"file:1: unknown axis 'weathr'; did you mean 'weather'\?"),
+        ("time: night\nrainy, snowy", r"file:2: found 'rainy, snowy'; write an axis"),
+        ("time: night,", r"file:1: an empty value for 'time'"),
+        ("time: night,,day", r"file:1: an empty value"),
+        ("time: night\ntime: day", r"file:2: axis 'time' is there twice"),
+        ("time: night; time: day", r"file:1: axis 'time' is there twice"),
+        ("time: night, Night", r"file:1: the value 'Night' is there twice"),
+        ("time: at  night, at night", r"file:1: the value 'at night' is there twice"),
+        (f"time: {'x' * (MAX_VALUE_CHARS + 1)}", rf"a value of {MAX_VALUE_CHARS + 1} characters .* at most"),
+        ('time: a "night"', "holds '\"'"),
+        ("weather: rainy time: night", "holds ':'"),
+        ("# nothing\n\n ; ;", "file names no axis"),
+    ],
+)
+def test_what_is_refused_and_how(text: str, message: str) -> None:
+    with pytest.raises(CounterfactoryError, match=message):
+        parse_interventions(text, "file")
+    assert parse_interventions(f"time: {'x' * MAX_VALUE_CHARS}", "file").values("time") == ("x" * MAX_VALUE_CHARS,)
+
+
+@settings(max_examples=25)
+@given(st.text(max_size=60))
+def test_any_text_parses_or_is_refused_in_one_sentence(text: str) -> None:
+    with contextlib.suppress(CounterfactoryError):
+        assert set(parse_interventions(text, "file").types) <= set(EDIT_TYPES)
+
+
+def test_files_are_utf8_with_or_without_mark(tmp_path: Path) -> None:
+    path = tmp_path / "axes.txt"
+    path.write_bytes("\ufeffbackground: café\n".encode())
+    assert load_interventions(path).values("background") == ("café",)
+    path.write_text("lens: wide")
+    assert load_interventions(path, ("lens",)).types == ("lens",)
+    with pytest.raises(CounterfactoryError, match=r"axes\.txt:1: unknown axis 'lens'"):
+        load_interventions(path)
+    path.write_bytes(b"background: caf\xe9\n")
+    with pytest.raises(CounterfactoryError, match="not UTF-8"):
+        load_interventions(path)
+    for missing in (tmp_path / "none.txt", tmp_path):
+        with pytest.raises(CounterfactoryError, match="cannot read"):
+            load_interventions(missing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from training_suites import RECIPE, recipe_file
+from training_suites import recipe_file
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.training.recipe import load_recipe, recipe_names
@@ -58,8 +58,3 @@ def test_a_recipe_that_contradicts_itself_is_refused_with_its_file(
     with pytest.raises(CounterfactoryError, match=message) as refused:
         load_recipe(str(file))
     assert str(file) in str(refused.value)
-
-
-def test_the_recipe_of_the_tests_is_sound(tmp_path: Path) -> None:
-    assert load_recipe(str(recipe_file(tmp_path))).name == "small"
-    assert RECIPE.count("{") == 3

@@ -15,9 +15,7 @@ Floats = NDArray[np.float32]
 
 
 def score(source: Floats, caption: Floats, picture: Floats, edited_caption: Floats) -> dict[str, float]:
-    """The cosines of a picture [E], its source [E] and the captions of both [E], each -1 to 1; "nearer", the difference
-    of two of them, is -2 to 2.
-    """
+    """The cosines of a picture, its source and the captions of both, [E] each: -1 to 1; "nearer" is -2 to 2."""
     vectors = np.array((source, caption, picture, edited_caption), np.float64)
     # All come of the vectors' products, those of the changes too: (p - s)(e - c) = pe - pc - se + sc.
     (ss, sc, sp, se), (_, cc, pc, ce), (_, _, pp, pe), (_, _, _, ee) = (vectors @ vectors.T).tolist()
@@ -32,9 +30,8 @@ def score(source: Floats, caption: Floats, picture: Floats, edited_caption: Floa
 
 
 def edit_scores(image: Floats, texts: Sequence[tuple[Floats, Floats]], logit_scale: float) -> list[float]:
-    """For each edit, the probability that a picture [E] shows the first of two texts [E] rather than the second.
-
-    CLIP's own softmax over the two: at 0.5 it sees no difference.
+    """For each edit, the probability that a picture [E] shows the first of two texts [E] rather than the second. CLIP's
+    own softmax over the two: at 0.5 it sees no difference.
     """
     return [round(float(_shares(image, np.stack(pair), logit_scale)[0]), 6) for pair in texts]
 

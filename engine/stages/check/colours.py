@@ -25,8 +25,8 @@ from counterfactory.kernels.opencv import cv2
 from ...edit import Edit
 from ...english.difference import words_of
 from .clip_scores import by_type
+from .quality import Pixels, smaller
 
-Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.uint16]
 
@@ -84,9 +84,7 @@ class Region(NamedTuple):
 
 
 class SourceColours(NamedTuple):
-    """A source in its own light: the `numbers` of its pixels' colours, and `within`, where no outline is; both
-    [h, w].
-    """
+    """A source in its own light, [h, w]: the `numbers` of its pixels' colours, and `within`, where no outline is."""
 
     numbers: Numbers
     within: NDArray[np.bool_]
@@ -94,7 +92,7 @@ class SourceColours(NamedTuple):
 
 def source_colours(source: Pixels) -> SourceColours:
     """A source's picture, uint8 RGB [H, W, 3], as colours are looked for in it."""
-    numbers, planes = _in_own_light(source)
+    numbers, planes = in_own_light(source)
     kernel = np.ones((2, 2), np.uint8)
     steps = [cv2.morphologyEx(cv2.medianBlur(plane, 3), cv2.MORPH_GRADIENT, kernel) for plane in planes]
     outlines = cv2.max(cv2.max(steps[0], steps[1]), steps[2])
@@ -127,7 +125,7 @@ def recolouring(picture: Pixels, edits: Sequence[Edit], had: Callable[[str], Seq
     targets = [(type_, new, regions) for type_, old, new in changes if (regions := had(old))]
     if not targets:
         return {}
-    numbers = _in_own_light(picture)[0].ravel()
+    numbers = in_own_light(picture)[0].ravel()
     likely = []
     for _, new, regions in targets:
         of_new = term_table()[TERMS.index(new)]
@@ -136,15 +134,11 @@ def recolouring(picture: Pixels, edits: Sequence[Edit], had: Callable[[str], Seq
     return {"recoloured": min(likely), **by_type("recoloured", [type_ for type_, *_ in targets], likely)}
 
 
-def _in_own_light(picture: Pixels) -> tuple[Numbers, list[Pixels]]:
+def in_own_light(picture: Pixels) -> tuple[Numbers, list[Pixels]]:
     """A picture at the size that it is looked at, without its haze and with a grey mean in each channel: the number of
-    each pixel's colour in `_table`, [h, w], and the channels.
+    each pixel's colour in `term_table` and `number_colours`, [h, w], and the channels.
     """
-    height, width = picture.shape[:2]
-    scale = _SIDE / max(height, width)
-    if scale < 1:
-        size = (max(1, round(width * scale)), max(1, round(height * scale)))
-        picture = np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.uint8)
+    picture = smaller(picture, _SIDE / max(picture.shape[:2]))
     levels, numbers, planes = np.arange(256, dtype=np.float64), np.zeros(picture.shape[:2], np.uint16), list[Pixels]()
     for channel, plane in enumerate(cv2.split(picture)):
         counts = np.bincount(plane.ravel(), minlength=256)
@@ -156,11 +150,6 @@ def _in_own_light(picture: Pixels) -> tuple[Numbers, list[Pixels]]:
         numbers |= np.asarray(cv2.LUT(plane, place), np.uint16)
         planes.append(np.asarray(cv2.LUT(plane, seen), np.uint8))
     return numbers, planes
-
-
-def numbers_of(picture: Pixels) -> Numbers:
-    """The numbers of a picture's colours in `term_table` and `number_colours`, in its own light [h, w]."""
-    return _in_own_light(picture)[0]
 
 
 @cache

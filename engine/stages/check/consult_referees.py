@@ -27,9 +27,8 @@ from ...schedule.overlap import in_chunks
 from ...sources.shapes import Box as TrueBox
 from ...sources.shapes import fit_boxes
 from ...sources.source import Source, load_mask
-from ...suite import PaintedRow
 from ...variant import Variant
-from ..run import Recipe, Run, load_ahead
+from ..run import Painted, Recipe, Run, load_ahead
 
 _LEAST_SHARE = 0.004
 _LEAST_IOU = 0.5
@@ -38,12 +37,8 @@ _OF_LABELS = {"right", "probability"}
 Opener = Callable[[RefereeSettings], Sight]
 
 
-def consult_referees(
-    run: Run, painted: Mapping[Variant, PaintedRow], open_sight: Opener
-) -> dict[Variant, dict[str, float]]:
-    """The scores of painted pictures, without those that make no sense for their source. `open_sight` is called for a
-    referee that has something to look at.
-    """
+def consult_referees(run: Run, painted: Painted, open_sight: Opener) -> dict[Variant, dict[str, float]]:
+    """The scores of painted pictures that make sense for their source; a referee is opened when it has work."""
     scores: dict[Variant, dict[str, float]] = {variant: {} for variant in painted}
     of_label: dict[Variant, list[Mapping[str, float]]] = {}
     with run.meter.stage("check"):
@@ -61,15 +56,12 @@ def consult_referees(
 
 
 def _has_truth(source: Source, referee: RefereeSettings) -> bool:
-    """Whether a source has what this referee is held against."""
     if referee.kind == "masks":
         return source.mask_path is not None
     return bool(source.boxes) if referee.kind == "boxes" else _place(source.label, referee.classes) is not None
 
 
-def _judge(
-    run: Run, painted: Mapping[Variant, PaintedRow], referee: RefereeSettings, open_sight: Opener
-) -> dict[Variant, dict[str, float]]:
+def _judge(run: Run, painted: Painted, referee: RefereeSettings, open_sight: Opener) -> dict[Variant, dict[str, float]]:
     digest, sight = referee.digest(), list[Sight]()
     keys = {v: run.keys.referee_key(row.image.sha256, v.source.key, digest) for v, row in painted.items()}
 
@@ -110,9 +102,7 @@ def _scores(source: Source, size: tuple[int, ...], seen: Any, referee: RefereeSe
 
 
 def mask_scores(truth: NDArray[Any], seen: NDArray[Any], classes: Sequence[str]) -> dict[str, float]:
-    """The scores of a mask [H, W] against the source's; none where that is in colours, or shows no class of the
-    referee's large enough.
-    """
+    """The scores of a mask [H, W]; none where the source's is in colours, or shows no class that is large enough."""
     if truth.ndim != 2:
         return {}
     shown = [c for c in range(len(classes)) if np.mean(truth == c) >= _LEAST_SHARE]

@@ -25,20 +25,9 @@ from numpy.typing import NDArray
 from counterfactory.kernels.opencv import cv2
 
 from ...edit import Edit
-from .colours import (
-    LARGE,
-    LEAST,
-    TERMS,
-    Pixels,
-    SourceColours,
-    colour_change,
-    focal_colours,
-    likeliest_terms,
-    number_colours,
-    numbers_of,
-    term_table,
-    terms_of,
-)
+from . import colours
+from .colours import LARGE, LEAST, TERMS, SourceColours, colour_change, term_table, terms_of
+from .quality import Pixels
 
 # How far from a colour's focus, in CIELAB, a thing may look that a caption calls so, by lamplight orange looks yellow;
 # and the least that it counts then.
@@ -63,32 +52,33 @@ class Thing(NamedTuple):
     border: bool
 
 
+ThingsOf = Callable[[], Sequence[Thing]]
+
+
 def find_things(source: SourceColours, mask: NDArray[Any] | None) -> tuple[Thing, ...]:
     """The things of a source with its mask of any values, [H, W] or [H, W, C]."""
     numbers, table = source.numbers.ravel(), term_table()
-    best = np.where(source.within, likeliest_terms().take(source.numbers), -1)
+    best = np.where(source.within, colours.likeliest_terms().take(source.numbers), -1)
     inner = np.ones(best.size, bool) if mask is None else _parts_off_border(mask, best.shape).ravel()
     things = []
     for places, border, solid in _pieces(best):
         if mask is not None and (border or inner[places].mean() < 0.5):
             continue
         own = numbers[places]
-        middle = np.median(number_colours().take(own, axis=0), axis=0).astype(np.float64)
-        near = np.exp(-((middle - focal_colours()) ** 2).sum(axis=1) / (2 * _SPREAD**2))
+        middle = np.median(colours.number_colours().take(own, axis=0), axis=0).astype(np.float64)
+        near = np.exp(-((middle - colours.focal_colours()) ** 2).sum(axis=1) / (2 * _SPREAD**2))
         things.append(Thing(places, solid, table.take(own, axis=1).mean(axis=1, dtype=np.float64), near, border))
     return tuple(things)
 
 
-def kept_score(
-    picture: Pixels, caption: str, edits: Sequence[Edit], things_of: Callable[[], Sequence[Thing]]
-) -> dict[str, float]:
+def kept_score(picture: Pixels, caption: str, edits: Sequence[Edit], things_of: ThingsOf) -> dict[str, float]:
     """The score of a picture, uint8 RGB [H, W, 3], of a source with this caption and the things that are asked for
     only where needed; none where the caption names no colour but those that edits are about, or no thing has it.
     """
     named = Counter(terms_of(caption)) - Counter(term for edit in edits for term in terms_of(edit.keyword))
     if not named or any(edit.type == "domain" for edit in edits):
         return {}
-    numbers = numbers_of(picture).ravel()
+    numbers = colours.in_own_light(picture)[0].ravel()
     large, other_light = LARGE * numbers.size, any(edit.type == "time" for edit in edits)
     rest = list(things_of())
 
@@ -122,9 +112,7 @@ def kept_score(
 
 
 def _pieces(values: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], bool, float]]:
-    """The connected pieces of each value from 0 on that are large enough: their places, whether they lie at the border,
-    and what share of their boxes they are.
-    """
+    """The large connected pieces of each value from 0 on: places, whether at the border, what share of their box."""
     least = LEAST * values.size
     for value in np.flatnonzero(np.bincount(values[values >= 0]) >= least):
         _, parts, stats, _ = cv2.connectedComponentsWithStats((values == value).view(np.uint8), connectivity=8)
@@ -143,8 +131,7 @@ def _parts_off_border(mask: NDArray[Any], size: tuple[int, ...]) -> NDArray[np.b
     values = small @ (1 << 16 * np.arange(small.shape[2]))  # one number a colour
     off = np.zeros(size, bool)
     for value in np.unique(values):
-        of_value = (values == value).view(np.uint8)
-        _, parts, stats, _ = cv2.connectedComponentsWithStats(of_value, connectivity=8)
+        _, parts, stats, _ = cv2.connectedComponentsWithStats((values == value).view(np.uint8), connectivity=8)
         at_border = _at_border(stats, size)
         at_border[0] = True  # pixels of other values
         off |= ~at_border[parts]

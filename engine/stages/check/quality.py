@@ -59,20 +59,15 @@ def look_at_source(source: Pixels) -> SourceLook:
 
 
 def quality_scores(picture: Pixels, own: Thumbnail, source: SourceLook) -> dict[str, float]:
-    """The scores of a picture, uint8 RGB [H, W, 3] with its `own` thumbnail, against its source, a picture of the same
-    shape; all but "distinct".
-    """
-    grey = _grey(picture)
-    black, white = (np.full(3, level, np.uint8) for level in (0, 255))
-    clipped = sum(
-        cv2.countNonZero(cv2.inRange(picture, low, high))
-        for low, high in ((black, black + _DARK), (white - _DARK, white))
-    )
+    """The scores of a picture, uint8 RGB [H, W, 3] with its `own` thumbnail, against its source; all but "distinct"."""
+    grey, low, high = _grey(picture), np.full(3, _DARK, np.uint8), np.full(3, 255 - _DARK, np.uint8)
+    ends = ((low * 0, low), (high, high + _DARK))
+    clipped = sum(cv2.countNonZero(cv2.inRange(picture, least, most)) for least, most in ends)
     reached = np.cumsum(np.bincount(grey.ravel(), minlength=256)) / grey.size
-    low, high = np.searchsorted(reached, (_TAIL, 1 - _TAIL))
+    darkest, lightest = np.searchsorted(reached, (_TAIL, 1 - _TAIL))
     return {
         "sharp": round(min(1.0, _detail(grey) / max(source.detail, _PLAIN)), 6),
-        "spread": round(float(high - low) / 255, 6),
+        "spread": round(float(lightest - darkest) / 255, 6),
         "exposed": round(1 - clipped / grey.size, 6),
         "changed": distance(own, source.thumbnail),
     }
@@ -80,10 +75,15 @@ def quality_scores(picture: Pixels, own: Thumbnail, source: SourceLook) -> dict[
 
 def thumbnail(picture: Pixels) -> Thumbnail:
     """What pictures are compared by, float32 [h, w, 3]."""
-    height, width = picture.shape[:2]
-    scale = min(1.0, _SIDE / min(height, width))
-    size = (max(1, round(width * scale)), max(1, round(height * scale)))
-    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.float32)
+    return np.asarray(smaller(picture, _SIDE / min(picture.shape[:2])), np.float32)
+
+
+def smaller(picture: Pixels, scale: float) -> Pixels:
+    """A picture scaled down by area; as it is from a `scale` of 1 on."""
+    if scale >= 1:
+        return picture
+    size = [max(1, round(side * scale)) for side in picture.shape[1::-1]]
+    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def distance(own: Thumbnail, other: Thumbnail) -> float:
@@ -104,11 +104,7 @@ def _detail(grey: Pixels) -> float:
 
 def small_outlines(picture: Pixels) -> Gradient:
     """A picture's outlines against their surroundings, uint8 RGB [H, W, 3], at the size that they are looked at."""
-    height, width = picture.shape[:2]
-    scale = min(1.0, _SHORT_SIDE / min(height, width))
-    size = (max(1, round(width * scale)), max(1, round(height * scale)))
-    small = np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.uint8)
-    return relative_gradient(small, _OUTLINES)
+    return relative_gradient(smaller(picture, _SHORT_SIDE / min(picture.shape[:2])), _OUTLINES)
 
 
 def outlined_share(outlines: Gradient, mask: NDArray[Any]) -> float:

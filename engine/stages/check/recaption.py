@@ -27,9 +27,8 @@ from ...files.fill import fits
 from ...models.blip2 import Reading
 from ...profile.caption import LABEL
 from ...schedule.overlap import in_chunks
-from ...suite import PaintedRow
 from ...variant import Variant
-from ..run import Recipe, Run, load_ahead
+from ..run import Painted, Recipe, Run, load_ahead
 
 Span = tuple[int, int]
 # Words of a phrase that a caption may put otherwise.
@@ -64,7 +63,7 @@ class WordsQuestion:
 PictureQuestions = tuple[WordsQuestion | None, ...]
 
 
-def recaption(run: Run, painted: Mapping[Variant, PaintedRow]) -> dict[Variant, dict[str, float]]:
+def recaption(run: Run, painted: Painted) -> dict[Variant, dict[str, float]]:
     """The scores of painted pictures by the captioner's second look; controls have no edit."""
     settings = run.profile.caption
     # A prefix that names the label is a part of the captions themselves.
@@ -97,9 +96,7 @@ def recaption(run: Run, painted: Mapping[Variant, PaintedRow]) -> dict[Variant, 
 
 
 def ask(variant: Variant, wanted: Callable[[str], bool] = lambda what: True) -> PictureQuestions:
-    """The questions about a variant's or a control's picture, for edits of the types, and for the "label", that are
-    `wanted`.
-    """
+    """The questions about a picture, for edits of the types, and for the "label", that are `wanted`."""
     edits: list[WordsQuestion | None] = [None] * len(variant.edits)
     if any(wanted(edit.type) for edit in variant.edits):
         pairs = undo_edits(variant.caption, variant.edited_caption, variant.edits)
@@ -113,9 +110,7 @@ def words_to_read(questions: PictureQuestions) -> list[Words]:
 
 
 def answers(questions: PictureQuestions, read: Iterable[Sequence[float | None]]) -> list[float | None]:
-    """The answers to the questions by the probabilities `read` of the spans of `words_to_read`; None where there is no
-    question, and where a span was not read.
-    """
+    """The answers by the probabilities `read` of the words' spans; None without a question, or a span that was read."""
     reading = iter(read)
     return [
         None if one is None else _answer(*(next(reading) if words else () for words in (one.shown, one.gone)))

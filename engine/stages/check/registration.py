@@ -114,27 +114,21 @@ def _inner(values: Any) -> Doubles:
     return np.asarray(values[_BORDER:-_BORDER:2, _BORDER:-_BORDER:2], np.float64).ravel()
 
 
-def _in_pixels(affine: Affine, shape: tuple[int, ...]) -> Doubles:
-    """The map as OpenCV takes it, [2, 3], from pixels of the source to those of the picture."""
-    height, width = shape
+def _warped(outlines: Floats, affine: Affine) -> Floats:
+    """A picture's outlines where an affine map from the source to it takes them back to."""
+    height, width = outlines.shape
     unit = min(height, width) / 2
     own = np.array([[unit, 0, (width - 1) / 2], [0, unit, (height - 1) / 2], [0, 0, 1]])
-    return np.asarray((own @ affine @ np.linalg.inv(own))[:2])
+    in_pixels = (own @ affine @ np.linalg.inv(own))[:2]
+    flags, border = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, cv2.BORDER_REPLICATE
+    return np.asarray(cv2.warpAffine(outlines, in_pixels, (width, height), flags=flags, borderMode=border), np.float32)
 
 
 def _align(outlines: Floats, source: SourceMap, start: Affine) -> tuple[Affine, float]:
     """The affine map to a picture's outlines that least squares lead to, and the correlation there."""
-    affine, alike, best = start, -1.0, start
-    size, norm = outlines.shape[::-1], float(np.linalg.norm(source.values))
+    affine, alike, best, norm = start, -1.0, start, float(np.linalg.norm(source.values))
     for _ in range(_STEPS):
-        warped: Any = cv2.warpAffine(
-            outlines,
-            _in_pixels(affine, outlines.shape),
-            size,
-            flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
-            borderMode=cv2.BORDER_REPLICATE,
-        )
-        seen = _inner(warped)
+        seen = _inner(_warped(outlines, affine))
         seen = seen - seen.mean()
         product, own = float(seen @ source.values), float(np.linalg.norm(seen))
         if product <= 0:  # nor is there anything to be seen
@@ -148,7 +142,7 @@ def _align(outlines: Floats, source: SourceMap, start: Affine) -> tuple[Affine, 
         if abs(np.linalg.det(update)) < 0.1:
             break
         affine = affine @ np.linalg.inv(update)
-        if np.abs(step).max() * min(size) / 2 < _SMALL_STEP:
+        if np.abs(step).max() * min(outlines.shape) / 2 < _SMALL_STEP:
             break
     return best, alike
 
@@ -162,13 +156,7 @@ def _other_starts(outlines: Floats, source: SourceMap) -> list[Affine]:
     starts = []
     for size in _SIZES:
         start = np.diag([size, size, 1.0])
-        warped = cv2.warpAffine(
-            outlines,
-            _in_pixels(start, outlines.shape),
-            (width, height),
-            flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
-            borderMode=cv2.BORDER_REPLICATE,
-        )
+        warped = _warped(outlines, start)
         alike = np.fft.irfft2(spectrum * np.fft.rfft2(warped - np.mean(warped, dtype=np.float64), padded), padded)
         y, x = (int(n) for n in np.unravel_index(alike.argmax(), alike.shape))
         y, x = y - padded[0] * (y >= height), x - padded[1] * (x >= width)

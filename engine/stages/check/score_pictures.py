@@ -31,9 +31,8 @@ from ...english.replacing import undo_edits
 from ...files.fill import fits
 from ...schedule.overlap import in_chunks, once_each, write_behind
 from ...sources.source import Pictures, load_mask
-from ...suite import PaintedRow
 from ...variant import Variant
-from ..run import Recipe, Run, load_ahead
+from ..run import Painted, Recipe, Run, load_ahead
 from .clip_scores import Floats, edit_scores, label_score, score
 from .colours import find_colour, recolouring, source_colours
 from .kept import find_things, kept_score
@@ -69,9 +68,7 @@ class _Look(NamedTuple):
 
 @dataclass(frozen=True)
 class _Question:
-    """What a picture is compared with: the two texts of each edit, its class, its source's control, where it has one,
-    and the source's variants before it.
-    """
+    """What a picture is compared with: each edit's two texts, its class, its source's control, and variants before."""
 
     undone: Sequence[tuple[str, str]]
     place: int | None
@@ -79,10 +76,9 @@ class _Question:
     earlier: Sequence[Variant]
 
 
-def score_pictures(run: Run, painted: Mapping[Variant, PaintedRow], pictures: Pictures) -> dict[Variant, PictureScores]:
-    """The scores of painted pictures, without those whose source's picture cannot be read.
-
-    The label of a variant is compared with the original and, where there is one, with its source's first control.
+def score_pictures(run: Run, painted: Painted, pictures: Pictures) -> dict[Variant, PictureScores]:
+    """The scores of painted pictures, without those whose source's picture cannot be read. The label of a variant is
+    compared with the original and, where there is one, with its source's first control.
     """
     questions = _questions(run, painted)
 
@@ -100,10 +96,12 @@ def score_pictures(run: Run, painted: Mapping[Variant, PaintedRow], pictures: Pi
     def make(todo: list[Variant]) -> Generator[dict[Variant, object], None, None]:
         images = pictures.of(variant.source for variant in todo)
         answerable = {variant: questions[variant] for variant in todo if variant.source.key in images}
+        look = _looker(run, painted, images)
         if answerable and run.profile.by_rule:
-            yield from map(dict, in_chunks(_plain_scores(answerable, _looker(run, painted, images)), _RECORDED))
+            seen = ((v, {"scores": one.scores, "edits": []}) for v, one in _looks(answerable, look, _LOOKERS))
+            yield from map(dict, in_chunks((pair for pair in seen if pair[0] in answerable), _RECORDED))
         elif answerable:
-            for batch in _Comparison(run, answerable, images).scores(_looker(run, painted, images)):
+            for batch in _Comparison(run, answerable, images).scores(look):
                 yield {v: {"scores": dict(scored.scores), "edits": list(scored.edits)} for v, scored in batch.items()}
 
     def sound(variant: Variant, row: Any) -> bool:
@@ -114,7 +112,7 @@ def score_pictures(run: Run, painted: Mapping[Variant, PaintedRow], pictures: Pi
     return {variant: PictureScores(row["scores"], tuple(row["edits"])) for variant, row in rows.items()}
 
 
-def _questions(run: Run, painted: Mapping[Variant, PaintedRow]) -> dict[Variant, _Question]:
+def _questions(run: Run, painted: Painted) -> dict[Variant, _Question]:
     first = {v.source.key: v for v in painted if v.kind == "control" and v.index == 0}
     variants: dict[str, list[Variant]] = {}
     for variant in sorted(painted, key=lambda v: v.index):
@@ -133,29 +131,29 @@ def _questions(run: Run, painted: Mapping[Variant, PaintedRow]) -> dict[Variant,
     return questions
 
 
-def _plain_scores(
-    questions: Mapping[Variant, _Question], look: Callable[[Variant], _Look]
-) -> Iterator[tuple[Variant, object]]:
-    """The scores of pictures' pixels alone, as the record has them, where no network compares pictures and texts."""
+def _looks(
+    questions: Mapping[Variant, _Question], look: Callable[[Variant], _Look], ahead: int
+) -> Generator[tuple[Variant, _Look], None, None]:
+    """The pictures in question and those that they are compared with, whether these are to be scored or have been: a
+    source's together, its first control before the variants of its number, and earlier variants before later ones.
+    """
+    controls = [question.control for question in questions.values() if question.control is not None]
+    earlier = [variant for question in questions.values() for variant in question.earlier]
+    places = {key: at for at, key in enumerate(dict.fromkeys(v.source.key for v in questions))}
+    needed = dict.fromkeys((*controls, *earlier, *questions))
+    in_turn = sorted(needed, key=lambda variant: (places[variant.source.key], variant.index))
     thumbnails: dict[Variant, Thumbnail] = {}
-    in_turn = sorted(questions, key=lambda variant: (variant.source.key, variant.kind, variant.index))
-    for variant, seen in load_ahead(in_turn, look, _LOOKERS, _LOOKERS):
-        scores, earlier = dict(seen.scores), questions[variant].earlier
-        thumbnails[variant] = seen.thumbnail
-        for other in earlier:
-            if other not in thumbnails:
-                thumbnails[other] = look(other).thumbnail
-        if earlier:
-            scores["distinct"] = min(distance(seen.thumbnail, thumbnails[other]) for other in earlier)
-        yield variant, {"scores": scores, "edits": []}
+    with closing(load_ahead(in_turn, look, ahead, _LOOKERS)) as looking:
+        for variant, seen in looking:
+            thumbnails[variant] = seen.thumbnail
+            if variant in questions and (others := questions[variant].earlier):
+                seen.scores["distinct"] = min(distance(seen.thumbnail, thumbnails[other]) for other in others)
+            yield variant, seen
 
 
-def _looker(
-    run: Run, painted: Mapping[Variant, PaintedRow], images: Mapping[str, Pixels]
-) -> Callable[[Variant], _Look]:
-    """Scores the pixels of painted pictures against those of their sources (the modules beside this one).
-
-    What the pictures of a source share is computed once.
+def _looker(run: Run, painted: Painted, images: Mapping[str, Pixels]) -> Callable[[Variant], _Look]:
+    """Scores the pixels of painted pictures against those of their sources (the modules beside this one). What the
+    pictures of a source share is computed once.
     """
     quality = once_each(lambda source: look_at_source(images[source.key]), _SOURCES)
     mask = once_each(load_mask, _SOURCES)
@@ -181,31 +179,20 @@ def _looker(
 
 
 class _Comparison:
-    """Compares pictures with their captions, sources, controls and earlier variants, by CLIP's embeddings.
-
-    Each text and each picture is embedded once. A source's pictures come together, and those first that others are
-    compared with: its control and earlier variants, whether they are to be scored or have been.
-    """
+    """Compares pictures with their captions, sources and controls, by CLIP's embeddings: each is embedded once."""
 
     def __init__(self, run: Run, questions: Mapping[Variant, _Question], images: Mapping[str, Pixels]) -> None:
         self._settings, self._questions, self._images = run.profile.check, questions, images
         self._image, self._text, self._label_classes = run.models.clip_image(), run.models.clip_text(), run.classes
-        self._places = {key: at for at, key in enumerate(dict.fromkeys(v.source.key for v in questions))}
         self._at_once = _TOGETHER * self._image.plan.at_once
         self._texts: Mapping[str, Floats] = {}
         self._originals: dict[str, Floats] = {}
         self._classes: Floats | None = None
         self._painted: dict[Variant, Floats] = {}
-        self._thumbnails: dict[Variant, Thumbnail] = {}
 
     def scores(self, look: Callable[[Variant], _Look]) -> Iterator[dict[Variant, PictureScores]]:
         """The scores of all pictures, a batch at a time."""
-        controls = [question.control for question in self._questions.values() if question.control is not None]
-        earlier = [variant for question in self._questions.values() for variant in question.earlier]
-        needed = dict.fromkeys((*controls, *earlier, *self._questions))
-        # The first control before the variants of its number.
-        in_turn = sorted(needed, key=lambda variant: (self._places[variant.source.key], variant.index))
-        with closing(load_ahead(in_turn, look, self._at_once, _LOOKERS)) as looking:
+        with closing(_looks(self._questions, look, self._at_once)) as looking:
             # The first pictures are looked at while texts and sources are embedded.
             chunks = in_chunks(chain([next(looking)], looking), self._at_once)
             self._embed_questions()
@@ -216,13 +203,12 @@ class _Comparison:
                     yield batch
 
     def _embed_questions(self) -> None:
-        """Embed texts, sources and classes."""
         self._texts = self._text.embed(
             text
             for variant, question in self._questions.items()
             for text in (variant.caption, variant.edited_caption, *chain.from_iterable(question.undone))
         )
-        for keys in in_chunks(self._places, self._at_once):
+        for keys in in_chunks(dict.fromkeys(variant.source.key for variant in self._questions), self._at_once):
             self._originals |= zip(keys, self._image.encode([self._images[key] for key in keys]), strict=True)
         if any(question.place is not None for question in self._questions.values()):
             self._classes = self._label_classes.embed(self._text, self._settings.label_prompt)
@@ -230,18 +216,13 @@ class _Comparison:
     def _measure(self, part: tuple[dict[Variant, _Look], Floats]) -> dict[Variant, PictureScores]:
         looks, embedded = part
         self._painted.update(zip(looks, embedded, strict=True))
-        self._thumbnails.update((variant, look.thumbnail) for variant, look in looks.items())
         asked = self._questions
-        return {
-            variant: self._score(variant, asked[variant], look) for variant, look in looks.items() if variant in asked
-        }
+        return {one: self._score(one, asked[one], look) for one, look in looks.items() if one in asked}
 
     def _score(self, variant: Variant, question: _Question, look: _Look) -> PictureScores:
         original, picture = self._originals[variant.source.key], self._painted[variant]
         texts, scale = self._texts, self._settings.logit_scale
         scores = score(original, texts[variant.caption], picture, texts[variant.edited_caption]) | look.scores
-        if question.earlier:
-            scores["distinct"] = min(distance(look.thumbnail, self._thumbnails[other]) for other in question.earlier)
         edits = edit_scores(picture, [(texts[edited], texts[undone]) for edited, undone in question.undone], scale)
         if edits:
             scores["edit"] = min(edits)

@@ -86,9 +86,7 @@ def check_meaning(name: str) -> str | None:
 
 
 def _meaning(row: PictureRow | ScoredRow, name: str, settings: CheckSettings) -> str:
-    """What it means that a score is too low, where a picture is held to something that can be named; of "valid" what
-    its least probable part means.
-    """
+    """What it means that a score is too low, by what can be named; of "valid" what its least probable part means."""
     edits = list(zip(row.edit_scores or [0.0] * len(row.edits), row.edits, strict=True))
     if name == "recoloured":
         name, edits = "edit", [(score, edit) for score, edit in edits if colour_change(edit)] or edits

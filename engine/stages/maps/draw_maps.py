@@ -39,6 +39,7 @@ from ..run import Run, load_ahead
 
 # A source's maps, one for each hint; None for one of weight 0.
 Maps = tuple[NDArray[Any] | None, ...]
+MapsOf = Mapping[Source, Maps]
 _Drawn = dict[Source, NDArray[Any]]
 # Gives the maps of a batch of pictures of one size, uint8 RGB [B, H, W, 3].
 _Network = Callable[[NDArray[np.uint8]], NDArray[Any]]
@@ -60,10 +61,7 @@ def palettes_of(hints: Sequence[HintSettings] | None) -> list[Palette]:
 
 
 def without_maps(profile: Profile, sources: Sequence[Source]) -> dict[Source, str]:
-    """The sources that lack what the profile's hints show, and why.
-
-    Raises CounterfactoryError where no source has it.
-    """
+    """The sources that lack what the hints show, and why. Raises CounterfactoryError where no source has it."""
     kinds = {hint.kind for hint in profile.hints or () if hint.weight}
     reasons = dict[Source, str]()
     for kind, (what, is_missing) in _NEEDED.items():
@@ -78,9 +76,7 @@ def without_maps(profile: Profile, sources: Sequence[Source]) -> dict[Source, st
     return reasons
 
 
-def draw_maps(
-    run: Run, sources: Collection[Source], needed: Sequence[Source], pictures: Pictures
-) -> dict[Source, Maps]:
+def draw_maps(run: Run, sources: Collection[Source], needed: Sequence[Source], pictures: Pictures) -> MapsOf:
     """The maps of the shard's sources that are `needed`. A source with a map that cannot be read is left out and
     becomes a problem of `pictures`. Maps are not recorded: they take less time to draw than to read.
     """
@@ -100,7 +96,6 @@ def draw_maps(
 
 
 def _draw(run: Run, hint: HintSettings, sources: Sequence[Source], pictures: Pictures) -> _Drawn:
-    """One hint's maps."""
     images, settings = pictures.of(sources), run.profile.edges
     if hint.kind == "edges" and settings.hed is None:
         maps = load_ahead(sources, lambda s: edge_maps(images[s.key][None], settings), 2 * _WORKERS, _WORKERS)
@@ -150,10 +145,8 @@ def _colour_mask(palette: Palette, source: Source, size: tuple[int, int]) -> NDA
 
 
 def edge_maps(images: NDArray[np.uint8], settings: DetectorSettings, hed: Hed | None = None) -> NDArray[np.uint8]:
-    """Edge maps of a batch: uint8 RGB [B, H, W, 3] to uint8 [B, H, W].
-
-    `hed` is the network, for the detector of that name alone. Raises CounterfactoryError where it is missing,
-    ValueError for another dtype or shape.
+    """Edge maps of a batch: uint8 RGB [B, H, W, 3] to uint8 [B, H, W]. `hed` is the network, for the detector of that
+    name alone. Raises CounterfactoryError where it is missing, ValueError for another dtype or shape.
     """
     if settings.relative is not None:
         return canny_edges(images, settings.relative)

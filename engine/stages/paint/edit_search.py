@@ -62,9 +62,7 @@ class SourceWay:
 
 @dataclass(frozen=True)
 class SourceEdits:
-    """A source's latents [C, h, w] and its variants; the text states [T, D] of all their captions; the `region` of the
-    source that variants keep, and the hint that all rows follow.
-    """
+    """A source's latents [C, h, w], variants, captions' text states [T, D], the region that is kept, and the hint."""
 
     clean: Floats
     variants: Sequence[Variant]
@@ -177,9 +175,7 @@ class _Search:
         return self._editor.guidance.guides(i, self._steps)
 
     def _keep(self, i: int, state: _Edit) -> Floats:
-        """The edit's latents after step `i`, the source's where a local edit's words are not looked at (local blend),
-        and where a part of it is protected.
-        """
+        """The latents after step `i`; the source's where a local edit's words are not looked at, or it is protected."""
         latents, source = state.latents, self._path.latents[i + 1]
         if self._local:
             shape, threshold = latents.shape[1:], self._editor.settings.local_threshold

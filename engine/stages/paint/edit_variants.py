@@ -29,7 +29,7 @@ from ...sources.source import Pictures, Source
 from ...suite import PaintedRow
 from ...variant import Variant
 from ..check.clip_scores import score
-from ..maps.draw_maps import Maps
+from ..maps.draw_maps import Maps, MapsOf
 from ..run import Run
 from .edit_search import EditJob, Editor, SourceEdits, edit_source, is_control
 from .paint_variants import TextStates, VariantPicture, control_scale, embed_maps, record_pictures
@@ -41,9 +41,7 @@ Pixels = NDArray[np.uint8]
 _ALIKE = 0.01
 
 
-def edit_variants(
-    run: Run, variants: Sequence[Variant], maps: Mapping[Source, Maps], pictures: Pictures
-) -> dict[Variant, PaintedRow]:
+def edit_variants(run: Run, variants: Sequence[Variant], maps: MapsOf, pictures: Pictures) -> dict[Variant, PaintedRow]:
     """The suite's rows of the variants' pictures, edited where they are not on record; `maps` are those of sources,
     which are read where the profile follows maps. A variant whose source cannot be read is left out.
     """
@@ -59,11 +57,9 @@ def edit_variants(
 
 
 def edit_candidates(
-    run: Run, variants: Sequence[Variant], maps: Mapping[Source, Maps], pictures: Pictures
+    run: Run, variants: Sequence[Variant], maps: MapsOf, pictures: Pictures
 ) -> Iterator[VariantPicture]:
-    """All candidates of variants whose sources have one size, a variant's together, each with another share of the
-    source's self-attention; `maps` as in `edit_variants`.
-    """
+    """All candidates of variants of one size, a variant's together: each takes over another share of self-attention."""
     profile, settings = run.profile, run.profile.invert
     assert settings is not None, "only a profile with [invert] edits sources"
     images = pictures.of(variant.source for variant in variants)
@@ -93,12 +89,12 @@ def edit_candidates(
                 yield edit_source(editor, SourceEdits(clean, group, texts, region, hint))
 
     swept = chain.from_iterable(edits for _, edits in run_jobs(jobs(), plans.evaluate, profile.paint.batch))
-    current: str | None = None
+    current = ""
     for batch in in_chunks(swept, plans.decoder.batch):
         shown = plans.decode(np.stack([latents for _, _, latents in batch]))
         for (variant, fraction, _), pixels in zip(batch, shown, strict=True):
             key = variant.source.key
-            if current is not None and current != key:  # a source's candidates come one after the other
+            if current != key:  # a source's candidates come one after the other
                 decoded.pop(current, None)
             current = key
             if settings.detail_levels:
@@ -125,7 +121,6 @@ def restore_detail(edited: Pixels, decoded: Pixels, source: Pixels, levels: floa
 
 
 def _captions(variants: Sequence[Variant]) -> list[str]:
-    """The captions of a source's variants, each once."""
     return list(dict.fromkeys(c for variant in variants for c in (variant.caption, variant.edited_caption)))
 
 
@@ -151,9 +146,7 @@ def _score_directions(
 
 
 def best(candidates: Sequence[tuple[VariantPicture, float]], source: Pixels) -> VariantPicture:
-    """The candidate that moved furthest; of several that moved about as far, the one nearest to the source's pixels
-    [H, W, 3].
-    """
+    """The candidate that moved furthest; of about equals the one nearest to the source's pixels [H, W, 3]."""
     most = max(direction for _, direction in candidates)
     alike = [candidate for candidate, direction in candidates if direction > most - _ALIKE]
     return min(alike, key=lambda candidate: float(np.square(candidate.pixels.astype(np.float32) - source).mean()))

@@ -6,25 +6,24 @@ Levels below the last are blends of the source and the full edit: an instruction
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...server.client import SamePictureError, open_client, seed_of
 from ...server.exchange import PictureRefusedError
 from ...server.instructions import instruction
-from ...sources.source import Pictures, Problem, Source
+from ...sources.source import Pictures, Problem
 from ...suite import PaintedRow
 from ...variant import Variant
-from ..maps.draw_maps import Maps
-from ..run import Run, load_ahead
-from .paint_variants import VariantPicture, record_pictures
+from ..maps.draw_maps import MapsOf
+from ..run import Run
+from .paint_variants import Pixels, VariantPicture, one_by_one, record_pictures
 
 
 def paint_by_server(
-    run: Run, variants: Sequence[Variant], maps: Mapping[Source, Maps], pictures: Pictures
+    run: Run, variants: Sequence[Variant], maps: MapsOf, pictures: Pictures
 ) -> dict[Variant, PaintedRow]:
     """The suite's rows of the variants' pictures, asked for where they are not on record. No map is followed. A picture
     that the server refuses becomes a problem of `pictures` and is asked for again by the next run; a variant that comes
@@ -38,32 +37,24 @@ def paint_by_server(
     settings = painter.server
 
     def draw(todo: list[Variant]) -> Iterator[VariantPicture]:
-        images = pictures.of(variant.source for variant in todo)
-        readable = [variant for variant in todo if variant.source.key in images]
         with closing(open_client(settings)) as client:
 
-            def one(variant: Variant) -> NDArray[np.uint8] | str:
-                source = images[variant.source.key]
+            def one(variant: Variant, source: Pixels) -> Pixels | Problem:
                 told = instruction(variant.caption, variant.edits, variant.protected)
                 try:
                     painted = client.paint(source, told, seed_of(variant.noise_key))
                 except SamePictureError as same:
                     painted = same.picture
                 except PictureRefusedError as error:
-                    return str(error)
+                    return Problem(f"{variant.source.name}, {variant.kind} {variant.index}", str(error))
                 return _at_level(source, painted, variant)
 
-            for variant, painted in load_ahead(readable, one, settings.parallel, settings.parallel):
-                if isinstance(painted, str):
-                    name = f"{variant.source.name}, {variant.kind} {variant.index}"
-                    pictures.problems.append(Problem(name, painted))
-                else:
-                    yield VariantPicture(variant, painted)
+            yield from one_by_one(pictures, todo, one, (settings.parallel, settings.parallel))
 
     return record_pictures(run, variants, draw)
 
 
-def _at_level(source: NDArray[np.uint8], painted: NDArray[np.uint8], variant: Variant) -> NDArray[np.uint8]:
+def _at_level(source: Pixels, painted: Pixels, variant: Variant) -> Pixels:
     if variant.level == variant.levels:
         return painted
     share = np.float32(variant.level / variant.levels)

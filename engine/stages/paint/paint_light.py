@@ -7,7 +7,7 @@ their strength differs.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,42 +19,33 @@ from ...schedule.overlap import once_each
 from ...sources.source import Pictures, Source, load_depth
 from ...suite import PaintedRow
 from ...variant import Variant
-from ..maps.draw_maps import Maps
-from ..run import Run, load_ahead
-from .paint_variants import VariantPicture, record_pictures
+from ..maps.draw_maps import MapsOf
+from ..run import Run
+from .paint_variants import Pixels, VariantPicture, one_by_one, record_pictures
 from .protect import protected_share
 
 # Pictures that are drawn ahead of those that are written, and how many at once.
-_AHEAD, _WORKERS = 4, min(4, os.cpu_count() or 1)
+_WORKERS = min(4, os.cpu_count() or 1)
+_PARALLEL = 4, _WORKERS
 # A depth map's values; 0 is far (sources/depth.py).
 _DEEPEST = 65535
 
 
-def paint_light(
-    run: Run, variants: Sequence[Variant], maps: Mapping[Source, Maps], pictures: Pictures
-) -> dict[Variant, PaintedRow]:
-    """The suite's rows of the variants' pictures, drawn where they are not on record. No map is followed but the
-    sources' own depth.
-    """
+def paint_light(run: Run, variants: Sequence[Variant], maps: MapsOf, pictures: Pictures) -> dict[Variant, PaintedRow]:
+    """The suite's rows of the variants' pictures, drawn where they are not on record; no map but depth is followed."""
 
-    def draw(todo: list[Variant]) -> Iterator[VariantPicture]:
-        for variant, pixels in draw_variants(run, todo, pictures):
-            yield VariantPicture(variant, pixels)
-
-    return record_pictures(run, variants, draw)
+    return record_pictures(run, variants, lambda todo: draw_variants(run, todo, pictures))
 
 
-def draw_variants(
-    run: Run, variants: Sequence[Variant], pictures: Pictures
-) -> Iterator[tuple[Variant, NDArray[np.uint8]]]:
-    """Variants' pictures, uint8 RGB [H, W, 3], of their sources' size; a control is its source. Edits that light and
-    weather cannot show are left out, [protect] keeps a part of the source, and a source that cannot be read has none.
+def draw_variants(run: Run, variants: Sequence[Variant], pictures: Pictures) -> Iterator[VariantPicture]:
+    """Variants' pictures, of their sources' size; a control is its source. Edits that light and weather cannot show are
+    left out, [protect] keeps a part of the source, and a source that cannot be read has none.
     """
     images = pictures.of(variant.source for variant in variants)
     photograph_of = once_each(lambda source: _open(source, images[source.key]), _WORKERS)
 
-    def draw(variant: Variant) -> NDArray[np.uint8]:
-        source, picture = variant.source, images[variant.source.key]
+    def draw(variant: Variant, picture: Pixels) -> Pixels:
+        source = variant.source
         if not variant.edits:
             return picture
         values = [(edit.type, value) for edit in variant.edits if (value := drawn(edit)) is not None]
@@ -63,19 +54,18 @@ def draw_variants(
         kept = protected_share(run, source, picture.shape[:2], pictures)
         return painted if kept is None else _keep(picture, painted, kept)
 
-    yield from load_ahead((one for one in variants if one.source.key in images), draw, _AHEAD, _WORKERS)
+    return one_by_one(pictures, variants, draw, _PARALLEL)
 
 
-def _open(source: Source, picture: NDArray[np.uint8]) -> Photograph:
+def _open(source: Source, picture: Pixels) -> Photograph:
     """The photograph of a source with this picture, and its depth where that is known."""
     if source.depth is None:
         return open_photograph(picture)
-    return open_photograph(
-        picture, (1 - load_depth(source, picture.shape[:2]) / np.float32(_DEEPEST)).astype(np.float32)
-    )
+    near = load_depth(source, picture.shape[:2]) / np.float32(_DEEPEST)
+    return open_photograph(picture, (1 - near).astype(np.float32))
 
 
-def _keep(source: NDArray[np.uint8], painted: NDArray[np.uint8], share: NDArray[np.float32]) -> NDArray[np.uint8]:
+def _keep(source: Pixels, painted: Pixels, share: NDArray[np.float32]) -> Pixels:
     """The painted picture with so much of the source's pixels as `share` [H, W] says."""
     mixed = painted + share[:, :, None] * (source.astype(np.float32) - painted)
     return np.asarray(np.rint(mixed), np.uint8)

@@ -9,7 +9,7 @@ arXiv 2404.07724), asks for one. Rows of many variants share a batch; nothing of
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -25,18 +25,21 @@ from ...models.sampler import Sampler
 from ...profile.paint import PaintSettings
 from ...profile.profile import Profile
 from ...schedule.evaluations import Job, run_jobs
-from ...schedule.overlap import in_chunks, write_behind
-from ...sources.source import Pictures, Source, load_mask
+from ...schedule.overlap import in_chunks
+from ...sources.source import Pictures, Problem, Source
 from ...suite import NewPicture, PaintedRow, Provenance
 from ...variant import Variant
-from ..maps.draw_maps import Maps
-from ..run import Recipe, Run
+from ..maps.draw_maps import Maps, MapsOf
+from ..run import Recipe, Run, load_ahead, picture_of
 from .protect import ProtectedRegion, keep_regions
 
 Floats = NDArray[np.float32]
+Pixels = NDArray[np.uint8]
 Shape = tuple[int, int, int]
-# Batches of pictures that may wait to be written.
-_BEHIND = 2
+# A variant's way from noise to latents [C, h, w].
+Denoising = Job[DenoiserRow, Evaluated, Any]
+# Makes a variant's picture of its source's, or says what prevents it.
+PaintOne = Callable[[Variant, Pixels], Pixels | Problem]
 # The share of the edited caption's states below which the pocket's pictures show nothing of it, as measured.
 _FAINTEST = 0.4
 
@@ -56,7 +59,7 @@ def unpainted_sources(run: Run, variants: Sequence[Variant]) -> list[Source]:
 
 
 def paint_variants(
-    run: Run, variants: Sequence[Variant], maps: Mapping[Source, Maps], pictures: Pictures
+    run: Run, variants: Sequence[Variant], maps: MapsOf, pictures: Pictures
 ) -> dict[Variant, PaintedRow]:
     """The suite's rows of the variants' pictures, painted over the maps of their sources where they are not on record.
 
@@ -82,23 +85,31 @@ def record_pictures(
     # What a server made may have been paid for: each is on record before the next is waited for.
     together = 1 if run.profile.painter_kind == "server" else run.profile.paint.decode_batch
 
-    def make(todo: list[Variant]) -> Generator[dict[Variant, PaintedRow], None, None]:
-        yield from write_behind(in_chunks(draw(todo), together), write, _BEHIND)
+    def new(drawn: VariantPicture) -> tuple[Variant, NewPicture]:
+        variant = drawn.variant
+        more = {"self_attention": drawn.self_attention, "provenance": provenance_of(run.profile, variant)}
+        return variant, picture_of(variant.source, keys[variant], drawn.pixels, **more)
 
-    def write(batch: Sequence[VariantPicture]) -> dict[Variant, PaintedRow]:
-        news = []
-        for drawn in batch:
-            source, pixels, key = drawn.variant.source, drawn.pixels, keys[drawn.variant]
-            mask = load_mask(source, pixels.shape[:2]) if source.mask_path is not None else None
-            mark = provenance_of(run.profile, drawn.variant)
-            news.append(
-                NewPicture(key, source.name, pixels, mask, self_attention=drawn.self_attention, provenance=mark)
-            )
-        rows = run.suite.write_images("paint", news)
-        return {drawn.variant: rows[keys[drawn.variant]] for drawn in batch}
+    def make(todo: list[Variant]) -> Generator[dict[Variant, PaintedRow], None, None]:
+        yield from run.written("paint", draw(todo), new, together)
 
     with run.meter.stage("paint"):
         return run.recorded("paint", keys, Recipe(make), counted=True)
+
+
+def one_by_one(
+    pictures: Pictures, todo: Sequence[Variant], paint_one: PaintOne, parallel: tuple[int, int]
+) -> Iterator[VariantPicture]:
+    """Variants' pictures, each made by itself of its source's, uint8 RGB [H, W, 3], so many ahead and so many at once
+    (`parallel`); what prevents one becomes a problem of `pictures`. A source that cannot be read has none.
+    """
+    images = pictures.of(variant.source for variant in todo)
+    readable = [variant for variant in todo if variant.source.key in images]
+    for variant, painted in load_ahead(readable, lambda one: paint_one(one, images[one.source.key]), *parallel):
+        if isinstance(painted, Problem):
+            pictures.problems.append(painted)
+        else:
+            yield VariantPicture(variant, painted)
 
 
 def provenance_of(profile: Profile, variant: Variant) -> Provenance | None:
@@ -117,7 +128,7 @@ def _keys(run: Run, variants: Sequence[Variant]) -> dict[Variant, str]:
 
 
 def _paint_ready(
-    run: Run, variants: Sequence[Variant], maps: Mapping[Source, Maps], pictures: Pictures
+    run: Run, variants: Sequence[Variant], maps: MapsOf, pictures: Pictures
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """Positions and pictures of variants as they finish; hints are embedded once per source, texts once per caption."""
     if not variants:
@@ -198,7 +209,7 @@ def paint(
     plans: dict[Shape, PaintPlans] = {}
     way = sampler or Sampler(settings.sampler)
 
-    def denoising() -> Iterator[Job[DenoiserRow, Evaluated, Any]]:
+    def denoising() -> Iterator[Denoising]:
         for job in jobs:
             plans[job.plans.latent_shape] = job.plans
             yield _denoise(job, negative, way, settings)
@@ -230,9 +241,7 @@ def paint(
     yield from finish(0)
 
 
-def _denoise(
-    job: PaintJob, negative: Any, sampler: Sampler, settings: PaintSettings
-) -> Job[DenoiserRow, Evaluated, Any]:
+def _denoise(job: PaintJob, negative: Any, sampler: Sampler, settings: PaintSettings) -> Denoising:
     """One variant's way from noise to latents [C, h, w]; each row is a group of its own."""
 
     def draw(purpose: str) -> Floats:
@@ -280,10 +289,8 @@ class TextStates:
         self._states: dict[str, Any] = {}
 
     def take(self, caption: str) -> Any:
-        """States [T, D] of a caption, for one of its uses.
-
-        As many captions as go through the encoder together are encoded when one is missing.
-        Raises KeyError for a caption that has no use left.
+        """States [T, D] of a caption, for one of its uses. As many captions as go through the encoder together are
+        encoded when one is missing. Raises KeyError for a caption that has no use left.
         """
         if not self._uses[caption]:
             raise KeyError(caption)

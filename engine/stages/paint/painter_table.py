@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from ...profile.painter import Painter
-from ...sources.source import Pictures, Source
+from ...sources.source import Pictures
 from ...suite import PaintedRow
 from ...variant import Variant
-from ..maps.draw_maps import Maps
+from ..maps.draw_maps import MapsOf
 from ..run import Run
 from .edit_variants import edit_variants
 from .paint_by_server import paint_by_server
@@ -21,7 +21,7 @@ from .paint_given import paint_given
 from .paint_light import paint_light
 from .paint_variants import paint_variants
 
-Paint = Callable[[Run, Sequence[Variant], Mapping[Source, Maps], Pictures], dict[Variant, PaintedRow]]
+Paint = Callable[[Run, Sequence[Variant], MapsOf, Pictures], dict[Variant, PaintedRow]]
 
 PAINTERS: Mapping[Painter, Paint] = MappingProxyType(
     {

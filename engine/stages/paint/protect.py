@@ -34,9 +34,8 @@ class ProtectedRegion:
 
 
 def without_masks(settings: ProtectSettings | None, sources: Sequence[Source]) -> dict[Source, str]:
-    """The sources that have no mask to protect by, and why; none without settings.
-
-    Raises CounterfactoryError where no source has a mask, and for a class that no mask can show.
+    """The sources that have no mask to protect by, and why; none without settings. Raises CounterfactoryError where no
+    source has a mask, and for a class that no mask can show.
     """
     if settings is None or not sources:
         return {}
@@ -64,7 +63,7 @@ def keep_regions(run: Run, sources: Sequence[Source], pictures: Pictures) -> lis
     if settings is None:
         return [None] * len(sources)
     images = pictures.of(sources)
-    shares = [_share_or_problem(source, settings, images[source.key].shape[:2], pictures) for source in sources]
+    shares = [protected_share(run, source, images[source.key].shape[:2], pictures) for source in sources]
     shown = [source for source, share in zip(sources, shares, strict=True) if share is not None]
     if not shown:
         return [None] * len(sources)
@@ -77,18 +76,10 @@ def keep_regions(run: Run, sources: Sequence[Source], pictures: Pictures) -> lis
 
 
 def protected_share(run: Run, source: Source, size: tuple[int, int], pictures: Pictures) -> Floats | None:
-    """How much each pixel of a source of that size is kept, float32 [H, W], 0 to 1; None where nothing is protected, as
-    in `keep_regions`.
-    """
+    """How much each pixel of a source of that size is kept, float32 [H, W], 0 to 1; None as in `keep_regions`."""
     settings = run.profile.protect
-    return None if settings is None else _share_or_problem(source, settings, size, pictures)
-
-
-def _share_or_problem(
-    source: Source, settings: ProtectSettings, size: tuple[int, int], pictures: Pictures
-) -> Floats | None:
     try:
-        return _region(source, settings, size)
+        return None if settings is None else _region(source, settings, size)
     except CounterfactoryError as error:
         pictures.problems.append(Problem(source.name, str(error)))
         return None

@@ -54,9 +54,7 @@ class CaptionEdits:
 
 
 def draft_of(source: Source, caption: str, task: Task, pointed: str | None) -> CaptionEdits:
-    """What is known of a source before edits are asked for; `pointed` are words of its caption that name its label
-    although no table knows it.
-    """
+    """What is known of a source before edits are asked for; `pointed` words name its label, which no table knows."""
     protection = protect(task, source.label, source.classes, caption, pointed)
     return CaptionEdits(source, caption, protection, task.sentence_for(source.label))
 
@@ -65,10 +63,8 @@ def why_not(draft: CaptionEdits, free: Sequence[object], questions: Questions) -
     """Why a source has no variants, as far as its caption says; `free` are the spans of it that may change."""
     caption, label, most = draft.caption, draft.source.label, questions.settings.max_chars_caption
     if len(caption) > most:
-        return (
-            f"its caption has {len(caption)} characters, and captions of at most {most} are rewritten; "
-            "raise [rewrite].max_chars_caption"
-        )
+        rewritten = f"captions of at most {most} are rewritten; raise [rewrite].max_chars_caption"
+        return f"its caption has {len(caption)} characters, and {rewritten}"
     if not free:
         return "its caption has no words that may change"
     if not draft.protection.grounded and not questions.request.allow_ungrounded:

@@ -52,7 +52,6 @@ def given_variants(source: Source, text: str, wanted: SuiteRequest) -> list[Vari
 
 
 def _edits_of(picture: GivenPicture, caption: str | None) -> tuple[Edit, ...]:
-    """What a variant's caption says was edited."""
     edited = clean_text(picture.edited_caption or "")
     if caption is not None:
         difference = compare(clean_text(caption), edited)
@@ -63,9 +62,7 @@ def _edits_of(picture: GivenPicture, caption: str | None) -> tuple[Edit, ...]:
 
 
 def _edited(caption: str, edits: Sequence[Edit]) -> str:
-    """The caption with the edits by rule: a new word in place of the old one, or behind all where the caption has not
-    the old one.
-    """
+    """The caption with the edits by rule: a new word in the old one's place, or behind all where there is none."""
     for edit in edits:
         with suppress(ValueError):  # the caption does not say what is replaced or removed
             replaced = [(edit.keyword, edit.alternative)] if edit.kind == "replace" else []

@@ -26,9 +26,8 @@ _MAX_WORDS = 3
 
 
 def point_at_labels(run: Run, captions: Mapping[Source, str], questions: Questions) -> dict[Source, str]:
-    """The words that name the label of each source whose caption has no known name of it; others are left out.
-
-    Call it inside the stage of rewriting.
+    """The words that name the label of each source whose caption has no known name of it; others are left out. Call it
+    inside the stage of rewriting.
     """
     settings, task, prompts = run.profile.grounding, run.request.task, questions.prompts
     if settings is None:

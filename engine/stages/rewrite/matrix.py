@@ -31,9 +31,7 @@ NO_PARTNER, DROPPED = "no second edit with it", "caption was dropped"
 
 
 class CellPlan(NamedTuple):
-    """Whether a caption allows a cell, why the cell is empty (None where it is not), and the number of the set of edits
-    that would be the first to bring it, None for none.
-    """
+    """Whether a caption allows a cell, why it is empty, and the number of the first set of edits that brings it."""
 
     allowed: bool
     reason: str | None
@@ -55,9 +53,8 @@ class Matrix:
 
     def note(self, draft: CaptionEdits) -> None:
         """Keeps which cells a draft's caption allows, or why not, before filters take edits out."""
-        by_cell = self._edits(draft)
-        impossible = {cell: None if cell in by_cell else _why_impossible(draft, *cell) for cell in self.cells}
-        self._impossible[draft] = impossible
+        able = self._edits(draft)
+        self._impossible[draft] = {one: None if one in able else _why_impossible(draft, *one) for one in self.cells}
 
     def plan(self, draft: CaptionEdits) -> list[tuple[Edit, ...]]:
         """The sets of edits that a source's variants begin with, each of the least number of edits."""

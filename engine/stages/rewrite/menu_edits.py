@@ -38,9 +38,7 @@ def find_choices(drafts: Sequence[CaptionEdits], questions: Questions, painter: 
 
 
 def values_of(named: Interventions, painter: Painter) -> dict[str, tuple[str, ...]]:
-    """The user's values as phrases by type. Raises CounterfactoryError for one that light and weather cannot show,
-    where nothing else is painted.
-    """
+    """The user's values as phrases by type. Raises CounterfactoryError for one that the painter `light` cannot show."""
     for type_, values in named.axes:
         for value in values:
             if painter == "light" and drawn_as(type_, value) is None:

@@ -33,12 +33,12 @@ PROPOSALS, CHOICES, PLACE = "proposals", "choices", "place"
 _BEFORE_LABEL = ("colour", "adjective")
 # Type, words of the caption, words in their place.
 _Pair = tuple[str, str, str]
+_Pairs = dict[CaptionEdits, list[_Pair]]
 
 
 def find_choices(drafts: Sequence[CaptionEdits], questions: Questions) -> None:
-    """Gives each draft its choices, in its caption's order, additions last, or the problem why it has none.
-
-    Edits of equal or overlapping words share a slot, so that no variant has two of them.
+    """Gives each draft its choices, in its caption's order, additions last, or the problem why it has none. Edits of
+    equal or overlapping words share a slot, so that no variant has two of them.
     """
     settings, wanted = questions.settings, questions.request
     for draft in drafts:
@@ -62,12 +62,10 @@ def _prompts(questions: Questions) -> ChatPrompts:
     return questions.prompts
 
 
-def _propose(
-    drafts: Sequence[CaptionEdits], types: Sequence[EditType], questions: Questions
-) -> dict[CaptionEdits, list[_Pair]]:
+def _propose(drafts: Sequence[CaptionEdits], types: Sequence[EditType], questions: Questions) -> _Pairs:
     requests = [(draft, type_, question(draft, type_, questions)) for draft in drafts for type_ in types]
     answers = questions.answers(PROPOSALS, [request for *_, request in requests if request])
-    pairs: dict[CaptionEdits, list[_Pair]] = {draft: [] for draft in drafts}
+    pairs: _Pairs = {draft: [] for draft in drafts}
     for draft, type_, request in requests:
         proposed: list[tuple[str, str]] = []
         if request:
@@ -81,9 +79,7 @@ def _propose(
     return pairs
 
 
-def _choose(
-    drafts: Sequence[CaptionEdits], types: Sequence[EditType], questions: Questions
-) -> dict[CaptionEdits, list[_Pair]]:
+def _choose(drafts: Sequence[CaptionEdits], types: Sequence[EditType], questions: Questions) -> _Pairs:
     """One edit of each type, which the model chooses from the type's menu; all types are asked in one question."""
     requests: dict[CaptionEdits, tuple[list[EditType], LlmRequest]] = {}
     for draft in drafts:
@@ -96,7 +92,7 @@ def _choose(
             prompt = _prompts(questions).choices(tuple(offered), draft.protection.told, draft.caption)
             requests[draft] = list(offered), LlmRequest(prompt, choices_grammar(list(offered.values())))
     answers = questions.answers(CHOICES, [request for _, request in requests.values()])
-    chosen: dict[CaptionEdits, list[_Pair]] = {}
+    chosen: _Pairs = {}
     for draft, (offered_types, request) in requests.items():
         with suppress(AnswerError):  # an answer that was cut off chooses nothing
             pairs = read_proposals(answers[request])
@@ -106,7 +102,7 @@ def _choose(
 
 def _place_values(
     drafts: Sequence[CaptionEdits], types: Sequence[EditType], values: Interventions, questions: Questions
-) -> dict[CaptionEdits, list[_Pair]]:
+) -> _Pairs:
     """Edits to a user's values: each replaces the caption's words of its type, or is added where there are none."""
     requests: list[tuple[CaptionEdits, EditType, LlmRequest | None]] = []
     for draft in drafts:
@@ -117,7 +113,7 @@ def _place_values(
                 request = LlmRequest(prompt, place_grammar(spans, not has_known_words(type_.name)))
             requests.append((draft, type_, request))
     answers = questions.answers(PLACE, [request for *_, request in requests if request])
-    pairs: dict[CaptionEdits, list[_Pair]] = {draft: [] for draft in drafts}
+    pairs: _Pairs = {draft: [] for draft in drafts}
     for draft, type_, request in requests:
         try:
             old = read_caption(answers[request]) if request else ""
@@ -145,12 +141,8 @@ def _elsewhere(draft: CaptionEdits, type_: EditType, old: str, values: Sequence[
         if taken.isdisjoint(word.same for word in words_of(other))
         for value in allowed_values(values, other, draft.keep)
     ]
-    return _allowed(
-        type_,
-        [(other, phrase_of(type_.name, value) if phrase_class(other) == "place" else value) for other, value in pairs],
-        draft,
-        (),
-    )
+    put = [(old, phrase_of(type_.name, new) if phrase_class(old) == "place" else new) for old, new in pairs]
+    return _allowed(type_, put, draft, ())
 
 
 def _spans(draft: CaptionEdits, type_: EditType, settings: RewriteSettings) -> list[str]:
@@ -165,15 +157,12 @@ def _phrases(draft: CaptionEdits, settings: RewriteSettings) -> list[str]:
 
 
 def question(draft: CaptionEdits, type_: EditType, questions: Questions) -> LlmRequest | None:
-    """The question of a type; None where its edits have no place: no words to replace, no word that another may stand
-    before (`hosts`), and nothing that can be added.
-    """
+    """The question of a type; None where its edits have no place: no words to replace or to stand before (`hosts`)."""
     settings = questions.settings
     spans, hosts = _spans(draft, type_, settings), list[str]()
     if type_.place == "word":
         hosts = kept_phrases(draft.caption, draft.keep)
-        if not spans and not hosts:
-            spans = _phrases(draft, settings)
+        spans = spans or ([] if hosts else _phrases(draft, settings))
         if not spans and not hosts:
             return None
     gone = removable(draft.caption, spans) if type_.name == "object" else ()
@@ -185,13 +174,13 @@ def question(draft: CaptionEdits, type_: EditType, questions: Questions) -> LlmR
 
 
 def _allowed(
-    type_: EditType, proposed: Sequence[tuple[str, str]], draft: CaptionEdits, avoid: Sequence[str]
+    type_: EditType, pairs: Sequence[tuple[str, str]], draft: CaptionEdits, avoid: Sequence[str]
 ) -> list[_Pair]:
     """The proposals that are allowed; where the caption names its medium ("a photo of"), the new one replaces it."""
     medium = medium_of(draft.caption) if type_.place == "front" else None
     if medium:
-        proposed = [(medium, new.removesuffix(" of")) for _, new in proposed]
-    return [(type_.name, old, new) for old, new in allowed_proposals(proposed, draft.caption, draft.keep, avoid)]
+        pairs = [(medium, new.removesuffix(" of")) for _, new in pairs]
+    return [(type_.name, old, new) for old, new in allowed_proposals(pairs, draft.caption, draft.keep, avoid)]
 
 
 def _choices(caption: str, pairs: Sequence[_Pair]) -> list[Choice]:

@@ -36,9 +36,8 @@ def fill_blanks(run: Run, blanks: Sequence[Blank]) -> dict[Blank, list[str]]:
 def find_choices(
     drafts: Sequence[CaptionEdits], questions: Questions, settings: RandomWordSettings, fill: Fill
 ) -> None:
-    """Gives each draft its choices, in its caption's order, or the problem why it has none.
-
-    Raises CounterfactoryError where the user names edits or types, since random words have neither.
+    """Gives each draft its choices, in its caption's order, or the problem why it has none. Raises CounterfactoryError
+    where the user names edits or types, since random words have neither.
     """
     wanted = questions.request
     if wanted.interventions is not None or wanted.types:

@@ -108,24 +108,17 @@ def rewrite_captions(run: Run, captions: Mapping[Source, str], before: Sequence[
         scores = filters.scores(variant for result in results for variant in result.variants)
         run.advance("rewrite", len(captions), computed=len(captions))
     variants = [variant for result in results for variant in result.variants]
+    of_sources = [(source.name, result) for source, result in zip(captions, results, strict=True)]
     return ShardVariants(
         variants=tuple(variant for variant in variants if variant.dropped is None),
         dropped=tuple(variant for variant in variants if variant.dropped is not None),
-        shortfalls=tuple(
-            Problem(source.name, result.shortfall)
-            for source, result in zip(captions, results, strict=True)
-            if result.shortfall
-        ),
+        shortfalls=tuple(Problem(name, result.shortfall) for name, result in of_sources if result.shortfall),
         scores=scores,
-        cells=count_cells(
-            Matrix(run.request).cells,
-            {source.name: result.cells for source, result in zip(captions, results, strict=True)},
-        ),
+        cells=count_cells(Matrix(run.request).cells, {name: result.cells for name, result in of_sources}),
     )
 
 
 def _of_given(source: Source, text: str, wanted: SuiteRequest) -> SourceVariants:
-    """The pictures that are given of a source with this caption."""
     variants = tuple(given_variants.given_variants(source, text, wanted))
     painted = any(variant.kind == "variant" for variant in variants)
     return SourceVariants(variants if painted else (), None if painted else "it has no edited picture that can be used")
@@ -155,7 +148,6 @@ def _chosen(
 
 
 def _filters(run: Run) -> TextFilter:
-    """What the profile measures of edits and edited captions."""
     grounding, settings = run.profile.grounding, run.profile.rewrite
     by_rule = settings.verbatim or run.profile.random_words is not None
     return TextFilter(
@@ -182,12 +174,11 @@ def rewrite(
 ) -> list[SourceVariants]:
     """The variants of each source, in order; they depend on no other source."""
     request = questions.request
-    drafts = [
-        draft_of(source, clean_text(text), request.task, limits.pointed.get(source))
-        for source, text in zip(sources, captions, strict=True)
-    ]
-    for draft in drafts:
+    drafts = []
+    for source, text in zip(sources, captions, strict=True):
+        draft = draft_of(source, clean_text(text), request.task, limits.pointed.get(source))
         draft.caption = fit_caption(draft.caption, draft.keep, limits.text_limit)
+        drafts.append(draft)
     if limits.find is not None:
         limits.find(drafts)
     elif isinstance(questions.prompts, ChatPrompts):
@@ -200,11 +191,8 @@ def rewrite(
     if limits.filters is not None:
         limits.filters.keep_passing(drafts)
     chosen = [_choose(draft, request, matrix.plan(draft)) for draft in drafts]
-    results = _write_variants(drafts, chosen, questions, limits)
-    return [
-        replace(result, cells=matrix.outcomes(draft, result.variants))
-        for draft, result in zip(drafts, results, strict=True)
-    ]
+    results = zip(drafts, _write_variants(drafts, chosen, questions, limits), strict=True)
+    return [replace(result, cells=matrix.outcomes(draft, result.variants)) for draft, result in results]
 
 
 def _choose(draft: CaptionEdits, wanted: SuiteRequest, first: EditSets) -> EditSets:
@@ -316,9 +304,7 @@ def _by_rule(caption: str, edits: Sequence[Edit]) -> str | None:
 
 
 def _repeats(variants: Sequence[Variant], wanted: int) -> list[Variant]:
-    """Variants for the numbers below `wanted` that are dropped, or for which there are no other edits: those made
-    before, the least repeated first, from other noise.
-    """
+    """Variants for the numbers below `wanted` that have none: earlier ones of other noise, the least repeated first."""
     usable = [variant for variant in variants if variant.dropped is None]
     times = Counter(variant.edits for variant in usable)
     repeats = []

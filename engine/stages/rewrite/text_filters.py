@@ -89,9 +89,7 @@ class TextFilter:
         """Takes the edits whose words fail from drafts, so that others are chosen; a draft with none left says why."""
         if self.similarities is None or not self.thresholds.most.keys() & {"text_label", "text_replaced"}:
             return
-        labelled = {
-            (draft.source.label, edit) for draft in drafts for choice in draft.choices for edit in _edits_of(choice)
-        }
+        labelled = {(one.source.label, edit) for one in drafts for choice in one.choices for edit in _edits_of(choice)}
         pairs = {both: _edit_pairs([both[1]], both[0]) for both in sorted(labelled, key=repr)}
         scores = _largest(pairs, self.similarities) if pairs else {}
         for draft in drafts:
@@ -121,9 +119,7 @@ class TextFilter:
         return [[judge(variant) for variant in row] for row in rows]
 
     def drop_changed(self, rows: Sequence[Sequence[Variant]], answers: Sequence[Sequence[str]]) -> list[list[Variant]]:
-        """The variants of each source. A variant is dropped, with the reason, if the language model's answer with its
-        edits undone means something else than the caption.
-        """
+        """The variants of each source; one whose answer with its edits undone means something else is dropped."""
         least = self.least_meaning
         if self.similarities is None or least is None:
             return [list(row) for row in rows]
@@ -166,7 +162,6 @@ def _edits_of(choice: Choice) -> list[Edit]:
 
 
 def _edit_pairs(edits: Sequence[Edit], label: str | None) -> dict[str, list[Pair]]:
-    """What is compared for the scores of edits."""
     changed, name = [changed_words(edit) for edit in edits], "" if label is None else short_name(label)
     return {
         "text_label": [(name, words) for both in changed for words in both if name and words],
