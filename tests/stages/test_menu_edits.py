@@ -18,9 +18,15 @@ from counterfactory.engine.tasks.user_task import Interventions
 ALL = ("weather", "colour", "time", "camera", "light")
 
 
-def draft(label: str | None, types: tuple[str, ...], painter: Painter = "light", **wanted: object) -> CaptionEdits:
+def draft(
+    label: str | None,
+    types: tuple[str, ...],
+    painter: Painter = "light",
+    classes: tuple[str, ...] = (),
+    **wanted: object,
+) -> CaptionEdits:
     request = replace(wanted_of(9, (1, 1)), **wanted)  # type: ignore[arg-type]
-    found = draft_of(source("1", label), f"a photo of a {label}", request.task, None)
+    found = draft_of(replace(source("1", label), classes=classes), f"a photo of a {label}", request.task, None)
     settings = replace(SETTINGS, types=types)
     find_choices([found], Questions(settings, request, Scripted(), PlainPrompts()), painter)
     return found
@@ -37,6 +43,10 @@ def test_only_the_painter_of_light_spoils_the_camera(painter: Painter, types: se
 def test_what_would_make_the_label_false_or_is_to_be_avoided_is_left_out() -> None:
     (time,) = draft("dog", ("time",), avoid=("night",)).choices
     assert time.alternatives == tuple(phrase for phrase in MENU["time"] if "night" not in phrase)
+    snowy = tuple(phrase for phrase in MENU["weather"] if phrase != "snowy")
+    for label, classes in (("snow leopard", ()), (None, ("car", "snow leopard"))):
+        (weather,) = draft(label, ("weather",), classes=classes).choices
+        assert weather.alternatives == snowy
     night = draft("night", ("time", "colour"))
     assert (night.choices, night.problem) == ([], "its label 'night' is what every edit that is left would change")
 

@@ -256,10 +256,12 @@ PROMPTS = ChatPrompts(chatml)
 DOG = "n02084071"
 
 
-def chosen(ask: object, *captions: str, variants: int = 11, **wanted_more: Any) -> list[SourceVariants]:
+def chosen(
+    ask: object, *captions: str, variants: int = 11, label: str = DOG, **wanted_more: Any
+) -> list[SourceVariants]:
     settings = RewriteSettings(EDIT_TYPES, 1, 1, 2, 90, verbatim=True, menus=True)
     wanted = SuiteRequest(ANIMALS, variants, 0, (1, 1), 0, **wanted_more)
-    sources = [source(str(i), DOG) for i in range(len(captions))]
+    sources = [source(str(i), label) for i in range(len(captions))]
     return rewrite(sources, captions, settings, wanted, ask, PROMPTS)  # type: ignore[arg-type]
 
 
