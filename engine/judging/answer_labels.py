@@ -164,9 +164,9 @@ def _listed(plain: Vocabulary, named: Mapping[int, str], where: str) -> Vocabula
     for number, name in named.items():
         alike = spelled.get(fold_label(short_name(name)), [])
         one = len(alike) == 1 and alike[0] not in names
-        label = str(number) if numbered else name if name in plain.labels else alike[0] if one else name
+        label = str(number) if numbered else alike[0] if one else name
         forms = [name, *([short_name(name)] if shorts[short_name(name)] == 1 else []), str(number)]
-        for form in forms if not numbered else forms[:-1]:
+        for form in forms:
             renamed.setdefault(form, label)
         renamed.setdefault(label, label)
     if not set(plain.labels) & set(renamed.values()):
@@ -198,7 +198,7 @@ def nearest_label(answer: str, labels: Sequence[str]) -> str | None:
     same = next((spelled[form] for form in sorted(forms) if form in spelled), None)
     if same is not None:
         return same
-    close = difflib.get_close_matches(fold_label(answer), spelled, n=1, cutoff=_SIMILAR)
+    close = difflib.get_close_matches(fold_label(answer), spelled, cutoff=_SIMILAR)
     return spelled[close[0]] if close else None
 
 

@@ -227,7 +227,8 @@ def judge_difference(name: str, value: float, spread: float, sources: int, pictu
         p = 1.0 if abs(value) < SEPARATE else 2.0 ** (1 - sources)
     else:
         p = two_sided_p(times * value / reach, sources - 1)
-    low, high = max(-1.0, value - reach), min(1.0, value + reach)  # outcomes are in [0, 1]
+    # Outcomes are in [0, 1]; a regression may say more than there is to lose.
+    low, high = (max(-1.0, min(1.0, end)) for end in (value - reach, value + reach))
     return Effect(name, value, low, high, p, None, sources, pictures)
 
 

@@ -109,8 +109,7 @@ def measure_of(name: str, outcomes: Outcomes, effects: Effects) -> Measure:
 
 def _label_effects(outcomes: Outcomes, measure: str, flips: bool = False) -> Effects:
     def by_class(against: Kind) -> tuple[Effect, ...]:
-        edited = [one for one in outcomes if one[0].kind != "baseline"]
-        return find_effects(picture_outcomes(edited, lambda row: {_label(row)}), against)
+        return find_effects(picture_outcomes(outcomes, lambda row: {_label(row)}), against)
 
     return effects_of(outcomes, measure, by_class, flips)
 
@@ -174,8 +173,7 @@ def effects_of(
     outcomes: Outcomes, measure: str, by_class: Callable[[Kind], tuple[Effect, ...]] = lambda _: (), flips: bool = False
 ) -> Effects:
     """The effects of pictures by their outcomes; `by_class` finds those of classes against a kind of pictures."""
-    every, copies = outcomes, _copies(outcomes)
-    outcomes = [one for one in outcomes if one[0].kind != "baseline"]
+    copies = _copies(outcomes)
     painted = [one for one in outcomes if one[0].file_name not in copies]
     kinds = {row.kind for row, _ in painted}
     against: Kind | None = "control" if "control" in kinds else "original" if "original" in kinds else None
@@ -191,7 +189,7 @@ def effects_of(
         turned = (*find_flips(picture_outcomes(painted, lambda _: {"painting"}, "control"), "original"), *turned)
     return Effects(
         against=against,
-        baselines=find_baseline_effects(every, lambda row: edit_types(row) | edit_values(row), against)
+        baselines=find_baseline_effects(outcomes, lambda row: edit_types(row) | edit_values(row), against)
         if against
         else (),
         exact=all(row.painter == "light" for row, _ in outcomes if row.kind == "variant"),

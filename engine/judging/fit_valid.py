@@ -137,12 +137,11 @@ def _fit(examples: Sequence[Example], named: Mapping[str, Sequence[str]]) -> tup
     least = np.concatenate([np.append(np.zeros(table.shape[1] - 1), -np.inf) for table, _ in tables])
     # The stubs know no function that gives its slope as well.
     minimize: Any = optimize.minimize
-    bounds = optimize.Bounds(least, np.full(len(least), np.inf))
 
     def goal(weights: Floats) -> tuple[float, Floats]:
         return _unlikelihood(tables, np.split(weights, ends[:-1]), valid)
 
-    optimum = minimize(goal, start, jac=True, method="L-BFGS-B", bounds=bounds)
+    optimum = minimize(goal, start, jac=True, method="L-BFGS-B", bounds=optimize.Bounds(least))
     return tuple(
         ValidPart(part, tuple(names), tuple(round(float(w), 3) for w in weights[:-1]), round(float(weights[-1]), 3))
         for (part, names), weights in zip(named.items(), np.split(optimum.x, ends[:-1]), strict=True)

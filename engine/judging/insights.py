@@ -196,15 +196,12 @@ def unit(vectors: Floats) -> Floats:
 
 
 def choose_groups(vectors: Floats) -> NDArray[np.int64]:
-    """The group [N] of each unit vector [N, E]: k-means by their cosine, of the k with the highest silhouette."""
+    """The group [N] of each of three unit vectors [N, E] or more: k-means by their cosine, of the k with the highest
+    silhouette.
+    """
     distances = 1 - vectors[:_MOST_CHOOSING] @ vectors[:_MOST_CHOOSING].T
-    best, labels = -np.inf, np.zeros(len(vectors), np.int64)
-    for k in range(2, min(_MOST_GROUPS, len(vectors) - 1) + 1):
-        grouped = k_means(vectors, k)
-        score = silhouette(distances, grouped[:_MOST_CHOOSING])
-        if score > best:
-            best, labels = score, grouped
-    return labels
+    groupings = (k_means(vectors, k) for k in range(2, min(_MOST_GROUPS, len(vectors) - 1) + 1))
+    return max(groupings, key=lambda grouped: silhouette(distances, grouped[:_MOST_CHOOSING]))
 
 
 def join_small(vectors: Floats, labels: NDArray[np.int64], sources: Sequence[set[str]]) -> NDArray[np.int64]:

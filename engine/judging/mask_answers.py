@@ -134,7 +134,7 @@ class AnswerTally:
                 unnamed[truth] += count
         shown = [self._name(number) for number in truths]
         if len(shown) < 2:
-            only = f"{' and '.join(shown) or 'nothing'}{' alone' * len(shown)}"
+            only = f"{shown[0]} alone" if shown else "nothing"
             raise CounterfactoryError(
                 f"the masks of {self.suite} show {only}, so that a model that sees nothing could be right; make the "
                 "suite of masks with two classes or more, and say by --class-map what their numbers are"
@@ -172,7 +172,7 @@ class AnswerTally:
         return likeliest
 
     def _name(self, number: int) -> str:
-        name = self.names.get(number, str(number))
+        name = self.names[number]
         return name if name == str(number) else f"{number} ({name})"
 
     def _shares(self, counts: Mapping[int, int]) -> str:

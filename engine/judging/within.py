@@ -130,8 +130,7 @@ def _ragged(starts: Ints, counts: Ints) -> tuple[Ints, Ints]:
 def _solve(batches: Sequence[_Batch], names: Ints, sources: int, estimates: Estimates) -> None:
     """Fill in the estimates of the names of one block [K], of whose sources the batches are."""
     size = len(names)
-    total, side = np.zeros((size, size)), np.zeros(size)
-    vary = np.zeros(size, np.int64)
+    total, side, vary = np.zeros((size, size)), np.zeros(size), np.zeros(size)
     for batch in batches:
         turned = batch.carried.transpose(0, 2, 1)
         systems = turned @ batch.carried

@@ -102,6 +102,7 @@ def test_a_list_of_the_model_s_classes_tells_wrong_answers_from_strange_ones(tmp
         *("bus", "zebra", "truck", "truck", "zebra", "bus", "tram")
     ]
     assert words.require_known(["zebra"] * 9) == ()
+    assert (words.numbers, vocabulary(tmp_path).missing()) == (4, ())
     with refusal(r"nor a class in .*names.txt.*'tram'.*; write predictions as the labels or"):
         words.require_known(["tram"])
     assert words.missing() == ()
@@ -110,6 +111,16 @@ def test_a_list_of_the_model_s_classes_tells_wrong_answers_from_strange_ones(tmp
     listed.write_text("minibus\nlorry\n")
     with refusal(r"names\.txt is a label.* labels are 'bus'.* the classes 'minibus', 'lorry'"):
         vocabulary(tmp_path, listed=listed)
+    with refusal(r"^no class in vit\.onnx is a label of this suite"):
+        read_vocabulary(tmp_path, [picture_row()], None, {0: "lorry"}, "vit.onnx")
+    listed.write_text("bus\n\ncar\n")
+    with refusal("class 1 needs a name"):
+        vocabulary(tmp_path, listed=listed)
+    listed.write_text("bus\nKo\u0308fferli\n")
+    assert vocabulary(tmp_path, listed=listed).require_known(["K\xf6fferli"]) == ()
+    (tmp_path / "birds.names").write_text("crane, bird\ncrane, machine\nbus\n")
+    birds = vocabulary(tmp_path, listed=tmp_path / "birds.names")
+    assert settled(birds, "crane", "crane, machine") == ["crane", "crane, machine"], "which of two is not guessed"
     listed.write_text("bus\nBus\ncar\n")
     assert settled(vocabulary(tmp_path, listed=listed), "Bus", "1") == ["Bus", "Bus"], "a model may tell them apart"
 
@@ -119,11 +130,12 @@ def test_a_list_of_the_model_s_classes_tells_wrong_answers_from_strange_ones(tmp
     [
         ("synsets.txt", "n01440764 tench, Tinca tinca\nn01443537 goldfish\nn02099601 golden retriever\n"),
         ("synsets.lst", "n01440764\nn01443537\nn02099601"),
-        ("names.names", "tench, Tinca tinca\ngoldfish, Carassius auratus\ngolden retriever\n"),
+        ("names.names", "tench, Tinca tinca\ngoldfish, Carassius auratus\ngolden retriever\n\n"),
         (
             "index.json",
             json.dumps({"0": ["n01440764", "tench"], "1": ["n01443537", "goldfish"], "2": ["n02099601", "x"]}),
         ),
+        ("map.toml", '[classes]\n0 = "tench"\n1 = "goldfish"\n2 = "golden retriever"\n'),
         ("list.json", json.dumps(["tench", "goldfish", "golden_retriever"])),
     ],
 )
@@ -134,6 +146,7 @@ def test_a_list_by_synsets_or_by_names_says_what_numbers_stand_for(
     (tmp_path / name).write_text(text)
     words = vocabulary(tmp_path, labels, tmp_path / name)
     assert settled(words, "0", "1", "2", "2.0") == [*labels, labels[2]]
+    assert words.numbers == 3
     assert settled(words, "tench") == [labels[0]]
     top = words.settle(Prediction("1", 0.5, ("0", "1", "7")))
     assert top == Prediction(labels[1], 0.5, (labels[0], labels[1], "7"))

@@ -44,16 +44,23 @@ def test_the_share_is_the_ratio_of_the_mean_effects_with_the_jackknife_s_interva
     assert effect.painted == pytest.approx(x.mean())
     assert effect.drawn == pytest.approx(y.mean())
     assert effect.share == pytest.approx(y.mean() / x.mean())
-    assert effect.low == pytest.approx(effect.share - 2.5706 * spread, abs=1e-3)
+    reach = 2.5706 * spread
+    assert (effect.low, effect.high) == pytest.approx((effect.share - reach, effect.share + reach), abs=1e-3)
 
 
-def test_there_is_no_share_of_nothing_and_none_of_what_was_not_drawn() -> None:
-    (effect,) = find_baseline_effects(suite([1.0] * 5, [0.0] * 5), types_of, "control")
+@pytest.mark.parametrize(
+    ("painted", "before"),
+    [([1.0] * 5, 1.0), ([0.0, 1.0, 0.0, 0.97], 0.5), ([0.0] * 2, 1.0), ([0.0, *[0.99125] * 4], 1.0)],
+    ids=["nothing", "about as much gained as lost", "two sources", "one source's"],
+)
+def test_there_is_no_share_of_nothing_or_of_what_too_few_sources_show(painted: list[float], before: float) -> None:
+    outcomes = [(row, before if row.kind == "control" else one) for row, one in suite(painted, [0.0] * len(painted))]
+    (effect,) = find_baseline_effects(outcomes, types_of, "control")
     assert (effect.share, effect.low, effect.high) == (None, None, None)
     assert effect.drawn == -1
     outcomes = [(row, value) for row, value in suite([0.0] * 4, [0.0] * 4) if row.kind != "baseline" or row.key != "k2"]
     (effect,) = find_baseline_effects(outcomes, types_of, "control")
-    assert effect.sources == 3
+    assert (effect.sources, effect.share) == (3, 1)
 
 
 def test_drawn_pictures_are_in_no_other_figure() -> None:

@@ -57,7 +57,9 @@ def test_a_gap_is_the_difference_of_means_and_its_interval_scipy_s() -> None:
     rows = [picture_row(3 * source, edits=(Edit("time", "day", "night"),)) for source in range(40)]
     random = np.random.default_rng(3)
     first, second = (outcomes(rows, random.random(40) < share) for share in (0.8, 0.5))
-    (gap,) = compared(rows, first, second).by_type
+    found = compared(rows, first, second)
+    (gap,) = found.by_type
+    assert found.to_json()["by_type"][0]["name"] == "time"
     a, b = (np.array([side[row.file_name] for row in rows]) for side in (first, second))
     test = stats.ttest_rel(b, a)
     assert (gap.name, gap.first, gap.second) == ("time", a.mean(), b.mean())
@@ -65,6 +67,18 @@ def test_a_gap_is_the_difference_of_means_and_its_interval_scipy_s() -> None:
     assert gap.effect.p == pytest.approx(test.pvalue, rel=1e-6)
     low, high = test.confidence_interval()
     assert (gap.effect.low, gap.effect.high) == (pytest.approx(low), pytest.approx(high))
+    # A limit is broken where a one-sided test says so, and kept where the whole interval is within.
+    surely = -stats.ttest_rel(b, a, alternative="less").confidence_interval().high
+    assert 0 < surely < -low
+    for share, outcome in ((surely - 1e-6, "broken"), (surely + 1e-6, "undecided"), (1e-6 - low, "kept")):
+        assert {finding.outcome for finding in check_regression(found, 100 * share)} == {outcome}
+    assert {finding.outcome for finding in check_regression(found, -100 * low - 1e-4)} == {"undecided"}
+
+
+def test_a_model_that_fails_on_all_of_many_sources_breaks_every_limit() -> None:
+    rows = [picture_row(3 * source) for source in range(1000)]
+    never = compared(rows, outcomes(rows, [True] * 1000), outcomes(rows, [False] * 1000))
+    assert {finding.outcome for finding in check_regression(never, 2.0)} == {"broken"}
 
 
 def test_what_an_edit_does_to_one_model_more() -> None:
@@ -77,11 +91,16 @@ def test_what_an_edit_does_to_one_model_more() -> None:
             rows.append(picture_row(3 * source, file_name=f"images/{source}/{number}.png", edits=edits))
     first = outcomes(rows, [True] * len(rows))
     second = outcomes(rows, ["time" not in row.edit_types for row in rows])
-    breaks = {effect.name: effect for effect in compared(rows, first, second).breaks_by_type}
+    found = compared(rows, first, second)
+    breaks = {effect.name: effect for effect in found.breaks_by_type}
     assert breaks["time"].value == pytest.approx(-1)
     assert breaks["weather"].value == pytest.approx(0)
     assert breaks["time"].clear
     assert not breaks["weather"].clear
+    by_value = {effect.name: effect.value for effect in found.breaks_by_value}
+    assert by_value == {"time: x": pytest.approx(-1), "weather: x": pytest.approx(0)}
+    assert [(gap.name, gap.first, gap.second) for gap in found.by_class] == [("bus", 1, 0.5)]
+    assert compared([replace(row, label=None) for row in rows], first, second).by_class == ()
     equal = compared(rows, second, second)
     assert [effect.value for effect in equal.breaks_by_type] == pytest.approx([0, 0])
 

@@ -33,11 +33,12 @@ HEAD = "type,right_type,right_label,coherent,dropped,text_label\n"
 REASON = "an edit's words mean nearly what the label says: text_label 0.600 is above 0.500"
 
 
-def test_a_suite_s_edits_are_rows_with_what_filters_say_and_repeats_are_none() -> None:
+def test_a_suite_s_edits_are_rows_with_what_filters_say_and_repeats_and_further_levels_are_none() -> None:
     rows = [
         control_row(),
         picture_row(0, scores={"edit": 0.5, "text_label": 0.6}, protected=("bus", "coach"), edits=(DRY, BLUE)),
         picture_row(1, repeat=1),
+        picture_row(1, level=2, levels=2),
         picture_row(2, label=None, scores={}),
     ]
     one, two, three = suite_edits(rows, STRICT)
@@ -60,7 +61,7 @@ def test_a_plan_s_edits_are_those_that_break_no_rule() -> None:
     found = planned_edits([fine, near, broken, control, again], {near: {"text_label": 0.6}}, STRICT)
     assert [(row.key, row.dropped) for row in found] == [("a" * 16 + "-0", None), ("b" * 16 + "-0", REASON)]
     assert [row.scores for row in found] == [{}, {"text_label": 0.6}]
-    assert found[0].source == "1.jpg"
+    assert (found[0].source, found[0].label) == ("1.jpg", "bus")
 
 
 def test_what_is_drawn_follows_from_the_edits_and_the_seed_alone() -> None:
@@ -75,14 +76,18 @@ def test_what_is_drawn_follows_from_the_edits_and_the_seed_alone() -> None:
 def test_a_table_is_written_labelled_and_read_back(tmp_path: Path, name: str) -> None:
     file = tmp_path / name
     scored = {"text_label": 0.6, "perplexity": 12.5}
-    rows = suite_edits([picture_row(0, scores=scored), picture_row(1), picture_row(2, protected=("a", "b"))], STRICT)
+    plain, kept = picture_row(1, source="Köln", label=None), picture_row(2, protected=("a", "b"))
+    rows = suite_edits([picture_row(0, scores=scored), plain, kept], STRICT)
     write_edits(file, rows)
-    text = file.read_text(encoding="utf-8")
+    text = file.read_bytes().decode()
+    assert "\r" not in text
+    assert "Köln" in text, "people read it"
     lines = text.splitlines()
     table = list(csv.DictReader(lines)) if name.endswith("csv") else list(map(json.loads, lines))
     assert all(tuple(row) == COLUMNS for row in table)
     assert (table[0]["dropped"], table[1]["dropped"]) == (REASON, "")
     assert (float(table[0]["perplexity"]), table[1]["perplexity"]) == (12.5, "")
+    assert [row["label"] for row in table] == ["bus", "", "bus"]
     assert (table[2]["protected"], table[2]["type"]) == ("a, b", "weather")
     assert read_labelled(file) == ([], 3), "nobody has labelled any"
     for row, said in zip(table, (("1", "Yes", "TRUE"), ("y", "0", "no"), ("1", "", "1")), strict=True):
@@ -93,7 +98,7 @@ def test_a_table_is_written_labelled_and_read_back(tmp_path: Path, name: str) ->
             writer.writeheader()
             writer.writerows(table)
     else:
-        table[0]["right_type"], table[1]["right_label"] = 1, False
+        table[0]["right_type"], table[1]["right_label"], table[2]["right_label"] = 1, False, None
         file.write_text("\n".join(map(json.dumps, table)), encoding="utf-8")
     first = EditJudgement("weather", True, True, True, True)
     second = EditJudgement("weather", True, False, False, False)

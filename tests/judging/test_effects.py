@@ -21,7 +21,13 @@ from counterfactory.engine.judging.effects import (
     find_flips,
     find_interactions,
 )
-from counterfactory.engine.judging.student import chi_square_p, false_discovery, t_reach, two_sided_p
+from counterfactory.engine.judging.student import (
+    chi_square_p,
+    false_discovery,
+    proportion_interval,
+    t_reach,
+    two_sided_p,
+)
 
 TYPES = ("colour", "fog", "night")
 
@@ -350,6 +356,15 @@ def test_chances_and_reaches_of_t_are_scipy_s(freedom: int) -> None:
 def test_chances_of_chi_square_are_scipy_s() -> None:
     for square in (0.0, 1e-6, 0.5, 1.0, 3.84, 20.0, 400.0):
         assert chi_square_p(square) == pytest.approx(stats.chi2.sf(square, 1), rel=1e-11)
+
+
+@pytest.mark.parametrize("count", [1, 7, 300, 42.5])
+@pytest.mark.parametrize("share", [0.0, 0.03, 0.5, 0.997, 1.0])
+def test_a_share_s_interval_is_clopper_s_and_pearson_s(share: float, count: float) -> None:
+    hits = share * count
+    low = 0.0 if hits == 0 else stats.beta.ppf(0.025, hits, count - hits + 1)
+    high = 1.0 if hits == count else stats.beta.ppf(0.975, hits + 1, count - hits)
+    assert proportion_interval(share, count, 0.95) == pytest.approx((low, high), abs=1e-9)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 
 import numpy as np
 from picture_rows import control_row, original_row, picture_row
 
 from counterfactory.engine.edit import Edit
+from counterfactory.engine.judging.detections import SeenBox, evaluate_boxes
 from counterfactory.engine.judging.evaluate import evaluate_masks
 from counterfactory.engine.judging.failures import label_failures, mask_failures
 from counterfactory.engine.judging.predictions import Prediction
+from counterfactory.engine.sources.shapes import Box
 
 CONTROL = control_row(0)
 EDITS = (Edit("weather", "dry", "snowy"), Edit("object", "", "a dog"), Edit("object", "a bus", ""))
@@ -71,6 +74,13 @@ def test_variants_whose_masks_are_worse_than_the_control_s_are_listed_by_their_f
     evaluation = evaluate_masks(bare, [counts(8), counts(6), counts(8), None, None], ("sky", "road"))
     fallen = read(mask_failures(bare, evaluation))
     assert [(row["file_name"], row["control_miou"]) for row in fallen] == [(ROWS[2].file_name, "")]
+
+
+def test_variants_of_which_less_is_found_are_listed_by_recall() -> None:
+    rows = [replace(row, boxes=(Box(0, 0, 8, 8, "bus"),)) for row in ROWS[:3]]
+    seen = {row.file_name: [SeenBox(0, 0, 8, 8, 1.0, "bus")] * (row.kind != "variant") for row in rows}
+    (found,) = read(mask_failures(rows, evaluate_boxes(rows, seen)))
+    assert (found["recall"], found["original_recall"], found["control_recall"]) == ("0.0000", "1.0000", "1.0000")
 
 
 def test_a_picture_without_a_label_has_an_empty_one_and_captions_are_as_they_were_written() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -80,6 +81,25 @@ def test_the_weights_that_made_the_answers_are_found(fit: Fit) -> None:
     assert colour.bias == pytest.approx(1, abs=0.4)
     assert label.weights[0] == pytest.approx(0.8, abs=0.25)
     assert layout.probability({"layout": 0.6}) > 0.95, "what decides nothing rejects nothing"  # type: ignore[operator]
+
+
+def test_no_other_weights_are_likelier() -> None:
+    """At the fit the likelihood less the penalty, by the score that the weights are for, rises along no weight."""
+    some = drawn(300, seed=1)
+    parts = fit_valid(some).parts
+    at = [number for part in parts for number in (*part.weights, part.bias)]
+
+    def loss(numbers: Sequence[float]) -> float:
+        left = iter(numbers)
+        other = [replace(p, weights=tuple(next(left) for _ in p.weights), bias=next(left)) for p in parts]
+        likely = [abs((not one.valid) - (valid_score(one.scores, other) or 0)) for one in some]
+        return 0.002 * sum(w * w for part in other for w in part.weights) - float(np.mean(np.log(likely)))
+
+    for place, number in enumerate(at):
+        ends = (number and number - 0.01, number + 0.01)  # 0 is the least of a weight
+        low, high = (loss([*at[:place], end, *at[place + 1 :]]) for end in ends)
+        slope = (high - low) / (ends[1] - ends[0])
+        assert slope > 0 if number == 0 else abs(slope) < 5e-4
 
 
 def test_probabilities_are_out_of_fold_and_calibrated(fit: Fit) -> None:

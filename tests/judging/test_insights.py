@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -152,6 +153,49 @@ def test_two_values_of_many_sources_are_not_grouped() -> None:
     assert {one.name for one in insights(rows, no_weakness, 0)} == {"time: at night", "time: at dusk"}
 
 
+# By the direction in which an edit changes captions, in degrees, and how many sources show it.
+TIMES = {"a dusk": (0, 2), "at dawn": (25, 14), "at dusk": (-2, 14), "at night": (-30, 14)}
+TIMES |= {"in fog": (180, 14), "in rain": (175, 13)}
+
+
+def test_a_group_is_called_by_that_of_its_common_edits_which_is_nearest_to_its_centre() -> None:
+    vectors = {
+        f"time: {edit}": (math.cos(math.radians(turn)), math.sin(math.radians(turn)))
+        for edit, (turn, _) in TIMES.items()
+    }
+
+    def embed(texts: Sequence[str]) -> np.ndarray:
+        return np.array([vectors.get(text, (0.0, 0.0)) for text in texts])
+
+    shown = [edit for edit, (_, count) in TIMES.items() for _ in range(count)]
+    rows = [control_row(i, source=str(i)) for i in range(len(shown))]
+    for i, alternative in enumerate(shown):
+        edits = (Edit("time", "by day", alternative),)
+        rows.append(picture_row(i, source=str(i), key=f"k{i:02}", caption="", edited_caption="", edits=edits))
+    wrong = {f"k{i:02}" for i in (2, 20, 31)}
+    judged = evaluate_labels(rows, ["car" if row.key in wrong else "bus" for row in rows], embed=embed)
+    dusk, fog = sorted(judged.insights, key=lambda one: one.name)
+    assert (dusk.name, dusk.type, dusk.keyword, dusk.alternative) == ("time: at dusk", "time", "by day", "at dusk")
+    assert dusk.values == ("time: at dawn", "time: at dusk", "time: at night", "time: a dusk")
+    assert (dusk.worst, dusk.drop, dusk.pictures) == (tuple(sorted(wrong)), pytest.approx(100 * 3 / 44), 44)
+    assert (fog.values, fog.worst, fog.drop) == (("time: in fog", "time: in rain"), (), pytest.approx(0))
+
+
+def test_no_class_loses_more_than_all() -> None:
+    """Fog turns what the night alone mends: by the sum of the two it costs twice as much as there is."""
+    foggy, night = Edit("weather", "", "foggy"), Edit("time", "", "night")
+    rows, right = list[PictureRow](), list[bool]()
+    for i in range(16):
+        edits = (night,) if i % 2 else (foggy, night)
+        rows += [control_row(i), picture_row(3 * i, edits=edits)]
+        right += [i % 2 == 0, i % 2 == 1]
+    judged = evaluate_labels(rows, ["bus" if one else "car" for one in right])
+    assert {one.name: one.drop for one in judged.insights} == pytest.approx(
+        {"weather: foggy": 100, "time: night": -100}
+    )
+    assert all(-100 <= one.low <= one.drop <= one.high <= 100 for one in judged.insights)
+
+
 def test_small_groups_join_the_nearest() -> None:
     vectors = unit(np.array([[1.0, 0, 0], [1, 0.1, 0], [0, 1, 0], [0, 1, 0.1], [0.2, 1, 0.5]]))
     many, few = {str(i) for i in range(20)}, {"0", "1"}
@@ -197,7 +241,7 @@ def test_boxes_have_insights_by_class() -> None:
 
     def seen(row: PictureRow) -> list[SeenBox]:
         missed = things[:1] if needs_daylight("bus", row.edits) else ()
-        return [SeenBox(b.x0, b.y0, b.x1, b.y1, 0.9, b.label) for b in things if b not in missed]
+        return [SeenBox(b.x0, b.y0, b.x1, b.y1, 0.5, b.label) for b in things if b not in missed]
 
     some = evaluate_boxes(rows, {row.file_name: seen(row) for row in rows}).insights
     assert {(one.label, one.type, one.measure) for one in some if one.clear} == {("bus", "time", "recall")}
@@ -247,6 +291,10 @@ def test_no_point_of_k_means_is_nearer_to_another_mean(seed: int) -> None:
     assert np.array_equal(labels, k_means(vectors, 3))
     means = unit(np.stack([vectors[labels == k].sum(axis=0) for k in range(3)]))
     assert np.array_equal(np.argmax(vectors @ means.T, axis=1), labels)
+
+
+def test_what_changes_nothing_is_no_group_of_its_own() -> None:
+    assert k_means(np.array([[1.0, 0], [0, 1], [0, 0]]), 3).tolist() == [0, 1, 0]
 
 
 def test_bags_of_words() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,11 @@ def test_the_highest_class_may_be_the_truths_alone_and_void_is_none_however_many
     pair = one_pair(tmp_path / "void", Image.new("L", (8, 8), 255), Image.new("L", (8, 8), 7))
     ((counts,), _) = compare_masks(*pair, [f"class {i}" for i in range(300)])
     assert counts.sum() == 0
+    white = one_pair(tmp_path / "white", Image.new("L", (8, 8), 255), Image.new("L", (8, 8), 255))
+    assert compare_masks(*white)[1] == ("0",), "white is no number of its own"
+    for truth, answer in ((3, 255), (1, 7)):
+        pair = one_pair(tmp_path / str(answer), Image.new("L", (8, 8), truth), Image.new("L", (8, 8), answer))
+        assert len(compare_masks(*pair)[1]) == answer + 1
 
 
 def street(*numbers: int) -> NDArray[np.uint8]:
@@ -162,6 +168,7 @@ def judged(
             STREET,
             "Cityscapes' labelIds",
         ),
+        (CRACK + 5, {5: "background", 6: "aeroplane"}, CRACK, "the numbers of the class map voc"),
     ],
 )
 def test_right_answers_in_other_numbers_are_refused_with_their_cause(
@@ -180,19 +187,45 @@ def test_numbers_of_the_record_are_the_rows_by_name_and_a_right_model_is_right(t
 
 @pytest.mark.parametrize(("rows", "refused"), [(3, False), (4, True), (30, True)])
 def test_from_a_tenth_on_numbers_that_are_no_class_are_refused(rows: int, refused: bool, tmp_path: Path) -> None:
-    """Of 40 rows that count, `rows` are answered 90 or 91; below a tenth they are wrong, and no class of their own."""
+    """Of 40 rows that count, `rows` are answered 91 or 90; below a tenth they are wrong, and no class of their own."""
     answer = STREET.copy()
-    answer[:rows] = 90
-    answer[0] = 91
+    answer[:rows] = 91
+    answer[0] = 90
     if refused:
-        with refusal(rf"in {2.5 * rows:.1f} % of the pixels: 90 .*, 91 \(2\.5 %\)"):
+        classes = "7 (road), 8 (sidewalk), 11 (building), 23 (sky), 26 (car) and 1 more"
+        advice = f"; where they are classes, name all by --classes; write the numbers of the suite's masks, {classes}"
+        with refusal(rf"in {2.5 * rows:.1f} % of the pixels: 91 .*, 90 \(2\.5 %\){re.escape(advice)}$"):
             judged(tmp_path, STREET, answer, STREET_NAMES)
         return
     evaluation, (told,) = judged(tmp_path, STREET, answer, STREET_NAMES)
-    assert told.endswith("in 7.5 % of the pixels: 90 (5.0 %), 91 (2.5 %); they count as wrong")
+    assert told.endswith("in 7.5 % of the pixels: 91 (5.0 %), 90 (2.5 %); they count as wrong")
     assert evaluation.variants.by_class["road"] == 5 / 8
     assert evaluation.variants.score.value == (4 + 5 / 8) / 5
     assert len(evaluation.variants.confusion) == len(evaluation.variants.confusion[0]) == 6
+
+
+@pytest.mark.parametrize(
+    ("rows", "cause"), [(5, "they look like Cityscapes' trainIds"), (4, "where they"), (3, "where they")]
+)
+def test_other_numbers_are_the_cause_where_most_is_right_by_them(rows: int, cause: str, tmp_path: Path) -> None:
+    """Of eight rows of each class, `rows` are in trainIds, one is in the suite's own numbers, the others in none."""
+    row = np.arange(len(STREET))[:, None] % 8
+    answer = np.where(row < rows, street(0, 1, 2, 10, 13, 200), np.where(row == 7, STREET, 200)).astype(np.uint8)
+    with refusal(f"; {cause}"):
+        judged(tmp_path, STREET, answer, STREET_NAMES)
+
+
+def test_two_classes_of_five_or_one_of_two_right_by_other_numbers_are_no_cause(tmp_path: Path) -> None:
+    crack = np.repeat(np.array([1, 2, 200], np.uint8), [30, 4, 6])[:, None].repeat(40, 1)
+    with refusal("; where they are classes"):
+        judged(tmp_path / "five", STREET, street(0, 1, 200, 200, 200, 200), STREET_NAMES)
+    with refusal("; where they are classes"):
+        judged(tmp_path / "two", CRACK, crack, CRACK_NAMES)
+
+
+def test_other_numbers_that_are_all_classes_are_refused_too(tmp_path: Path) -> None:
+    with refusal(r"answers has other numbers than the suite; they look like numbers from 1, where the suite's are"):
+        judged(tmp_path, CRACK + 1, CRACK + 2, {1: "ground", 2: "crack", 3: "hole"})
 
 
 def test_void_truth_is_asked_for_nothing(tmp_path: Path) -> None:
@@ -222,14 +255,18 @@ def test_a_bad_model_is_judged(tmp_path: Path) -> None:
         assert told == []
 
 
-@pytest.mark.parametrize("truth", [np.full((16, 16), 255, np.uint8), np.repeat([[1], [255]], 8, 0).repeat(16, 1)])
-def test_masks_of_one_class_judge_nobody(truth: NDArray[Any], tmp_path: Path) -> None:
-    with refusal(r"show (nothing|1 \(crack\) alone), so that a model that sees nothing"):
-        judged(tmp_path, truth.astype(np.uint8), np.ones((16, 16), np.uint8), CRACK_NAMES)
+@pytest.mark.parametrize(("number", "shown"), [(255, "nothing"), (1, r"1 \(crack\) alone")])
+def test_masks_of_one_class_judge_nobody(number: int, shown: str, tmp_path: Path) -> None:
+    truth = np.repeat(np.array([number, 255], np.uint8), 8)[:, None].repeat(16, 1)
+    advice = "make the suite of masks with two classes or more, and say by --class-map what their numbers are"
+    with refusal(f"show {shown}, so that a model that sees nothing could be right; {advice}$"):
+        judged(tmp_path, truth, np.ones((16, 16), np.uint8), CRACK_NAMES)
 
 
 def test_truths_without_a_name_are_said(tmp_path: Path) -> None:
-    _, (told,) = judged(tmp_path, STREET, STREET, {7: "road", 8: "sidewalk", 11: "building", 23: "sky"})
+    answer = STREET.copy()
+    answer[36:38] = 7  # whatever the model answers there
+    _, (told,) = judged(tmp_path, STREET, answer, {7: "road", 8: "sidewalk", 11: "building", 23: "sky"})
     assert told == "numbers in the suite's masks that have no name are not counted: 26 (20.0 %)"
 
 

@@ -108,7 +108,9 @@ def test_every_accepted_variant_comes_once_and_no_gain_grows(seed: int, models: 
     given_answers = [answers(rows, seed + number) for number in range(models)]
     assert all(a.gain >= b.gain - 1e-12 for a, b in itertools.pairwise(order_variants(rows, given_answers)))
     extra = [original_row(0), control_row(0), picture_row(0, file_name="x.png", reason="too dark")]
-    names = [place.row.file_name for place in order_variants([*extra, *rows], given_answers)]
+    bare = picture_row(0, file_name="a.png", edits=())
+    *names, last = [place.row.file_name for place in order_variants([*extra, bare, *rows], given_answers)]
+    assert last == "a.png", "what names no edit shows no failure that could be told"
     assert sorted(names) == sorted(row.file_name for row in rows)
     mixed = random.Random(seed).sample(rows, len(rows))
     assert [place.row.file_name for place in order_variants(mixed, given_answers)] == names
@@ -118,6 +120,8 @@ def test_without_answers_every_class_and_value_comes_before_one_comes_again() ->
     rows = [row for row in suite_rows(30) if len(row.edits) == 1]
     cells = [(place.row.label, place.row.edits[0].value) for place in order_variants(rows, [])]
     different = len(set(cells))
+    first = order_variants(rows, [])[0]
+    assert first.gain == pytest.approx(first.risk), "of one edit's failures one is shown as often as the model fails"
     assert len(set(cells[:different])) == different < len(rows)
 
 
@@ -141,6 +145,8 @@ def test_masks_fail_by_how_far_they_fall() -> None:
     assert model[rows[2].file_name].fails > model[rows[3].file_name].fails > 0
     places = order_variants(rows, [model])
     assert places[0].row == rows[2]
-    (first, *_) = csv.DictReader(io.StringIO(order_text(places, model)))
+    (first, *_, last) = csv.DictReader(io.StringIO(order_text(places, model)))
+    assert (last["file_name"], last["wrong_answer"]) == (rows[1].file_name, "")
     assert (first["file_name"], first["wrong_answer"]) == (rows[2].file_name, "pooled_miou")
     assert float(first["risk"]) == pytest.approx(places[0].risk, abs=1e-4)
+    assert float(first["new_failures"]) == pytest.approx(places[0].gain, abs=1e-4)

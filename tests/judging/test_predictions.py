@@ -40,7 +40,8 @@ ROWS = [
     ("name", "data", "told"),
     [
         ("p.csv", b"image,label\na,b\n", "found: image, label"),
-        ("p.csv", b"image,prediction\n", "holds no predictions; write the columns image and prediction$"),
+        ("p.csv", b"id,prediction\na,b\n", "found: id, prediction"),
+        ("p.csv", b"image,prediction\n", "p.csv holds no predictions; write the columns image and prediction$"),
         ("p.csv", b"image,prediction\na,x\na,y\n", "second, different prediction for a"),
         ("p.jsonl", b"{", "p.jsonl:1 is not valid JSON"),
         ("p.jsonl", b'{"image": "a", "prediction": 3.5}', r"as text or a whole number; found \{.*3\.5\}$"),
@@ -80,12 +81,21 @@ def test_what_a_model_gives_the_true_label_is_a_measure_of_its_own() -> None:
 
 
 def test_a_parquet_without_answers_is_refused(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"image": ["a"]}), tmp_path / "p.parquet")
-    with refusal("needs the columns image and prediction"):
-        load_predictions(tmp_path / "p.parquet")
-    (tmp_path / "p.parquet").write_bytes(b"no table")
+    file = tmp_path / "p.parquet"
+    for column in ("image", "prediction"):
+        pq.write_table(pa.table({column: ["a"]}), file)
+        with refusal(rf"needs the columns image and prediction .found: {column}.$"):
+            load_predictions(file)
+    no_text = pa.array([b"\xff"]).cast(pa.string(), safe=False)
+    pq.write_table(pa.table({"image": ["a"], "prediction": no_text}), file)
+    with refusal(r"cannot be read: .*UTF"):
+        load_predictions(file)
+    pq.write_table(pa.table({"image": ["a", ""], "prediction": ["b", "c"]}), file)
+    with refusal(r"p\.parquet:2: every row needs an image"):
+        load_predictions(file)
+    file.write_bytes(b"no table")
     with refusal("cannot be read"):
-        load_predictions(tmp_path / "p.parquet")
+        load_predictions(file)
 
 
 def match(answers: dict[str, str], rows: list[PictureRow]) -> tuple[tuple[str | None, ...], tuple[str, ...]]:
@@ -256,3 +266,4 @@ def test_answers_are_measured_by_what_stands_beside_them() -> None:
     }
     assert RowPredictions((Prediction("car"), None), ()).measures(rows[:2]) == {}
     assert RowPredictions((None,), ()).measures(rows[:1]) == {}
+    assert RowPredictions((Prediction("car", true=0.5), None), ()).measures(rows[:2]) == {"p(true)": [0.5, None]}

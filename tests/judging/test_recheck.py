@@ -27,6 +27,11 @@ STRICT = CheckSettings(batch=8, label_prompt="a {label}", logit_scale=10.0).havi
 )
 
 
+def changed_at(suite: Path) -> dict[Path, tuple[int, int]]:
+    """The inode and the time of the last change of the folder and of what is in it."""
+    return {file: (file.stat().st_ino, file.stat().st_mtime_ns) for file in (suite, *suite.iterdir())}
+
+
 def test_verdicts_follow_from_the_scores(made_suite: MadeSuite) -> None:
     before = read_metadata(made_suite.path)
     turned = CheckCounts("image_text", before=1, now=3, newly_rejected=2, newly_accepted=0)
@@ -39,6 +44,9 @@ def test_verdicts_follow_from_the_scores(made_suite: MadeSuite) -> None:
     record = read_run(made_suite.path)
     assert (record.standing.accepted, record.standing.rejected) == (3, 3)
     assert record.standing.check == plain(STRICT)
+    written = changed_at(made_suite.path)
+    recheck(made_suite.path, STRICT)
+    assert changed_at(made_suite.path) == written, "where nothing changes, the suite is only read"
     # And back: what was rejected is accepted again.
     lenient = STRICT.having(min_image_text=-1.0)
     found = recheck(made_suite.path, lenient)

@@ -46,6 +46,11 @@ def test_fid_of_fewer_pictures_than_features() -> None:
     assert frechet_distance(a, a + 5) == pytest.approx(4 * 25)
 
 
+def test_fid_of_a_network_s_floats_loses_no_digits() -> None:
+    a, b = np.random.default_rng(0).normal(1000, 0.1, (2, 20, 4)).astype(np.float32)
+    assert frechet_distance(a, b) == pytest.approx(by_definition(a.astype(np.float64), b.astype(np.float64)), rel=1e-6)
+
+
 def test_fid_is_of_accepted_pictures() -> None:
     rng = np.random.default_rng(0)
     rows = [original_row(i) for i in range(3)] + [control_row(0)]
@@ -54,6 +59,8 @@ def test_fid_is_of_accepted_pictures() -> None:
     fid = measure_fid(rows, features, "clip")
     of = [np.stack([features[row.file_name] for row in some]) for some in (rows[:3], rows[4:8])]
     assert fid == Fid("clip", 2, 3, None, pytest.approx(by_definition(*of)), 4)
+    least = measure_fid([*rows[:2], *rows[4:6]], features, "clip")
+    assert least == Fid("clip", 2, 2, None, pytest.approx(frechet_distance(*(part[:2] for part in of))), 2)
     with refusal("of which 1 can be read"):
         measure_fid(rows, {row.file_name: np.zeros(2) for row in rows[2:]}, "clip")
     with refusal("clip gives pictures 2 and 6 features"):
@@ -77,6 +84,9 @@ def test_perplexity_on_record_is_not_read_again() -> None:
     def read(texts: Sequence[str]) -> list[float]:
         raise AssertionError(texts)
 
-    assert measure_perplexity([picture_row(0, scores=scores)], read, "llm") == CaptionPerplexity("llm", 8.0, 12.0, 2)
-    with refusal("no accepted variant has a caption"):
+    rows = [picture_row(0, scores=scores), picture_row(3, caption="c", edited_caption="e", scores=scores)]
+    assert measure_perplexity(rows, read, "llm") == CaptionPerplexity("llm", 8.0, 12.0, 4)
+    half = [picture_row(0, scores={name: value}) for name, value in scores.items()]
+    assert measure_perplexity(half, lambda texts: [3.0] * len(texts), "llm") == CaptionPerplexity("llm", 3.0, 3.0, 2)
+    with refusal(r"^no accepted variant has a caption"):
         measure_perplexity([picture_row(0, caption="")], read, "llm")

@@ -79,8 +79,13 @@ def test_what_both_sides_have_is_compared_of_four_models_or_more() -> None:
     assert only.name == "weather"
     with refusal(r"no edit of the suite is a condition.*such as time; the table has w"):
         find_transfers([{"time": row["time"]} for row in painted], real)
+    with refusal(r"such as weather: rainy; the table has none$"):
+        find_transfers([{}] * 6, [{}] * 6)
     painted, real = drawn(3, 1.0, 0.05, 3)
     with refusal("needs 4 models or more, got 3"):
         find_transfers(painted, real)
     (alike,) = find_transfers([{"time": -0.5}] * 5, [{"time": -0.1 * k} for k in range(5)])
     assert (alike.rank_correlation.value, alike.slope.low, alike.predicts) == (None, None, False)
+    # Of four drawn models fewer than half differ on both sides.
+    (few,) = find_transfers([{"time": x} for x in (-0.5, 0, 0, 0)], [{"time": y} for y in (0, -0.5, 0, 0)])
+    assert (few.rank_correlation.value, few.rank_correlation.low) == (pytest.approx(-1 / 3), None)

@@ -32,15 +32,6 @@ def test_four_of_five_agree(answers: list[int], per_picture: int, agreed: int | 
     assert consensus(answers, per_picture) == agreed
 
 
-@pytest.mark.parametrize("count", [1, 7, 300, 42.5])
-@pytest.mark.parametrize("share", [0.0, 0.03, 0.5, 0.997, 1.0])
-def test_a_share_s_interval_is_clopper_s_and_pearson_s(share: float, count: float) -> None:
-    hits = share * count
-    low = 0.0 if hits == 0 else stats.beta.ppf(0.025, hits, count - hits + 1)
-    high = 1.0 if hits == count else stats.beta.ppf(0.975, hits + 1, count - hits)
-    assert proportion_interval(share, count, 0.95) == pytest.approx((low, high), abs=1e-9)
-
-
 def test_pictures_of_one_source_count_as_far_as_they_differ() -> None:
     """Korn and Graubard: as many as p(1-p) over the jackknife's variance, times the squared ratio of the two t."""
     rng = np.random.default_rng(3)
