@@ -18,6 +18,7 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.sources.source import Source, load_mask
 from counterfactory.engine.stages.paint import draw_baselines as stage
 from counterfactory.engine.stages.paint.draw_baselines import draw_baselines
+from counterfactory.engine.stages.paint.paint_light import draw_variants
 from counterfactory.engine.variant import Variant
 
 FOG, NIGHT, BLUE = Edit("weather", "", "foggy"), Edit("time", "by day", "at night"), Edit("colour", "red", "blue")
@@ -62,11 +63,11 @@ def test_what_was_drawn_before_an_interrupt_is_on_record(
     sources: list[Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     variants = [replace(one, edits=(FOG,)) for one in tiny_variants(sources[:2], 10)]
-    really, left = stage.draw_variants, list[list[Variant]]()
+    left = list[list[Variant]]()
 
     def stops(run: Any, missing: Sequence[Variant], pictures: Any) -> Iterator[Any]:
         left.append(list(missing))
-        for at, drawn in enumerate(really(run, missing, pictures)):
+        for at, drawn in enumerate(draw_variants(run, missing, pictures)):
             if at == 18:
                 raise InterruptedError
             yield drawn

@@ -57,6 +57,8 @@ def test_controls_come_first_and_each_kind_level_and_repeat_is_counted() -> None
     ]
     assert {(one.seed, one.protected, one.dropped) for one in found} == {(3, ("bus",), None)}
     assert len({one.key for one in found}) == len(pictures), "the same edits in another picture are another variant"
+    other = given_variants(given(source("bus/2"), *pictures, levels=2), CAPTION, wanted_of(9, (1, 1), seed=3))
+    assert {one.key for one in found}.isdisjoint(one.key for one in other)
     assert given_variants(source("bus/1"), CAPTION, wanted_of(1, (1, 1))) == []
 
 
