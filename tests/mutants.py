@@ -52,7 +52,7 @@ HOUSE = ROOT / "docs" / "house.json"
 _KILLED = {1, 3, 24, 36, 152, 255, -24}
 _NO_TESTS = {5, 33}
 # pytest's "unraisableexception" collects all garbage after each run: four fifths of the time, and not one mutant more.
-_WITHOUT = ("xdist", "warnings", "cacheprovider", "unraisableexception", "threadexception")
+_WITHOUT = ("xdist", "cacheprovider", "unraisableexception", "threadexception")
 
 
 @dataclass(frozen=True)
