@@ -107,6 +107,22 @@ def test_a_server_that_is_gone_stops_the_run_and_nothing_is_lost(photos: Path, t
     assert len([row for row in cf.open(tmp_path / "suite").rows if row.kind == "variant"]) == 2
 
 
+def test_what_a_server_made_before_it_went_is_not_asked_for_again(photos: Path, tmp_path: Path) -> None:
+    answered = list[Asked]()
+
+    def answer(asked: Asked) -> Reply:
+        if len(answered) == 3:
+            return json_reply({"error": {"message": "the key has expired"}}, 401)
+        answered.append(asked)
+        return edit_reply(asked)
+
+    with serving(answer) as served, pytest.raises(CounterfactoryError):
+        make(photos, tmp_path / "suite", profile(tmp_path, served.address, parallel=1))
+    with fake_editor() as good:
+        make(photos, tmp_path / "suite", profile(tmp_path, good.address, parallel=1))
+        assert len(good.asked) == 3
+
+
 def test_a_server_that_changes_nothing_is_found_by_the_checks(photos: Path, tmp_path: Path) -> None:
     def answer(asked: Asked) -> Reply:
         return json_reply({"data": [{"b64_json": base64.b64encode(asked.form["image"]).decode()}]})

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 from rewriting import TASK
+from rewriting import source as labelled
 from tiny_desk import IMAGE_BATCH, image_name, tiny_run
 from tiny_painting import pixels_of
 
@@ -104,6 +105,16 @@ def test_what_captions_go_on_after() -> None:
         ("{label}", 'a "b"', "a 'b'"),
     ):
         assert stage.named_prefix(prefix, label) == named
+
+
+def test_what_labels_say_of_a_picture() -> None:
+    for label, classes, caption in (
+        ("umbrella", ("car",), "a photo of an umbrella"),
+        (None, ("car", "fire_truck"), "a photo of car, fire truck"),
+        (None, (), "a photo"),
+        ("n00000000", ("car",), "a photo"),
+    ):
+        assert stage.caption_of_labels(replace(labelled("1", label), classes=classes)) == caption
 
 
 def test_texts_of_one_picture_are_sentences_said_once_and_marks_follow_what_they_go_on_after() -> None:

@@ -334,6 +334,9 @@ def test_levels_near_the_ends_are_clipped_where_all_channels_are() -> None:
     half[16:32] = 251
     assert scores(half, flat(60))["exposed"] == 0.5
     assert scores(half, flat(60))["spread"] == round(247 / 255, 6)
+    one = flat(100).copy()
+    one[0, 0] = 0
+    assert scores(one, flat(60))["exposed"] == 0.999837, "one of 6,144, to six digits"
     half[:16, :, 1] = 5
     half[16:32, :, 2] = 250
     assert scores(half, flat(60))["exposed"] == 1.0
@@ -383,6 +386,15 @@ def test_a_pixel_beside_is_near_two_are_not_and_fog_and_night_keep_their_outline
     coloured = np.where(mask[..., None] == 3, np.array([0, 7, 9], np.uint8), np.array([0, 7, 8], np.uint8))
     assert share(image, coloured) == share(image, mask.astype(np.uint16) * 300) == whole
     assert share(image, np.zeros_like(mask)) == 1.0
+
+
+def test_a_pixel_aslant_is_two() -> None:
+    """A slanting side that is moved off its own line by a pixel across and a pixel down."""
+    mask = np.tril(np.ones((128, 128), np.uint8))
+    image = np.where(mask[..., None] == 1, np.uint8(200), np.uint8(60)).repeat(3, axis=2)
+    moved = [share(np.ascontiguousarray(np.roll(image, way, axis=(0, 1))), mask) for way in ((0, 0), (1, -1), (-1, 1))]
+    assert moved[0] > 0.9
+    assert max(moved[1:]) < 0.6, moved
 
 
 def test_outlines_of_a_large_picture_may_lie_a_little_to_either_side_and_finer_texture_has_none() -> None:

@@ -67,9 +67,9 @@ def test_boxes_are_found_by_class_and_overlap_each_once() -> None:
     assert box_scores(truth[:1], [(0.0, 0.0, 10.0, 4.9, 2)], CLASSES) == {"boxes": 0.0}
     assert box_scores(truth[:1], [(11.0, 0.0, 20.0, 10.0, 2)], CLASSES) == {"boxes": 0.0}
     assert box_scores(truth[3:], right, CLASSES) == {}, "a class that the referee does not know"
-    # The nearer of two takes the better of two boxes, and the other one is left for it.
-    near = [Box(0, 0, 10, 10, "bus"), Box(2, 0, 12, 10, "bus")]
-    assert box_scores(near, [(2.0, 0.0, 12.0, 10.0, 2), (0.0, 0.0, 10.0, 10.0, 2)], CLASSES) == {"boxes": 1.0}
+    # A box takes the nearest of those that are like it, and the other one is left for that which it alone is like.
+    near = [Box(0, 0, 10, 10, "bus"), Box(4, 0, 14, 10, "bus")]
+    assert box_scores(near, [(3.0, 0.0, 13.0, 10.0, 2), (0.0, 0.0, 10.0, 10.0, 2)], CLASSES) == {"boxes": 1.0}
 
 
 @pytest.fixture
@@ -119,9 +119,14 @@ def test_an_ensemble_says_how_many_agree(four_sources: list[Source], tmp_path: P
         assert run.run.meter.work("check", "referee json:dumps").rows == 2
         assert consult_referees(run.of(referees=tuple(both)), painted, open_sight) == found
         assert (len(asked), len(shapes)) == (2, 2), "what they said is on record"
+        row, bus = painted[variants[0]], variants[0].source.key
+        broken = run.run.keys.referee_key(row.image.sha256, bus, both[0].digest())
+        run.run.suite.ledger.put("check", {broken: {"right": 1.0}})
+        assert consult_referees(run.of(referees=tuple(both)), painted, open_sight) == found
+        assert (len(asked), len(shapes)) == (3, 3), "what is no answer about a label is none"
         other = [replace(both[0], batch=3), both[1]]
         assert consult_referees(run.of(referees=tuple(other)), painted, open_sight) == found
-        assert len(asked) == 3, "another referee looks anew"
+        assert len(asked) == 4, "another referee looks anew"
 
 
 def test_masks_and_boxes_are_those_carried_over(four_sources: list[Source], tmp_path: Path) -> None:

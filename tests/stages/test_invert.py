@@ -144,6 +144,7 @@ def test_pictures_are_edited_as_one_by_one(sources: list[Source], tmp_path: Path
     invert, some = replace(INVERT, rounds=1), sources[:1]
     variants = variants_of(some)
     variants[0] = replace(variants[0], level=1, levels=2)  # one faintly, another in full
+    variants.append(variant_of(sources[0], 40, "caption 1 more 3", "colour"))  # no word goes
     with tiny_run(tmp_path / "suite", sources) as desk:
         found = edited(desk, variants, invert)
         pictures = desk.pictures.of(some)
@@ -160,7 +161,7 @@ def test_pictures_are_edited_as_one_by_one(sources: list[Source], tmp_path: Path
         difference = np.abs(one.pixels.astype(int) - wanted)
         assert difference.max() <= 2, (one.variant.edited_caption, one.self_attention)
         assert wanted.std() > 20
-    assert len(moved) == 4, "shares and captions make different pictures"
+    assert len(moved) == 6, "shares and captions make different pictures"
 
 
 def test_rows_are_gathered_on_the_host(sources: list[Source], tmp_path: Path) -> None:
@@ -243,9 +244,13 @@ def test_the_best_pictures_are_kept_once_with_their_masks(sources: list[Source],
         assert (second.networks.opened, second.made("paint")) == ([], 0)
         assert second.done("paint") == (len(variants), len(variants))
     controls, exact = [v for v in variants if v.kind == "control"], replace(INVERT, detail_levels=8.0)
+    twice = [*controls, *(replace(v, key=f"{90 + i:064x}", index=1) for i, v in enumerate(controls))]
     with tiny_run(tmp_path / "exact", sources) as desk:
-        for variant, row in edit_variants(desk.of(paint=PAINT, invert=exact), controls, {}, desk.pictures).items():
+        rows = edit_variants(desk.of(paint=PAINT, invert=exact), twice, {}, desk.pictures)
+        assert list(rows) == twice
+        for variant, row in rows.items():
             np.testing.assert_array_equal(desk.run.suite.load_image(row), pictures[variant.source.key])
+            assert row.self_attention is None, "nothing was tried"
     sources[2].path.unlink()
     with tiny_run(tmp_path / "other", sources) as third:
         left = edit_variants(third.of(paint=PAINT, invert=INVERT), controls, {}, third.pictures)

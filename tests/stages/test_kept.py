@@ -117,8 +117,24 @@ def test_a_thing_at_the_border_counts_where_there_is_no_other_and_not_where_a_ma
     assert kept(source, picture, "a red bus under a blue roof", mask=mask) is None, "one part, at the border"
     cv2.rectangle(mask, (10, 60), (45, 100), 255, -1)
     assert kept(source, picture, "a red bus under a blue roof", mask=mask) == pytest.approx(1, abs=0.01)
-    coloured = np.dstack([mask, mask * 0, mask // 2])
-    assert kept(source, picture, "a red bus under a blue roof", mask=coloured) == pytest.approx(1, abs=0.01)
+    for coloured in ([mask, mask * 0, mask // 2], [mask * 0, mask * 0, mask]):
+        assert kept(source, picture, "a red bus under a blue roof", mask=np.dstack(coloured)) == pytest.approx(
+            1, abs=0.01
+        )
+
+
+def test_a_place_is_of_one_thing() -> None:
+    things = find_things(source_colours(scene("red", "blue")), None)
+    places = np.concatenate([thing.places for thing in things])
+    assert len(places) == len(set(places.tolist())) <= 128 * 128
+
+
+def test_what_looks_otherwise_than_its_name_may_look_as_its_name_says() -> None:
+    """An orange thing that its source's light turned yellow, and its picture's light turns back."""
+    source, picture = scene("red", "orange"), scene("red", "orange")
+    yellowish = np.where((source == RGB["orange"]).all(axis=2, keepdims=True), np.uint8([245, 170, 30]), source)
+    things = find_things(source_colours(yellowish), None)
+    assert kept(yellowish, picture, "an orange car") == pytest.approx(1, abs=0.05), [t.terms for t in things]
 
 
 def described(scene: Scene) -> str:

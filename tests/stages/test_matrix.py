@@ -79,7 +79,8 @@ def test_with_room_for_some_each_value_comes_equally_often() -> None:
         assert all(len(set(cells_of(result))) == variants for result in results)
     less, more = made(3, captions), made(7, captions)
     assert [one.variants for one in less] == [one.variants[:3] for one in more], "more variants keep those that exist"
-    assert made(3, captions, seed=1) != less
+    other = made(3, captions, seed=1)
+    assert [[v.edits for v in one.variants] for one in other] != [[v.edits for v in one.variants] for one in less]
 
 
 def test_where_all_values_fit_company_changes_nothing() -> None:
@@ -148,6 +149,22 @@ def test_what_the_model_takes_for_another_type_s_words_costs_no_cell(keywords: s
     caption, day = "a clear street at night with a bus.", "a clear street during the day with a bus."
     (found,) = rewrite([source("bus/1")], [caption], SETTINGS, request, ask, PlainPrompts())
     assert {variant.edited_caption for variant in found.variants} == {day, "a rainy street at night with a bus."}
+
+
+@pytest.mark.parametrize(
+    ("values", "caption", "keyword", "written"),
+    [
+        (("blue", "grey car"), "a red car by a bus.", "red car", {"a blue car by a bus.", "a grey car by a bus."}),
+        (("blue",), "a red by a bus.", "red", {"a blue by a bus."}),
+    ],
+)
+def test_a_caption_that_the_model_spoils_is_written_by_rule_with_the_keyword_s_noun(
+    values: tuple[str, ...], caption: str, keyword: str, written: set[str]
+) -> None:
+    request = wanted_of(len(values), (1, 1), interventions=Interventions((("colour", values),)))
+    ask = Scripted(keywords=[json.dumps([["colour", keyword]])], rewrite=['"a"'] * len(values))
+    (found,) = rewrite([source("bus/1")], [caption], SETTINGS, request, ask, PlainPrompts())
+    assert {variant.edited_caption for variant in found.variants} == written
 
 
 def test_no_word_for_where_or_when_slips_into_a_cell() -> None:

@@ -348,6 +348,7 @@ def test_a_feather_falls_off_around_the_region_alone() -> None:
     assert (found.dtype, found[4, 4]) == (np.float32, 1)
     np.testing.assert_allclose(found[4], [0, 0.25, 0.5, 0.75, 1, 0.75, 0.5, 0.25, 0], atol=1e-6)
     np.testing.assert_allclose(found[3, 3], 1 - 2**0.5 / 4, atol=1e-6)
+    assert found.min() == found[0, 0] == 0, "nothing is less than not kept"
     np.testing.assert_array_equal(feathered(region, 0.0), region.astype(np.float32))
     small = found[:8, :8].reshape(2, 4, 4, 2).mean((1, 3))
     np.testing.assert_allclose(shrink(found[:8, :8], (2, 4)), small, rtol=1e-6)

@@ -292,3 +292,17 @@ def test_levels_are_painted_between_both_captions_from_one_noise(
         assert same_picture(picture, alone), one.level
     apart = [np.abs(a.astype(int) - b.astype(int)).mean() for a, b in pairwise(pictures[:3])]
     assert min(apart) > 1, "levels that look alike prove nothing"
+
+
+def test_states_between_captions_are_made_on_the_host(
+    two_sources: list[Source], painter: TinyPainter, tmp_path: Path
+) -> None:
+    """On a GPU the text encoder leaves the states of whole captions on the device, where nothing computes with them."""
+    faint, *_ = at_levels([rainy(two_sources[0], 0)], levelled(levels=3))
+    with tiny_run(tmp_path / "suite", two_sources, painter=painter) as run, pytest.MonkeyPatch.context() as patched:
+        text, asked = run.networks.clip_text(), list[str]()
+        really = text.encode_states
+        text.encode_states = lambda captions: asked.extend(captions) or really(captions)
+        patched.setattr(run.networks, "clip_text", lambda: text)
+        assert paint_variants(run.of(paint=PAINT), [faint], hints(two_sources), run.pictures)
+    assert asked == ["nothing"]

@@ -242,6 +242,13 @@ def test_a_value_that_one_thing_has_goes_to_another() -> None:
     assert found.cells["weather", "rain"].reason == "in the caption already"
 
 
+def test_a_word_that_says_it_of_another_thing_is_replaced_by_a_word() -> None:
+    values = Interventions((("weather", ("rainy",)),))
+    caption = "a rainy street and a foggy field by a dog"
+    (found,) = rewritten(Scripted(weather='"rainy"'), EDIT_TYPES, caption, interventions=values)
+    assert edits_of(found) == {Edit("weather", "foggy", "rainy"): "a rainy street and a rainy field by a dog"}
+
+
 # Edits that a small model chooses: one question per caption, phrases of ours put into it by rule.
 
 ANIMALS = Task("animals", "classify the animal: here it is {label}", (), True)
@@ -249,10 +256,12 @@ PROMPTS = ChatPrompts(chatml)
 DOG = "n02084071"
 
 
-def chosen(ask: object, *captions: str, variants: int = 11, **wanted_more: Any) -> list[SourceVariants]:
+def chosen(
+    ask: object, *captions: str, variants: int = 11, label: str = DOG, **wanted_more: Any
+) -> list[SourceVariants]:
     settings = RewriteSettings(EDIT_TYPES, 1, 1, 2, 90, verbatim=True, menus=True)
     wanted = SuiteRequest(ANIMALS, variants, 0, (1, 1), 0, **wanted_more)
-    sources = [source(str(i), DOG) for i in range(len(captions))]
+    sources = [source(str(i), label) for i in range(len(captions))]
     return rewrite(sources, captions, settings, wanted, ask, PROMPTS)  # type: ignore[arg-type]
 
 
@@ -298,12 +307,14 @@ def test_one_question_per_caption_brings_an_edit_of_every_type() -> None:
         assert all("dog" in variant.edited_caption for variant in made)
 
 
-def test_a_sample_of_each_menu_is_offered_by_the_caption_and_the_type() -> None:
-    ask, caption = Chooser(), "a dog on grass"
-    chosen(ask, caption, avoid=("rain",))
-    found = protect(ANIMALS, DOG, (), caption)
+@pytest.mark.parametrize(("label", "caption"), [(DOG, "a dog on grass"), ("lamp", "a lamp on grass")])
+def test_a_sample_of_each_menu_is_offered_by_the_caption_and_the_type(label: str, caption: str) -> None:
+    ask = Chooser()
+    chosen(ask, caption, avoid=("rain",), label=label)
+    found = protect(ANIMALS, label, (), caption)
     types = edit_types(EDIT_TYPES, ())
-    allowed = [allowed_proposals(menu(t.name, caption, found.keep, DOG), caption, found.keep, ("rain",)) for t in types]
+    menus = [menu(t.name, caption, found.keep, label) for t in types]
+    allowed = [allowed_proposals(pairs, caption, found.keep, ("rain",)) for pairs in menus]
     offered = [offer(some, content_key(caption, t.name)) for t, some in zip(types, allowed, strict=True)]
     prompt = PROMPTS.choices(types, found.told, caption)
     assert ask.asked == {"choices": [LlmRequest(prompt, choices_grammar(offered))]}

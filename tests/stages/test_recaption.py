@@ -97,6 +97,7 @@ def test_the_worst_edit_counts_and_the_worst_of_each_type(variant: Variant) -> N
     [
         ("a dry road", "a wet road", Edit("weather", "dry", "wet"), [[0.6], [0.2]], 0.75),
         ("a dry road", "a wet road", Edit("weather", "dry", "wet"), [[0.6, 0.3], [0.1, 0.2]], 0.6),
+        ("a dry road", "a wet road", Edit("weather", "dry", "wet"), [[0.1], [0.2]], 0.333333),
         ("a dry road", "a wet road", Edit("weather", "dry", "wet"), [[0.6], [None]], None),
         ("a dry road", "a wet road", Edit("weather", "dry", "wet"), [[0.0], [0.0]], 0.0),
         ("a road", "a road with a car", Edit("object", "", "with a car"), [[0.3]], 0.3),

@@ -101,7 +101,13 @@ def test_photographs_in_another_light_at_their_own_size(name: str) -> None:
     shifted = warp(source, np.eye(2), (0.0071, 0.0071))
     assert scores(source, dusk(source))["in_place"] > 0.997
     assert 1 - scores(source, dusk(shifted))["in_place"] == pytest.approx(0.01, abs=0.002)
-    assert scores(source, dusk(zoom(source, 1.03)))["scale"] == pytest.approx(0.03, abs=0.005)
+    larger = zoom(source, 1.03)
+    assert scores(source, dusk(larger))["scale"] == pytest.approx(0.03, abs=0.005)
+    sides = [np.linspace(-0.5, 0.5, 101) * side / min(source.shape[:2]) for side in source.shape[1::-1]]
+    moved = 0.03 * np.hypot(*np.meshgrid(*sides))
+    assert 1 - scores(source, larger)["in_place"] == pytest.approx(float(np.sqrt((moved**2).mean())), abs=0.001)
+    faint = (source * 0.04 + 120).astype(np.uint8)
+    assert scores(faint, larger)["scale"] == pytest.approx(0.03, abs=0.006), "of a source next to without contrast"
     wide = warp(source, np.diag([1.04, 1.0]), (0, 0))
     assert scores(source, dusk(wide))["in_place"] < 0.992
     if name == "astronaut":

@@ -12,11 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image
 from tiny_desk import IMAGE, IMAGE_BATCH, TEXT_BATCH, TinyRun, image_name, tiny_run, tiny_variants, unit
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.check import CheckSettings
+from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
 from counterfactory.engine.stages.check import quality
 from counterfactory.engine.stages.check import score_pictures as stage
@@ -254,3 +256,21 @@ def test_a_variant_is_held_to_those_before_it_alone(sources: list[Source], tmp_p
         (tmp_path / "suite" / list(changed.values())[1].image.path).write_bytes(b"another")
         with pytest.raises(CounterfactoryError, match="has changed since it was painted"):
             checked(run, changed)
+
+
+def test_colours_are_kept_by_what_the_mask_says_are_things(tmp_path: Path) -> None:
+    shown, mask = np.full((32, 32, 3), (128, 126, 122), np.uint8), np.zeros((32, 32), np.uint8)
+    shown[:8], mask[16:24, 8:20] = (50, 80, 190), 1
+    shown[mask == 1] = (190, 30, 40)
+    for kind, pixels in (("images", shown), ("masks", mask)):
+        (tmp_path / "set" / kind).mkdir(parents=True)
+        Image.fromarray(pixels).save(tmp_path / "set" / kind / "0.png")
+    (source,), _ = find_sources(tmp_path / "set")
+    masked = replace(tiny_variants([source], 1)[0], caption="a red bus under a blue roof")
+    bare = replace(masked, source=replace(source, mask_path=None, key="bare"), key="1" * 64)
+    turned = shown.copy()
+    turned[:8] = (235, 205, 60)
+    with tiny_run(tmp_path / "suite", [source], variants=2) as run:
+        found = checked(run, run.paint([masked, bare], lambda _: turned))
+    assert found[masked].scores["kept"] == pytest.approx(1, abs=0.05), "a roof at the border is no thing"
+    assert found[bare].scores["kept"] == pytest.approx(0, abs=0.05)

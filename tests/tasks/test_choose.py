@@ -159,6 +159,37 @@ def test_overlapping_choices_are_not_made_together() -> None:
         assert set(chosen) == possible
 
 
+def test_what_cannot_be_in_one_picture_is_in_no_set() -> None:
+    never = frozenset([frozenset(("at night", "at noon")), frozenset(("in fog", "sunny"))])
+    time, weather = Choice("time", "", ("at night",)), Choice("weather", "", ("in fog", "sunny"))
+    light, more = Choice("light", "", ("at noon",)), Choice("more", "", ("in fog",))
+    assert choose_edits([time, light], 3, (2, 2), "key", exclusive=never) == []
+    chosen = choose_edits([time, weather, light], 9, (2, 3), "key", exclusive=never)
+    assert sorted(tuple(edit.alternative for edit in edits) for edits in chosen) == [
+        *(("at night", "in fog"), ("at night", "sunny"), ("in fog", "at noon"), ("sunny", "at noon")),
+    ]
+    cells = {one.alternative: [one] for one in edits_of(time, light, weather)}
+    sets = cover_cells([time, weather, light, more], cells, 2, never)
+    assert [{edit.alternative for edit in edits} for edits in sets] == [{"at night", "in fog"}, {"at noon", "sunny"}]
+
+
+def test_cells_of_different_types_go_together_while_there_are_any() -> None:
+    red, blue, night = (
+        Choice("colour", "bus", ("red",)),
+        Choice("colour", "car", ("blue",)),
+        Choice("time", "", ("night",)),
+    )
+    cells = {one.alternative: [one] for one in edits_of(red, blue, night)}
+    assert [{edit.alternative for edit in edits} for edits in cover_cells([red, blue, night], cells, 2)] == [
+        {"red", "night"},
+        {"blue", "night"},
+    ]
+
+
+def edits_of(*choices: Choice) -> list[Edit]:
+    return [Edit(choice.type, choice.keyword, alternative) for choice in choices for alternative in choice.alternatives]
+
+
 def test_a_value_is_what_is_new() -> None:
     for keyword, alternative, value in (
         ("red bus", "Blue bus", "blue"),

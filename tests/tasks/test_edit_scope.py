@@ -101,6 +101,8 @@ def test_edited_captions_that_are_taken_and_refused() -> None:
         (BUS, [RED], "a blue bus at", "lacks 'night', which no edit changes"),
         (BUS, [RED], "night at a blue bus", "adds 'night', which no edit says"),
         (BUS, [RED], "red, a blue bus at night", "still says 'red' of the edit 'red' -> 'blue'"),
+        ("dogs are by red walls", [edit("red walls", "the red walls")], "dogs is by the red walls", None),
+        ("dogs are by red walls", [edit("red walls", "the red walls")], "dogs is by red walls", "lacks 'the'"),
         # What is said of the same thing changes wherever it is said; of another thing it may.
         (SITS, [edit("brown", "black")], SITS.replace("brown dog", "black dog"), None),
         (SITS, [edit("brown", "black")], SITS.replace("brown", "black", 1), "still says 'brown'"),
@@ -199,6 +201,11 @@ def test_what_rules_write_is_in_order_whatever_words_are_shared() -> None:
         assert check_edited_caption(COAST, edited, edits, ("van", "street")) is None
         for wrong in (f"{edited} quite", edited.replace("sidewalk", "bench"), edited.replace("van", "car")):
             assert check_edited_caption(COAST, wrong, edits, ()) is not None
+
+
+def test_the_noun_that_an_alternative_leaves_out_is_the_last_word() -> None:
+    assert written_by_rule("a dark red car", "a bright red car", [edit("dark red car", "bright red")])
+    assert not written_by_rule("a dark red car", "a bright red car red", [edit("dark red car", "bright red")])
 
 
 def test_rules_bring_no_other_words_than_a_keyword_s_own() -> None:

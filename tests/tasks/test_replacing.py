@@ -87,6 +87,29 @@ def test_a_user_s_values_become_phrases(type_: str, said: dict[str, str]) -> Non
     assert {value: additions.phrase_of(type_, value) for value in said} == said
 
 
+@pytest.mark.parametrize(
+    ("caption", "type_", "said"),
+    [
+        ("At night a bus in the rain on a rainy road at night", "time", ["At night"]),
+        ("At night a bus in the rain on a rainy road at night", "weather", ["in the rain", "rainy"]),
+        ("a bus in rainy weather under the night sky", "weather", ["rainy"]),
+        ("a bus in rainy weather under the night sky", "time", ["night"]),
+        ("a red car, a Blue bus and a red van", "colour", ["red", "Blue"]),
+        ("a bright lamp at noon", "light", []),
+    ],
+)
+def test_a_rule_knows_what_a_caption_says_of_weather_time_and_colours(
+    caption: str, type_: str, said: list[str]
+) -> None:
+    words = caption.replace(",", "").split()
+    assert additions.said_of(caption, type_, words) == said
+    assert additions.said_of(caption, type_, []) == [], "what may not change is no words of it"
+
+
+def test_words_for_where_and_when_are_counted() -> None:
+    assert additions.count_links("At noon, in the fog, on a road during rain by an inn of one's own") == 5
+
+
 def test_captions_speak_of_a_type_by_known_words() -> None:
     assert additions.speaking(["a dog", "a dog at NIGHT.", "a foggy street"], "time") == ["a dog at NIGHT."]
     assert additions.speaking(["a foggy street"], "weather") == ["a foggy street"]

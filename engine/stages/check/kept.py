@@ -114,7 +114,7 @@ def kept_score(picture: Pixels, caption: str, edits: Sequence[Edit], things_of: 
 def _pieces(values: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], bool, float]]:
     """The large connected pieces of each value from 0 on: places, whether at the border, what share of their box."""
     least = LEAST * values.size
-    for value in np.flatnonzero(np.bincount(values[values >= 0], minlength=1) >= least):
+    for value in np.flatnonzero(np.bincount(values[values >= 0]) >= least):
         _, parts, stats, _ = cv2.connectedComponentsWithStats((values == value).view(np.uint8), connectivity=8)
         at_border = _at_border(stats, values.shape)
         for part in range(1, len(stats)):

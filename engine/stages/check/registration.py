@@ -131,7 +131,7 @@ def _align(outlines: Floats, source: SourceMap, start: Affine) -> tuple[Affine, 
         seen = _inner(_warped(outlines, affine))
         seen = seen - seen.mean()
         product, own = float(seen @ source.values), float(np.linalg.norm(seen))
-        if product <= 0 or own <= 0:
+        if product <= 0:  # nor is there anything to be seen
             break
         correlation = product / (own * norm)
         if correlation > alike:

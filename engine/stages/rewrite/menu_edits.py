@@ -54,6 +54,6 @@ def values_of(named: Interventions, painter: Painter) -> dict[str, tuple[str, ..
 
 
 def _allowed(source: Source, type_: str, phrase: str, wanted: SuiteRequest) -> bool:
-    labels = [*([source.label] if source.label is not None else []), *source.classes]
-    same = any(drawn_as(type_, word) == drawn_as(type_, phrase) for label in labels for word in label.split())
+    labels, shown = [*([source.label] if source.label is not None else []), *source.classes], drawn_as(type_, phrase)
+    same = shown is not None and any(drawn_as(type_, word) == shown for label in labels for word in label.split())
     return not (same or any(named_by(type_, label) for label in labels) or says_any(wanted.avoid, phrase))
