@@ -117,6 +117,12 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exports in this process, which has torch loaded."""
+    monkeypatch.setattr("counterfactory.export.production.command.alone", lambda work, *arguments: work(*arguments))
+
+
+@pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Command:
     """Commands within this process."""
     return Command(capsys)

@@ -398,8 +398,8 @@ def run_at_import(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def test_no_two_files_of_tests_have_one_name() -> None:
-    """Rooms of tests are no packages: pytest refuses to collect the second."""
-    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    """Rooms of tests are no packages: pytest refuses to collect the second, and a second conftest hides the first."""
+    names = [path.name for file in ("test_*.py", "conftest.py") for path in (ROOT / "tests").rglob(file)]
     assert len(names) > 100
     assert sorted({name for name in names if names.count(name) > 1}) == []
 
