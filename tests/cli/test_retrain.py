@@ -85,7 +85,8 @@ def test_another_suite_judges(tmp_path: Path, trained: Trained, run: Command) ->
     test = colour_suite(tmp_path / "test", 4, first=6)
     data = run.json(*words(tmp_path, "--test", test))
     assert (data["trained"], data["held"], data["left_out"]) == ([8, 8], 2, 2)
-    run.refuses("give one of them", *words(tmp_path, "--test", test, "--held", "0.5"))
+    both = words(tmp_path, "--test", test, "--held", "0.5")
+    run.refuses("--held is of SUITE's own sources, and --test names another suite: give one of them", *both)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +94,8 @@ def test_another_suite_judges(tmp_path: Path, trained: Trained, run: Command) ->
     [
         (("--recipe", "resnet"), "there is no recipe 'resnet'"),
         (("--model", "model.onnx"), "--model model.onnx: what trains is a name after timm: or torchvision:, or module"),
-        (("--model", "hf:google/vit-base"), "what trains is"),
-        (("--held", "0"), "--held is a share above 0 and below 1, got 0"),
+        *((("--model", name), "what trains is") for name in ("hf:google/vit-base", "timm:")),
+        *((("--held", share), f"--held is a share above 0 and below 1, got {share}") for share in ("0", "1")),
     ],
 )
 def test_wrong_words_are_one_sentence_and_nothing_is_written(
@@ -133,6 +134,13 @@ def test_what_may_be_claimed_is_said(tmp_path: Path, trained: Trained, run: Comm
     assert status == 0
     assert "DILLEMA, retraining: accuracy on 10 held-out sources" in " ".join(said.split())
     assert "variants: training with variants gains 50.0 points of accuracy" in said
+    assert "mean of" not in said
+
+
+def test_two_seeds_are_averaged_and_two_sources_tell_nothing(tmp_path: Path, trained: Trained, run: Command) -> None:
+    said = " ".join(run.text(*words(tmp_path, "--seeds", "2")).split())
+    assert "on 2 held-out sources, mean of 2 seeds; trained on 6 originals, with 6 variants" in said
+    assert "variants: no gain is claimed: +50.0 (−100.0 … +100.0)" in said
 
 
 @pytest.mark.slow

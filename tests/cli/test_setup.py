@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -269,6 +270,16 @@ def test_what_the_exporter_says_last_is_the_error(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(CounterfactoryError, match=r"^the hub is down$"):
         exporting.run_program([sys.executable, "-c", told], terminal)
     assert capsys.readouterr().out == "made one\n", "the error is told once, by whoever catches it"
+
+
+def test_what_libraries_say_is_left_out_and_the_environment_is_the_one_given(capsys: Any) -> None:
+    noise = "W1126 a library's line", "warnings.warn(", "a FutureWarning: old", "Evaluation failed, taking on", "", "  "
+    told = f"import os; print(os.environ['OF_MINE']); [print(line) for line in {noise!r}]; print('made two')"
+    terminal: Any = SimpleNamespace(say=print)
+    exporting.run_program([sys.executable, "-c", told], terminal, {**os.environ, "OF_MINE": "here"})
+    assert capsys.readouterr().out == "here\nmade two\n"
+    with pytest.raises(CounterfactoryError, match=r"^import sys; sys.exit\(3\) ended with status 3$"):
+        exporting.run_program([sys.executable, "-c", "import sys; sys.exit(3)"], terminal)
 
 
 # --- downloads ---
