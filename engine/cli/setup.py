@@ -35,9 +35,9 @@ from .exporting import COMMAND, EXPORTS_WITH, FOR_CPUS, exporter_python, run_pro
 from .run_text import as_data, cost_line, cost_table, count_line, time_lines
 from .terminal import Terminal
 
-# For a CPU, 10^9 bytes: memory that is needed; disk for what is made, and for weights in float32 while one network is
-# made.
-MEMORY_GB, MADE_GB, SCRATCH_GB = 8.0, 9.0, 13.0
+# For a CPU: memory that is needed, 10^9 bytes; and disk over the weights', 9 GB of 5.8 for what is made and 13 for
+# weights in float32 while one network is made.
+MEMORY_GB, _MADE_OF_CPU = 8.0, 22 / 5.8
 # For a GPU: disk over the graphs' weights, which stay as ONNX and as plans; over those of the largest while it is made;
 # and over the quantised language model's, with the converter's state (docs/production.md).
 _KEPT, _LARGEST, _QUANTISED = 2.2, 2.35, 2.2
@@ -77,7 +77,8 @@ def setup(args: Namespace, terminal: Terminal) -> int:
     checkpoints = [one.of_exporter if on_gpu else one for one in checkpoints_of(profile.weights)]
     library = library_of(profile)
     missing = [network.name for network in library.networks if library.state(network)[0] != "found"]
-    needs = _needs_of_gpu(profile, missing) if on_gpu else Needs(MADE_GB + SCRATCH_GB, MEMORY_GB, 0)
+    weighed = sum(one.bytes_with(weights) for one in checkpoints) / 1e9
+    needs = _needs_of_gpu(profile, missing) if on_gpu else Needs(_MADE_OF_CPU * weighed, MEMORY_GB, 0)
     fetched = sum(sum(one.missing(weights).values()) for one in checkpoints) / 1e9
     terminal.show(_table(checkpoints, weights))
     if missing:

@@ -42,9 +42,16 @@ class Checkpoint:
 
     def missing(self, folder: Path) -> dict[str, int]:
         """The files, by name, that are not in `folder`, laid out like the hub, OWNER/NAME/FILE, or like its cache."""
+        return {name: size for name, size in self.files.items() if not self._there(folder, name)}
+
+    def bytes_with(self, folder: Path) -> int:
+        """What the files weigh: as they lie in `folder`, and as published where they are missing."""
+        there = {name: self._there(folder, name) for name in self.files}
+        return sum(sum(file.stat().st_size for file in there[name]) or size for name, size in self.files.items())
+
+    def _there(self, folder: Path, name: str) -> list[Path]:
         cached = folder / f"models--{self.repository.replace('/', '--')}" / "snapshots" / self.revision
-        places = (folder / self.repository, cached)
-        return {name: size for name, size in self.files.items() if not any(any(place.glob(name)) for place in places)}
+        return next((files for place in (folder / self.repository, cached) if (files := list(place.glob(name)))), [])
 
 
 def hub_folder() -> Path:

@@ -177,7 +177,7 @@ def test_every_option_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, r
     words = [word for pair in said.items() for word in pair]
     planned = run.json("setup", *words, "--dry-run")
     assert {"denoiser", "llm", "vae_decoder"} <= set(planned["missing"])
-    assert (planned["disk_gb"], planned["fetch_gb"] > 5, exported) == (22, True, [])
+    assert (planned["disk_gb"], planned["fetch_gb"] > 5, exported) == (pytest.approx(22, abs=0.2), True, [])
     status, out, err = run("setup", *words, "--exporter", by)
     assert (status, "that is all" in err) == (2, True)
     assert re.findall(r"(\S+) .* here\n", out) == ["madebyollin/taesd"]  # the others are to fetch, in 80 columns

@@ -15,13 +15,14 @@ ONE = Checkpoint("owner/name", "c0ffee", "mit", {"config.json": 5, "unet/*.safet
 
 @pytest.mark.parametrize("layout", ["owner/name", "models--owner--name/snapshots/c0ffee"])
 def test_a_file_is_there_in_either_layout(layout: str, tmp_path: Path) -> None:
-    assert ONE.missing(tmp_path) == dict(ONE.files)
+    assert (ONE.missing(tmp_path), ONE.bytes_with(tmp_path)) == (dict(ONE.files), 12)
     place = tmp_path / layout
     (place / "unet").mkdir(parents=True)
-    (place / "config.json").touch()
+    (place / "config.json").write_bytes(b"{}")
     assert ONE.missing(tmp_path) == {"unet/*.safetensors": 7}
-    (place / "unet" / "any.safetensors").touch()
-    assert ONE.missing(tmp_path) == {}
+    for name in ("any", "more"):
+        (place / "unet" / f"{name}.safetensors").write_bytes(b"abc")
+    assert (ONE.missing(tmp_path), ONE.bytes_with(tmp_path)) == ({}, 2 + 2 * 3)
     others = replace(ONE, revision="beef"), replace(ONE, repository="another/name")
     assert [bool(other.missing(tmp_path)) for other in others] == ["snapshots" in layout, True]
 
