@@ -7,22 +7,28 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from command_line import Command
+from conftest import MadeSuite
+from onnx import TensorProto, helper, numpy_helper, save
+from PIL import Image
 from wiring import options_by_command
 
 from counterfactory.engine.cli import rehearse
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.profile.profile import load_profile
-from counterfactory.engine.profile.small import RUNTIMES, write_small
+from counterfactory.engine.profile.small import ISLANDS, RUNTIMES, write_small
 
 BOXES = ("a10g", "a10g-fast", "lance", "gpu", "cpu")
 ROW = {"name": "denoiser", "parity_error": 0.001, "compiled": True}
@@ -66,14 +72,22 @@ def test_a_box_s_profile_fits_its_small_networks(name: str, runtime: str, tmp_pa
 
 
 def test_the_exporter_is_asked_for_the_profile_s_networks(ran: list[list[str]], tmp_path: Path, run: Command) -> None:
-    kept = tmp_path / "kept"
+    kept = tmp_path / "deep" / "kept"
     told = run.json("rehearse", "--profile", "a10g-fast", "--keep", kept, "--target", "sm89")
     assert options_by_command()["rehearse"] == {"--profile", "--target", "--exporter", "--keep", "--json"}
     steps = [step["step"] for step in told["steps"]]
     assert steps == ["export", "compile", "onnxruntime", "openvino", "compare", "bench"]
     assert told["holds"] is True
+    assert [step["result"] for step in told["steps"]] == [
+        "1 networks, off by 1.0e-03 at most",
+        "1 of 1 plans for SM89 by TensorRT-RTX",
+        *("well", "well", "equal", "fast"),
+    ]
+    assert told.keys() == {"profile", "holds", "seconds", "steps"}
+    assert 0 <= told["seconds"] == sum(step["seconds"] for step in told["steps"]) < 600
     exported, compiled = ran
-    assert exported[:3] == [sys.executable, "-m", "counterfactory.export"]
+    assert exported[:6] == [sys.executable, "-m", "counterfactory.export", "a10g", "--profile", "a10g-fast"]
+    assert exported[6:13] == ["--random", "--small", "--islands", ISLANDS, "--precision", "fp16", "--only"]
     asked = dict(pairwise(exported))
     assert (asked["--profile"], asked["--out"]) == ("a10g-fast", str(kept / "networks"))
     names = {network.name for network in networks_of(load_profile("a10g-fast"))} - {"llm"}
@@ -140,9 +154,140 @@ def test_decibels() -> None:
     assert rehearse._decibels(picture, picture - 50) == pytest.approx(14.15, abs=0.01)
 
 
-def test_a_journey_that_makes_nothing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = subprocess.CompletedProcess([], 0, '{"accepted": 0, "variants": 4, "wall_s": 1.0}', "a\nnone was accepted\n")
-    monkeypatch.setattr(rehearse.subprocess, "run", lambda *_, **__: done)
-    one = rehearse.Rehearsal(load_profile("a10g"), "a10g", tmp_path, sys.executable, rehearse.Terminal(as_json=True))
-    with pytest.raises(CounterfactoryError, match=r"^none was accepted$"):
-        one.journey("onnxruntime")
+@pytest.fixture
+def rehearsal(tmp_path: Path) -> rehearse.Rehearsal:
+    return rehearse.Rehearsal(load_profile("a10g"), "a10g", tmp_path, sys.executable, rehearse.Terminal(as_json=True))
+
+
+class Program:
+    """Stands for the programs that a rehearsal starts, and ends as `done` says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.done = (0, "", "")
+        self.asked: list[tuple[list[str], dict[str, Any]]] = []
+        monkeypatch.setattr(rehearse.subprocess, "run", self)
+
+    def __call__(self, command: list[str], **more: Any) -> subprocess.CompletedProcess[str]:
+        assert more.pop("capture_output")
+        assert more.pop("text")
+        self.asked.append((command, more))
+        return subprocess.CompletedProcess(command, *self.done)
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> Program:
+    return Program(monkeypatch)
+
+
+def test_a_journey_is_generate_s(
+    rehearsal: rehearse.Rehearsal, program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[tuple[str, Path]] = []
+    monkeypatch.setattr(rehearse, "_write_openvino", lambda profile, at: written.append((profile.name, at)))
+    program.done = (0, '{"accepted": 3, "variants": 4, "wall_s": 8.0}', "")
+    for runtime in RUNTIMES:
+        assert rehearsal.journey(runtime) == "3 of 4 variants accepted, 0.50 a second with loading"
+        command, more = program.asked[-1]
+        assert command[:4] == [sys.executable, "-m", "counterfactory.engine", "generate"]
+        assert command[4:] == [
+            *(str(tmp_path / "scenes" / "images"), "--task", "classification", "--allow-ungrounded"),
+            *("--variants", "2", "--profile", str(tmp_path / f"{runtime}.toml"), "--json"),
+            *("--out", str(tmp_path / runtime)),
+        ]
+        assert more["env"]["XDG_CACHE_HOME"] == str(tmp_path / "cache")
+        assert more["check"] is False
+        assert load_profile(command[-4]).runtime.backend == runtime
+    assert written == [("small-a10g", tmp_path / "networks")]
+
+
+@pytest.mark.parametrize(
+    ("done", "said"),
+    [
+        ((0, '{"accepted": 0, "variants": 4, "wall_s": 1.0}', "a\nnone was accepted\n \n"), "none was accepted"),
+        ((2, '{"accepted": 1}', "error: no\n"), "error: no"),
+        ((7, "", " \n"), "generate ended with status 7"),
+    ],
+)
+def test_a_journey_that_makes_nothing_fails(
+    rehearsal: rehearse.Rehearsal, program: Program, done: tuple[int, str, str], said: str
+) -> None:
+    program.done = done
+    with pytest.raises(CounterfactoryError, match=f"^{said}$"):
+        rehearsal.journey("onnxruntime")
+
+
+def test_suites_are_held_to_each_other(
+    rehearsal: rehearse.Rehearsal, made_suite: MadeSuite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suites = {name: made_suite.rows for name in RUNTIMES}
+    monkeypatch.setattr(rehearse, "read_metadata", lambda suite: suites[suite.name])
+    for name in RUNTIMES:
+        shutil.copytree(made_suite.path, rehearsal.folder / name)
+    variants = [row for row in made_suite.rows if row.kind != "original"]
+    assert rehearsal.compared() == f"{len(variants)} pictures, 99 dB apart at most (the least is 45)"
+    for at, of in enumerate(made_suite.rows[:2]):  # an original's picture is not painted
+        picture = rehearsal.folder / "openvino" / of.file_name
+        Image.fromarray(np.asarray(Image.open(picture)) ^ np.uint8(8 * at)).save(picture)
+    with pytest.raises(CounterfactoryError, match=r"^pictures are 30 dB apart, and 45 are the least$"):
+        rehearsal.compared()
+    suites["openvino"] = [replace(row, caption="another.") for row in made_suite.rows]
+    first = made_suite.rows[0].source
+    with pytest.raises(CounterfactoryError, match=f"^the two runtimes read {first} otherwise: their networks differ$"):
+        rehearsal.compared()
+    suites["openvino"] = made_suite.rows[1:]
+    with pytest.raises(CounterfactoryError, match=r"^the two runtimes chose other edits: their networks differ$"):
+        rehearsal.compared()
+
+
+def test_the_bench_runs_on_the_small_networks(
+    rehearsal: rehearse.Rehearsal, program: Program, tmp_path: Path
+) -> None:
+    file = tmp_path / "bench.json"
+    file.write_text('{"accepted": 2, "wall_s": 3.25, "ceiling_share": 0.0123}')
+    assert rehearsal.measured(Path("/checkout/bench/run.py")) == "2 accepted in 3.2 s, 1.2 % of the peak"
+    ((command, more),) = program.asked
+    assert command == [
+        *(sys.executable, "/checkout/bench/run.py", "--profile", str(tmp_path / "onnxruntime.toml")),
+        *("--sources", "2", "--variants", "1", "--json", str(file)),
+    ]
+    assert (more["env"]["XDG_CACHE_HOME"], more["cwd"]) == (str(tmp_path / "cache"), Path("/checkout"))
+    for told, said in (("a\nno memory\n", "no memory"), ("", "it ended without a word")):
+        program.done = (1, "", told)
+        with pytest.raises(CounterfactoryError, match=f"^{said}$"):
+            rehearsal.measured(Path("/checkout/bench/run.py"))
+
+
+def test_the_bench_is_the_checkout_s_and_follows_onnx_runtime_alone(
+    ran: list[list[str]], monkeypatch: pytest.MonkeyPatch, run: Command
+) -> None:
+    benches: list[Path] = []
+
+    def measured(_: rehearse.Rehearsal, bench: Path) -> str:
+        benches.append(bench)
+        return "fast"
+
+    monkeypatch.setattr(rehearse.Rehearsal, "measured", measured)
+    run.json("rehearse")
+    assert benches == [Path(__file__).parents[2] / "bench" / "run.py"]
+    monkeypatch.setattr(rehearse, "find_spec", lambda name: None if name == "onnxruntime" else name)
+    steps = {step["step"]: step for step in run.json("rehearse")["steps"]}
+    why = "left out: this Python has no ONNX Runtime: pip install onnxruntime"
+    assert steps["onnxruntime"] == {"step": "onnxruntime", "result": why, "seconds": 0.0, "holds": None}
+    assert steps.keys().isdisjoint({"compare", "bench"})
+    assert len(benches) == 1
+
+
+def test_graphs_become_openvino_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = tmp_path / "onnx" / "hint" / "model.onnx"
+    graph.parent.mkdir(parents=True)
+    ramp = np.linspace(0, 1, 7, dtype=np.float32)
+    scaled = helper.make_node("Mul", ["x", "ramp"], ["y"])
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [7]) for name in ("x", "y")]
+    weights = [numpy_helper.from_array(ramp, "ramp")]
+    save(helper.make_model(helper.make_graph([scaled], "g", ports[:1], ports[1:], weights), ir_version=10), graph)
+    networks = [SimpleNamespace(name="llm", plan="llm"), SimpleNamespace(name="hint", plan="hint")]
+    monkeypatch.setattr(rehearse, "library_of", lambda _: SimpleNamespace(networks=networks))
+    rehearse._write_openvino(load_profile("pocket"), tmp_path)
+    (made,) = tmp_path.glob("*.xml")
+    assert made.name == "hint.xml"
+    assert made.with_suffix(".bin").read_bytes() == ramp.tobytes(), "32 bits each"
