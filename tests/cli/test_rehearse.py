@@ -219,7 +219,7 @@ def test_a_journey_that_makes_nothing_fails(
 def test_suites_are_held_to_each_other(
     rehearsal: rehearse.Rehearsal, made_suite: MadeSuite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    suites = {name: made_suite.rows for name in RUNTIMES}
+    suites = dict.fromkeys(RUNTIMES, made_suite.rows)
     monkeypatch.setattr(rehearse, "read_metadata", lambda suite: suites[suite.name])
     for name in RUNTIMES:
         shutil.copytree(made_suite.path, rehearsal.folder / name)
@@ -239,9 +239,7 @@ def test_suites_are_held_to_each_other(
         rehearsal.compared()
 
 
-def test_the_bench_runs_on_the_small_networks(
-    rehearsal: rehearse.Rehearsal, program: Program, tmp_path: Path
-) -> None:
+def test_the_bench_runs_on_the_small_networks(rehearsal: rehearse.Rehearsal, program: Program, tmp_path: Path) -> None:
     file = tmp_path / "bench.json"
     file.write_text('{"accepted": 2, "wall_s": 3.25, "ceiling_share": 0.0123}')
     assert rehearsal.measured(Path("/checkout/bench/run.py")) == "2 accepted in 3.2 s, 1.2 % of the peak"

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +27,7 @@ from counterfactory.engine.cli import doctor, exporting, setup
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.cli.gpus import Gpu
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.meter.machine import machine
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.profile.published import Checkpoint, checkpoints_of
 from counterfactory.engine.suite import read_metadata
@@ -190,6 +192,49 @@ def test_every_option_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, r
     own = {"--weights": str(tmp_path / "made" / "weights"), "--photos": str(tmp_path / "made" / "photos")}
     assert dict(zip(exported[1][::2], exported[1][1::2], strict=True)) == said | own
     assert tried == [photos, tmp_path / "made" / "photos"]
+
+
+def test_a_profile_that_was_made_is_tried_and_its_figures_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Command
+) -> None:
+    """By light, which stands for what was made; see the slow test below for the whole."""
+    asked: list[dict[str, Any]] = []
+    generate = setup.verbs.generate
+
+    def by_light(sources: Path, **options: Any) -> Any:
+        asked.append({"sources": sources, **options})
+        options["warn"]("a lamp is missing")
+        return generate(sources, **{**options, "profile": "light"})
+
+    found = SimpleNamespace(networks=[], state=lambda _: ("found", ""))
+    monkeypatch.setattr(setup, "library_of", lambda _: found)
+    monkeypatch.setattr(setup.verbs, "generate", by_light)
+    monkeypatch.setattr(setup, "run_program", lambda *_: pytest.fail("all is there"))
+    profile, made = profile_in(tmp_path), tmp_path / "made"
+    made.mkdir()
+    status, out, err = run("setup", "--profile", profile)
+    assert (status, "a lamp is missing" in err) == (0, True)
+    said = " ".join(out.split())
+    assert "checkpoint licence GB state" in said
+    assert f"made before: {made}; what is deleted there is made again" in said
+    assert "download" not in said
+    assert re.search(r"GPU-hours|core-hours", said)
+    assert f"next counterfactory generate PHOTOS --out suite --profile {profile}" in said
+    photos = made / "photos"
+    sizes = {Image.open(file).size for file in photos.iterdir()}
+    assert (len(list(photos.iterdir())), sizes) == (4, {(512, 512)})
+    (options,) = asked
+    assert (options["sources"], options["out"], options["task_file"]) == (photos, made / "tried", made / "trial.toml")
+    assert (options["variants"], options["controls"], options["sample"]) == (1, 0, 2)
+    told = run.json("setup", "--profile", profile)
+    before, again = (made / "runs.txt").read_text().splitlines()
+    assert told["figures"] == again
+    assert re.fullmatch(rf"run on {date.today()}, {re.escape(machine())}: .*, 2 of 2 accepted, \d\.\d GB", again)
+    assert "images/s with loading, 2 of 2 accepted" in before
+    assert float(re.findall(r"([\d.]+) images/s", again)[0]) == pytest.approx(2 / told["wall_s"], abs=1e-3)
+    assert (told["folder"], told["tried"], told["reused"]) == (str(made), str(made / "tried"), 2)
+    assert Path(told["sheet"]).is_file()
+    assert 0 <= told["made_s"] < 60
 
 
 def test_photographs_are_looked_at_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
