@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -90,3 +91,7 @@ def test_completion_knows_commands_and_options(shell: str, run: Command) -> None
     pytest.importorskip("shtab", reason="the completion of a shell is not checked without shtab")
     script = run.text("--print-completion", shell)
     assert all(word in script for word in ("generate", "evaluate", "predictions", "classification"))
+    if shell == "bash":
+        files = set(re.findall(r"counterfactory_generate_(?:pos_0|__(\w+))_COMPGEN=_shtab_compgen_files", script))
+        assert {"", "out", "profile", "class_map", "labels"} <= files
+        assert "variants" not in files

@@ -255,6 +255,18 @@ def test_onnxruntime_on_a_cpu_has_packages_and_commands_of_its_own(
     assert shipped == f"{PIP} install --force-reinstall ./engine/pocket"
 
 
+def test_a_profile_without_networks_needs_opencv_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    light = load_profile("light")
+    found = doctor.examine(light)
+    ((name, release),) = found.packages.items()
+    assert (name.startswith("opencv"), bool(release), found.plans) == (True, True, ())
+    having(monkeypatch, {}, None)
+    monkeypatch.setattr(doctor, "releases", lambda _: {})
+    found = doctor.examine(light)
+    assert found.packages == {"opencv-python-headless": None}
+    assert found.next == f"{PIP} install '.[light]'"
+
+
 def test_an_old_driver_is_told_and_replaced(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
     having(monkeypatch, {"cuda-bindings": "13.5.0"})
     found = doctor.examine(profile, lambda: a10g(b"550.54"))
@@ -327,7 +339,8 @@ def test_memory_that_the_largest_plan_lacks_and_terms_are_noted(
     def notes(available_kb: int, swap_kb: int) -> str:
         (tmp_path / "proc" / "meminfo").write_text(f"MemAvailable: {available_kb} kB\nSwapFree:  {swap_kb} kB\n")
         found = doctor.examine(profile, a10g, place=place)
-        assert any(line.startswith("memory ") and "of swap" in line for line in doctor.lines(found))
+        free = f"{available_kb * 1024e-9:.1f} GB free, and {swap_kb * 1024e-9:.1f} of swap"
+        assert f"memory     {free}" in doctor.lines(found)
         return "\n".join(found.notes)
 
     assert "compiling opt_decoder takes 17.5 GB of memory, and 11.3 are free with swap" in notes(8_000_000, 3_000_000)
@@ -337,6 +350,9 @@ def test_memory_that_the_largest_plan_lacks_and_terms_are_noted(
     monkeypatch.setenv("HF_TOKEN", "hf_x")
     assert notes(8_000_000, 12_000_000) == ""
     monkeypatch.delenv("HF_TOKEN")
+    (tmp_path / "hf").mkdir()
+    (tmp_path / "hf" / "token").touch()
+    assert notes(8_000_000, 12_000_000) == ""
     for plan in doctor.examine(profile, a10g).plans:
         if plan.name == "opt_decoder":
             (tmp_path / "onnx" / "opt_decoder").mkdir(parents=True)

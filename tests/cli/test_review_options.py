@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import socket
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from wiring import House, answers, shows
 from wiring_cases import arrival
 
 from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.review import serving
 from counterfactory.engine.suite import read_metadata
 
 
@@ -155,7 +157,8 @@ def _(house: House, command: str) -> None:
     house.run(command, suite, "--import", reviewed(house, suite, *"abcde", word="no"))
     before = {row.file_name for row in read_metadata(suite) if row.kind == "variant" and row.accepted}
     assert before
-    results(house, suite, "--follow")
+    followed = results(house, suite, "--follow")["followed"]
+    assert (followed["accepted"], followed["accepted_before"]) == (0, len(before))
     now = {row.file_name: row.reason for row in read_metadata(suite) if row.kind == "variant"}
     assert all(reason is not None for reason in now.values())
     assert all(
@@ -194,6 +197,44 @@ def test_remarks_are_shown(house: House, capsys: pytest.CaptureFixture[str]) -> 
     out = capsys.readouterr().out
     assert f"a on {row['image']}, ethics: \\x1b[31mface a" in out, "and obeyed by no terminal"
     assert "2 remarks more" in out
+
+
+@pytest.mark.parametrize("address", [None, "https://review.example.org/"])
+def test_each_rater_gets_a_link_and_ctrl_c_says_how_to_go_on(
+    address: str | None, house: House, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Any] = []
+
+    class Server:
+        port, closed = 4321, False
+
+        def serve_forever(self) -> None:
+            raise KeyboardInterrupt
+
+        def server_close(self) -> None:
+            asked.append("closed")
+
+    def open_server(app: Any, port: int) -> Server:
+        asked.extend((type(app), port))
+        return Server()
+
+    monkeypatch.setattr(serving, "open_server", open_server)
+    suite = house.suite()
+    words = ["review", str(suite), "--port", "8090", "--raters", "anna,ben", "--checks", "50%"]
+    words += [] if address is None else ["--address", address]
+    assert main([*words, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert main(words) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert asked == [serving.ReviewApp, 8090, "closed"] * 2
+    base = "http://127.0.0.1:4321/r/" if address is None else f"{address}r/"
+    assert list(data["links"]) == ["anna", "ben"]
+    assert all(link.startswith(base) and link.endswith("/") for link in data["links"].values())
+    assert (data["study"], data["variants"]) == (str(suite / "review.sqlite"), 4)
+    assert data["checks"] > 0
+    assert said.startswith(f"4 to review, and {data['checks']} checks; raters of each: 2 anna {data['links']['anna']}")
+    assert "Each link is a rater's own. Ctrl-C ends; answers are kept as they are given." in said
+    assert said.endswith(f"0 answers in {data['study']}; see them by: counterfactory review {suite} --results")
 
 
 @shows("--port", "review")
