@@ -35,9 +35,12 @@ ROW = {"name": "denoiser", "parity_error": 0.001, "compiled": True}
 
 
 @pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The exporter's command lines; it makes a row, and every journey ends well."""
+def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The exporter's command lines; it makes a row, every journey ends well, and a checkout is in `tmp_path`."""
     commands: list[list[str]] = []
+    (tmp_path / "checkout" / "bench").mkdir(parents=True)
+    (tmp_path / "checkout" / "bench" / "run.py").touch()
+    monkeypatch.setattr(rehearse, "__file__", str(tmp_path / "checkout" / "engine" / "cli" / "rehearse.py"))
 
     def run(command: list[str], *_: Any) -> None:
         commands.append(list(command))
@@ -256,7 +259,7 @@ def test_the_bench_runs_on_the_small_networks(rehearsal: rehearse.Rehearsal, pro
 
 
 def test_the_bench_is_the_checkout_s_and_follows_onnx_runtime_alone(
-    ran: list[list[str]], monkeypatch: pytest.MonkeyPatch, run: Command
+    ran: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Command
 ) -> None:
     benches: list[Path] = []
 
@@ -266,12 +269,16 @@ def test_the_bench_is_the_checkout_s_and_follows_onnx_runtime_alone(
 
     monkeypatch.setattr(rehearse.Rehearsal, "measured", measured)
     run.json("rehearse")
-    assert benches == [Path(__file__).parents[2] / "bench" / "run.py"]
+    bench = tmp_path / "checkout" / "bench" / "run.py"
+    assert benches == [bench]
     monkeypatch.setattr(rehearse, "find_spec", lambda name: None if name == "onnxruntime" else name)
     steps = {step["step"]: step for step in run.json("rehearse")["steps"]}
     why = "left out: this Python has no ONNX Runtime: pip install onnxruntime"
     assert steps["onnxruntime"] == {"step": "onnxruntime", "result": why, "seconds": 0.0, "holds": None}
     assert steps.keys().isdisjoint({"compare", "bench"})
+    bench.unlink()
+    (left_out,) = [step for step in run.json("rehearse")["steps"] if step["step"] == "bench"]
+    assert left_out["result"] == "left out: no checkout is here; the engine's own rates are above"
     assert len(benches) == 1
 
 
