@@ -93,6 +93,7 @@ def test_the_exporter_is_asked_for_the_profile_s_networks(ran: list[list[str]], 
     assert exported[6:13] == ["--random", "--small", "--islands", ISLANDS, "--precision", "fp16", "--only"]
     asked = dict(pairwise(exported))
     assert (asked["--profile"], asked["--out"]) == ("a10g-fast", str(kept / "networks"))
+    assert (asked["--controls"], "--captioner" in asked, "--random-tiny-vae" in asked) == ("1", False, True)
     names = {network.name for network in networks_of(load_profile("a10g-fast"))} - {"llm"}
     assert set(asked["--only"].split(",")) == names
     assert compiled[-5:] == ["--plans", "--library", "tensorrt-rtx", "--target", "sm89"]
@@ -116,7 +117,8 @@ def test_what_cannot_be_is_left_out_and_said(
     assert "compare" not in steps
     steps = {step["step"]: step for step in run.json("rehearse", "--profile", "cpu")["steps"]}
     assert "needs no plans" in steps["compile"]["result"]
-    assert {"--captioner", "--random-tiny-vae"} <= set(ran[-1])
+    asked = dict(pairwise(ran[-1]))
+    assert (asked["--captioner"], "--random-tiny-vae" in asked) == ("florence2", True)
     for name in ("pocket", "light"):
         run.refuses("rehearse is for profiles whose networks are exported", "rehearse", "--profile", name)
 
@@ -131,6 +133,7 @@ def test_a_step_that_fails_is_seen(ran: list[list[str]], monkeypatch: pytest.Mon
     monkeypatch.setenv("COLUMNS", "80")
     status, out, _ = run("rehearse")
     assert status == 3
+    assert re.search(r"^step +result +seconds$", out, re.MULTILINE)
     assert re.search(r"compare +pictures are 12 dB apart +\d", out)
     assert re.search(r"^fails, \d+ s$", out, re.MULTILINE)
     assert max(map(len, out.splitlines())) <= 80

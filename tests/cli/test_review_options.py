@@ -191,7 +191,8 @@ def test_remarks_are_shown(house: House, capsys: pytest.CaptureFixture[str]) -> 
     row = next(row for row in asked(house, suite, "--questions", "lance") if row["kind"] == "variant")
     lines = [f"{row['item']},{row['image']},{name},yes,\x1b[31mface {name}" for name in "abcdefg"]
     table = house.file("crowd.csv", "\n".join(["item,image,rater,ethics,ethics note", *lines]))
-    house.run("review", suite, "--import", table)
+    assert main(["review", str(suite), "--import", str(table)]) == 0
+    assert " ".join(capsys.readouterr().out.split()) == f"7 answers taken from {table}, 0 are empty there"
     assert ["a", row["image"], "ethics", "\x1b[31mface a"] in results(house, suite)["remarks"]
     assert main(["review", str(suite), "--results"]) == 0
     out = capsys.readouterr().out
@@ -233,7 +234,7 @@ def test_each_rater_gets_a_link_and_ctrl_c_says_how_to_go_on(
     assert (data["study"], data["variants"]) == (str(suite / "review.sqlite"), 4)
     assert data["checks"] > 0
     assert said.startswith(f"4 to review, and {data['checks']} checks; raters of each: 2 anna {data['links']['anna']}")
-    assert "Each link is a rater's own. Ctrl-C ends; answers are kept as they are given." in said
+    assert "/ Each link is a rater's own. Ctrl-C ends; answers are kept as they are given. 0 answers" in said
     assert said.endswith(f"0 answers in {data['study']}; see them by: counterfactory review {suite} --results")
 
 
