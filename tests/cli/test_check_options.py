@@ -51,9 +51,11 @@ def _(house: House, command: str) -> None:
 @shows("--verdicts", "check")
 def _(house: House, command: str) -> None:
     suite = house.suite()
-    (first, *_) = [row.file_name for row in read_metadata(suite) if row.kind == "variant"]
+    first, second, *_ = [row.file_name for row in read_metadata(suite) if row.kind == "variant"]
     table = house.file("verdicts.csv", f"image,verdict,reason\n{first},exclude,odd\n")
-    assert house.run(command, suite, "--verdicts", table).data["by_hand"][first]["reason"] == "odd"
+    by_hand = house.run(command, suite, "--verdicts", table, "--exclude", second).data["by_hand"]
+    assert by_hand[first]["reason"] == "odd"
+    assert by_hand[second]["verdict"] == "exclude"
 
 
 STRICT = ("--set", "check.image_text=1")

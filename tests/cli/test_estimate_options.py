@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from command_line import Command
 from wiring import House, shows
 from wiring_cases import arrival
 
@@ -28,6 +31,21 @@ def _(house: House, command: str) -> None:
     assert both["wall_s"] >= drawn["compute_s"] > 0
     assert "baseline" not in {stage["stage"] for stage in plain["stages"]}
     house.fails("light draws it already", command, "--profile", "light", "--baseline", "light")
+
+
+def test_either_sources_or_a_number_of_them(run: Command, tmp_path: Path) -> None:
+    told = "estimate takes either SOURCES, a folder or a file, or --sources N, a number of them"
+    run.refuses(told, "estimate")
+    run.refuses(told, "estimate", tmp_path, "--sources", 5)
+
+
+def test_what_memory_holds_is_shown_once_where_it_is_the_same(run: Command) -> None:
+    """Of a CPU's networks for each memory; a profile without networks has none."""
+    lines = run.text("estimate", "--sources", 5).splitlines()
+    assert len([line for line in lines if line.startswith("memory ")]) == 2, "this machine's, and 24"
+    assert lines.count("Resident") == 1
+    assert "clip_image" in "".join(lines)
+    assert "memory " not in run.text("estimate", "--sources", 5, "--profile", "light")
 
 
 test_an_option_of_estimate_arrives = arrival("estimate")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from command_line import Command
+from light_sets import photographs
 
 from counterfactory.engine.api.predicting import FieldPrediction
 from counterfactory.engine.api.retraining import Gain, Retraining
@@ -32,6 +36,21 @@ def test_painted_drops_beside_real_ones() -> None:
     )
     assert transfer_line(transfers[0]) == "all: models that lose more to painted pictures lose more to real ones"
     assert transfer_line(transfers[1]).startswith("time: whether painted drops predict real ones cannot be told")
+
+
+def test_a_suite_is_named_with_what_looks_at_it(tmp_path: Path, run: Command) -> None:
+    photos, suite = photographs(tmp_path / "photos", range(2)), tmp_path / "my suite"
+    made = ("generate", photos, "--task", "classification", "--profile", "light", "--out", suite, "--anyway")
+    lines = run.text(*made, "--variants", 2).splitlines()
+    assert f"suite      {suite}" in lines
+    assert f"look at it with: counterfactory report '{suite}'" in lines
+    assert re.search(r"^digest     [0-9a-f]{64}$", "\n".join(lines), re.MULTILINE)
+    page = suite / "report"
+    assert run.text("report", suite).splitlines()[-3:] == [
+        f"page           {page / 'index.html'}",
+        f"contact sheet  {page / 'contact_sheet.png'}",
+        f"figures        {page / 'report.json'}",
+    ]
 
 
 def gain(name: str, value: float, low: float | None, high: float | None, q: float = 0.01, seed: float = 0.0) -> Gain:

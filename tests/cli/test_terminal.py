@@ -171,6 +171,19 @@ def test_tables_fit_eighty_columns() -> None:
     assert "  background edited" in out.getvalue()
 
 
+def test_a_table_is_drawn_letter_by_letter_and_moves_no_cursor() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, color_system="standard", width=40, legacy_windows=False)
+    table = Table("T\x1b[2J", ("name\x07", "b"), (("x\x1b[2J", "1"), ("longer than that", "22")))
+    Terminal(out=console).show(table)
+    bold = "\x1b[1m", "\x1b[0m"
+    title, *columns = (cell.join(bold) for cell in ("T\\x1b[2J", "name\\x07        ", " ", " b"))
+    assert out.getvalue().splitlines() == [
+        *("", title, "{}{} {}".format(*columns), "\u2500" * 20),
+        *("x\\x1b[2J           1", "longer than that  22", ""),
+    ]
+
+
 @pytest.mark.parametrize("width", [60, 80])
 def test_a_wide_column_is_broken_over_lines_and_no_word_of_another_is_cut(width: int) -> None:
     out = io.StringIO()
