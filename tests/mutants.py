@@ -2,8 +2,9 @@
 
     python tests/mutants.py [--only GROUP] [--write] [FILE ...]        # all groups of mutants.toml, or one, or files
 
-A run of all groups takes of each group those mutants of a function whose number ends in a digit of the group's `digits`
-in mutants.toml ("147": three of ten), always the same ones; without it, and of a group or files asked for, all.
+A run of all groups takes of each group those mutants of a function whose number ends in one of the group's `ends` in
+mutants.toml (["7"]: one of ten; ["07", "27", "47", "67", "87"]: one of twenty), always the same ones; without them, and
+of a group or files asked for, all.
 `--write` keeps the figure of a run of all in docs/house.json, as mutants_killed in percent. Such a run may be stopped:
 the next one takes finished groups from build/mutants-done.json while neither their files nor their tests have changed.
 
@@ -84,7 +85,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--write", action="store_true", help="keep the figure in docs/house.json")
     args = parser.parse_args(argv)
     groups = [
-        (_files(group), group["tests"], group.get("digits"))
+        (_files(group), group["tests"], group.get("ends"))
         for group in table["groups"]
         if args.only in (None, group["name"])
     ]
@@ -94,12 +95,12 @@ def main(argv: Sequence[str]) -> int:
         return 2
     whole = args.only is not None or bool(args.files)
     outcomes: list[Outcome] = []
-    for files, tests, digits in groups:
+    for files, tests, ends in groups:
         chosen = [file for file in files if not args.files or file in args.files]
         if whole and chosen:
             outcomes += _mutate(chosen, tests, None)
         elif chosen:
-            outcomes += _mutate_once(chosen, tests, digits)
+            outcomes += _mutate_once(chosen, tests, ends)
     status = _report(outcomes, table["harmless"])
     if args.write and not whole:
         total = sum(outcome.mutants for outcome in outcomes)
@@ -117,17 +118,17 @@ def _survived(outcomes: Sequence[Outcome]) -> int:
     return sum(len(outcome.survivors) for outcome in outcomes)
 
 
-def _mutate_once(files: Sequence[str], tests: Sequence[str], digits: str | None) -> list[Outcome]:
+def _mutate_once(files: Sequence[str], tests: Sequence[str], ends: Sequence[str] | None) -> list[Outcome]:
     """As `_mutate`, or what that gave when it was last done with the same files, tests and draw."""
     known = json.loads(DONE.read_text(encoding="utf-8")) if DONE.exists() else {}
-    digest = hashlib.sha256(json.dumps([tests, digits]).encode())
+    digest = hashlib.sha256(json.dumps([tests, ends]).encode())
     places = [ROOT / test for test in tests if not test.startswith("--")]
     read = [file for place in places for file in (place.rglob("*") if place.is_dir() else [place])]
     for file in sorted({*read, *(ROOT / file for file in files)}):
         if file.is_file() and file.suffix != ".pyc":
             digest.update(str(file).encode() + file.read_bytes())
     if (key := digest.hexdigest()) not in known:
-        known[key] = [asdict(outcome) for outcome in _mutate(files, tests, digits)]
+        known[key] = [asdict(outcome) for outcome in _mutate(files, tests, ends)]
         DONE.write_text(json.dumps(known), encoding="utf-8")
     return [
         Outcome(one["file"], one["mutants"], tuple(Survivor(**survivor) for survivor in one["survivors"]))
@@ -135,12 +136,12 @@ def _mutate_once(files: Sequence[str], tests: Sequence[str], digits: str | None)
     ]
 
 
-def _mutate(files: Sequence[str], tests: Sequence[str], digits: str | None) -> list[Outcome]:
-    """Run the tests on the mutants of some files whose numbers end in `digits`, or on all."""
+def _mutate(files: Sequence[str], tests: Sequence[str], ends: Sequence[str] | None) -> list[Outcome]:
+    """Run the tests on the mutants of some files whose numbers end in one of `ends`, or on all."""
     began = time.monotonic()
     _copy_tree(files, tests)
     log = WORK / "mutmut.log"
-    if status := _run_mutmut(log, () if digits is None else (f"*__mutmut_*[{digits}]", f"*__mutmut_[{digits}]")):
+    if status := _run_mutmut(log, [name for end in ends or () for name in _names(end)]):
         tail = log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n")[-3000:]
         raise SystemExit(f"{tail}\nmutmut ended with status {status}; all that it said is in {log}")
     outcomes = [_outcome(file) for file in files]
@@ -148,6 +149,11 @@ def _mutate(files: Sequence[str], tests: Sequence[str], digits: str | None) -> l
         print(f"{outcome.mutants - len(outcome.survivors):5} of {outcome.mutants:4} killed in {outcome.file}")
     print(f"      {time.monotonic() - began:.0f} s", flush=True)
     return outcomes
+
+
+def _names(end: str) -> list[str]:
+    """Patterns of the names of mutants whose number ends so; "07" is 7 as well."""
+    return [f"*__mutmut_*{end}", f"*__mutmut_{end.lstrip('0')}"]
 
 
 def _files(group: Mapping[str, Any]) -> list[str]:
