@@ -134,6 +134,7 @@ def test_originals_are_what_the_painter_saw_and_controls_its_own_caption(
         np.testing.assert_array_equal(np.asarray(Image.open(path / str(row.mask))), load_mask(source, pixels.shape[:2]))
 
 
+@pytest.mark.slow
 def test_more_controls_paint_nothing_anew_and_none_are_a_choice(streets: Path, quick: Profile, tmp_path: Path) -> None:
     sources = find_sources(streets)[0][:2]
     first = travel(quick, SETTINGS, sources, tmp_path / "s")
@@ -161,7 +162,8 @@ def test_a_plan_is_what_a_run_then_paints(
     assert not list((tmp_path / "plan").rglob("*.png"))
 
 
-@pytest.mark.parametrize(("shard", "backward"), [(1, False), pytest.param(100, True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("shard", "backward"), [(1, False), (100, True)])
 def test_shards_and_order_leave_the_bytes_alone(
     finished: tuple[Path, RunSummary], streets: Path, quick: Profile, tmp_path: Path, shard: int, backward: bool
 ) -> None:

@@ -45,6 +45,7 @@ def write_captions(file: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_captions_are_rewritten_judged_and_counted(
     encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -139,6 +139,7 @@ def test_a_language_model_with_states_answers_as_torch_does() -> None:
     assert len(model.forward._request.query_state()) == 4
 
 
+@pytest.mark.slow
 def test_a_captioner_on_openvino_says_what_torch_says() -> None:
     """Three pictures, then one, which is another set of shapes."""
     blip2 = tiny_blip2()

@@ -46,6 +46,7 @@ def test_photographs_are_refused_before_anything_is_made(command: str, tmp_path:
     assert not (tmp_path / "suite").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("counted_once")
 def test_estimates_say_what_they_are_of(street: Street, run: Command) -> None:
     add_photographs(street.root / "images", 1)

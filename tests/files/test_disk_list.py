@@ -120,6 +120,7 @@ def links(folder: Path, count: int) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_listing_and_sources_stay_on_the_disk(tmp_path: Path) -> None:
     """What stays of a source that is listed, read and taken into a request does not grow with the sources; in a process
     of its own, which holds nothing else.

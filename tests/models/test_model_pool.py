@@ -65,6 +65,7 @@ def tight(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> float:
         return bisect_left(range(1, 100_000), True, key=fits) / 1000 + 0.001
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("shared_plans")  # what the pool holds comes and goes; networks are compiled once
 def test_little_memory_loads_more_often_and_makes_the_same_suite(
     quick: Profile, street: Street, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

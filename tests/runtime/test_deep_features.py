@@ -44,6 +44,7 @@ def around(given: dict[str, Array], deep: Array) -> dict[str, Array]:
     return {name: array for name, array in given.items() if name != "text"} | {"deep": deep}
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_the_two_forms_are_the_whole_network_with_its_deep_features_shown_or_overwritten(packed_models: Path) -> None:
     file, given, others = packed_models / "denoiser.xml", feeds(0), feeds(1)
