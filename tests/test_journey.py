@@ -237,6 +237,7 @@ def test_edited_captions_are_scored_as_texts_and_thresholds_on_them_hold_later_t
     assert (none.variants, none.dropped, none.controls) == (0, SETTINGS.variants, 0), "nothing of it is painted"
 
 
+@pytest.mark.slow
 def test_a_damaged_picture_is_painted_again(streets: Path, quick: Profile, tmp_path: Path) -> None:
     sources = find_sources(streets)[0][:2]
     travel(quick, SETTINGS, sources, tmp_path / "s")

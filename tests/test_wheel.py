@@ -44,6 +44,7 @@ def pocket_of(wheel: Path) -> Path:
     return built
 
 
+@pytest.mark.slow
 def test_the_wheels_carry_what_suites_are_made_with(wheel: Path) -> None:
     """The pocket networks apart from the rest, so that who judges suites installs none."""
     assert wheel.stat().st_size < 2e6

@@ -134,7 +134,8 @@ def test_threads_change_nothing() -> None:
     assert [value for value in TYPES if not np.array_equal(results[value], expected[value])] == []
 
 
-@pytest.mark.parametrize("side", [192, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("side", [192, 300])
 def test_a_scene_is_left_as_it_was_by_what_is_drawn_of_it(side: int) -> None:
     picture = np.asarray(cv2.resize(street(), (side * 4 // 3, side)), np.uint8)
     depth = np.linspace(0, 1, picture.shape[0] * picture.shape[1], dtype=np.float32).reshape(picture.shape[:2])

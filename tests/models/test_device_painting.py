@@ -278,7 +278,14 @@ def test_pictures_are_the_hosts_bit_for_bit(
 
 
 @pytest.mark.parametrize("runtime", ["tensorrt", "onnxruntime"])
-@pytest.mark.parametrize(("sampler", "every", "seed"), [(UNIPC, 2, None), (UNIPC, 3, 1), (LCM, 2, 2)])
+@pytest.mark.parametrize(
+    ("sampler", "every", "seed"),
+    [
+        (UNIPC, 2, None),
+        pytest.param(UNIPC, 3, 1, marks=pytest.mark.slow),
+        pytest.param(LCM, 2, 2, marks=pytest.mark.slow),
+    ],
+)
 def test_deep_features_stay_on_the_device(
     graphs: Path, sampler: SamplerSettings, every: int, seed: int | None, runtime: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,7 +45,8 @@ def feeds(form: EditorForm) -> dict[str, Any]:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("form", ["with controls", pytest.param("without controls", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["with controls", "without controls"])
 def test_a_denoiser_becomes_the_editor_that_is_exported(form: EditorForm, packed_models: Path) -> None:
     given = feeds(form)
     file, sizes = packed_models / "denoiser.xml", {"latents": (H, W)}

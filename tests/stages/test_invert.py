@@ -216,6 +216,7 @@ def test_evaluations_are_as_many_as_are_said(sources: list[Source], tmp_path: Pa
     assert rows_per_source(PAINT, replace(INVERT, start=0.0)) == 10
 
 
+@pytest.mark.slow
 def test_the_best_pictures_are_kept_once_with_their_masks(sources: list[Source], tmp_path: Path) -> None:
     sources = sources[:3]
     variants = variants_of(sources)
