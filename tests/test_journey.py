@@ -250,6 +250,7 @@ def test_a_damaged_picture_is_painted_again(streets: Path, quick: Profile, tmp_p
     assert contents(tmp_path / "s") == before
 
 
+@pytest.mark.slow
 def test_interventions_bound_the_edits(streets: Path, quick: Profile, tmp_path: Path) -> None:
     wanted = parse_interventions("weather: rainy, snowy\ntime: night", "test")
     settings = replace(SETTINGS, interventions=wanted, edits=(1, 1))

@@ -211,6 +211,7 @@ def test_absolute_paths_lie_in_the_folder_whatever_it_is_called(root: Path) -> N
         assert {name: len(own) for name, own in pictures(found).items()} == {"in/a": 2}
 
 
+@pytest.mark.slow
 def test_a_table_of_a_million_columns(root: Path) -> None:
     more = ",".join(map(str, range(1_000_000)))
     (root / "pairs.csv").write_text(f"original,edited,edit,{more}\nin/a.png,out/a0.png,weather: foggy,{more}\n")

@@ -85,6 +85,7 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return stages
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("shared_plans")
 def test_a_finished_shard_goes_through_no_stage_and_gives_the_same_suite(
     streets: Path,  # noqa: F811
@@ -113,6 +114,7 @@ def test_a_finished_shard_goes_through_no_stage_and_gives_the_same_suite(
     assert contents(path) == made
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("shared_plans")
 def test_a_shard_with_a_problem_is_tried_again(streets: Path, quick: Profile, tmp_path: Path) -> None:  # noqa: F811
     found = find_sources(streets)[0][:2]
