@@ -51,7 +51,8 @@ class Checkpoint:
 
     def _there(self, folder: Path, name: str) -> list[Path]:
         cached = folder / f"models--{self.repository.replace('/', '--')}" / "snapshots" / self.revision
-        return next((files for place in (folder / self.repository, cached) if (files := list(place.glob(name)))), [])
+        places = ([file for file in place.glob(name) if file.is_file()] for place in (folder / self.repository, cached))
+        return next(filter(None, places), [])  # a link of the cache may lead nowhere
 
 
 def hub_folder() -> Path:

@@ -25,6 +25,10 @@ def test_a_file_is_there_in_either_layout(layout: str, tmp_path: Path) -> None:
     assert (ONE.missing(tmp_path), ONE.bytes_with(tmp_path)) == ({}, 2 + 2 * 3)
     others = replace(ONE, revision="beef"), replace(ONE, repository="another/name")
     assert [bool(other.missing(tmp_path)) for other in others] == ["snapshots" in layout, True]
+    for name in ("any", "more"):
+        (place / "unet" / f"{name}.safetensors").unlink()
+    (place / "unet" / "any.safetensors").symlink_to(tmp_path / "a blob that is gone")
+    assert (ONE.missing(tmp_path), ONE.bytes_with(tmp_path)) == ({"unet/*.safetensors": 7}, 2 + 7)
 
 
 def test_the_exporter_may_take_other_files() -> None:
