@@ -57,6 +57,11 @@ def weights(folder: Path, arm: ArmName = "after", seed: int = 3) -> dict[str, to
     return load_file(answers_of(folder, arm, seed) / WEIGHTS)
 
 
+def checkpoints(folder: Path) -> set[str]:
+    """Return the checkpoints under a folder that a training may be writing: ``os.walk`` passes over what has gone."""
+    return {top for top, _, _ in os.walk(folder) if Path(top).name.startswith("checkpoint-")}
+
+
 def run(lesson: Lesson, folder: Path) -> dict[str, torch.Tensor]:
     write_lesson(lesson, folder)
     run_lesson(folder, "cpu", lambda _: None)
@@ -131,8 +136,8 @@ def test_a_training_that_is_killed_goes_on_to_the_same_weights(module: str, tmp_
     command = [sys.executable, "-m", "counterfactory.export", "retrain", str(folder), "--device", "cpu"]
     for _ in range(2):
         with subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}) as running:
-            before = set(folder.rglob("checkpoint-*"))
-            while running.poll() is None and set(folder.rglob("checkpoint-*")) == before:
+            before = checkpoints(folder)
+            while running.poll() is None and checkpoints(folder) == before:
                 time.sleep(0.01)
             running.send_signal(signal.SIGKILL)
     subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
