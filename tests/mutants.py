@@ -2,9 +2,8 @@
 
     python tests/mutants.py [--only GROUP] [--write] [FILE ...]        # all groups of mutants.toml, or one, or files
 
-A run of all groups takes of each group those mutants of a function whose number ends in one of the group's `ends` in
-mutants.toml (["7"]: one of ten; ["07", "27", "47", "67", "87"]: one of twenty), always the same ones; without them, and
-of a group or files asked for, all.
+A run of all groups takes one mutant in twenty, drawn by the hash of its name: each has the same chance, and a second
+run takes the same ones. Of a group or files asked for, it takes all.
 `--write` keeps the figure of a run of all in docs/house.json, as mutants_killed in percent. Such a run may be stopped:
 the next one takes finished groups from build/mutants-done.json while neither their files nor their tests have changed.
 
@@ -40,6 +39,8 @@ WORK = ROOT / "build" / "mutants"
 DONE = ROOT / "build" / "mutants-done.json"
 # Where mutmut puts the mutated tree, and what tests read there that has no code: where it is in the tree, by its place.
 MUTATED = WORK / "mutants"
+STATISTICS = MUTATED / "mutmut-stats.json"
+LOG = WORK / "mutmut.log"
 _READ = {
     "docs": "docs",
     "requirements": "requirements",
@@ -48,6 +49,7 @@ _READ = {
     "counterfactory/export/pocket/weights": "export/pocket/weights",
 }
 LEAST_KILLED = 0.92
+ONE_IN = 20
 HOUSE = ROOT / "docs" / "house.json"
 # mutmut's exit codes of a mutant's tests: failed, pytest broke, too long; anything else is no kill.
 _KILLED = {1, 3, 24, 36, 152, 255, -24}
@@ -84,23 +86,19 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--only", choices=[group["name"] for group in table["groups"]], metavar="GROUP")
     parser.add_argument("--write", action="store_true", help="keep the figure in docs/house.json")
     args = parser.parse_args(argv)
-    groups = [
-        (_files(group), group["tests"], group.get("ends"))
-        for group in table["groups"]
-        if args.only in (None, group["name"])
-    ]
-    known = [file for files, _, _ in groups for file in files]
+    groups = [(_files(group), group["tests"]) for group in table["groups"] if args.only in (None, group["name"])]
+    known = [file for files, _ in groups for file in files]
     if unknown := sorted(set(args.files) - set(known)):
         print(f"{unknown[0]} is not among the files of tests/mutants.toml: {', '.join(known)}", file=sys.stderr)
         return 2
     whole = args.only is not None or bool(args.files)
     outcomes: list[Outcome] = []
-    for files, tests, ends in groups:
+    for files, tests in groups:
         chosen = [file for file in files if not args.files or file in args.files]
         if whole and chosen:
-            outcomes += _mutate(chosen, tests, None)
+            outcomes += _mutate(chosen, tests, one_in=1)
         elif chosen:
-            outcomes += _mutate_once(chosen, tests, ends)
+            outcomes += _mutate_once(chosen, tests)
     status = _report(outcomes, table["harmless"])
     if args.write and not whole:
         total = sum(outcome.mutants for outcome in outcomes)
@@ -118,17 +116,17 @@ def _survived(outcomes: Sequence[Outcome]) -> int:
     return sum(len(outcome.survivors) for outcome in outcomes)
 
 
-def _mutate_once(files: Sequence[str], tests: Sequence[str], ends: Sequence[str] | None) -> list[Outcome]:
-    """As `_mutate`, or what that gave when it was last done with the same files, tests and draw."""
+def _mutate_once(files: Sequence[str], tests: Sequence[str]) -> list[Outcome]:
+    """As `_mutate`, of one mutant in twenty, or what that gave when it was last done with the same files and tests."""
     known = json.loads(DONE.read_text(encoding="utf-8")) if DONE.exists() else {}
-    digest = hashlib.sha256(json.dumps([tests, ends]).encode())
+    digest = hashlib.sha256(json.dumps([tests, ONE_IN]).encode())
     places = [ROOT / test for test in tests if not test.startswith("--")]
     read = [file for place in places for file in (place.rglob("*") if place.is_dir() else [place])]
     for file in sorted({*read, *(ROOT / file for file in files)}):
         if file.is_file() and file.suffix != ".pyc":
             digest.update(str(file).encode() + file.read_bytes())
     if (key := digest.hexdigest()) not in known:
-        known[key] = [asdict(outcome) for outcome in _mutate(files, tests, ends)]
+        known[key] = [asdict(outcome) for outcome in _mutate(files, tests, ONE_IN)]
         DONE.write_text(json.dumps(known), encoding="utf-8")
     return [
         Outcome(one["file"], one["mutants"], tuple(Survivor(**survivor) for survivor in one["survivors"]))
@@ -136,14 +134,17 @@ def _mutate_once(files: Sequence[str], tests: Sequence[str], ends: Sequence[str]
     ]
 
 
-def _mutate(files: Sequence[str], tests: Sequence[str], ends: Sequence[str] | None) -> list[Outcome]:
-    """Run the tests on the mutants of some files whose numbers end in one of `ends`, or on all."""
+def _mutate(files: Sequence[str], tests: Sequence[str], one_in: int) -> list[Outcome]:
+    """Run the tests on one in so many of the mutants of some files."""
     began = time.monotonic()
     _copy_tree(files, tests)
-    log = WORK / "mutmut.log"
-    if status := _run_mutmut(log, [name for end in ends or () for name in _names(end)]):
-        tail = log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n")[-3000:]
-        raise SystemExit(f"{tail}\nmutmut ended with status {status}; all that it said is in {log}")
+    # With a name that no mutant has mutmut makes all, finds the tests of each function, and stops there.
+    _run_mutmut(["none"])
+    if not STATISTICS.exists():
+        raise SystemExit(_log_s_end("mutmut did not get as far as its statistics"))
+    drawn = [name for file in files for name in _codes(file) if _hash(name) % one_in == 0]
+    if drawn and (status := _run_mutmut(drawn)):
+        raise SystemExit(_log_s_end(f"mutmut ended with status {status}"))
     outcomes = [_outcome(file) for file in files]
     for outcome in outcomes:
         print(f"{outcome.mutants - len(outcome.survivors):5} of {outcome.mutants:4} killed in {outcome.file}")
@@ -151,9 +152,13 @@ def _mutate(files: Sequence[str], tests: Sequence[str], ends: Sequence[str] | No
     return outcomes
 
 
-def _names(end: str) -> list[str]:
-    """Patterns of the names of mutants whose number ends so; "07" is 7 as well."""
-    return [f"*__mutmut_*{end}", f"*__mutmut_{end.lstrip('0')}"]
+def _hash(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8])
+
+
+def _log_s_end(what: str) -> str:
+    tail = LOG.read_text(encoding="utf-8", errors="replace").replace("\r", "\n")[-3000:]
+    return f"{tail}\n{what}; all that it said is in {LOG}"
 
 
 def _files(group: Mapping[str, Any]) -> list[str]:
@@ -185,7 +190,7 @@ def _copy_tree(files: Sequence[str], tests: Sequence[str]) -> None:
         "source_paths": ["counterfactory"],
         "only_mutate": [f"counterfactory/{file}" for file in files],
         # A seed, for a mutant must not survive on some days.
-        "pytest_add_cli_args": [*(f"-pno:{name}" for name in _WITHOUT), "--hypothesis-seed=0"],
+        "pytest_add_cli_args": [*(f"-pno:{name}" for name in _WITHOUT), "-pfastest_first", "--hypothesis-seed=0"],
         "pytest_add_cli_args_test_selection": tests,
         "process_isolation": "forkserver",  # the process that forks has opened no network and started no thread
         "use_git_change_detection": False,
@@ -201,18 +206,24 @@ def _copy_tree(files: Sequence[str], tests: Sequence[str]) -> None:
     (WORK / "pyproject.toml").write_text("\n".join([project, "[tool.mutmut]", *lines, ""]), encoding="utf-8")
 
 
-def _run_mutmut(log: Path, names: Sequence[str]) -> int:
+def _run_mutmut(names: Sequence[str]) -> int:
     # The folder is there by now: Python would not look again into one of its path that was not there when it started.
-    environment = {**os.environ, "PYTHONPATH": str(MUTATED), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    path = os.pathsep.join([str(MUTATED), str(WORK / "tests")])
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-c", "from mutmut.__main__ import cli; cli()", "run", "--max-children", "2", *names]
-    with log.open("wb") as out:
+    with LOG.open("wb") as out:
         return subprocess.run(command, cwd=WORK, env=environment, stdout=out, stderr=out, check=False).returncode
 
 
-def _outcome(file: str) -> Outcome:
+def _codes(file: str) -> Mapping[str, int | None]:
+    """Return what became of each mutant of a file, by its name; None where it was not drawn."""
     meta = MUTATED / "counterfactory" / f"{file}.meta"
     codes: Mapping[str, int | None] = json.loads(meta.read_text())["exit_code_by_key"]
-    ran = {name: code for name, code in codes.items() if code is not None}  # None: not drawn
+    return codes
+
+
+def _outcome(file: str) -> Outcome:
+    ran = {name: code for name, code in _codes(file).items() if code is not None}
     survivors = [_survivor(file, name, code) for name, code in ran.items() if code not in _KILLED]
     return Outcome(file, len(ran), tuple(survivors))
 

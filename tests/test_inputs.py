@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from counterfactory.engine.inputs import lost_lines
+import pytest
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.inputs import lost_lines, usable_inputs
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.sources.shapes import Box
 from counterfactory.engine.sources.source import ImageSettings, Source
 
@@ -39,3 +44,24 @@ def test_tiny_pictures_are_named() -> None:
         "2 of 3 sources are enlarged more than 4 times, a most (32 x 32, 16 times): such pictures show little of a "
         "photograph"
     ]
+
+
+@pytest.mark.parametrize(
+    ("task", "lacking", "told"),
+    [
+        ("detection", "boxes", "their variants tell of false alarms and nothing else"),
+        ("segmentation", "masks", "no model can be judged by their variants"),
+    ],
+)
+def test_sources_without_what_a_task_s_model_is_judged_by(task: str, lacking: str, told: str) -> None:
+    def notes(sources: list[Source], judged_by: str | None = task) -> tuple[str, ...]:
+        return usable_inputs(load_profile("light"), sources, allow_out_of_domain=False, judged_by=judged_by).notes
+
+    bare, whole = source("a", 40, 40), source("b", 40, 40, Box(0, 0, 40, 40, "car"))
+    whole = replace(whole, mask_path=Path("b"))
+    (note,) = notes([whole, bare, bare])
+    assert note.startswith(f"2 of 3 sources lack {lacking}")
+    assert note.endswith(f", the first is a: {told}")
+    assert notes([whole]) == notes([bare], None) == ()
+    with pytest.raises(CounterfactoryError, match=f"^{task} needs {lacking}.*, and no source has one"):
+        notes([bare])

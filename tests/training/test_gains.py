@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from picture_rows import written
 from training_suites import colour_suite, small_recipe
 
+from counterfactory.engine.api import retraining
 from counterfactory.engine.api.finished import evaluate
 from counterfactory.engine.api.options import Caller
 from counterfactory.engine.api.retraining import Drill, Retraining, judge_drill, plan_drill
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.suite import PictureRow, read_metadata
 from counterfactory.engine.training.lesson import ArmName, answers_of
 
 SILENT = Caller.of(None, lambda _: None)
@@ -118,3 +122,28 @@ def test_suites_that_cannot_train_are_refused(tmp_path: Path) -> None:
     refuse("class 'car' has a single source", colour_suite(tmp_path / "b", 3))
     refuse("has no names of its masks' classes", colour_suite(tmp_path / "c", 4), task="segmentation")
     refuse("finished", tmp_path)
+    one = colour_suite(tmp_path / "d", 8)
+    last = max(row.source for row in read_metadata(one))
+    written(one, list(alone(one, last)))
+    refuse("has accepted variants of too few sources to train with some and to judge by others: make more", one)
+
+
+def alone(suite: Path, source: str) -> Iterator[PictureRow]:
+    """The suite's rows, where variants of a single source are accepted."""
+    for row in read_metadata(suite):
+        yield replace(row, reason="too dark") if row.kind == "variant" and row.source != source else row
+
+
+def test_suites_of_masks_have_the_same_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    suite, test = colour_suite(tmp_path / "suite", 6), colour_suite(tmp_path / "test", 6, first=4)
+    names = {suite: {1: "left", 0: "right"}, test: {0: "right", 1: "left"}}
+    monkeypatch.setattr(retraining, "recorded_numbers", lambda folder: names[folder])
+    recipe = small_recipe(tmp_path, task="segmentation")
+    for judging in (None, test):
+        lesson = plan_drill(suite, "m:net", recipe, judging, 0.25, (0,)).lesson
+        assert (lesson.classes, lesson.numbers) == (("right", "left"), (0, 1))
+    names[test] = {0: "right", 2: "left"}
+    with pytest.raises(
+        CounterfactoryError, match=f"the masks of {test} have other numbers or classes than those of {suite}"
+    ):
+        plan_drill(suite, "m:net", recipe, test, 0.25, (0,))
