@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -172,8 +173,14 @@ def test_shards_and_order_leave_the_bytes_alone(
     assert contents(tmp_path / "other") == contents(finished[0])
 
 
-def test_nothing_is_done_twice(finished: tuple[Path, RunSummary], streets: Path, quick: Profile) -> None:
-    path, first = finished
+@pytest.fixture
+def again(finished: tuple[Path, RunSummary], tmp_path: Path) -> tuple[Path, RunSummary]:
+    """A copy of the finished suite to go on with, and what the run that made it came to."""
+    return Path(shutil.copytree(finished[0], tmp_path / "again")), finished[1]
+
+
+def test_nothing_is_done_twice(again: tuple[Path, RunSummary], streets: Path, quick: Profile) -> None:
+    path, first = again
     before = contents(path)
     report = travel(quick, SETTINGS, find_sources(streets)[0], path)
     hours = [cost.devices * cost.wall_s / 3.6 / first.accepted for cost in (first, report)]
@@ -186,9 +193,9 @@ def test_nothing_is_done_twice(finished: tuple[Path, RunSummary], streets: Path,
 
 
 def test_a_teacher_makes_no_other_suite(
-    finished: tuple[Path, RunSummary], streets: Path, quick: Profile, monkeypatch: pytest.MonkeyPatch
+    again: tuple[Path, RunSummary], streets: Path, quick: Profile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, first = finished
+    path, first = again
     monkeypatch.setattr(journey, "step", lambda *_: pytest.fail("a finished shard was not passed"))
     report = travel(replace(quick, teacher="a10g"), SETTINGS, find_sources(streets)[0], path)
     assert report.reused == first.painted

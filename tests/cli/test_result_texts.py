@@ -15,6 +15,7 @@ from counterfactory.engine.api.predicting import FieldPrediction
 from counterfactory.engine.api.retraining import Gain, Retraining
 from counterfactory.engine.cli import gpus
 from counterfactory.engine.cli.check_text import fid_line
+from counterfactory.engine.cli.commands import with_preprocess
 from counterfactory.engine.cli.predicts import transfer_line, transfers_table
 from counterfactory.engine.cli.retrain import gain_line, gains_table
 from counterfactory.engine.judging.compare import Gap
@@ -50,6 +51,34 @@ def test_a_suite_is_named_with_what_looks_at_it(tmp_path: Path, run: Command) ->
         f"page           {page / 'index.html'}",
         f"contact sheet  {page / 'contact_sheet.png'}",
         f"figures        {page / 'report.json'}",
+    ]
+
+
+def test_what_machines_are_given(tmp_path: Path, run: Command) -> None:
+    """Of a plan with values of one's own, the suite, and its page."""
+    photos, values, suite = photographs(tmp_path / "photos", range(2)), tmp_path / "values.txt", tmp_path / "suite"
+    values.write_text("weather: snowy, foggy")
+    asked = (photos, "--profile", "light", "--interventions", values, "--variants", 2)
+    planned = run.json("plan", *asked)
+    assert planned.keys() >= {"sources", "baselines", "cells", "edits", "notes"}
+    assert [(one["type"], one["value"], one["possible"]) for one in planned["cells"]] == [
+        *(("weather", "snowy", 2), ("weather", "foggy", 2))
+    ]
+    assert planned["baselines"] == 0
+    text = run.text("plan", *asked)
+    assert "Coverage" in text
+    made = run.json("generate", *asked, "--out", suite, "--anyway")
+    assert re.fullmatch("[0-9a-f]{64}", made["suite_digest"])
+    assert (made["suite"], made["costs"]["sessions"], made["problems"]) == (str(suite), 1, [])
+    pages = run.json("report", suite, "--no-edges")
+    names = ("page", "index.html"), ("sheet", "contact_sheet.png"), ("data", "report.json")
+    assert pages == {name: str(suite / "report" / file) for name, file in names}
+
+
+def test_words_on_inputs_go_to_models_and_not_to_answers(tmp_path: Path) -> None:
+    table = tmp_path / "answers.csv"
+    assert with_preprocess([table, "m:f", table, "m:g"], ["crop=8", "crop=9"]) == [
+        *((table, None), ("m:f", "crop=8"), (table, None), ("m:g", "crop=9"))
     ]
 
 

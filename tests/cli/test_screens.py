@@ -199,7 +199,7 @@ def doctor_screen() -> str:
 def values_screen() -> str:
     """What values of options become, or why they are none."""
     asked: tuple[tuple[Callable[[str], object], str], ...] = (
-        (values.positive, "1 12 0 -1 1.5 x"),
+        (values.positive, f"1 12 0 -1 1.5 x {40 * '9'} {41 * '9'}"),
         (values.count, "0 7 999999999 1000000000 -1"),
         (values.words, "red red,blue don't x-ray two_words a,, 1"),
         (values.names, "bus bus,car bus,, ,"),
@@ -207,6 +207,8 @@ def values_screen() -> str:
         (values.setting, "check.edit=0.5 check.edit check.edit= =1 check.edit=inf check.edit=much a=b=1"),
         (values.percent, "0 12.5 100% 100.1 -1 nan x"),
         (values.drop, "weather=5 weather=100% =5 weather weather=101 a=b=1"),
+        (values.place, "a/b s3://bucket/a"),
+        (values.share, "0 1 0.5 50% 100% 1.01 101% -1 x"),
         (values.seed, "0 9223372036854775807 9223372036854775808 -1 x"),
         (values.span, "2 1..3 3..3 0 3..1 1..0 x 1.. ..2"),
     )

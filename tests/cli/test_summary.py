@@ -113,6 +113,7 @@ def test_controls_took_no_tokens() -> None:
 def test_the_report_is_plain_data() -> None:
     data = json.loads(json.dumps(as_data(report(stage("paint", 1, 2, 3, generated_tokens=240))), allow_nan=False))
     assert data["stages"][0]["busy_s"] == 2
+    assert (data["costs"]["sessions"], "suite" in data) == (1, False), "a suite is a path in every command's JSON"
     assert (data["models_load_s"], data["tokens_per_variant"], data["energy_j"]) == (1, 2, None)
     assert data["device_hours_per_1k_accepted"] == pytest.approx(2 * 6 / 3.6 / 100)
 

@@ -184,6 +184,14 @@ def test_a_table_is_drawn_letter_by_letter_and_moves_no_cursor() -> None:
     ]
 
 
+@pytest.mark.parametrize(("letters", "lines"), [(70, 1), (71, 2)])
+def test_a_table_as_wide_as_the_terminal_is_whole(letters: int, lines: int) -> None:
+    """Three columns with gaps of two between them: 70 + 3 + 3 + 4 letters."""
+    terminal, out, _ = made()
+    terminal.show(Table("t", ("a" * letters, "bbb", "ccc"), ()))
+    assert out.getvalue().count("\n") == 4 + lines
+
+
 @pytest.mark.parametrize("width", [60, 80])
 def test_a_wide_column_is_broken_over_lines_and_no_word_of_another_is_cut(width: int) -> None:
     out = io.StringIO()
