@@ -92,6 +92,7 @@ def test_what_an_edit_does_to_one_model_more() -> None:
     first = outcomes(rows, [True] * len(rows))
     second = outcomes(rows, ["time" not in row.edit_types for row in rows])
     found = compared(rows, first, second)
+    assert found.measure == "accuracy"
     breaks = {effect.name: effect for effect in found.breaks_by_type}
     assert breaks["time"].value == pytest.approx(-1)
     assert breaks["weather"].value == pytest.approx(0)

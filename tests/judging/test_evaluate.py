@@ -244,6 +244,21 @@ def test_controls_that_are_their_originals_measure_no_painting() -> None:
     assert found.painter.sources == 6
 
 
+def test_what_light_draws_is_exact_where_it_draws_all() -> None:
+    """Of variants; the painter of an original is nobody's."""
+    rows = [row(str(i), "bus", *(() if kind == "original" else (("weather", "foggy"),)), kind=kind)
+            for i in range(3) for kind in ("original", "variant")]  # fmt: skip
+
+    def exact(*painters: str | None) -> bool:
+        of = iter(painters)
+        drawn = [replace(one, painter=next(of)) if one.kind == "variant" else one for one in rows]
+        return evaluate_labels(drawn, ["bus"] * len(drawn)).effects.exact
+
+    assert exact("light", "light", "light")
+    assert not exact("light", None, "light")
+    assert not exact("light", "light", "server")
+
+
 def test_rejections_are_counted_by_type_and_value() -> None:
     rows = [row("a", "bus", kind="control"), row("a", "bus", kind="control", verdict="rejected")]
     rows += [row("a", "bus", ("weather", "foggy"), ("time", "night"), verdict="rejected")]

@@ -212,6 +212,14 @@ def test_pictures_without_captions_are_grouped_by_their_words() -> None:
     assert (first.clear, first.label, first.type) == (True, "bus", "time")
 
 
+def test_machines_are_told_which_insights_are_clear() -> None:
+    rows = suite_rows(150)
+    found = evaluate_labels(rows, answers(rows, needs_daylight, 3))
+    data = found.to_json()["insights"]
+    assert [(one["clear"], one["sentence"]) for one in data] == [(one.clear, one.sentence) for one in found.insights]
+    assert len({one["clear"] for one in data}) == 2
+
+
 def test_an_added_word_breaks_what_relies_on_nothing() -> None:
     added = {"keyword": "", "alternative": "foggy", "name": "weather: foggy", "type": "weather"}
     first = insights(suite_rows(150), needs_daylight, 3)[0]
