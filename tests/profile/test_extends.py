@@ -111,7 +111,11 @@ def test_a_parent_is_found_beside_the_file_that_names_it(tmp_path: Path, monkeyp
         ("~no/x.toml", "", 'extends = "~no/x.toml" names a file that there is not, FOLDER/~no/x.toml'),
         ("pocket", 'without = "teacher"', "'without' should be a list of keys, such as "),
         ("pocket", 'without = ["qqq"]', "'without' names 'qqq', which its parent does not have; choose fr"),
-        ("pocket", 'without = ["check.min_vlid"]', "'without' names 'check.min_vlid', which its parent "),
+        (
+            "pocket",
+            'without = ["check.min_vlid"]',
+            "'without' names 'check.min_vlid', which its parent does not have; did you mean 'check.min_valid'?",
+        ),
         ("pocket", 'without = ["check.valid.part"]', "'without' names 'check.valid.part', which its "),
         ("pocket", 'without = ["image"]', "key 'image' is missing (a table)"),
         ("pocket", "[pant]\n", "unknown key 'pant'; did you mean 'paint'?"),

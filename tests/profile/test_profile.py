@@ -78,8 +78,14 @@ def test_a_teacher_is_who_a_student_is_compared_with_and_no_part_of_a_suite(tmp_
     assert "teacher" not in fast.decisive
     whole = {**fast.decisive["paint"], "reuse": None}
     assert {**fast.decisive, "teacher": "a10g", "painter": None, "paint": whole} == asdict(fast)
-    with pytest.raises(CounterfactoryError, match="no profile 'a11g'; there are"):
+    taught, teacher = painting_as_teacher(replace(fast, weights=None)), load_profile("a10g")
+    assert taught == replace(fast, paint=teacher.paint, weights=teacher.weights, teacher=None)
+    names = ", ".join(sorted(path.stem for path in PROFILES.glob("*.toml")))
+    with pytest.raises(CounterfactoryError) as refused:
         painting_as_teacher(replace(fast, teacher="a11g"))
+    assert str(refused.value) == f"no profile 'a11g'; there are {names}, or give the path of a .toml file"
+    with pytest.raises(ValueError, match="name is empty"):
+        replace(fast, name="")
 
 
 def test_deep_features_that_are_used_again_are_in_the_keys_and_absent_ones_leave_them_as_they_were() -> None:
