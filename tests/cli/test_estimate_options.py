@@ -22,7 +22,11 @@ def _(house: House, command: str) -> None:
 
 @shows("--memory", "estimate")
 def _(house: House, command: str) -> None:
-    assert [one["memory_bytes"] for one in house.ask(command, "--memory", 7).data["holdings"]] == [7_000_000_000]
+    (held,) = house.ask(command, "--memory", 7).data["holdings"]
+    assert held.keys() == {"memory_bytes", "problem", "shards", "load_s", "peak_bytes", "first", "steady"}
+    assert (held["memory_bytes"], held["problem"], held["shards"]) == (7_000_000_000, None, 1)
+    assert held["load_s"] > 0
+    assert held["first"]
 
 
 @shows("--baseline", "estimate")
