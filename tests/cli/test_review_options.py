@@ -129,6 +129,7 @@ def _(house: House, command: str) -> None:
         house.refuses("nobody has answered", command, suite, "--results", "--agree", "79%")
         ran = house.run(command, suite, "--import", reviewed(house, suite, "a"))
         assert ran.data["taken"] > 0
+        assert ran.data.keys() == {"study", "items", "taken", "unanswered"}
         one = whole(results(house, suite))
         assert (one["unfinished"] > 0) == unfinished
         assert (one["valid"]["value"] == 1.0) != unfinished
