@@ -141,10 +141,10 @@ def _mutate(files: Sequence[str], tests: Sequence[str], one_in: int) -> list[Out
     # With a name that no mutant has mutmut makes all, finds the tests of each function, and stops there.
     _run_mutmut(["none"])
     if not STATISTICS.exists():
-        raise SystemExit(_log_s_end("mutmut did not get as far as its statistics"))
+        raise SystemExit(_with_log("mutmut did not get as far as its statistics"))
     drawn = [name for file in files for name in _codes(file) if _hash(name) % one_in == 0]
     if drawn and (status := _run_mutmut(drawn)):
-        raise SystemExit(_log_s_end(f"mutmut ended with status {status}"))
+        raise SystemExit(_with_log(f"mutmut ended with status {status}"))
     outcomes = [_outcome(file) for file in files]
     for outcome in outcomes:
         print(f"{outcome.mutants - len(outcome.survivors):5} of {outcome.mutants:4} killed in {outcome.file}")
@@ -156,7 +156,7 @@ def _hash(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8])
 
 
-def _log_s_end(what: str) -> str:
+def _with_log(what: str) -> str:
     tail = LOG.read_text(encoding="utf-8", errors="replace").replace("\r", "\n")[-3000:]
     return f"{tail}\n{what}; all that it said is in {LOG}"
 

@@ -131,7 +131,6 @@ def test_a_misspelt_keyword_is_told_its_neighbour(tmp_path: Path) -> None:
         ({"sample": True}, "sample is a whole number from 1, got True"),
         ({"seed": -1}, "seed is a whole number from 0"),
         ({"seed": 1 << 63}, "seed is a whole number from 0"),
-        ({"per_class": 1, "sample": 1}, "per_class and sample contradict"),
         ({"task": "detecton"}, "detecton"),
         ({"task": "segmentation", "task_file": "task.toml"}, "'segmentation' and the task file task.toml contradict"),
         ({"avoid": "two words"}, "avoid takes single words, got 'two words'"),
@@ -306,7 +305,11 @@ def test_a_model_is_given_batches_of_one_size(made_suite: MadeSuite, monkeypatch
         (lambda pictures: np.full(len(pictures), 0.5), "and a prediction, as text or a whole number"),
         ({}, "holds no predictions"),
         ({"a.png": True}, "predictions['a.png']: every row needs an image"),
-        (5, "got a int"),
+        (
+            5,
+            "predictions are a path, a mapping of file_name to label, a data frame with the columns image and "
+            "prediction, an array, or a model that takes pictures and returns labels; got a int",
+        ),
         ("nowhere.csv", "nowhere.csv"),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import MadeSuite
 from models_of_tests import pictures
 from numpy.typing import NDArray
 from picture_rows import original_row, picture_row, written
@@ -26,7 +27,6 @@ from counterfactory.engine.judging.predictions import Prediction
 from counterfactory.engine.sources.shapes import Box
 from counterfactory.engine.suite import PictureRow
 
-Answers = Callable[[NDArray[np.uint8]], Any]
 LEVELS = (20, 120, 220, 250)
 
 
@@ -160,24 +160,6 @@ def test_a_label_in_composed_and_in_decomposed_letters_is_one(tmp_path: Path) ->
     assert cf.evaluate(suite, {apart.file_name: whole}, warn=silent).evaluation.variants.score.value == 1
 
 
-def mixed(inputs: NDArray[Any]) -> list[Any]:
-    return [np.array([0.5, 0.5]) if one else np.array([0.2, 0.3, 0.5]) for one in right(inputs)]
-
-
-@pytest.mark.parametrize(
-    ("answers", "message"),
-    [
-        (5, "predictions are a path, a mapping of file_name to label, a data frame with the columns image and "
-            "prediction, an array, or a model that takes pictures and returns labels; got a int"),
-        ({}, "predictions holds no predictions"),
-    ],
-)  # fmt: skip
-def test_what_is_no_answer_is_refused_in_one_sentence(answers: Any, message: str, suite: Path) -> None:
-    with pytest.raises(cf.CounterfactoryError) as refused:
-        cf.evaluate(suite, answers)
-    assert message in str(refused.value)
-
-
 def test_a_model_answers_every_picture_alike(shown: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("counterfactory.engine.asking.under_test.BATCH", 1)
 
@@ -254,7 +236,7 @@ def test_maps_are_written_in_the_suite_s_numbers(tmp_path: Path) -> None:
     assert not (tmp_path / "c.png").exists()
 
 
-def test_the_gate_s_word_is_of_variants(made_suite: Any) -> None:
+def test_the_gate_s_word_is_of_variants(made_suite: MadeSuite) -> None:
     accepted = {row.file_name: row.reason is None for row in made_suite.rows if row.kind == "variant"}
     assert gate_accepts(cf.open(made_suite.path)) == accepted
 
