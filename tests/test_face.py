@@ -303,7 +303,7 @@ def test_a_model_is_given_batches_of_one_size(made_suite: MadeSuite, monkeypatch
     [
         (lambda pictures: ["bus"], "the model was given 8 pictures, and returned 1 labels"),
         (lambda pictures: np.full(len(pictures), 0.5), "and a prediction, as text or a whole number"),
-        ({}, "holds no predictions"),
+        ({}, "predictions holds no predictions"),
         ({"a.png": True}, "predictions['a.png']: every row needs an image"),
         (
             5,
