@@ -21,6 +21,7 @@ from ..asking.outputs import (
     UnusableError,
     read_outputs,
 )
+from ..asking.placement import Placement
 from ..errors import CounterfactoryError
 from ..files.arrays import read_array
 from ..files.reading import read_json
@@ -103,7 +104,7 @@ def array_answers(given: Any, rows: Sequence[PictureRow]) -> dict[str, ModelAnsw
             f"the predictions are an array {list(array.shape)}: give a row of scores, or a label, for each of the "
             f"{len(rows)} pictures of metadata.parquet, or the {len(accepted)} accepted ones, in its order"
         )
-    answers = read_outputs(array, [(1, 1)] * len(of))
+    answers = read_outputs(array, [Placement.whole((1, 1))] * len(of))
     return {
         row.file_name: answer for row, answer in zip(of, answers, strict=True) if not isinstance(answer, UnusableError)
     }

@@ -19,7 +19,8 @@ from ..suite.images import open_png
 from ..suite.paths import Folder
 from .kept_answers import KeptAnswers, open_kept
 from .outputs import LabelAnswer, MapAnswer, ModelAnswer, ScoreAnswer, UnusableError, read_outputs
-from .preparation import Picture, Size
+from .placement import Size
+from .preparation import Picture
 from .under_test import ModelUnderTest
 
 STAGE = "ask"
@@ -203,7 +204,7 @@ class _Asking:
                 return [answer for one in batch for answer in self._run([one])]
             lines = str(error).strip().splitlines() or [""]
             return [UnusableError(f"the model raised {type(error).__name__}{lines[0] and ': '}{lines[0]:.160}")]
-        return read_outputs(outputs, sizes)
+        return read_outputs(outputs, [self._model.place(size) for size in sizes])
 
     def _tell(self) -> None:
         self._on_progress(Progress(STAGE, len(self.asked.answers) + len(self.asked.failed), self._total))

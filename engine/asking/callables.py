@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..keys import content_key, file_digest
-from .preparation import Preparation, Size, read_preparation
+from .placement import Size
+from .preparation import Preparation, read_preparation
 from .under_test import ModelUnderTest, class_names_of
 
 
@@ -79,6 +80,7 @@ def wrap_callable(
         digest=None if code is None else content_key("callable", called, code, preparation),
         probe=True,
         classes=class_names_of(getattr(model, "classes", None)),
+        place=preparation.place,
     )
 
 

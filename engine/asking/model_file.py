@@ -17,7 +17,8 @@ from ..errors import CounterfactoryError
 from ..keys import content_key, file_digest
 from ..packages import installed
 from ..runtime.session import Port, Session
-from .preparation import Preparation, Size, read_preparation
+from .placement import Size
+from .preparation import Preparation, read_preparation
 from .under_test import BATCH, ModelUnderTest
 
 _COLOURS = 3
@@ -42,6 +43,7 @@ def open_model_file(path: Path, preprocess: str | None) -> ModelUnderTest:
         input=graph.preparation.text,
         digest=content_key("model file", [file_digest(file) for file in files], graph.preparation),
         batch=graph.batch,
+        place=graph.preparation.place,
     )
 
 

@@ -9,15 +9,20 @@ import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from ..errors import CounterfactoryError
-from .preparation import Size
+from .placement import Placement
 
+# What answers can be of a suite: what its pictures have to judge them by.
+Wanted = Literal["labels", "maps", "boxes"]
+ANYTHING: frozenset[Wanted] = frozenset(get_args(Wanted))
+# In a map, pixels of the picture that the model was not shown.
+UNSEEN = 65_534
 _MOST_CLASSES = 1 << 16
 _TOLERANCE = 1e-3
 _BOXES = ("boxes", "scores", "labels")
@@ -92,13 +97,16 @@ class UnusableError(ValueError):
     """What a model gives one picture is no answer. The message reads well after the picture's name and a colon."""
 
 
-def read_outputs(outputs: Any, sizes: Sequence[Size]) -> list[ModelAnswer | UnusableError]:
-    """The answers in what a model returned for pictures of the `sizes` (height, width), in their order.
+def read_outputs(
+    outputs: Any, places: Sequence[Placement], wanted: frozenset[Wanted] = ANYTHING
+) -> list[ModelAnswer | UnusableError]:
+    """The answers in what a model returned for pictures that lay so in its input, in their order, in the pictures' own
+    pixels; `wanted` are the kinds that the suite can judge.
 
     A picture's answer that holds NaN is an `UnusableError` in its place. Raises CounterfactoryError for what is not one
     answer per picture.
     """
-    count = len(sizes)
+    count = len(places)
     if isinstance(outputs, Mapping):
         boxes = set(_BOXES) <= outputs.keys()
         outputs = [outputs] if boxes else outputs.get("logits", outputs.get("out", outputs))
@@ -106,7 +114,7 @@ def read_outputs(outputs: Any, sizes: Sequence[Size]) -> list[ModelAnswer | Unus
         outputs = outputs.logits
     if isinstance(outputs, (list, tuple)) and outputs and all(map(_holds_boxes, outputs)):
         _require_count(len(outputs), count)
-        return [_attempt(_boxes, one) for one in outputs]
+        return [_attempt(_boxes, one, place) for one, place in zip(outputs, places, strict=True)]
     array = as_array(outputs)
     if array is None or array.ndim == 0:
         labels = list(outputs) if isinstance(outputs, Iterable) and not isinstance(outputs, (str, Mapping)) else None
@@ -123,7 +131,7 @@ def read_outputs(outputs: Any, sizes: Sequence[Size]) -> list[ModelAnswer | Unus
     if array.ndim == 2:
         return _scores(array)
     if array.ndim in (3, 4):
-        return [_attempt(_class_map, one, size) for one, size in zip(array, sizes, strict=True)]
+        return [_attempt(_class_map, one, place) for one, place in zip(array, places, strict=True)]
     raise CounterfactoryError(f"the model returned an array of shape {list(array.shape)}, which is no answer")
 
 
@@ -168,29 +176,25 @@ def _scores(array: NDArray[Any]) -> list[ModelAnswer | UnusableError]:
     ]
 
 
-def _class_map(array: NDArray[Any], size: Size) -> MapAnswer:
-    """A map of class numbers at the picture's size, from numbers [H, W] or from scores [C, H, W]."""
+def _class_map(array: NDArray[Any], place: Placement) -> MapAnswer:
+    """A map of class numbers of the whole picture, from numbers [h, w] or from scores [C, h, w] of the input."""
     if array.ndim == 3:
         if not np.isfinite(array).all():
             raise UnusableError("the model gave NaN or an infinite score")
-        if array.shape[1:] != size:
-            array = np.stack([_stretched(channel, size) for channel in array.astype(np.float32)])
-        array = array.argmax(axis=0)
+        scores, shown = place.scores(array)
+        array = scores.argmax(axis=0)
     elif array.dtype.kind not in "iub":
         raise CounterfactoryError(
             f"the model returned {array.dtype} [N, H, W]: class maps are whole numbers; return scores as [N, C, H, W]"
         )
-    if array.size and (array.min() < 0 or array.max() >= _MOST_CLASSES):
-        raise CounterfactoryError(f"the model's class map holds {array.min()} to {array.max()}: classes are 0 to 65535")
-    numbers = array.astype(np.uint8 if not array.size or array.max() < 256 else np.uint16)
-    if numbers.shape != size:
-        image = Image.fromarray(numbers.astype(np.int32))
-        numbers = np.asarray(image.resize((size[1], size[0]), Image.Resampling.NEAREST)).astype(numbers.dtype)
-    return MapAnswer.of(numbers)
-
-
-def _stretched(channel: NDArray[np.float32], size: Size) -> NDArray[np.float32]:
-    return np.asarray(Image.fromarray(channel).resize((size[1], size[0]), Image.Resampling.BILINEAR))
+    else:
+        array, shown = place.numbers(array)
+    if array.size and (array.min() < 0 or array.max() >= UNSEEN):
+        raise CounterfactoryError(
+            f"the model's class map holds {array.min()} to {array.max()}: classes are 0 to {UNSEEN - 1}"
+        )
+    numbers = np.where(shown, array, UNSEEN)
+    return MapAnswer.of(numbers.astype(np.uint8 if not numbers.size or numbers.max() < 256 else np.uint16))
 
 
 def _holds_boxes(one: Any) -> bool:
@@ -200,8 +204,10 @@ def _holds_boxes(one: Any) -> bool:
     return len(shape) == 2 and shape[1] == 6
 
 
-def _boxes(one: Any) -> BoxAnswer:
-    """A picture's boxes: of torchvision's dict (boxes are corners), or an array [M, 6] of corners, score and class."""
+def _boxes(one: Any, place: Placement) -> BoxAnswer:
+    """A picture's boxes, in its own pixels: of torchvision's dict (boxes are corners), or an array [M, 6] of corners,
+    score and class.
+    """
     if isinstance(one, Mapping):
         missing = [name for name in _BOXES if name not in one]
         if missing:
@@ -213,10 +219,10 @@ def _boxes(one: Any) -> BoxAnswer:
     else:
         rows = as_list(one)
         corners, scores, labels = [row[:4] for row in rows], [row[4] for row in rows], [int(row[5]) for row in rows]
+    if odd := next((corner for corner in corners if len(corner) != 4), None):
+        raise CounterfactoryError(f"the model returned a box of {len(odd)} numbers: x0, y0, x1, y1 are needed")
     boxes = []
-    for corner, score, label in zip(corners, scores, labels, strict=True):
-        if len(corner) != 4:
-            raise CounterfactoryError(f"the model returned a box of {len(corner)} numbers: x0, y0, x1, y1 are needed")
+    for corner, score, label in zip(place.corners(np.array(corners)).tolist(), scores, labels, strict=True):
         x0, y0, x1, y1, sure = *map(float, corner), float(score)
         if not all(map(math.isfinite, (x0, y0, x1, y1, sure))):
             raise UnusableError("the model gave NaN or an infinite number for a box")

@@ -20,9 +20,9 @@ from PIL import Image
 from ..errors import CounterfactoryError
 from ..files.fill import nearest
 from ..files.reading import read_json
+from .placement import Placement, Size
 
 Picture = NDArray[np.uint8]
-Size = tuple[int, int]
 Triple = tuple[float, float, float]
 
 _FILTERS = {one.name.lower(): one for one in sorted(Image.Resampling)}
@@ -73,6 +73,15 @@ class Preparation:
             height, width = picture.shape[:2]
         top, side = round((height - tall) / 2.0), round((width - wide) / 2.0)
         return picture[top : top + tall, side : side + wide]
+
+    def place(self, size: Size) -> Placement:
+        """Where a picture of `size` (height, width) lies in the input that `apply` makes of it."""
+        scaled = self._resized(*size)
+        if self.crop is None:
+            return Placement(size, scaled, scaled)
+        padded = [max(0, (want - have) // 2) for want, have in zip(self.crop, scaled, strict=True)]
+        cut = [max(0, round((have - want) / 2)) for want, have in zip(self.crop, scaled, strict=True)]
+        return Placement(size, self.crop, scaled, padded[0] - cut[0], padded[1] - cut[1])
 
     def _resized(self, height: int, width: int) -> Size:
         if self.resize is None or isinstance(self.resize, tuple):

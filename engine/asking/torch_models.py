@@ -19,7 +19,8 @@ from PIL import Image
 
 from ..errors import CounterfactoryError
 from ..keys import content_key
-from .preparation import Picture, Size, read_preparation
+from .placement import Size
+from .preparation import Picture, read_preparation
 from .under_test import ModelUnderTest, class_names_of
 
 _EXAMPLE = "resize=256 crop=224 mean=imagenet std=imagenet"

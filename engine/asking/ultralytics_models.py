@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..keys import content_key, file_digest
-from .preparation import Preparation, Size
+from .placement import Size
+from .preparation import Preparation
 from .torch_models import library
 from .under_test import ModelUnderTest
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .preparation import Picture, Size
+from .placement import Placement, Size
+from .preparation import Picture
 
 # Pictures that a model is given at once.
 BATCH = 32
@@ -25,7 +26,8 @@ class ModelUnderTest:
     `name` is what the user calls it, `input` says in words what `prepare` does. `digest` changes with whatever could
     change an answer; None where that cannot be told, and nothing is kept. With `probe` it could change all the same,
     and the first answers are asked anew each time. `classes` are the model's own names of its numbers, and `named_by`
-    says where they come from. At most `batch` pictures are given at once.
+    says where they come from. At most `batch` pictures are given at once. `place` says where a picture of a size lies
+    in the input whose pixels boxes and maps come in; by itself they come in the picture's own.
     """
 
     name: str
@@ -37,6 +39,7 @@ class ModelUnderTest:
     classes: Mapping[int, str] | None = None
     named_by: str = "the model"
     batch: int = field(default_factory=lambda: BATCH)
+    place: Callable[[Size], Placement] = Placement.whole
 
 
 def class_names_of(names: Any) -> dict[int, str] | None:

@@ -32,7 +32,9 @@ def pictures(count: int, height: int = 40, width: int = 56) -> list[NDArray[np.u
 
 def asked(model: ModelUnderTest, given: list[NDArray[np.uint8]]) -> list[Any]:
     sizes = [(picture.shape[0], picture.shape[1]) for picture in given]
-    return read_outputs(model.run(np.stack([model.prepare(picture) for picture in given]), sizes), sizes)
+    return read_outputs(
+        model.run(np.stack([model.prepare(picture) for picture in given]), sizes), list(map(model.place, sizes))
+    )
 
 
 def test_a_classifier_of_hugging_face(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from counterfactory.engine.asking.outputs import (
     read_outputs,
     to_json,
 )
+from counterfactory.engine.asking.placement import Placement
 from counterfactory.engine.errors import CounterfactoryError
 
 SIZE = (4, 6)
@@ -30,7 +31,7 @@ BOX = Detection(1.0, 2.0, 3.0, 4.5, 0.25, 7)
 
 
 def one(outputs: Any) -> ModelAnswer:
-    (answer,) = read_outputs(outputs, [SIZE])
+    (answer,) = read_outputs(outputs, [Placement.whole(SIZE)])
     assert not isinstance(answer, UnusableError)
     return answer
 
@@ -66,7 +67,7 @@ def test_scores() -> None:
 
 def test_labels_and_class_numbers() -> None:
     assert [one(outputs) for outputs in (["bus"], np.array(["bus"]), ("bus",))] == [LabelAnswer("bus")] * 3
-    assert read_outputs(np.array([3, 1]), [SIZE] * 2) == [LabelAnswer(3), LabelAnswer(1)]
+    assert read_outputs(np.array([3, 1]), [Placement.whole(SIZE)] * 2) == [LabelAnswer(3), LabelAnswer(1)]
 
 
 def test_class_maps_of_numbers_and_of_scores_at_the_picture_s_size() -> None:
@@ -101,7 +102,7 @@ def test_boxes(outputs: Any) -> None:
 def test_nan_is_no_answer() -> None:
     boxes = [{"boxes": [[1, 2, np.nan, 4]], "scores": [0.5], "labels": [1]}]
     for outputs in ([[1.0, np.nan]], [[1.0, np.inf]], np.full((1, 3, *SIZE), np.nan), boxes):
-        (answer,) = read_outputs(outputs, [SIZE])
+        (answer,) = read_outputs(outputs, [Placement.whole(SIZE)])
         assert isinstance(answer, UnusableError)
 
 
@@ -123,7 +124,7 @@ def test_nan_is_no_answer() -> None:
 )
 def test_what_is_no_answer_is_refused(outputs: Any, message: str) -> None:
     with pytest.raises(CounterfactoryError, match=message):
-        read_outputs(outputs, [SIZE])
+        read_outputs(outputs, [Placement.whole(SIZE)])
 
 
 @given(scores=st.lists(st.floats(-1e6, 1e6, width=32), min_size=2, max_size=9), number=st.integers(0, 65_535))
