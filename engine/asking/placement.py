@@ -1,4 +1,4 @@
-"""Where a picture lies in a model's input, and the way back: boxes and maps of the input, in the picture's own pixels."""
+"""Where a picture lies in a model's input, and the way back: boxes and maps of the input in the picture's pixels."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ def save(path: Path, pixels: NDArray[np.uint8]) -> None:
 
 
 def thirds(pictures: NDArray[np.uint8], classes: int = len(CLASSES)) -> NDArray[np.float64]:
-    """Scores [N, C] of a model that is right about `classified` pictures [N, H, W, 3]: how bright each part is, 0..1."""
+    """Scores [N, C] of a model that is right about `classified` pictures [N, H, W, 3]: how bright each part is."""
     edges = np.linspace(0, pictures.shape[2], classes + 1).astype(int)
-    parts = [pictures[:, :, a:b].mean(axis=(1, 2, 3)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    parts = [pictures[:, :, a:b].mean(axis=(1, 2, 3)) for a, b in pairwise(edges)]
     return np.asarray(np.stack(parts, axis=1) / 255)
