@@ -71,12 +71,12 @@ class ClassMap:
 
     def apply(self, mask: NDArray[Any]) -> NDArray[Any]:
         """The class numbers [H, W], uint8 or, for a number above 255, uint16, of a mask [H, W] of whole numbers or
-        uint8 [H, W, 3 or 4]. Raises UnreadableError for a number or a colour that the map does not have, and for the
+        uint8 [H, W, 3]. Raises UnreadableError for a number or a colour that the map does not have, and for the
         other kind.
         """
         if self.colours:
             numbers = self._by_colour(mask)
-        elif mask.ndim == 3 and not self.red and (mask[..., :3] != mask[..., :1]).any():
+        elif mask.ndim == 3 and not self.red and (mask != mask[..., :1]).any():
             raise UnreadableError(f"is coloured, and {self.where} names numbers; write the map by colours")
         else:
             numbers = self._by_number(mask[..., 0] if mask.ndim == 3 else mask)

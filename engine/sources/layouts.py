@@ -115,7 +115,7 @@ def _list_path(root: Path, options: SetOptions) -> Listing:
         return pairs.list_pairs(root, options.pairs)
     if labels is not None and labels.suffix.lower() not in TABLES:
         if labels.suffix.lower() != ".txt":
-            raise CounterfactoryError(f"labels come in a .csv, .jsonl or .txt file, not in {labels}")
+            raise CounterfactoryError(f"labels come in a .csv, .tsv, .jsonl or .txt file, not in {labels}")
         if masks is not None:
             advice = "give --masks with a .csv or .jsonl file, or alone"
             raise CounterfactoryError(f"{labels} is a list of labels; {advice}")

@@ -28,6 +28,8 @@ from .shapes import Box, DrawnMask
 SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm", ".pbm")
 )
+# Where file servers, macOS and Windows keep thumbnails and what was thrown away.
+_SYSTEM = frozenset(("@eadir", "__macosx", "#recycle", "#snapshot", "$recycle.bin", "lost+found"))
 # These are photographs too: skipping them silently would lose a user's data.
 UNREAD_SUFFIXES = frozenset((".heic", ".heif", ".avif", ".jxl", ".jp2", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".psd"))
 
@@ -142,6 +144,8 @@ def list_remote(url: str) -> Listing:
         store, base = url_to_fs(root)
         for folder, _, files in store.walk(base):
             inner = str(folder)[len(base) :].strip("/")
+            if not _SYSTEM.isdisjoint(inner.lower().split("/")):
+                continue
             for path in (f"{inner}/{name}" if inner else name for name in sorted(files)):
                 if _is_picture(path, listing.problems):
                     paths.append(path)
@@ -237,6 +241,8 @@ def _pictures(
     """The image files in a folder, by their paths; notes folders, whether they are links, and other photographs."""
     for entry in children:
         relative = f"{folder}/{entry.name}" if folder else entry.name
+        if entry.name.lower() in _SYSTEM:
+            continue
         if not entry.name.startswith(".") and _is_folder(entry):
             inner.append((relative, entry.is_symlink()))
         elif _is_picture(relative, others):
@@ -384,8 +390,8 @@ def finish(listing: Listing, masks: Path | None = None) -> Listing:
         matched = ((entry, f"{masks}/{match_stem(entry, by_stem, '.png')}") for entry in entries)
         entries = DiskList(entry if entry.mask else replace(entry, mask=mask) for entry, mask in matched)
     # A million names are not held: only those that may be there twice.
-    listing.entries = DiskList(_named(listing, entries, _several(lambda: (file_stem(entry.name) for entry in entries))))
-    foreign = _several(
+    listing.entries = DiskList(_named(listing, entries, several(lambda: (file_stem(entry.name) for entry in entries))))
+    foreign = several(
         lambda: (unicodedata.normalize("NFC", of.name) for of in listing.entries if not of.name.isascii())
     )
     listing.note_first(list(foreign), "names are there in two Unicode forms, which macOS takes for one")
@@ -399,7 +405,7 @@ def _named(listing: Listing, entries: Iterable[Entry], stems: Collection[str]) -
         stem = file_stem(entry.name)
         return entry.name if stem in stems else stem
 
-    twice, first = _several(lambda: map(name_of, entries)), dict[str, Entry]()
+    twice, first = several(lambda: map(name_of, entries)), dict[str, Entry]()
     for entry in entries:
         name = name_of(entry)
         if unprintable(name):
@@ -412,7 +418,7 @@ def _named(listing: Listing, entries: Iterable[Entry], stems: Collection[str]) -
             yield replace(entry, name=name)
 
 
-def _several(texts: Callable[[], Iterable[str]]) -> dict[str, int]:
+def several(texts: Callable[[], Iterable[str]]) -> dict[str, int]:
     """How often texts are there that are there more than once, in their order."""
     hashes = repeated(texts())
     counts = Counter(text for text in texts() if hash(text) in hashes) if hashes else {}

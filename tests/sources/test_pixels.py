@@ -216,6 +216,14 @@ def scans(count: int) -> bytes:
     return data[:last] + data[last:-2] * (count - data.count(b"\xff\xda") + 1) + data[-2:]
 
 
+@pytest.mark.parametrize("channels", [3, 4])
+def test_masks_of_16_bits_a_channel_are_refused(channels: int) -> None:
+    """Pillow keeps their upper bytes, in which small numbers are all 0."""
+    data = cv2.imencode(".png", np.arange(16 * 16 * channels, dtype=np.uint16).reshape(16, 16, channels))[1].tobytes()
+    with pytest.raises(UnreadableError, match="16 bits a channel"):
+        read_mask(data)
+
+
 def test_a_jpeg_of_endless_scans_is_not_decoded() -> None:
     """Each costs a pass over all pixels, however few bytes it has."""
     assert read_picture(scans(100)).shape == (16, 16, 3)
