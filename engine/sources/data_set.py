@@ -12,11 +12,12 @@ from typing import Any
 
 from ..errors import CounterfactoryError, list_some
 from ..files.disk_list import DiskList, repeated
+from .class_folders import SPLIT
 from .class_map import BACKGROUND, SYNSET, label_names, load_class_map
 from .depth import with_depth
 from .labels import whole_number
 from .layouts import ACCEPTED, SetOptions, list_set
-from .listing import SPLIT, Entry, Listing, Problem
+from .listing import Entry, Listing, Problem
 from .mask_contents import UNNAMED, MaskTally, white_as_object
 from .sampling import Selection, draw, groups, require_known
 from .shapes import DrawnMask

@@ -5,7 +5,6 @@ images at all is checked by `source`. A set may have millions of images, so what
 from __future__ import annotations
 
 import os
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from ..files.tables import Row, read_table
 from .aside import leave_aside
 from .blobs import Blob, StoredObject, printable, unprintable
 from .boxes import BoxCensus
+from .class_folders import label_folders
 from .class_map import ClassMap
 from .given import GivenPictures
 from .labels import alike, label_text, whole_numbers
@@ -41,7 +41,6 @@ _COLUMNS = {
 }
 # Columns that a sentence names.
 _SHOWN = 20
-SPLIT = re.compile(r"(train|training|val|valid|validation|dev|test|testing)(\d{4})?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -124,12 +123,12 @@ def list_folder(
     if labels is None and not every:
         files, notes = leave_aside(root, files)
     listing = Listing("folders", problems, notes=notes)
-    of_splits, label_of = _label_folders(files)
+    said, label_of = label_folders(files, first=every)
     listing.entries = DiskList(entry_of(root, path, label_of(path)) for path in files)
     if labels is not None:
         listing.entries = _apply_labels(listing, root, labels)
     else:
-        listing.notes += of_splits
+        listing.notes += said
     return finish(listing, masks)
 
 
@@ -152,20 +151,10 @@ def list_remote(url: str) -> Listing:
     except Exception as error:  # each store's client has exceptions of its own
         reason = f"{url} cannot be read ({(str(error) or type(error).__name__).splitlines()[0]})"
         raise CounterfactoryError(f"{reason}: see that the address and the rights are right") from error
-    listing.notes, label_of = _label_folders(paths)
+    listing.notes, label_of = label_folders(paths)
     blobs = ((path, StoredObject(f"{root}/{path}")) for path in paths)
     listing.entries = DiskList(Entry(path, printable(path), blob, label_of(path)) for path, blob in blobs)
     return finish(listing)
-
-
-def _label_folders(paths: Iterable[str]) -> tuple[list[str], Callable[[str], str | None]]:
-    """A sentence where all first folders of paths are called as splits are, and what gives a path its label, the name
-    of its first folder; where those are splits, of its second one.
-    """
-    splits = {path.partition("/")[0] if "/" in path else "" for path in paths}
-    depth = int(bool(splits) and all(map(SPLIT.fullmatch, splits)))
-    notes = [f"{', '.join(sorted(splits))}: taken for splits of the set, not for classes"] * depth
-    return notes, lambda path: path.split("/")[depth] if path.count("/") > depth else None
 
 
 def list_table(table: Path, masks: Path | None) -> Listing:

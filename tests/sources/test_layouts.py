@@ -212,7 +212,9 @@ def test_keys_that_begin_anew_in_each_shard(tmp_path: Path) -> None:
         *((f"shard-0/{i:06d}", "0") for i in range(3)), ("shard-0/twice", None),
         *((f"shard-1/{i:06d}", "1") for i in range(3)), ("shard-1/twice", None),
     ]  # fmt: skip
-    assert found.notes == ["4 keys are in several shards, and have the shard's name before them, the first is 000000"]
+    assert found.notes[:1] == [
+        "4 keys are in several shards, and have the shard's name before them, the first is 000000"
+    ]
     assert "another sample of this shard" in reasons(found)["shard-2.tar/b"]
     assert "d.png; a key ends at the first dot" in reasons(found)["shard-2.tar/c"]
 
