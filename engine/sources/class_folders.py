@@ -59,17 +59,17 @@ def _label_level(folders: _Folders, at: int, first: bool = False) -> tuple[int |
         return deeper, notes
     if len(names) == 1 or not inner:
         return at, []
-    said, inside = f"{_listed(inner)} recur below each of {_listed(names)}", _are_conditions(inner)
+    both, inside = f"{_listed(inner)} recur below each of {_listed(names)}", _are_conditions(inner)
     if deeper == at + 1 and inside and outside:
-        return None, [f"{said}, and are taken for conditions, not for classes: --layout folders takes the first ones"]
+        return None, [f"{both}, and are taken for conditions, not for classes: --layout folders takes the first ones"]
     if outside or all(map(SYNSET.fullmatch, inner)) or (inside and deeper != at + 1):
-        return deeper, [f"{said}, which are taken for conditions, not for classes", *notes]
+        return deeper, [f"{both}, which are taken for conditions, not for classes", *notes]
     if inside:
-        return at, [f"{said}, and are not taken for classes"]
+        return at, [f"{both}, and are not taken for classes"]
     if len(inner) > len(names):
-        return deeper, [f"{said}, and are the labels: --layout folders takes {_listed(names)}", *notes]
+        return deeper, [f"{both}, and are the labels: --layout folders takes {_listed(names)}", *notes]
     which = f"--layout folders takes {_listed(names)} as labels, one of these folders as SOURCES what lies in it"
-    return None, [f"{said}, and nothing tells which are classes: {which}"]
+    return None, [f"{both}, and nothing tells which are classes: {which}"]
 
 
 def _recurring(folders: _Folders, at: int) -> set[str]:

@@ -22,6 +22,7 @@ from .mask_contents import UNNAMED, MaskTally, white_as_object
 from .sampling import Selection, draw, groups, require_known
 from .shapes import DrawnMask
 from .source import Examine, Progress, Reader, Source
+from .truths import lacks, without_truths
 
 __all__ = ["DataSet", "Selection", "SetOptions", "find_sources", "read_set", "refuse_suite_among_sources"]
 
@@ -78,7 +79,8 @@ def read_set(
 
     `on_progress` is called with (images verified, images) now and then; `examine` sees each picture while it is read.
     Where it is enough to know about how much there is, `whole` says how many pictures are read (see `Reader`).
-    Raises CounterfactoryError if `root` has no image at all, is no such layout, or an option contradicts it.
+    Raises CounterfactoryError if `root` has no image at all, is no such layout, an option contradicts it, or nothing
+    is there that a model of the options' task is judged by.
     """
     return read_listing(list_set(root, options), root, options, on_progress, examine, whole)
 
@@ -94,6 +96,8 @@ def read_listing(
     """The data set that a listing of `root` names, as `read_set` has it."""
     if not listing.entries and not listing.problems:
         raise CounterfactoryError(f"no images found in {root}; {ACCEPTED}")
+    if listing.entries and options.task is not None and all(lacks(options.task, one) for one in listing.entries):
+        raise without_truths(options.task, listing.notes)  # before a file is decoded
     if options.depth is not None:
         listing.entries = with_depth(listing.entries, options.depth)
     named, names = options.class_map, dict[int, str]()

@@ -53,7 +53,8 @@ class SetOptions:
     `masks` a folder of masks with the images' stems; `layout` one of `LAYOUTS`, None to recognise it; `pairs` a pattern
     such as "{stem}_img.jpg={stem}_seg.png"; `class_map` a file or a published map's name; `split` a list of Pascal
     VOC's ImageSets/; `depth` a folder of depth maps with the images' stems, and `depth_values` the meaning of their
-    numbers; `boxes` what the four numbers of a box are, None where they are the layout's.
+    numbers; `boxes` what the four numbers of a box are, None where they are the layout's; `task` the built-in task that
+    the set is for, None for another.
     """
 
     labels: Path | None = None
@@ -66,6 +67,7 @@ class SetOptions:
     depth: Path | None = None
     depth_values: DepthValues = "distance"
     boxes: BoxForm | None = None
+    task: str | None = None
 
     def refuse(self, what: str, *names: str) -> None:
         """Raises CounterfactoryError where one of the options `names` is given although `what` decides it."""

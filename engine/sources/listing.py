@@ -123,12 +123,12 @@ def list_folder(
     if labels is None and not every:
         files, notes = leave_aside(root, files)
     listing = Listing("folders", problems, notes=notes)
-    said, label_of = label_folders(files, first=every)
+    of_folders, label_of = label_folders(files, first=every)
     listing.entries = DiskList(entry_of(root, path, label_of(path)) for path in files)
     if labels is not None:
         listing.entries = _apply_labels(listing, root, labels)
     else:
-        listing.notes += said
+        listing.notes += of_folders
     return finish(listing, masks)
 
 
