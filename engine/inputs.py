@@ -84,7 +84,7 @@ def lost_lines(sources: Sequence[Source], image: ImageSettings) -> list[str]:
         dropped = fit_boxes(source.boxes, *size, target)[1]
         if dropped and not first:
             first = f"{dropped[0].label} in {source.name}"
-        counts["boxes"] += len(source.boxes)
+        counts["boxes"] += len(source.things)
         counts["dropped"] += len(dropped)
         share, scale = lost_share(*size, target), max(target[0] / size[0], target[1] / size[1])
         counts["much"] += share > _MUCH

@@ -6,22 +6,31 @@ two sides and lie in their pictures, and an `area` is that of its box.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal, get_args
 
 from ..errors import CounterfactoryError
+from .corners import CornerOrigin
 from .shapes import Box
 
-BoxForm = Literal["sizes", "corners", "centres"]
+BoxForm = Literal["sizes", "corners", "centres", "yxyx", "xxyy"]
 FORMS: tuple[BoxForm, ...] = get_args(BoxForm)
 _WORDS = {
     "sizes": "x, y, width, height",
     "corners": "two corners (x0, y0, x1, y1)",
     "centres": "a middle and a size (x, y, width, height)",
+    "yxyx": "two corners (y0, x0, y1, x1)",
+    "xxyy": "two corners (x0, x1, y0, y1)",
 }
+# Of a form the places of x0, y0, x1, y1.
+_ORDERS: Mapping[BoxForm, tuple[int, int, int, int]] = MappingProxyType(
+    {"corners": (0, 1, 2, 3), "yxyx": (1, 0, 3, 2), "xxyy": (0, 2, 1, 3)}
+)
 # Annotators round: a pixel beyond the edge is no box elsewhere.
 _EDGE = 1.0
 # Of its area: what a clipped box can lose without meaning something else.
@@ -32,25 +41,37 @@ _WRONG, _FIT, _SHARES = 0.1, 0.98, 0.9
 # A true box that leaves its picture to the right fits as a middle and a size, so that few boxes show nothing; it fits
 # as two corners only where it begins nearer to the edge than it is long.
 _FEW = 10
+# Forms that are told by themselves; the others are orders of corners.
+_COMMON = 3
 _CLOSE = 0.01
 
 
 def box_of(numbers: Sequence[float], form: BoxForm, label: str) -> Box:
     """The box that four numbers of a form describe."""
-    x, y, c, d = numbers
+    if form in _ORDERS:
+        x0, y0, x1, y1 = (numbers[place] for place in _ORDERS[form])
+        return Box(x0, y0, x1, y1, label)
+    x, y, width, height = numbers
     if form == "centres":
-        return Box(x - c / 2, y - d / 2, x + c / 2, y + d / 2, label)
-    return Box(x, y, x + c, y + d, label) if form == "sizes" else Box(x, y, c, d, label)
+        x, y = x - width / 2, y - height / 2
+    return Box(x, y, x + width, y + height, label)
 
 
-def _numbers_of(box: Box, form: BoxForm) -> tuple[float, float, float, float]:
+def _numbers_of(box: Box, form: BoxForm) -> Sequence[float]:
     """The four numbers that `box_of` made a box of."""
-    if form == "corners":
-        return box.x0, box.y0, box.x1, box.y1
+    if form in _ORDERS:
+        # Each of these orders undoes itself.
+        corners = (box.x0, box.y0, box.x1, box.y1)
+        return [corners[place] for place in _ORDERS[form]]
     width, height = box.x1 - box.x0, box.y1 - box.y0
     if form == "sizes":
         return box.x0, box.y0, width, height
     return box.x0 + width / 2, box.y0 + height / 2, width, height
+
+
+def is_marked(value: object) -> bool:
+    """Whether a mark of a thing, such as `iscrowd`, is set: a number, a truth value, or a text of either."""
+    return str(value).strip().lower() in ("1", "1.0", "true")
 
 
 def _fits(box: Box, size: tuple[int, int]) -> bool:
@@ -67,17 +88,25 @@ def _lost(box: Box, size: tuple[int, int]) -> bool:
 
 @dataclass
 class BoxCensus:
-    """Counts a set's boxes as they were read, by `form`, which the user may have said. `where` names the set."""
+    """Counts a set's boxes as they were read, by `form`, which the user may have said. `where` names the set, `origin`
+    tells which pixels corners name, where a layout has counted pixels; `turned` boxes have the upright one around them.
+    """
 
     where: str
     form: BoxForm
     of_user: bool = False
     relative: bool = False
     count: int = 0
+    turned: int = 0
+    origin: CornerOrigin = field(default_factory=CornerOrigin)
+    _read: int = 0
+    _reversed: int = 0
     _shares: int = 0
     _leaving: int = 0
     _lost: int = 0
-    _first: str | None = None
+    _flat: int = 0
+    _first: dict[str, str] = field(default_factory=dict)
+    _doubled: int = 0
     _fitting: Counter[BoxForm] = field(default_factory=Counter)
     _areas: Counter[BoxForm] = field(default_factory=Counter)
     _with_area: int = 0
@@ -91,6 +120,8 @@ class BoxCensus:
     def read(self, numbers: Sequence[float], label: str, area: object = None) -> Box:
         """The box of four numbers, whose `area` the set may give."""
         box = box_of(numbers, self.form, label)
+        self._read += 1
+        self._reversed += box.x1 < box.x0 or box.y1 < box.y0
         if isinstance(area, int | float) and not isinstance(area, bool) and area > 0:
             self._with_area += 1
             for form in FORMS:
@@ -99,19 +130,60 @@ class BoxCensus:
                 self._areas[form] += min(sides) > 0 and abs(sides[0] * sides[1] - area) <= _CLOSE * area
         return box
 
-    def add(self, name: str, boxes: Iterable[Box], size: tuple[int, int]) -> None:
-        """The boxes of a picture of `size` (height, width), in its pixels, before they are clipped. From any thread."""
-        for box in boxes:
-            numbers = _numbers_of(box, self.form)
-            fitting = [form for form in FORMS if _fits(box_of(numbers, form, ""), size)]
-            with self._lock:
-                self.count += 1
-                self._shares += not self.relative and min(numbers) >= -1 and max(numbers) <= 1
-                self._fitting.update(fitting)
-                if self.form not in fitting:
-                    self._leaving += 1
-                    self._lost += _lost(box, size)
-                    self._first = min(self._first or name, name)
+    def around(self, points: Sequence[float], label: str) -> Box:
+        """The upright box around a turned one of four points x, y, x, y, ..."""
+        self.turned += 1
+        return Box(min(points[::2]), min(points[1::2]), max(points[::2]), max(points[1::2]), label)
+
+    def turn(self, box: Box, degrees: float) -> Box:
+        """The upright box around one that is turned about its middle."""
+        if not degrees % 180:
+            return box
+        self.turned += 1
+        along, across = (abs(of(math.radians(degrees))) for of in (math.cos, math.sin))
+        width, height = box.x1 - box.x0, box.y1 - box.y0
+        x, y = box.x0 + width / 2, box.y0 + height / 2
+        right, down = (along * width + across * height) / 2, (across * width + along * height) / 2
+        return replace(box, x0=x - right, y0=y - down, x1=x + right, y1=y + down)
+
+    def settle(self, name: str, boxes: Iterable[Box], size: tuple[int, int]) -> list[Box]:
+        """The boxes of a picture of `size` (height, width), in its pixels and not yet clipped, as the set means them:
+        each once, and none without width or height. From any thread, once all of the set are read.
+        """
+        listed = [self._moved(box) for box in boxes]
+        once = list(dict.fromkeys(listed))
+        kept = [box for box in once if box.x0 != box.x1 and box.y0 != box.y1]
+        with self._lock:
+            self._flat += len(once) - len(kept)
+            if len(once) < len(listed):
+                self._doubled += len(listed) - len(once)
+                self._first["doubled"] = min(self._first.get("doubled", name), name)
+            for box in kept:
+                self._count(name, box, size)
+        return [_swapped(box) if self._swaps else box for box in kept]
+
+    def _moved(self, box: Box) -> Box:
+        first, last = self.origin.shift
+        last = last if self.form in _ORDERS else first
+        if not (first or last):
+            return box
+        return replace(box, x0=box.x0 + first, y0=box.y0 + first, x1=box.x1 + last, y1=box.y1 + last)
+
+    @property
+    def _swaps(self) -> bool:
+        """Whether the corners of the set are reversed, which those of a few boxes may be by mistake."""
+        return self._read > 0 and self._reversed >= _FIT * self._read
+
+    def _count(self, name: str, box: Box, size: tuple[int, int]) -> None:
+        numbers = _numbers_of(box, self.form)
+        self.count += 1
+        self._shares += not self.relative and min(numbers) >= -1 and max(numbers) <= 1
+        self._fitting.update(form for form in FORMS if _fits(box_of(numbers, form, ""), size))
+        box = _swapped(box) if self._swaps else box
+        if not _fits(box, size):
+            self._leaving += 1
+            self._lost += _lost(box, size)
+            self._first["leaving"] = min(self._first.get("leaving", name), name)
 
     def refuse(self) -> None:
         """Raises CounterfactoryError where the set's boxes are shares in a layout of pixels, or mean another form."""
@@ -124,10 +196,19 @@ class BoxCensus:
             return
         if (by_area := self._areas["corners"]) >= _SHARES * max(1, self._with_area) and not self._areas[self.form]:
             raise self._other(["corners"], f"the area of {by_area} of {self._with_area} boxes is another")
-        told = FORMS if self.count >= _FEW else FORMS[:1] if self.form == "corners" else FORMS[1:2]
+        wrong = self.count if self._swaps else self._lost
+        if (forms := self._fitting_forms()) and wrong >= max(1, _WRONG * self.count):
+            leaving = max(wrong, self._leaving)
+            raise self._other(forms, f"{leaving} of {self.count} boxes leave their pictures or have no sides")
+
+    def _fitting_forms(self) -> list[BoxForm]:
+        """The other forms that nearly all boxes fit; another order of corners where no other form does."""
+        if self.count < _FEW:
+            told = FORMS[:1] if self.form == "corners" else FORMS[1:2]
+        else:
+            told = FORMS[:_COMMON] if self.relative else FORMS
         forms = [form for form in told if form != self.form and self._fitting[form] >= _FIT * self.count]
-        if forms and self._lost >= max(1, _WRONG * self.count):
-            raise self._other(forms, f"{self._leaving} of {self.count} boxes leave their pictures or have no sides")
+        return [form for form in forms if form in FORMS[:_COMMON]] or forms
 
     def _other(self, forms: Sequence[BoxForm], seen: str) -> CounterfactoryError:
         better = " or ".join(_WORDS[form] for form in forms)
@@ -138,14 +219,33 @@ class BoxCensus:
         )
 
     def notes(self) -> list[str]:
-        """A sentence where boxes leave their pictures."""
-        if not self._leaving:
-            return []
-        share = f"({100 * self._leaving / self.count:.0f} %)"
-        return [
-            f"{self._leaving} of {self.count} boxes {share} leave their pictures and are clipped, {self._lost} of them "
-            f"by more than {100 * _MUCH:.0f} % of their area; the first is in {self._first}"
-        ]
+        """Sentences on what the boxes are taken for, and where some leave their pictures."""
+        notes = self.origin.notes()
+        if self._swaps:
+            notes.append(f"the corners of {self._reversed} of {self._read} boxes are reversed, and are swapped")
+        if self.turned:
+            notes.append(f"{self.turned} boxes are turned: the upright box around each is taken")
+        if self._doubled:
+            first = self._first["doubled"]
+            notes.append(
+                f"{self._doubled} boxes are there again, of the same class and numbers, the first in {first}; "
+                "each counts once"
+            )
+        if self._flat:
+            notes.append(f"{self._flat} boxes without width or height are left out")
+        if self._leaving:
+            share = f"({100 * self._leaving / self.count:.0f} %)"
+            notes.append(
+                f"{self._leaving} of {self.count} boxes {share} leave their pictures and are clipped, {self._lost} of "
+                f"them by more than {100 * _MUCH:.0f} % of their area; the first is in {self._first['leaving']}"
+            )
+        return notes
+
+
+def _swapped(box: Box) -> Box:
+    """With its corners in order."""
+    (x0, x1), (y0, y1) = sorted((box.x0, box.x1)), sorted((box.y0, box.y1))
+    return replace(box, x0=x0, y0=y0, x1=x1, y1=y1)
 
 
 def crowds_are_things(crowds: int, count: int) -> bool:
@@ -160,4 +260,4 @@ def crowd_note(where: str, crowds: int, count: int) -> list[str]:
     marked = f"{where}: {crowds} of {count} boxes are marked as crowds (iscrowd 1)"
     if crowds_are_things(crowds, count):
         return [f"{marked}, as CVAT marks what is drawn by brush: they are taken for single things"]
-    return [f"{marked} and are left out; where they are single things, as CVAT's brush draws them, set iscrowd to 0"]
+    return [f"{marked}: what a model sees there is neither right nor wrong; where they are single things, set it to 0"]

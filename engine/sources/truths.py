@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from ..errors import CounterfactoryError
 from .listing import Entry
+from .shapes import things
 from .source import Source
 
 NEEDED: Mapping[str, str] = MappingProxyType(
@@ -23,7 +24,7 @@ def lacks(task: str, one: Entry | Source) -> bool:
     if task == "classification":
         return one.label is None
     if task == "detection":
-        return not one.boxes
+        return not things(one.boxes)
     return (one.mask if isinstance(one, Entry) else one.mask_path) is None
 
 

@@ -138,7 +138,7 @@ class _LabelLines:
                 "and a picture with both has no mask"
             )
         elif set(self.lengths) == {8}:
-            yield "all lines have four points, as turned boxes have: upright boxes around them are taken"
+            yield f"all {outlines} lines have four points, as turned boxes have: upright boxes around them are taken"
 
 
 def list_yolo(root: Path, form: BoxForm | None = None) -> Listing:
