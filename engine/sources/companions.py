@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+from ..files.disk_list import DiskList
 from ..files.reading import open_file
+from .aside import leave_aside
 from .blobs import printable
 from .class_folders import SPLIT
-from .listing import SUFFIXES, file_stem, image_files
+from .listing import SUFFIXES, Listing, file_stem, image_files
 
 _KINDS = (".xml", ".json", ".txt", ".csv")
 # Files of a kind that are opened in a folder to tell what they are, how much of each, and folders that are entered.
@@ -47,12 +50,19 @@ class Companions:
         """The nearest file below `root` with the suffix about each picture that has one."""
         nearest: dict[str, str] = {}
         for file in image_files(root, suffixes=(suffix,))[0]:
-            try:
+            with suppress(ValueError):
                 picture = self.picture_of(file)
-            except ValueError:
-                continue
-            nearest[picture] = min(nearest.get(picture, file), file, key=lambda other: _distance(other, picture))
+                if _distance(file, picture) < _distance(nearest.get(picture, "/////"), picture):
+                    nearest[picture] = file
         return nearest
+
+
+def companion_files(root: Path, pictures: DiskList[str], suffix: str, listing: Listing) -> dict[str, str]:
+    """The files below `root` about its pictures, by these; masks, thumbnails and pictures without one are noted."""
+    left, listing.notes = leave_aside(root, pictures)
+    files = Companions(left).files(root, suffix)
+    listing.note_first([picture for picture in left if picture not in files], f"pictures have no {suffix} file")
+    return files
 
 
 def _stem(path: str) -> str:
@@ -70,29 +80,23 @@ def _shared_end(one: str, other: str) -> int:
 def _distance(file: str, picture: str) -> int:
     """How many folders of two paths differ: label_2 and image_2 are two, folders of other splits or numbers no pair."""
     one, other = file.split("/")[:-1], picture.split("/")[:-1]
-    same = len(os.path.commonprefix([one, other]))
-    one, other = one[same:], other[same:]
-    while one and other and one[-1] == other[-1]:
-        one.pop()
-        other.pop()
+    for at in (0, -1):
+        while one and other and one[at] == other[at]:
+            del one[at], other[at]
     numbers = [re.findall(r"\d+$", part) for part in (*one[-1:], *other[-1:])]
     strange = len(numbers) == 2 and [] not in numbers and numbers[0] != numbers[1]
     strange |= all(any(map(SPLIT.fullmatch, parts)) for parts in (one, other))
     return _APART + 1 if strange else len(one) + len(other)
 
 
-def heads(root: Path, suffixes: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """The suffix and the beginning of some files below a folder, or of a file."""
-    walk = os.walk(root) if root.is_dir() else [(root.parent, [], [root.name])]
+def heads(root: Path, suffix: str) -> Iterator[bytes]:
+    """The beginnings of some files with a suffix below a folder, or of a file."""
+    walk = os.walk(root) if root.is_dir() else [(str(root.parent), list[str](), [root.name])]
     for folder, inner, names in walk:
         inner[:] = sorted(name for name in inner if name[0] not in ".@_#")[:_ENTERED]
-        for suffix in suffixes:
-            for name in sorted(name for name in names if name.lower().endswith(suffix))[:_OPENED]:
-                try:
-                    with open_file(Path(folder, name)) as file:
-                        yield suffix, file.read(_HEAD)
-                except OSError:
-                    continue
+        for name in sorted(name for name in names if name.lower().endswith(suffix))[:_OPENED]:
+            with suppress(OSError), open_file(Path(folder, name)) as file:
+                yield file.read(_HEAD)
 
 
 def companion_notes(root: Path) -> list[str]:
@@ -103,4 +107,5 @@ def companion_notes(root: Path) -> list[str]:
             notes.append(f"{len(files)} {suffix} files have pictures' names, the first is {printable(files[0])}")
         elif others := image_files(root, suffixes=(suffix,))[0]:
             notes.append(f"{len(others)} {suffix} files lie there, the first is {printable(others[0])}")
-    return notes
+    formats = "VOC, YOLO with the classes' names, COCO, labelme, CVAT, KITTI and BDD100K (docs/data.md)"
+    return [*notes, f"files beside pictures are read in the formats {formats}"]

@@ -98,7 +98,9 @@ def read_listing(
     if not listing.entries and not listing.problems:
         raise CounterfactoryError(f"no images found in {root}; {ACCEPTED}")
     if listing.entries and options.task is not None and all(lacks(options.task, one) for one in listing.entries):
-        raise without_truths(options.task, listing.notes)  # before a file is decoded
+        as_layout = f"the layout is {listing.layout}, and --layout folders takes what the folders say"
+        layout = [as_layout] if options.task == "classification" and listing.layout != "folders" else []
+        raise without_truths(options.task, [*listing.notes, *layout])  # before a file is decoded
     if options.depth is not None:
         listing.entries = with_depth(listing.entries, options.depth)
     named, names = options.class_map, dict[int, str]()

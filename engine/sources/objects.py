@@ -107,8 +107,8 @@ def read_objects(feature: Any, values: Iterable[Any], census: BoxCensus) -> Obje
     for number, row in enumerate(rows):
         try:
             objects.boxes[number] = tuple(reader.read(thing) for thing in _things(row, reader))
-        except ValueError as error:
-            objects.problems[number] = f"{COLUMN}: {error}"
+        except (ValueError, TypeError, KeyError) as error:
+            objects.problems[number] = f"{COLUMN}: {'lacks ' * isinstance(error, KeyError)}{error}"
     marks = Counter(box.ignored for of_row in objects.boxes for box in of_row)
     crowds, count = marks["crowd"], marks.total()
     if crowds_are_things(crowds, count):
@@ -120,6 +120,13 @@ def read_objects(feature: Any, values: Iterable[Any], census: BoxCensus) -> Obje
     if reader.numbered and reader.names is None:
         objects.notes.append(f"{COLUMN}: {reader.kind} holds numbers, and the set has no names for them")
     return objects
+
+
+def objects_of_rows(rows: Sequence[Any], census: BoxCensus) -> Objects:
+    """The boxes of rows of JSON lines, whose first things tell the keys of all."""
+    first: Any = next((row for row in rows if row), {})
+    thing = first[0] if isinstance(first, list) else first
+    return read_objects(dict.fromkeys(thing) if isinstance(thing, dict) else thing, rows, census)
 
 
 def _fields(feature: Any) -> Mapping[str, Any]:

@@ -1,8 +1,11 @@
-"""Pascal VOC: JPEGImages/ with Annotations/*.xml (boxes) and SegmentationClass/*.png (masks), either or both."""
+"""Pascal VOC: JPEGImages/ with Annotations/*.xml (boxes) and SegmentationClass/*.png (masks), either or both; or its
+.xml files beside pictures or in another folder, as labelImg, Roboflow and Kaggle's sets have them.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,6 +21,7 @@ from ..files.reading import read_bytes, read_text
 from .blobs import printable, read_blob, unprintable
 from .boxes import BoxCensus, BoxForm, box_of, is_marked
 from .class_map import BACKGROUND, VOID, ClassMap, label_lines, load_class_map
+from .companions import companion_files, heads
 from .listing import Entry, Listing, entry_of, finish, image_files, is_file
 from .pixels import UnreadableError, count_numbers, mask_palette, read_mask
 from .shapes import Box, things
@@ -38,24 +42,32 @@ def is_voc(root: Path) -> bool:
     return (root / _IMAGES).is_dir() and ((root / _BOXES).is_dir() or (root / _MASKS).is_dir())
 
 
+def has_files(root: Path) -> bool:
+    """Whether there are VOC's files of boxes below a folder, wherever they lie."""
+    return any(re.search(rb"<annotation\b", head) for head in heads(root, ".xml"))
+
+
 def list_voc(root: Path, split: str | None = None, form: BoxForm | None = None) -> Listing:
     """The images of JPEGImages/, or of a list of ImageSets/: "Main/val", or "val" where only one of its folders has
     that; `form` is that of boxes that are no corners. Raises CounterfactoryError without the folders or the list.
     """
-    if not is_voc(root):
+    if not is_voc(root) and (split is not None or not has_files(root)):
         raise CounterfactoryError(f"{root} has no {_IMAGES}/ beside {_BOXES}/ or {_MASKS}/")
-    files, problems = image_files(root / _IMAGES)
+    folder = root / _IMAGES if is_voc(root) else root
+    files, problems = image_files(folder)
     wanted = None if split is None else _split_names(root, split)
     if wanted is not None:
         files = DiskList(name for name in files if name.rpartition(".")[0] in wanted)
     listing = Listing("voc", problems)
+    of_picture = {} if is_voc(root) else companion_files(root, files, ".xml", listing)
+    files = files if is_voc(root) else DiskList(of_picture)
     listing.boxes, marks = BoxCensus.of(root, "corners", form), Counter[str]()
     missing = (wanted or set()) - {name.rpartition(".")[0] for name in files}
     listing.note_first(sorted(missing), f"of the images in {split} are not in {_IMAGES}/")
     for relative in files:
         stem = relative.rpartition(".")[0]
-        xml, mask = root / _BOXES / f"{stem}.xml", root / _MASKS / f"{stem}.png"
-        entry = entry_of(root / _IMAGES, relative, mask=str(mask) if is_file(mask) else None)
+        xml, mask = root / of_picture.get(relative, f"{_BOXES}/{stem}.xml"), root / _MASKS / f"{stem}.png"
+        entry = entry_of(folder, relative, mask=str(mask) if is_file(mask) else None)
         if entry.mask is None and not is_file(xml):
             listing.skip(relative, f"has neither {_BOXES}/{stem}.xml nor {_MASKS}/{stem}.png")
             continue

@@ -179,7 +179,7 @@ LISTS = {
         ({"split": "test"}, "has no list test; there are Layout/none, Main/car_val, Main/val, Segmentation/train"),
         ({"split": "none"}, "no images found in"),
         ({"split": "train", "labels": Path("x.csv")}, "--split says where labels and masks lie; leave --labels x.csv"),
-        ({"split": "train", "layout": "yolo"}, "--split names a list of Pascal VOC's ImageSets/, and .* is no such"),
+        ({"split": "train", "layout": "yolo"}, "--split names a list .* or a split of YOLO's, and .* is read as yolo;"),
     ],
 )
 def test_voc_s_lists_of_images(options: dict[str, Any], expected: list[str] | str, tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_yolo_s_boxes_and_polygons(tmp_path: Path) -> None:
     assert (a.mask_path, a.classes, b.classes, empty.boxes) == (None, ("car", "person"), ("car",), ())
     assert found.notes == [
         "1 of 3 lines are outlines among boxes: the box around each is taken, and a picture with both has no mask",
-        "1 images lie in no folder images/ and are left out",
+        "1 images have no text file, in labels/ or beside them, and are left out",
     ]
     inner = read(tmp_path / "images" / "train")
     assert [s.boxes for s in inner.sources] == [a.boxes, b.boxes, ()]
