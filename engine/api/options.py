@@ -54,7 +54,7 @@ class SourceOptions(TypedDict, total=False):
     pairs: str | None
     class_map: AnyPath | None
     split: str | None
-    boxes: Literal["sizes", "corners", "centres", "yxyx", "xxyy"] | None
+    boxes: Literal["sizes", "corners", "centres"] | None
     classes: AnyPath | Sequence[str] | None
     per_class: int | None
     sample: int | None

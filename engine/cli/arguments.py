@@ -23,7 +23,7 @@ from .values import count, place, seed, words
 # import more than help should wait for; a test holds them to those.
 TASKS = ("classification", "segmentation", "detection")
 DEPTH_VALUES = ("distance", "inverse")
-FORMS = ("sizes", "corners", "centres", "yxyx", "xxyy")
+FORMS = ("sizes", "corners", "centres")
 LAYOUTS = (
     *("folders", "labelme", "bdd100k", "cvat", "kitti", "datasets", "coco", "yolo", "voc", "cityscapes", "shift"),
     *("camvid", "imagenet-val", "webdataset"),
@@ -230,7 +230,7 @@ def _add_sources(options: CommandOptions, nargs: str | None = None) -> CommandOp
     data.take("--pairs PATTERN", "which masks belong to which images: '{stem}_img.jpg={stem}_seg.png'")
     _add_class_map(data)
     data.take("--split NAME", "a list of Pascal VOC's ImageSets/, such as Segmentation/val, or of YOLO's, such as val")
-    text = "a box's numbers: x, y, width, height; x0, y0, x1, y1; a middle and a size; or corners in an order"
+    text = "what a box's numbers are: x, y, width, height; x0, y0, x1, y1; or a middle and a size (the layout's)"
     data.take("--boxes", text, choices=FORMS)
     _add_drawing(data)
     return data

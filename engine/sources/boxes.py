@@ -18,18 +18,16 @@ from ..errors import CounterfactoryError
 from .corners import CornerOrigin
 from .shapes import Box
 
-BoxForm = Literal["sizes", "corners", "centres", "yxyx", "xxyy"]
+BoxForm = Literal["sizes", "corners", "centres"]
 FORMS: tuple[BoxForm, ...] = get_args(BoxForm)
 _WORDS = {
     "sizes": "x, y, width, height",
     "corners": "two corners (x0, y0, x1, y1)",
     "centres": "a middle and a size (x, y, width, height)",
-    "yxyx": "two corners (y0, x0, y1, x1)",
-    "xxyy": "two corners (x0, x1, y0, y1)",
 }
-# Of a form the places of x0, y0, x1, y1.
-_ORDERS: Mapping[BoxForm, tuple[int, int, int, int]] = MappingProxyType(
-    {"corners": (0, 1, 2, 3), "yxyx": (1, 0, 3, 2), "xxyy": (0, 2, 1, 3)}
+# Other orders of corners, with the places of x0, y0, x1, y1.
+_ORDERS: Mapping[str, tuple[int, ...]] = MappingProxyType(
+    {"y0, x0, y1, x1": (1, 0, 3, 2), "x0, x1, y0, y1": (0, 2, 1, 3)}
 )
 # Annotators round: a pixel beyond the edge is no box elsewhere.
 _EDGE = 1.0
@@ -41,37 +39,25 @@ _WRONG, _FIT, _SHARES = 0.1, 0.98, 0.9
 # A true box that leaves its picture to the right fits as a middle and a size, so that few boxes show nothing; it fits
 # as two corners only where it begins nearer to the edge than it is long.
 _FEW = 10
-# Forms that are told by themselves; the others are orders of corners.
-_COMMON = 3
 _CLOSE = 0.01
 
 
 def box_of(numbers: Sequence[float], form: BoxForm, label: str) -> Box:
     """The box that four numbers of a form describe."""
-    if form in _ORDERS:
-        x0, y0, x1, y1 = (numbers[place] for place in _ORDERS[form])
-        return Box(x0, y0, x1, y1, label)
-    x, y, width, height = numbers
+    x, y, c, d = numbers
     if form == "centres":
-        x, y = x - width / 2, y - height / 2
-    return Box(x, y, x + width, y + height, label)
+        return Box(x - c / 2, y - d / 2, x + c / 2, y + d / 2, label)
+    return Box(x, y, x + c, y + d, label) if form == "sizes" else Box(x, y, c, d, label)
 
 
-def _numbers_of(box: Box, form: BoxForm) -> Sequence[float]:
+def _numbers_of(box: Box, form: BoxForm) -> tuple[float, float, float, float]:
     """The four numbers that `box_of` made a box of."""
-    if form in _ORDERS:
-        # Each of these orders undoes itself.
-        corners = (box.x0, box.y0, box.x1, box.y1)
-        return [corners[place] for place in _ORDERS[form]]
+    if form == "corners":
+        return box.x0, box.y0, box.x1, box.y1
     width, height = box.x1 - box.x0, box.y1 - box.y0
     if form == "sizes":
         return box.x0, box.y0, width, height
     return box.x0 + width / 2, box.y0 + height / 2, width, height
-
-
-def is_marked(value: object) -> bool:
-    """Whether a mark of a thing, such as `iscrowd`, is set: a number, a truth value, or a text of either."""
-    return str(value).strip().lower() in ("1", "1.0", "true")
 
 
 def _fits(box: Box, size: tuple[int, int]) -> bool:
@@ -107,7 +93,7 @@ class BoxCensus:
     _flat: int = 0
     _first: dict[str, str] = field(default_factory=dict)
     _doubled: int = 0
-    _fitting: Counter[BoxForm] = field(default_factory=Counter)
+    _fitting: Counter[str] = field(default_factory=Counter)
     _areas: Counter[BoxForm] = field(default_factory=Counter)
     _with_area: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -131,7 +117,7 @@ class BoxCensus:
         return box
 
     def around(self, points: Sequence[float], label: str) -> Box:
-        """The upright box around a turned one of four points x, y, x, y, ..."""
+        """The upright box around a turned one, by its corners x, y, x, y, ..."""
         self.turned += 1
         return Box(min(points[::2]), min(points[1::2]), max(points[::2]), max(points[1::2]), label)
 
@@ -139,12 +125,10 @@ class BoxCensus:
         """The upright box around one that is turned about its middle."""
         if not degrees % 180:
             return box
-        self.turned += 1
         along, across = (abs(of(math.radians(degrees))) for of in (math.cos, math.sin))
-        width, height = box.x1 - box.x0, box.y1 - box.y0
-        x, y = box.x0 + width / 2, box.y0 + height / 2
+        width, height, x, y = box.x1 - box.x0, box.y1 - box.y0, (box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2
         right, down = (along * width + across * height) / 2, (across * width + along * height) / 2
-        return replace(box, x0=x - right, y0=y - down, x1=x + right, y1=y + down)
+        return self.around((x - right, y - down, x + right, y + down), box.label)
 
     def settle(self, name: str, boxes: Iterable[Box], size: tuple[int, int]) -> list[Box]:
         """The boxes of a picture of `size` (height, width), in its pixels and not yet clipped, as the set means them:
@@ -164,7 +148,8 @@ class BoxCensus:
 
     def _moved(self, box: Box) -> Box:
         first, last = self.origin.shift
-        last = last if self.form in _ORDERS else first
+        last = last if self.form == "corners" else first
+        first, last = (last, first) if self._swaps else (first, last)
         if not (first or last):
             return box
         return replace(box, x0=box.x0 + first, y0=box.y0 + first, x1=box.x1 + last, y1=box.y1 + last)
@@ -179,6 +164,9 @@ class BoxCensus:
         self.count += 1
         self._shares += not self.relative and min(numbers) >= -1 and max(numbers) <= 1
         self._fitting.update(form for form in FORMS if _fits(box_of(numbers, form, ""), size))
+        # Shares were multiplied by the sides of their places.
+        for order, places in () if self.relative else _ORDERS.items():
+            self._fitting[order] += _fits(box_of([numbers[place] for place in places], "corners", ""), size)
         box = _swapped(box) if self._swaps else box
         if not _fits(box, size):
             self._leaving += 1
@@ -197,18 +185,17 @@ class BoxCensus:
         if (by_area := self._areas["corners"]) >= _SHARES * max(1, self._with_area) and not self._areas[self.form]:
             raise self._other(["corners"], f"the area of {by_area} of {self._with_area} boxes is another")
         wrong = self.count if self._swaps else self._lost
-        if (forms := self._fitting_forms()) and wrong >= max(1, _WRONG * self.count):
-            leaving = max(wrong, self._leaving)
-            raise self._other(forms, f"{leaving} of {self.count} boxes leave their pictures or have no sides")
-
-    def _fitting_forms(self) -> list[BoxForm]:
-        """The other forms that nearly all boxes fit; another order of corners where no other form does."""
-        if self.count < _FEW:
-            told = FORMS[:1] if self.form == "corners" else FORMS[1:2]
-        else:
-            told = FORMS[:_COMMON] if self.relative else FORMS
-        forms = [form for form in told if form != self.form and self._fitting[form] >= _FIT * self.count]
-        return [form for form in forms if form in FORMS[:_COMMON]] or forms
+        if wrong < max(1, _WRONG * self.count):
+            return
+        seen = f"{max(wrong, self._leaving)} of {self.count} boxes leave their pictures or have no sides"
+        told = FORMS if self.count >= _FEW else FORMS[:1] if self.form == "corners" else FORMS[1:2]
+        if forms := [form for form in told if form != self.form and self._fitting[form] >= _FIT * self.count]:
+            raise self._other(forms, seen)
+        if orders := [order for order in _ORDERS if self._fitting[order] >= _FIT * self.count >= _FIT * _FEW]:
+            raise CounterfactoryError(
+                f"{self.where}: read as {_WORDS[self.form]}, {seen}; as {' or '.join(orders)} they fit: write them as "
+                f"{_WORDS[self.form]}, or say --boxes {self.form} to have them as they are"
+            )
 
     def _other(self, forms: Sequence[BoxForm], seen: str) -> CounterfactoryError:
         better = " or ".join(_WORDS[form] for form in forms)
@@ -246,6 +233,11 @@ def _swapped(box: Box) -> Box:
     """With its corners in order."""
     (x0, x1), (y0, y1) = sorted((box.x0, box.x1)), sorted((box.y0, box.y1))
     return replace(box, x0=x0, y0=y0, x1=x1, y1=y1)
+
+
+def is_marked(value: object) -> bool:
+    """Whether a mark of a thing, such as `iscrowd`, is set: a number, a truth value, or a text of either."""
+    return str(value).strip().lower() in ("1", "1.0", "true")
 
 
 def crowds_are_things(crowds: int, count: int) -> bool:

@@ -117,8 +117,10 @@ class Source:
 
     @property
     def whole_key(self) -> str:
-        """The key of the source with the pictures that are given of it."""
-        return self.key if self.given is None else content_key(self.key, self.given.key)
+        """The key of the source with what is ignored in it, and the pictures that are given of it."""
+        marked = [asdict(box) for box in self.boxes if box.ignored]
+        more = [*([marked] if marked else []), *([] if self.given is None else [self.given.key])]
+        return content_key(self.key, *more) if more else self.key
 
     @property
     def things(self) -> tuple[Box, ...]:
@@ -171,11 +173,11 @@ def load_depth(source: Source, size: tuple[int, int]) -> NDArray[np.uint16]:
 
 def _truth_key(mask_digest: str | None, boxes: Sequence[Box], depth: Depth | None) -> str | None:
     """The key of a picture's mask, boxes and depth map: the mask's digest where there is nothing else."""
-    # A thing that counts is named as it was before boxes had marks: keys name noise.
-    told = [{k: v for k, v in asdict(box).items() if k != "ignored" or v} for box in boxes]
+    # The key names noise, which has nothing to do with marks.
+    told = [{k: v for k, v in asdict(box).items() if k != "ignored"} for box in boxes if box.ignored != "crowd"]
     if depth is not None:
         return content_key(mask_digest, told, depth.digest)
-    return content_key(mask_digest, told) if boxes else mask_digest
+    return content_key(mask_digest, told) if told else mask_digest
 
 
 # Decoding releases the GIL, and a 24-megapixel photograph holds 72 MB while it lasts.

@@ -65,8 +65,8 @@ def is_yolo(root: Path) -> bool:
 @dataclass
 class _LabelLines:
     """Reads the lines of a set and counts what they are: `posed` are those that are read as outlines and could be boxes
-    with keypoints, of `posed_points` points in all, and `far` those that would be odd outlines; `lengths` are the
-    counts of numbers of outlines.
+    with keypoints, of `posed_points` points in all, and `far` those that would be odd outlines; `marked` says that one
+    has visibilities. `lengths` are the counts of numbers of outlines.
     """
 
     census: BoxCensus
@@ -77,6 +77,7 @@ class _LabelLines:
     posed: int = 0
     posed_points: int = 0
     far: int = 0
+    marked: bool = False
     lengths: Counter[int] = field(default_factory=Counter)
 
     def read(self, entry: Entry, labels: Path) -> Entry:
@@ -93,7 +94,8 @@ class _LabelLines:
             except ValueError:
                 values = [math.nan]
             if not all(map(math.isfinite, values)):
-                raise ValueError(f"{where}: {text[:60]!r} is not a class and numbers")
+                dota = "; in DOTA's lines corners in pixels come first" if len(text.split()) > 8 else ""
+                raise ValueError(f"{where}: {text[:60]!r} is not a class and numbers{dota}")
             if values[0] not in self.names:
                 raise ValueError(f"{where}: class {values[0]:g} is not one of the {len(self.names)} names")
             if not all(-_SLACK <= value <= 1 + _SLACK for value in values[1:5]):
@@ -111,6 +113,7 @@ class _LabelLines:
                 self.posed += pose > 0
                 self.posed_points += pose
                 self.far += far
+                self.marked |= pose > 1 and len(rest) == 4 + 3 * pose
                 if not all(-_BEYOND <= value <= 1 + _BEYOND for value in rest):
                     self.posed_points += _POINTS * (pose > 0)  # a visibility of 2 is no share
                     raise ValueError(f"{where}: an outline's points are shares of the picture, from 0 to 1{_POSE}")
@@ -118,7 +121,10 @@ class _LabelLines:
                 boxes.append(Box(min(xs), min(ys), max(xs), max(ys), self.names[kind]))
                 shapes.append(Shape(kind, (outline(rest),)))
             else:
-                raise ValueError(f"{where}: {len(rest)} numbers after the class are no box and no polygon{_POSE}")
+                fifth = ", and a fifth is a score, or turns the box" if len(rest) == 5 else ""
+                raise ValueError(
+                    f"{where}: {len(rest)} numbers after the class are no box and no polygon{fifth}{_POSE}"
+                )
         alone = shapes and len(shapes) == len(boxes)
         mask = DrawnMask(tuple(shapes), self.background, relative=True) if alone else None
         return replace(entry, mask=mask, boxes=tuple(boxes), relative=True)
@@ -126,7 +132,7 @@ class _LabelLines:
     def refuse_poses(self, file: Path) -> None:
         """Raises CounterfactoryError where all outlines are as long as each other and look like keypoints."""
         posed = self.posed >= _POSED * self.lengths.total() and self.far >= _FAR * self.lengths.total()
-        if len(self.lengths) == 1 and posed and self.posed_points >= _POINTS:
+        if len(self.lengths) == 1 and (self.marked or (posed and self.posed_points >= _POINTS)):
             (length,) = self.lengths
             shapes = " or ".join(f"[{(length - 4) // n}, {n}]" for n in (2, 3) if (length - 4) % n == 0)
             raise CounterfactoryError(

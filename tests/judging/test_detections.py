@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from coco_sets import by_evaluate, by_pycocotools, write_set
 from picture_rows import control_row, original_row, picture_row
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
@@ -267,3 +270,15 @@ def test_a_crowd_takes_what_lies_in_it_and_a_difficult_thing_itself(mark: Ignore
         judged = evaluate_boxes(rows, {row.file_name: some for row in rows})
         assert judged.measures[2].originals.value == pytest.approx(value)
         assert set(judged.outcomes.values()) == {1}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_set_in_coco_s_files_has_the_ap_that_pycocotools_gives_it(seed: int, tmp_path: Path) -> None:
+    """Crowds, areas of every size, more than 100 boxes of a class, equal scores, pictures with nothing."""
+    content, results = write_set(tmp_path, seed)
+    assert any(one["iscrowd"] for one in content["annotations"])
+    assert max(Counter((one["image_id"], one["category_id"]) for one in results).values()) > 100
+    theirs = by_pycocotools(content, results)
+    assert by_evaluate(tmp_path) == pytest.approx(theirs, abs=1e-9)
+    plain = [one | {"iscrowd": 0} for one in content["annotations"]]
+    assert by_pycocotools(content | {"annotations": plain}, results)[0] != pytest.approx(theirs[0], abs=1e-4)

@@ -39,13 +39,7 @@ def centres(box: Four) -> Four:
     return x + width / 2, y + height / 2, width, height
 
 
-WRITTEN: dict[BoxForm, Callable[[Four], Four]] = {
-    "sizes": lambda box: box,
-    "corners": corners,
-    "centres": centres,
-    "yxyx": lambda box: tuple(corners(box)[i] for i in (1, 0, 3, 2)),  # type: ignore[return-value]
-    "xxyy": lambda box: tuple(corners(box)[i] for i in (0, 2, 1, 3)),  # type: ignore[return-value]
-}
+WRITTEN: dict[BoxForm, Callable[[Four], Four]] = {"sizes": lambda box: box, "corners": corners, "centres": centres}
 
 
 def coco(root: Path, boxes: Iterable[Four], **more: Any) -> Path:
@@ -82,15 +76,8 @@ SETS: dict[str, tuple[Callable[[Path, Iterable[Four]], Path], BoxForm]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("layout", "written"),
-    [
-        (layout, form)
-        for layout in SETS
-        for form in FORMS
-        if layout != "yolo" or form in ("sizes", "corners", "centres")
-    ],
-)
+@pytest.mark.parametrize("layout", SETS)
+@pytest.mark.parametrize("written", FORMS)
 def test_numbers_that_mean_another_form_are_refused_with_what_to_say(
     layout: str, written: BoxForm, tmp_path: Path
 ) -> None:
@@ -225,6 +212,13 @@ def test_keypoints_that_the_file_does_not_name_are_no_outlines(points: int, numb
     refuse(rf"look like a box and keypoints .* add kpt_shape: .*\[{points}, {numbers}\]", lines(tmp_path, made))
     write(tmp_path / "data.yaml", f"names: [car]\nkpt_shape: [{points}, {numbers}]\n")
     assert {len(box.keypoints) for box in read(tmp_path).sources[0].boxes} == {points}
+
+
+@pytest.mark.parametrize("seen", [(2, 1), (0, 1), (1, 1, 2, 0)])
+def test_one_row_with_visibilities_is_told_from_an_outline(seen: tuple[int, ...], tmp_path: Path) -> None:
+    points = [n for at, mark in enumerate(seen) for n in (0.45 + at / 50, 0.55, float(mark))]
+    row = [0.5, 0.5, 0.4, 0.4, *points]
+    refuse(rf"add kpt_shape: .*\[{len(seen)}, 3\]", lines(tmp_path, [row] + [[0.5, 0.5, 0.4, 0.4]] * (len(seen) > 2)))
 
 
 @pytest.mark.parametrize("count", [3, 5, 8])
