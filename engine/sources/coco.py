@@ -25,7 +25,7 @@ from .pixels import UnreadableError, read_picture
 from .shapes import Box, DrawnMask, Keypoint, Shape, decode_runs, outline, pack_runs
 
 _NAMED = re.compile(r"(instances_.*|_annotations\.coco)\.json", re.DOTALL)
-_IN_ANNOTATIONS = re.compile(r"(instances|person_keypoints)_.*\.json", re.DOTALL)
+_IN_ANNOTATIONS = re.compile(r"(instances|person_keypoints|lvis)_.*\.json", re.DOTALL)
 _OF_SPLIT = "_annotations.coco.json"
 _LOOKED_AT = 20
 # Pictures that are opened where two folders hold the names of an annotation file.
@@ -71,7 +71,7 @@ class _Annotations:
         if not all(isinstance(values, list) and all(isinstance(item, dict) for item in values) for values in lists):
             needs = "it needs the lists images, annotations, categories"
             raise CounterfactoryError(f"{path} is no file of COCO's: {needs}")
-        self._images: list[Mapping[str, Any]] = content["images"]
+        self._images: list[Mapping[str, Any]] = _named(path, content["images"])
         if not isinstance(annotations := content.get("annotations"), list):
             says = "it says what the images are, not what is seen"
             raise CounterfactoryError(f"{path} has no list of annotations; {says}")
@@ -215,6 +215,16 @@ class _Annotations:
         # Of some writers `bbox` is the box before it was turned, of others the one around the outline.
         lines = annotation["segmentation"] if isinstance(annotation["segmentation"], list) else []
         return self._boxes.around(_numbers([n for line in lines for n in line], "polygon"), label) if lines else box
+
+
+def _named(path: Path, images: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The images, those of LVIS by the ends of their `coco_url`: with the folder, where they lie in one."""
+    ends = [str(image.get("coco_url", "")).rpartition("//")[2].split("/")[-2:] for image in images]
+    if any("file_name" in image for image in images) or not all(len(end) == 2 for end in ends):
+        return images
+    bases = [base / inner for base in (path.parent, path.parent.parent) for inner in ("", "images")]
+    first = 0 if any(is_file(base.joinpath(*end)) for base in bases for end in ends[:_LOOKED_AT]) else 1
+    return [{**image, "file_name": "/".join(end[first:])} for image, end in zip(images, ends, strict=True)]
 
 
 def _of_size(folder: Path, images: Sequence[Mapping[str, Any]]) -> int:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 
 from ..files.disk_list import DiskList
@@ -17,7 +18,7 @@ from .listing import SUFFIXES, Listing, file_stem, image_files
 
 _KINDS = (".xml", ".json", ".txt", ".csv")
 # Files of a kind that are opened in a folder to tell what they are, how much of each, and folders that are entered.
-_OPENED, _HEAD, _ENTERED = 10, 1 << 18, 8
+_OPENED, _HEAD, _ENTERED = 10, 1 << 18, 20
 # Names of folders that may differ between a picture's path and its file's.
 _APART = 3
 
@@ -39,7 +40,7 @@ class Companions:
             places = [(-_shared_end(named, picture), picture) for picture in pictures]
         else:
             places = [(far, picture) for picture in pictures if (far := _distance(file, picture)) <= _APART]
-        nearest = [picture for far, picture in places if far == min(places)[0]]
+        nearest = [picture for far, picture in sorted(places) if far == min(places)[0]]
         if not nearest:
             raise ValueError(f"there is no picture {printable(_stem(named or file))} that it could be about")
         if len(nearest) > 1:
@@ -73,8 +74,8 @@ def _stem(path: str) -> str:
 
 def _shared_end(one: str, other: str) -> int:
     """How many folders two paths end in alike."""
-    pairs = zip(reversed(one.replace("\\", "/").split("/")[:-1]), reversed(other.split("/")[:-1]), strict=False)
-    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(one.count("/"), other.count("/")))
+    pairs = zip(one.replace("\\", "/").split("/")[-2::-1], other.split("/")[-2::-1], strict=False)
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
 def _distance(file: str, picture: str) -> int:

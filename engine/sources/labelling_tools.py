@@ -25,7 +25,7 @@ from .listing import Listing, entry_of, finish, image_files
 from .shapes import Box, things
 
 _IGNORED = frozenset(("DontCare", "__ignore__", "_ignore_", "ignore"))
-_CUT_SHORT = 9
+_DIGITS = 18
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def _box(label: object, points: Iterable[Iterable[Any]]) -> Box:
 
 
 def _size(height: object, width: object) -> tuple[int, int] | None:
-    sides = [int(str(side)) if str(side).isdecimal() and len(str(side)) < _CUT_SHORT else 0 for side in (height, width)]
+    sides = [int(str(side)) if str(side).isdecimal() and len(str(side)) <= _DIGITS else 0 for side in (height, width)]
     return (sides[0], sides[1]) if all(sides) else None
 
 

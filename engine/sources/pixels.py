@@ -210,6 +210,8 @@ def decode(
     """
     if not data:
         raise UnreadableError("the file is empty")
+    if data.startswith(b"version https://git-lfs"):
+        raise UnreadableError("a pointer of Git LFS, not the file itself; run git lfs pull where it comes from")
     if data[:2] == b"\xff\xd8" and (scans := _count_scans(data)) > MAX_SCANS:
         raise UnreadableError(f"a JPEG of {scans} scans; at most {MAX_SCANS} are read; save it again")
     image = _open_header(data, formats, least)

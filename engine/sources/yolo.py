@@ -113,7 +113,7 @@ class _LabelLines:
                 self.posed += pose > 0
                 self.posed_points += pose
                 self.far += far
-                self.marked |= pose > 1 and len(rest) == 4 + 3 * pose
+                self.marked |= pose > 1 and len(rest) == 4 + 3 * pose and (pose > 2 or 2 in rest[6::3])
                 if not all(-_BEYOND <= value <= 1 + _BEYOND for value in rest):
                     self.posed_points += _POINTS * (pose > 0)  # a visibility of 2 is no share
                     raise ValueError(f"{where}: an outline's points are shares of the picture, from 0 to 1{_POSE}")

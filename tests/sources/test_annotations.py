@@ -128,6 +128,19 @@ def test_coco_s_files_that_are_wrong_as_a_whole(tmp_path: Path) -> None:
     refuse("coco names its own classes; leave --class-map voc out", file, class_map="voc")
 
 
+@pytest.mark.parametrize(("folder", "named"), [("val2017/", "val2017/000000000001"), ("", "000000000001")])
+def test_lvis_names_its_images_by_url(folder: str, named: str, tmp_path: Path) -> None:
+    save(tmp_path / folder / "000000000001.jpg")
+    images = [
+        {"id": 1, "coco_url": "http://images.cocodataset.org/val2017/000000000001.jpg", "height": 24, "width": 32}
+    ]
+    boxes = [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4]}]
+    content = {"images": images, "annotations": boxes, "categories": [{"id": 1, "name": "bus"}]}
+    write(tmp_path / "annotations" / "lvis_v1_val.json", json.dumps(content))
+    (source,) = read(tmp_path).sources
+    assert (source.name, source.boxes) == (named, (Box(1, 2, 4, 6, "bus"),))
+
+
 def voc_xml(name: str, box: tuple[object, ...], size: tuple[int, int] = (24, 32)) -> str:
     sides = "".join(f"<{side}>{n}</{side}>" for side, n in zip(("xmin", "ymin", "xmax", "ymax"), box, strict=True))
     about = f"<size><width>{size[1]}</width><height>{size[0]}</height><depth>3</depth></size>"

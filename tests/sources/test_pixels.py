@@ -224,6 +224,13 @@ def test_masks_of_16_bits_a_channel_are_refused(channels: int) -> None:
         read_mask(data)
 
 
+def test_a_pointer_of_git_lfs_is_called_so() -> None:
+    data = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+    for reader in (read_picture, read_mask):
+        with pytest.raises(UnreadableError, match="git lfs pull"):
+            reader(data)
+
+
 def test_a_jpeg_of_endless_scans_is_not_decoded() -> None:
     """Each costs a pass over all pixels, however few bytes it has."""
     assert read_picture(scans(100)).shape == (16, 16, 3)
