@@ -121,7 +121,7 @@ class _LabelLines:
                 boxes.append(Box(min(xs), min(ys), max(xs), max(ys), self.names[kind]))
                 shapes.append(Shape(kind, (outline(rest),)))
             else:
-                fifth = ", and a fifth is a score, or turns the box" if len(rest) == 5 else ""
+                fifth = ", a fifth is a score or a turn" if len(rest) == 5 else ""
                 raise ValueError(
                     f"{where}: {len(rest)} numbers after the class are no box and no polygon{fifth}{_POSE}"
                 )
