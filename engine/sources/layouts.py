@@ -118,11 +118,15 @@ def _recognised(root: Path) -> str | None:
 
 def _with_boxes(root: Path, options: SetOptions, listing: Listing) -> Listing:
     """A folder's pictures without boxes by the files of labels beside them, if there are any that are read."""
-    if options.layout is not None or not all(lacks("detection", entry) for entry in listing.entries):
+    if {options.layout, options.labels, options.masks} != {None} or not all(
+        lacks("detection", entry) for entry in listing.entries
+    ):
         return listing
     layout = "voc" if voc.has_files(root) else next((name for name in TOOLS if is_tool(name, root)), None)
     if layout is not None:
-        return _list_path(root, replace(options, layout=layout))
+        listing = _list_path(root, replace(options, layout=layout))
+        listing.notes.insert(0, f"boxes are those of {layout} files that lie there (--layout {layout})")
+        return listing
     listing.notes += companion_notes(root)
     return listing
 

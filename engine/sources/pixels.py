@@ -131,8 +131,8 @@ def _without_alpha(pixels: NDArray[np.uint8], colours: bool) -> NDArray[np.uint8
         return alpha
     if not colours and (alpha != alpha[0, 0]).any():
         clear, opaque = kept[alpha == 0], kept[alpha == 255]
-        same = (opaque == clear[:1]).reshape(len(opaque), -1).all(axis=1)
-        if len(clear) + len(opaque) < alpha.size or (clear != clear[:1]).any() or same.any():
+        told = len(clear) + len(opaque) == alpha.size and (clear == clear[0]).all()
+        if not told or (opaque == clear[0]).reshape(len(opaque), -1).all(axis=1).any():
             raise UnreadableError("has an alpha channel that may mean classes or nothing; save it without one")
     return kept
 

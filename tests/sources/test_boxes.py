@@ -214,7 +214,7 @@ def test_keypoints_that_the_file_does_not_name_are_no_outlines(points: int, numb
     assert {len(box.keypoints) for box in read(tmp_path).sources[0].boxes} == {points}
 
 
-@pytest.mark.parametrize("seen", [(2, 1), (0, 1, 1), (1, 1, 2, 0)])
+@pytest.mark.parametrize("seen", [(2, 1), (0, 1, 1, 0), (1, 1, 2, 0)])
 def test_one_row_with_visibilities_is_told_from_an_outline(seen: tuple[int, ...], tmp_path: Path) -> None:
     points = [n for at, mark in enumerate(seen) for n in (0.45 + at / 50, 0.55, float(mark))]
     row = [0.5, 0.5, 0.4, 0.4, *points]
