@@ -147,9 +147,9 @@ class BoxCensus:
         return [_swapped(box) if self._swaps else box for box in kept]
 
     def _moved(self, box: Box) -> Box:
-        first, last = self.origin.shift
-        last = last if self.form == "corners" else first
-        first, last = (last, first) if self._swaps else (first, last)
+        first, last = self.origin.shift if self.form == "corners" else self.origin.shift[:1] * 2
+        if self._swaps and self.origin.count:  # the last corner was read as the first
+            first, last = last + 1, first - 1
         if not (first or last):
             return box
         return replace(box, x0=box.x0 + first, y0=box.y0 + first, x1=box.x1 + last, y1=box.y1 + last)

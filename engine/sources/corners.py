@@ -36,17 +36,17 @@ class CornerOrigin:
 
     @property
     def shift(self) -> tuple[int, int]:
-        """What takes first and last corners to the edges of pixels."""
-        if not self.count or self._between:
+        """What is to be added to first and last corners that were read as VOC's."""
+        if not self.count:
             return 0, 0
         # A box may begin at 0 by mistake: of a set from 1 more begin at 1.
-        if self.zeros <= self.ones:
-            return -1, 0
-        return 0, int(self.last > self.edges)
+        if self.zeros <= self.ones and not self._between:
+            return 0, 0
+        return 1, int(self.last > self.edges and not self._between)
 
     def notes(self) -> list[str]:
         """A sentence where they are not VOC's."""
-        if self.shift == (-1, 0) or not self.count:
+        if not any(self.shift):
             return []
         seen = "most boxes have corners between pixels" if self._between else f"boxes begin at 0, {self.zeros} times"
         last = "with the last one" if self.shift[1] else "up to their ends"

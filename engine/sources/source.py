@@ -104,9 +104,11 @@ class Source:
     mask_path: Path | None
     digest: str
     key: str
-    # Left out of comparisons: the key covers them. `blob` and `mask` are None where the paths say it all, `depth` where
+    # Left out of comparisons: the key covers them. It names noise: boxes are in it as they are `listed`, doubled
+    # and without marks, however they are read. `blob` and `mask` are None where the paths say it all, `depth` where
     # there is no map.
     boxes: tuple[Box, ...] = field(default=(), compare=False)
+    listed: tuple[Box, ...] = field(default=(), compare=False)
     classes: tuple[str, ...] = field(default=(), compare=False)
     blob: Blob | None = field(default=None, compare=False)
     mask: Mask | None = field(default=None, compare=False)
@@ -117,9 +119,9 @@ class Source:
 
     @property
     def whole_key(self) -> str:
-        """The key of the source with what is ignored in it, and the pictures that are given of it."""
-        marked = [asdict(box) for box in self.boxes if box.ignored]
-        more = [*([marked] if marked else []), *([] if self.given is None else [self.given.key])]
+        """The key of the source with what its boxes mean, and the pictures that are given of it."""
+        more: list[Any] = [[asdict(box) for box in self.boxes]] if self.boxes != self.listed else []
+        more += [] if self.given is None else [self.given.key]
         return content_key(self.key, *more) if more else self.key
 
     @property
@@ -148,7 +150,7 @@ def load_mask(source: Source, size: tuple[int, int]) -> NDArray[Any]:
         raise ValueError(f"source {source.name} has no mask")
     try:
         mask, digest = (source.mask or Mask(str(source.mask_path), None)).read(source.size)
-        truth = _truth_key(digest, source.boxes, source.depth)
+        truth = _truth_key(digest, source.listed, source.depth)
         if source_key(source.name, source.digest, source.label, truth) != source.key:
             raise UnreadableError(CHANGED)
         return fit_mask(mask, size)
@@ -173,8 +175,7 @@ def load_depth(source: Source, size: tuple[int, int]) -> NDArray[np.uint16]:
 
 def _truth_key(mask_digest: str | None, boxes: Sequence[Box], depth: Depth | None) -> str | None:
     """The key of a picture's mask, boxes and depth map: the mask's digest where there is nothing else."""
-    # The key names noise, which has nothing to do with marks.
-    told = [{k: v for k, v in asdict(box).items() if k != "ignored"} for box in boxes if box.ignored != "crowd"]
+    told = [{name: value for name, value in asdict(box).items() if name != "ignored"} for box in boxes]
     if depth is not None:
         return content_key(mask_digest, told, depth.digest)
     return content_key(mask_digest, told) if told else mask_digest
@@ -244,7 +245,7 @@ class Reader:
             numbers, digest = mask.read(source.size)
         except UnreadableError as error:
             raise CounterfactoryError(f"{source.mask_path}: {error}") from error
-        key = source_key(source.name, source.digest, source.label, _truth_key(digest, source.boxes, source.depth))
+        key = source_key(source.name, source.digest, source.label, _truth_key(digest, source.listed, source.depth))
         named = self.class_map.shown(numbers) if self.class_map.names != UNNAMED else ()
         shown = {*named, *(box.label for box in source.things)}
         return replace(source, mask=mask, key=key, classes=tuple(sorted(shown)))
@@ -254,23 +255,24 @@ class Reader:
         try:
             path = path_of(entry.blob)
             size = picture_size(path)
-            boxes = self._boxes_of(entry, size)
+            boxes, listed = self._boxes_of(entry, size)
         except UnreadableError as error:
             return Problem(entry.file, str(error))
         name, classes = entry.name, tuple(sorted({box.label for box in things(boxes)}))
         self.skimmed += 1
-        return Source(name, entry.file, path, size, entry.label, None, name, name, boxes, classes)
+        return Source(name, entry.file, path, size, entry.label, None, name, name, boxes, listed, classes)
 
-    def _boxes_of(self, entry: Entry, size: tuple[int, int]) -> tuple[Box, ...]:
-        """The parts of boxes that a picture of this size shows, as the set means them. Raises UnreadableError for a
-        thing that it shows nothing of, and another size.
+    def _boxes_of(self, entry: Entry, size: tuple[int, int]) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
+        """The parts of boxes that a picture of this size shows, as the set means them, and of things as they are
+        listed. Raises UnreadableError for a thing of which nothing is seen, and another size.
         """
         if entry.size not in (None, size):
             raise UnreadableError(f"is {_by(size)}, its annotations are for {_by(entry.size or size)}")
         across, down = (size[1], size[0]) if entry.relative else (1, 1)
         boxes = tuple(box.scaled(across, down) for box in entry.boxes)
-        settled = (_inside(box, size) for box in self.boxes.settle(entry.name, boxes, size))
-        return tuple(box for box in settled if box is not None)
+        meant = (_inside(box, size) for box in self.boxes.settle(entry.name, boxes, size))
+        listed = (replace(_clip(box, size), ignored=None) for box in boxes if box.ignored != "crowd")
+        return tuple(box for box in meant if box is not None), tuple(box for box in listed if _has_sides(box))
 
     def _verify_entry(self, entry: Entry) -> tuple[Source | Problem, MaskFacts | None]:
         what, facts = "", None
@@ -282,7 +284,7 @@ class Reader:
             if ends_grey(picture):
                 self.grey.append(entry.name)
             size = picture.shape[:2]
-            boxes = self._boxes_of(entry, size)
+            boxes, listed = self._boxes_of(entry, size)
             known_world = None if self.examine is None else self.examine(picture)
             del picture  # before the mask is read: pictures can be large
             digest, shown, mask_digest, mask = hashlib.sha256(data).hexdigest(), set[str](), None, None
@@ -301,7 +303,7 @@ class Reader:
                 fit_depth(numbers, depth.values, size)
         except UnreadableError as error:
             return Problem(entry.file, f"{what}{error}"), None
-        truth = _truth_key(mask_digest, boxes, depth)
+        truth = _truth_key(mask_digest, listed, depth)
         source = Source(
             name=entry.name,
             file=entry.file,
@@ -312,6 +314,7 @@ class Reader:
             digest=digest,
             key=source_key(entry.name, digest, entry.label, truth),
             boxes=boxes,
+            listed=boxes if boxes == listed else listed,
             classes=tuple(sorted(shown.union(box.label for box in things(boxes)))),
             blob=None if isinstance(entry.blob, str) else entry.blob,
             mask=mask,
@@ -344,18 +347,25 @@ def _require_size(numbers: NDArray[Any], size: tuple[int, int]) -> None:
         raise UnreadableError(f"is {_by(numbers.shape)}, the image {_by(size)}; save both at one size")
 
 
+def _clip(box: Box, size: tuple[int, int]) -> Box:
+    x0, y0, x1, y1 = max(box.x0, 0.0), max(box.y0, 0.0), min(box.x1, float(size[1])), min(box.y1, float(size[0]))
+    return replace(box, x0=x0, y0=y0, x1=x1, y1=y1)
+
+
+def _has_sides(box: Box) -> bool:
+    return box.x0 < box.x1 and box.y0 < box.y1
+
+
 def _inside(box: Box, size: tuple[int, int]) -> Box | None:
     """The part of a box that its picture shows; None of what is ignored and not seen. Raises UnreadableError for a
     thing of which nothing is seen, or whose corners are reversed.
     """
-    height, width = size
-    x0, y0, x1, y1 = max(box.x0, 0.0), max(box.y0, 0.0), min(box.x1, float(width)), min(box.y1, float(height))
-    if x0 < x1 and y0 < y1:
-        return replace(box, x0=x0, y0=y0, x1=x1, y1=y1)
+    if _has_sides(clipped := _clip(box, size)):
+        return clipped
     if box.ignored:
         return None
     where = f"a box ({box.label}: x {box.x0:g} to {box.x1:g}, y {box.y0:g} to {box.y1:g})"
-    if box.x1 < box.x0 or box.y1 < box.y0:
+    if not _has_sides(box):
         raise UnreadableError(f"{where} has its corners reversed, or a size below 0; correct it")
     raise UnreadableError(f"{where} lies outside of the picture, {_by(size)}; correct it")
 

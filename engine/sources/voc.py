@@ -180,9 +180,12 @@ def _box(thing: ElementTree.Element, census: BoxCensus, size: tuple[int, int] | 
         box = _turned(turned, name, census)
     else:
         box = census.read([_number(thing, f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")], name)
-        census.origin.add((box.x0, box.y0, box.x1, box.y1), size)
         named = {one.findtext("name"): one for one in thing.iterfind("attributes/attribute")}
         box = census.turn(box, _number(named["rotation"], "value")) if "rotation" in named else box
+    census.origin.add((box.x0, box.y0, box.x1, box.y1), size)
+    # VOC counts pixels from 1, and the last one belongs to the box.
+    last = 0 if census.form == "corners" else 1
+    box = replace(box, x0=box.x0 - 1, y0=box.y0 - 1, x1=box.x1 - last, y1=box.y1 - last)
     return replace(box, ignored="difficult") if is_marked(thing.findtext("difficult")) else box
 
 

@@ -59,7 +59,7 @@ def test_coco_s_boxes_masks_and_keypoints(tmp_path: Path) -> None:
     moved = coco(tmp_path, annotations=[{"image_id": 1, "category_id": 1, "bbox": [4, 4, 8, 7]}])
     assert read(moved).sources[0].key != first.key
     with pytest.raises(CounterfactoryError, match="the file has changed"):
-        load_mask(replace(first, boxes=()), (24, 32))
+        load_mask(replace(first, listed=()), (24, 32))
 
 
 @pytest.mark.parametrize(
