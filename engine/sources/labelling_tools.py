@@ -68,28 +68,27 @@ def _labelme(record: Mapping[str, Any], _: BoxCensus) -> _Labelled:
     return _Labelled(tuple(boxes), size=_size(record.get("imageHeight"), record.get("imageWidth")))
 
 
-def _bdd100k_frames(data: bytes) -> Iterator[tuple[Mapping[str, Any], bool]]:
-    """The frames of a list, or below `frames`, and whether any has boxes: outlines beside boxes are lanes and roads."""
+def _bdd100k_frames(data: bytes) -> Iterator[tuple[str, list[Any], bool]]:
+    """Names and labels of a list of frames, or those below `frames`, and whether any has a box: outlines beside boxes
+    are lanes and roads.
+    """
     content = parse_json(data, float)
     frames = content if isinstance(content, list) else [{"name": "", **content, **one} for one in content["frames"]]
-    boxed = any(one.get("box2d") for frame in frames for one in _bdd100k_labels(frame))
-    return ((frame, boxed) for frame in frames)
+    listed = [(frame, frame.get("labels") or frame.get("objects") or []) for frame in frames]
+    boxed = any(one.get("box2d") for _, labels in listed for one in labels)
+    return ((str(frame["name"]), labels, boxed) for frame, labels in listed)
 
 
-def _bdd100k_labels(frame: Mapping[str, Any]) -> list[Any]:
-    return frame.get("labels") or frame.get("objects") or []
-
-
-def _bdd100k(record: tuple[Mapping[str, Any], bool], _: BoxCensus) -> _Labelled:
-    frame, boxed = record
+def _bdd100k(record: tuple[str, list[Any], bool], _: BoxCensus) -> _Labelled:
+    name, labels, boxed = record
     boxes = []
-    for one in _bdd100k_labels(frame):
+    for one in labels:
         if box := one.get("box2d"):
             boxes.append(_box(one["category"], [(box["x1"], box["y1"]), (box["x2"], box["y2"])]))
         elif not boxed and (lines := one.get("poly2d")):
             parts = [line["vertices"] for line in lines] if isinstance(lines[0], dict) else [lines]
             boxes.append(_box(one["category"], [point for part in parts for point in part]))
-    return _Labelled(tuple(boxes), str(frame["name"]))
+    return _Labelled(tuple(boxes), name)
 
 
 def _cvat_images(data: bytes) -> Iterator[ElementTree.Element]:
@@ -116,8 +115,6 @@ def _cvat(image: ElementTree.Element, census: BoxCensus) -> _Labelled:
 def _kitti(text: bytes, _: BoxCensus) -> _Labelled:
     """A class, how much is cut off and hidden, an angle, the corners, and a box in space, of detectors also a score."""
     lines = [line.split() for line in text.decode().splitlines()]
-    if wrong := next((words for words in lines if words and len(words) not in (15, 16)), None):
-        raise ValueError(f"a line should have 15 words, found {' '.join(wrong)[:40]!r}")
     return _Labelled(tuple(_box(words[0], [words[4:6], words[6:8]]) for words in lines if words))
 
 

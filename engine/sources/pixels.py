@@ -114,11 +114,12 @@ def _as_mask(image: Image.Image, data: bytes, colours: bool, greyscale: bool) ->
         raise UnreadableError(f"a mask of mode {image.mode} is not read; save it as an 8 or 16 bit greyscale PNG")
     if image.mode in _DEEP_MODES:
         return _as_uint16(image)
-    if image.mode in ("RGB", *_CLEAR_MODES) and _is_deep(image, data):  # of which Pillow keeps the upper byte
-        raise UnreadableError("a mask with 16 bits a channel is not read; save it as an 8 or 16 bit greyscale PNG")
     if colours and image.mode in ("P", "1"):
         image = image.convert("RGB")
     pixels = np.array(image, dtype=np.uint8)
+    # Of such colours Pillow keeps the upper byte.
+    if pixels.ndim == 3 and _is_deep(image, data) and not pixels[..., : len(image.mode.rstrip("A"))].any():
+        raise UnreadableError("has 16 bits a channel and would be black; save it as a 16 bit greyscale PNG")
     return _without_alpha(pixels, colours) if image.mode in _CLEAR_MODES else pixels
 
 

@@ -18,7 +18,7 @@ from ..files.disk_list import DiskList
 from ..files.reading import open_file, parse_json
 from .blobs import Stretch, path_of, printable, read_blob, unprintable
 from .labels import label_text
-from .listing import SUFFIXES, Entry, Listing, finish, is_file, is_folder, several
+from .listing import SUFFIXES, Entry, Listing, file_stem, finish, is_file, is_folder, several
 
 _MASKS = ("seg.png", "mask.png", "semseg.png")
 _LABEL_KEYS = ("label", "class", "cls")
@@ -54,10 +54,8 @@ def list_shards(root: Path) -> Listing:
         except (tarfile.TarError, OSError, EOFError) as error:
             listing.skip(shard.name, f"cannot be read as a tar file ({error}); unpack it where it is compressed")
     entries = listing.entries
-    if recurring := several(lambda: (entry.name.partition(".")[0] for entry in entries)):
-        listing.entries = DiskList(
-            _of_shard(one) if one.name.partition(".")[0] in recurring else one for one in entries
-        )
+    if recurring := several(lambda: (file_stem(entry.name) for entry in entries)):
+        listing.entries = DiskList(_of_shard(one) if file_stem(one.name) in recurring else one for one in entries)
         listing.note_first(list(recurring), "keys are in several shards, and have the shard's name before them")
     return finish(listing)
 

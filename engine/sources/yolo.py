@@ -203,12 +203,8 @@ def _is_list(end: str) -> bool:
 def _splits(folder: Path, file: Path) -> dict[str, list[str]]:
     """Where the pictures of each split are, by the YAML file or by lists such as train.txt: folders and lists."""
     content = _load(file) if file.suffix.lower() in _SUFFIXES else {}
-    listed = {name: content.get(name) or f"{name}.txt" * is_file(folder / f"{name}.txt") for name in _SPLITS}
-    ends = {
-        name: [end for end in (of if isinstance(of, list) else [of]) if isinstance(end, str) and end]
-        for name, of in listed.items()
-    }
-    return {name: of for name, of in ends.items() if of}
+    listed = {name: content.get(name) or [f"{name}.txt"] * is_file(folder / f"{name}.txt") for name in _SPLITS}
+    return {name: list(map(str, of if isinstance(of, list) else [of])) for name, of in listed.items() if of}
 
 
 def _of_split(folder: Path, splits: Mapping[str, Sequence[str]], split: str, files: Sequence[str]) -> DiskList[str]:
@@ -216,18 +212,14 @@ def _of_split(folder: Path, splits: Mapping[str, Sequence[str]], split: str, fil
     if split not in splits:
         there = f"there are {', '.join(splits)}" if splits else "neither a YAML file nor a list such as val.txt has any"
         raise CounterfactoryError(f"{folder} has no split {split}; {there}")
-    names, inside = set[str](), list[str]()
-    known = set(files)
+    known, listed, inside = set(files), set[str](), list[str]()
     for end in splits[split]:
-        path = next((path for path in (folder / end, folder / Path(end).name) if _is_list(end) and is_file(path)), None)
-        if path is None:
-            inside.append(f"/{end.replace('../', '').removeprefix('./').strip('/')}/")
-            continue
-        for line in _list_of(path):
+        lists = [path for path in (folder / end, folder / Path(end).name) if _is_list(end) and is_file(path)]
+        inside += [] if lists else [f"/{end.replace('../', '').removeprefix('./').strip('/')}/"]
+        for line in _list_of(lists[0]) if lists else ():
             parts = line.replace("\\", "/").split("/")
-            tails = ("/".join(parts[at:]) for at in range(len(parts)))
-            names.update(tail for tail in tails if tail in known)
-    return DiskList(name for name in files if name in names or any(part in f"/{name}" for part in inside))
+            listed.update(known & {"/".join(parts[at:]) for at in range(len(parts))})
+    return DiskList(name for name in files if name in listed or any(part in f"/{name}" for part in inside))
 
 
 def _labels_of(path: Path) -> Path | None:

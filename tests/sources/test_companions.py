@@ -184,7 +184,7 @@ def test_outlines_of_bdd100k_stand_for_themselves_without_boxes(tmp_path: Path) 
         ("labelme", "a.json", labelme(label="a\x1b"), "label should be text"),
         ("labelme", "a.json", labelme().replace('"points"', '"dots"'), "lacks 'points'"),
         ("labelme", "a.json", labelme().replace(": 24", ": 1000000000"), "annotations are for"),
-        ("KITTI", "training/label_2/a.txt", KITTI + "Car 1\n", "15 words"),
+        ("KITTI", "training/label_2/a.txt", KITTI + "Car 1\n", "two points"),
         ("BDD100K", BDD, json.dumps([frame("a.png", box2d={"x1": 1})]), "lacks 'y1'"),
         ("CVAT", "annotations.xml", cvat("a.png", more="<box/>"), "label should be text"),
         ("CVAT", "annotations.xml", cvat("a.png").replace("</image>", "<track/></image>"), "tracks of a video"),

@@ -217,11 +217,14 @@ def scans(count: int) -> bytes:
 
 
 @pytest.mark.parametrize("channels", [3, 4])
-def test_masks_of_16_bits_a_channel_are_refused(channels: int) -> None:
+def test_masks_of_16_bits_a_channel_are_refused_where_their_numbers_are_lost(channels: int) -> None:
     """Pillow keeps their upper bytes, in which small numbers are all 0."""
-    data = cv2.imencode(".png", np.arange(16 * 16 * channels, dtype=np.uint16).reshape(16, 16, channels))[1].tobytes()
+    numbers = np.arange(256, dtype=np.uint16).reshape(16, 16, 1).repeat(channels, 2)
+    numbers[..., 3:] = 65_535
     with pytest.raises(UnreadableError, match="16 bits a channel"):
-        read_mask(data)
+        read_mask(cv2.imencode(".png", numbers)[1].tobytes())
+    scaled = np.where(np.arange(channels) < 3, numbers * 257, numbers).astype(np.uint16)
+    assert (read_mask(cv2.imencode(".png", scaled)[1].tobytes()) == numbers[..., :3]).all()
 
 
 def test_a_pointer_of_git_lfs_is_called_so() -> None:
