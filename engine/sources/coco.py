@@ -70,11 +70,7 @@ class _Annotations:
         if not all(isinstance(values, list) and all(isinstance(item, dict) for item in values) for values in lists):
             needs = "it needs the lists images, annotations, categories"
             raise CounterfactoryError(f"{path} is no file of COCO's: {needs}")
-        # LVIS has pictures' addresses alone.
-        self._images: list[Mapping[str, Any]] = [
-            {"file_name": "/".join(str(image["coco_url"]).split("/")[-2:]), **image} if "coco_url" in image else image
-            for image in content["images"]
-        ]
+        self._images: list[Mapping[str, Any]] = content["images"]
         if not isinstance(annotations := content.get("annotations"), list):
             says = "it says what the images are, not what is seen"
             raise CounterfactoryError(f"{path} has no list of annotations; {says}")
