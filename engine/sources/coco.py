@@ -31,8 +31,7 @@ _LOOKED_AT = 20
 # Pictures that are opened where two folders hold the names of an annotation file.
 _OPENED = 5
 _MOST, _DIGITS = 60_000, 10
-# Numbers of a box, and of the four corners of a turned one.
-_UPRIGHT, _TURNED = 4, 8
+_SIDES = 4
 
 
 def is_coco(root: Path) -> bool:
@@ -126,6 +125,9 @@ class _Annotations:
         self._note_strangers(listing, numbers)
         if self._boxless:
             listing.notes.append(f"{self._path.name}: {self._boxless} annotations have no bbox, and give no box")
+        if any("neg_category_ids" in image for image in self._images):
+            says = "are labelled for some classes each (neg_category_ids): LVIS's own AP leaves boxes of others out"
+            listing.notes.append(f"{self._path.name}: pictures {says}, which count as false alarms here")
         listing.notes += crowd_note(self._path.name, self._crowds, self._boxed)
         return finish(listing)
 
@@ -176,6 +178,9 @@ class _Annotations:
                 raise ValueError(f"annotation {which}: {error}") from error
             boxes += [] if box is None else [box]
             shapes += [] if shape is None else [shape]
+        if size is not None and isinstance(unsure := image.get("not_exhaustive_category_ids"), list):  # LVIS's
+            labels = (name for number, name in self._names.items() if number in unsure)
+            boxes += [Box(0.0, 0.0, float(size[1]), float(size[0]), label, ignored="crowd") for label in labels]
         # Boxes alone make no mask: it would be all background.
         mask = DrawnMask(tuple(shapes), self._background) if shapes else None
         return Entry(name, printable(name), f"{folder}/{name}", None, mask, tuple(boxes), size)
@@ -199,22 +204,16 @@ class _Annotations:
         return replace(box, keypoints=keypoints), shape
 
     def _box(self, annotation: Mapping[str, Any], label: str) -> Box:
-        """The upright box, around one that is turned: of eight numbers, or with a `rotation`, as CVAT writes it."""
-        numbers = _numbers(annotation["bbox"], "bbox")
-        if len(numbers) == _TURNED:
-            return self._boxes.around(numbers, label)
-        if len(numbers) != _UPRIGHT:
-            more = ", and a fifth may turn the box: write the upright box around it" if len(numbers) == 5 else ""
-            raise ValueError(f"bbox should have 4 numbers, found {len(numbers)}{more}")
-        box = self._boxes.read(numbers, label, annotation.get("area"))
-        attributes = annotation.get("attributes")
+        """The upright box, around one that is turned: CVAT writes a `rotation`."""
+        if len(numbers := _numbers(annotation["bbox"], "bbox")) != _SIDES:
+            raise ValueError(f"bbox should have 4 numbers, found {len(numbers)}: of a turned box write one around it")
+        box, attributes = self._boxes.read(numbers, label, annotation.get("area")), annotation.get("attributes")
         other = attributes.get("rotation") if isinstance(attributes, dict) else None
-        degrees = annotation.get("rotation", other) or 0
-        if not degrees or not annotation.get("segmentation"):
-            return self._boxes.turn(box, _numbers([degrees], "rotation")[0])
-        # Of some writers `bbox` is the box before it was turned, of others the one around the outline.
-        lines = annotation["segmentation"] if isinstance(annotation["segmentation"], list) else []
-        return self._boxes.around(_numbers([n for line in lines for n in line], "polygon"), label) if lines else box
+        (degrees,) = _numbers([annotation.get("rotation", other) or 0], "rotation")
+        if degrees and isinstance(lines := annotation.get("segmentation"), list) and lines:
+            # Of some writers `bbox` is the box before it was turned, of others the one around the outline.
+            return self._boxes.around([number for line in lines for number in _numbers(line, "polygon")], label)
+        return self._boxes.turn(box, degrees)
 
 
 def _named(path: Path, images: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -290,3 +290,47 @@ def test_a_bad_line_costs_its_own_image(line: str, reason: str, tmp_path: Path) 
 def test_yolo_without_names_is_refused(text: str, reason: str, tmp_path: Path) -> None:
     write(yolo(tmp_path, a="") / "data.yaml", text if text == "nothing" else f"{text}\n# names:\n")
     refuse(reason, tmp_path, layout="yolo")
+
+
+def test_ids_are_the_same_whatever_their_type(tmp_path: Path) -> None:
+    plain = read(coco(tmp_path).parents[1]).sources
+    file = tmp_path / "annotations" / "instances_val2017.json"
+    about = json.loads(file.read_text())
+    for kind in (float, str, lambda number: f" {number}.0"):
+        images = [image | {"id": kind(image["id"])} for image in about["images"]]
+        categories = [one | {"id": kind(one["id"])} for one in about["categories"]]
+        file.write_text(json.dumps(about | {"images": images, "categories": categories}))
+        assert [source.boxes for source in read(tmp_path).sources] == [source.boxes for source in plain]
+    file.write_text(json.dumps(about | {"images": [image | {"id": f"no {image['id']}"} for image in about["images"]]}))
+    refuse("none of 3 annotations is of an image that it lists; .* image_id 1, the first image the id 'no 1'", tmp_path)
+
+
+def test_panoptic_segments_are_named(tmp_path: Path) -> None:
+    coco(tmp_path, annotations=[{"image_id": 1, "file_name": "1.png", "segments_info": [{"id": 3, "category_id": 1}]}])
+    refuse(r"panoptic segments \(segments_info\)", tmp_path)
+
+
+def test_boxes_are_around_what_is_turned(tmp_path: Path) -> None:
+    slanted = [14, 6, 20, 12, 14, 18, 8, 12]
+    turns = [
+        ({"bbox": [10, 4, 8, 4], "rotation": 0}, (10, 4, 18, 8)),
+        ({"bbox": [10, 4, 8, 4], "attributes": {"rotation": 180.0}}, (10, 4, 18, 8)),
+        ({"bbox": [10, 4, 8, 4], "attributes": {"rotation": -90}}, (12, 2, 16, 10)),
+        ({"bbox": [10, 10, 8, 4], "rotation": 45, "segmentation": [slanted]}, (8, 6, 20, 18)),
+        ({"bbox": [10, 10, 12, 12], "segmentation": [slanted]}, (10, 10, 22, 22)),
+    ]
+    coco(tmp_path, annotations=[{"image_id": 1, "category_id": 1, **about} for about, _ in turns])
+    found = read(tmp_path)
+    assert [(b.x0, b.y0, b.x1, b.y1) for b in found.sources[0].boxes] == [
+        pytest.approx(box) for box in dict.fromkeys(box for _, box in turns)
+    ]
+    assert "2 boxes are turned: the upright box around each is taken" in found.notes
+
+
+def test_lvis_s_classes_that_are_not_labelled_whole(tmp_path: Path) -> None:
+    about = {"id": 1, "file_name": "000000000001.jpg", "height": 24, "width": 32, "neg_category_ids": [1]}
+    coco(tmp_path, images=[{**about, "not_exhaustive_category_ids": [18, 99, None]}])
+    found = read(tmp_path)
+    (source,) = found.sources
+    assert source.boxes[2:] == (Box(0, 0, 32, 24, "dog", ignored="crowd"),)
+    assert any("neg_category_ids" in note for note in found.notes)
