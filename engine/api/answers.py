@@ -216,7 +216,8 @@ def _judge_boxes(answers: Mapping[str, ModelAnswer], model: ModelUnderTest | Non
     called = [box.label for picture, some in boxes.items() if picture in counted for box in some if box.score >= SURE]
     strange = vocabulary.require_known(called)
     note = (f"{name}: classes by {vocabulary.listed}",) if vocabulary.listed else ()
-    return Judged(on.rows, replace(evaluate_boxes(on.rows, boxes, on.embed), strange=strange), None, note)
+    judged = evaluate_boxes(on.rows, boxes, on.embed, vocabulary.of_set)
+    return Judged(on.rows, replace(judged, strange=strange), None, note)
 
 
 def _judge_scores(answers: Mapping[str, ModelAnswer], model: ModelUnderTest | None, name: str, on: _Judging) -> Judged:

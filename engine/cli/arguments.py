@@ -25,7 +25,8 @@ TASKS = ("classification", "segmentation", "detection")
 DEPTH_VALUES = ("distance", "inverse")
 FORMS = ("sizes", "corners", "centres")
 LAYOUTS = (
-    *("folders", "datasets", "coco", "yolo", "voc", "cityscapes", "shift", "camvid", "imagenet-val", "webdataset"),
+    *("folders", "labelme", "bdd100k", "cvat", "kitti", "datasets", "coco", "yolo", "voc", "cityscapes", "shift"),
+    *("camvid", "imagenet-val", "webdataset"),
 )
 PAPER_TABLES = (
     *("dillema-table-1", "dillema-figure-6", "lance-table-2", "lance-figure-3", "lance-figure-6", "lance-figure-8"),
@@ -228,7 +229,7 @@ def _add_sources(options: CommandOptions, nargs: str | None = None) -> CommandOp
     data.take("--layout NAME", "the data set's layout (recognised): %(choices)s", choices=LAYOUTS)
     data.take("--pairs PATTERN", "which masks belong to which images: '{stem}_img.jpg={stem}_seg.png'")
     _add_class_map(data)
-    data.take("--split NAME", "a list of Pascal VOC's ImageSets/, such as Segmentation/val")
+    data.take("--split NAME", "a list of Pascal VOC's ImageSets/, such as Segmentation/val, or of YOLO's, such as val")
     text = "what a box's numbers are: x, y, width, height; x0, y0, x1, y1; or a middle and a size (the layout's)"
     data.take("--boxes", text, choices=FORMS)
     _add_drawing(data)

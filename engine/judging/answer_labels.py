@@ -18,7 +18,7 @@ from ..english.label_names import short_name, synset_of
 from ..english.nouns import load_nouns
 from ..errors import CounterfactoryError, list_some
 from ..files.reading import read_text
-from ..sources.class_map import SYNSET, label_names
+from ..sources.class_map import BACKGROUND, SYNSET, label_names
 from ..sources.labels import fold_label, label_text, whole_number
 from ..suite import PictureRow
 from ..suite.recorded import recorded_classes, recorded_labels
@@ -38,8 +38,9 @@ _DIGITS = 10
 @dataclass(frozen=True)
 class Vocabulary:
     """`labels` are those of the suite's pictures, sorted; answers in `known` may be counted. `renamed` are other ways
-    to say a label: a class's number, its synset. `folders` are the labels in ImageFolder's order, `listed` says where
-    the model's classes are listed, None where they are not; there are so many `numbers`, 0 where that is not known.
+    to say a label: a class's number, its synset. `folders` are the labels in ImageFolder's order, `of_set` the classes
+    that the set names, `listed` says where the model's classes are listed, None where they are not; there are so many
+    `numbers`, 0 where that is not known.
     """
 
     labels: tuple[str, ...]
@@ -48,6 +49,7 @@ class Vocabulary:
     renamed: Mapping[str, str] = field(default_factory=dict)
     listed: str | None = None
     numbers: int = 0
+    of_set: frozenset[str] = frozenset()
 
     def settle(self, answer: Prediction) -> Prediction:
         """The answer in the labels' words."""
@@ -130,7 +132,7 @@ def read_vocabulary(
     numbers, or `IMAGE_FOLDER`; without it `own` are the names that a model gives its numbers. With `of_boxes`
     labels are those of boxes. Raises CounterfactoryError for a list that cannot be read, or that no label is in.
     """
-    boxes = (box.label for row in rows for box in row.boxes)
+    boxes = (box.label for row in rows for box in row.things)
     labels = tuple(sorted(set(boxes if of_boxes else (row.label for row in rows if row.label is not None))))
     try:
         recorded, names = recorded_labels(suite), recorded_classes(suite) or ()
@@ -138,7 +140,7 @@ def read_vocabulary(
         recorded, names = (), ()
     # A number without a name goes by itself there.
     known = frozenset((*labels, *recorded, *(name for name in names if not name.isdigit())))
-    plain = Vocabulary(labels, known, recorded or labels, _trimmed(labels))
+    plain = Vocabulary(labels, known, recorded or labels, _trimmed(labels), of_set=known - {BACKGROUND})
     if classes is None:
         return plain if own is None else _listed(plain, _as_labels(own), named_by)
     if str(classes) == IMAGE_FOLDER:

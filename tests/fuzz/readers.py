@@ -68,6 +68,7 @@ from counterfactory.engine.sources import (
     edited_pairs,
     imagenet,
     jpeg,
+    labelling_tools,
     listing,
     palette,
     pixels,
@@ -547,6 +548,57 @@ READERS: dict[str, FuzzedReader] = {
         *(_folder(voc.list_voc, up=1), _texts(VOC), "Annotations/a.xml"),
         place=put_pictures("JPEGImages/a.jpg", "Annotations/b.jpg"),
         once=(VOC.replace("utf-8", "x").encode(),),
+    ),
+    "VOC beside pictures": FuzzedReader(
+        *(_folder(voc.list_voc), _texts(VOC), "a.xml"),
+        place=put_pictures("a.jpg", "b.jpg"),
+    ),
+    "labelme": _tree(
+        *(_folder(partial(labelling_tools.list_tool, "labelme")), "a.json"),
+        {"shapes": [{"label": "bus", "points": [[1, 2], [5, 6]], "shape_type": "rectangle"}], "imageHeight": 24},
+        {"shapes": [{"label": "bus", "points": [[1, 2], [5, 6]], "shape_type": "circle"}], "imageWidth": 16},
+        place=put_pictures("a.jpg"),
+    ),
+    "BDD100K": _tree(
+        *(_folder(partial(labelling_tools.list_tool, "bdd100k")), "x.json"),
+        [{"name": "a.jpg", "labels": [{"category": "bus", "box2d": {"x1": 1, "y1": 2, "x2": 5, "y2": 6}}]}],
+        [{"name": "a.jpg", "labels": [{"category": "bus", "poly2d": [{"vertices": [[1, 2], [5, 6], [3, 9]]}]}]}],
+        {"name": "a", "frames": [{"objects": [{"category": "bus", "poly2d": [[1, 2, "L"], [5, 6, "L"]]}]}]},
+        place=put_pictures("a.jpg"),
+    ),
+    "CVAT": FuzzedReader(
+        _folder(partial(labelling_tools.list_tool, "cvat")),
+        _texts(
+            '<annotations><image name="a.jpg" width="16" height="24"><box label="bus" xtl="1" ytl="2" xbr="5" ybr="6" '
+            'rotation="9"/><polygon label="bus" points="1,2;5,6;3,9"/></image></annotations>'
+        ),
+        "x.xml",
+        place=put_pictures("a.jpg"),
+        once=(b"<?xml version='1.0' encoding='x'?><annotations/>",),
+    ),
+    "KITTI": _plain(
+        *(_folder(partial(labelling_tools.list_tool, "kitti")), "a.txt"),
+        "Car 0.00 0 -1.58 1.00 2.00 5.00 6.00 1.65 1.67 3.64 -0.65 1.71 46.70 -1.59\n" * 2,
+        place=put_pictures("a.jpg"),
+    ),
+    "boxes of a table": FuzzedReader(
+        partial(listing.list_table, masks=None),
+        _texts(
+            '{"image": "a.jpg", "objects": {"bbox": [[1, 2, 3, 4]], "categories": ["bus"], "iscrowd": [0]}}\n'
+            '{"image": "b.jpg", "objects": [{"bbox": [1, 2, 3, 4], "category": 1}]}\n'
+        ),
+        *("x.jsonl", mutate_json),
+        place=put_pictures("a.jpg", "b.jpg"),
+    ),
+    "Mapillary's classes": _tree(
+        *(_named(class_map.load_class_map), "x.json"),
+        {"labels": [{"name": "a--b", "readable": "B", "evaluate": True}, {"name": "c", "evaluate": False}]},
+    ),
+    "lists of YOLO": FuzzedReader(
+        _folder(partial(yolo.list_yolo, split="val")),
+        _texts("./images/a.jpg\nC:\\x\\images\\a.jpg\n"),
+        "val.txt",
+        place=put_yolo,
     ),
     "VOC's labels": _plain(class_map.label_lines, "x", "# label:color\nbackground:0,0,0::\nbus:128,64,0::\n", "a\nb\n"),
     "shard": FuzzedReader(shards.list_shards, tar_file, "x.tar"),
