@@ -204,18 +204,11 @@ class _Coco:
 def _entry(number: int, image: int, box: Box | SeenBox, category: int, sure: float) -> dict[str, Any]:
     # Rounded, sides are what they were before a corner was added to them: overlaps may be at a threshold exactly.
     width, height = (max(0.0, round(side, _DIGITS)) for side in (box.x1 - box.x0, box.y1 - box.y0))
+    entry = {"id": number, "image_id": image, "category_id": category, "score": sure, "area": width * height}
     ignored = None if isinstance(box, SeenBox) else box.ignored
-    return {
-        "id": number,
-        "image_id": image,
-        "category_id": category,
-        "bbox": [box.x0, box.y0, width, height],
-        "area": width * height,
-        # COCO's mark for what any number of boxes may cover.
-        "iscrowd": int(ignored is not None),
-        "single": ignored == "difficult",
-        "score": sure,
-    }
+    # COCO's mark is for what any number of boxes may cover.
+    marks = {"iscrowd": int(ignored is not None), "single": ignored == "difficult"}
+    return entry | marks | {"bbox": [box.x0, box.y0, width, height]}
 
 
 def _overlaps(evaluation: Any, compute: Callable[[int, int], Any], image: int, category: int) -> Any:
