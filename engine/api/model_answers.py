@@ -19,9 +19,9 @@ from ..asking.outputs import (
     ModelAnswer,
     ScoreAnswer,
     UnusableError,
-    read_outputs,
 )
 from ..asking.placement import Placement
+from ..asking.reading_outputs import read_outputs
 from ..errors import CounterfactoryError
 from ..files.arrays import read_array
 from ..files.reading import read_json

@@ -18,9 +18,10 @@ from ..meter.meter import Progress
 from ..suite.images import open_png
 from ..suite.paths import Folder
 from .kept_answers import KeptAnswers, open_kept
-from .outputs import LabelAnswer, MapAnswer, ModelAnswer, ScoreAnswer, UnusableError, read_outputs
+from .outputs import LabelAnswer, MapAnswer, ModelAnswer, ScoreAnswer, UnusableError
 from .placement import Size
 from .preparation import Picture
+from .reading_outputs import read_outputs
 from .under_test import ModelUnderTest
 
 STAGE = "ask"
