@@ -18,7 +18,8 @@ from ..keys import content_key, file_digest
 from ..packages import installed
 from ..runtime.session import Port, Session
 from .placement import Size
-from .preparation import Preparation, read_preparation
+from .preparation import Preparation
+from .published_inputs import read_preparation
 from .under_test import BATCH, ModelUnderTest
 
 _COLOURS = 3
