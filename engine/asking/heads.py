@@ -146,9 +146,7 @@ def _of_parts(ports: Sequence[Port], classes: int | None) -> Head | None:
     return Head("boxes, scores and labels", names, partial(_listed, first_down))
 
 
-def _layout(
-    lengths: tuple[int, int], size: Size | None, classes: int | None, masks: int, pose: bool
-) -> _Layout | None:
+def _layout(lengths: tuple[int, int], size: Size | None, classes: int | None, masks: int, pose: bool) -> _Layout | None:
     """How YOLO's boxes lie: by the number of classes, else of places in the input, else as its versions have it: 5 to 7
     and X say how sure they are in rows, later ones neither. What follows the classes belongs to `masks`, or to a pose.
     """

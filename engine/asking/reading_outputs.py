@@ -93,7 +93,7 @@ def _by_name(outputs: Any, count: int) -> Any:
     if hasattr(outputs, "logits"):
         parts = {name: getattr(outputs, name, None) for name in ("logits", "pred_boxes")}
         return {name: value for name, value in parts.items() if value is not None}
-    if not isinstance(outputs, (list, tuple)) or not 1 < len(outputs):
+    if not isinstance(outputs, (list, tuple)) or not len(outputs) > 1:
         return outputs
     shapes = [tuple(getattr(one, "shape", ())) for one in outputs]
     of_batch = all(shape[:1] == (count,) for shape in shapes) and len(outputs) != count
@@ -104,7 +104,9 @@ def _by_name(outputs: Any, count: int) -> Any:
 
 def _arrays(outputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     arrays = {name: as_array(value) for name, value in outputs.items()}
-    arrays |= {name: np.asarray(outputs[name]) for name, array in arrays.items() if array is None and _flat(outputs[name])}
+    arrays |= {
+        name: np.asarray(outputs[name]) for name, array in arrays.items() if array is None and _flat(outputs[name])
+    }
     return {name: array for name, array in arrays.items() if array is not None}
 
 
@@ -147,7 +149,9 @@ def _scores(array: NDArray[Any], flat: bool) -> Answers:
     if array.shape[1] == 1 and (array.dtype.kind != "f" or whole):
         return [LabelAnswer(label) for label in array[:, 0].tolist()]
     if array.dtype.kind not in "iuf" or not 1 <= array.shape[1] <= _MOST_CLASSES:
-        raise CounterfactoryError(f"the model returned {array.dtype} {list(array.shape)}: scores of classes are numbers")
+        raise CounterfactoryError(
+            f"the model returned {array.dtype} {list(array.shape)}: scores of classes are numbers"
+        )
     scores = array.astype(np.float32)
     finite = np.asarray(np.isfinite(scores).all(axis=1)).tolist()
     return [
@@ -249,7 +253,9 @@ def _boxes(one: Any, place: Placement) -> BoxAnswer:
             raise UnusableError("the model gave NaN or an infinite number for a box")
         if not -_ROUNDED <= sure <= 1 + _ROUNDED:
             raise CounterfactoryError(f"the model gave a box the score {sure:g}: scores are from 0 to 1")
-        boxes.append(Detection(x0, y0, x1, y1, min(1.0, max(0.0, sure)), label if isinstance(label, str) else int(label)))
+        boxes.append(
+            Detection(x0, y0, x1, y1, min(1.0, max(0.0, sure)), label if isinstance(label, str) else int(label))
+        )
     return BoxAnswer(tuple(boxes))
 
 

@@ -27,7 +27,8 @@ class ModelUnderTest:
     change an answer; None where that cannot be told, and nothing is kept. With `probe` it could change all the same,
     and the first answers are asked anew each time. `classes` are the model's own names of its numbers, and `named_by`
     says where they come from. At most `batch` pictures are given at once. `place` says where a picture of a size lies
-    in the input whose pixels boxes and maps come in; by itself they come in the picture's own.
+    in the input whose pixels boxes and maps come in; by itself they come in the picture's own. `outputs` says in words
+    which of a file's are read.
     """
 
     name: str
@@ -40,6 +41,7 @@ class ModelUnderTest:
     named_by: str = "the model"
     batch: int = field(default_factory=lambda: BATCH)
     place: Callable[[Size], Placement] = Placement.whole
+    outputs: str = ""
 
 
 def class_names_of(names: Any) -> dict[int, str] | None:

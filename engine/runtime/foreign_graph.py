@@ -31,9 +31,10 @@ _REAL: Mapping[str, str] = MappingProxyType(
 
 
 class ForeignGraph(Protocol):
-    """A graph that is run on arrays of any shape that it takes; a port of unknown rank has the shape ()."""
+    """A graph that is run on arrays of any shape that it takes; `package` runs it, and a port of unknown rank has
+    the shape ()."""
 
-    runtime: str
+    package: str
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     metadata: Mapping[str, str]
@@ -69,7 +70,7 @@ def open_graph(path: Path) -> ForeignGraph:
 class _OpenVinoGraph:
     """Compiled anew for each set of shapes; the latest is kept."""
 
-    runtime = "OpenVINO"
+    package = "openvino"
 
     def __init__(self, path: Path) -> None:
         self._path, self._core = path, openvino.open_core()
@@ -133,7 +134,7 @@ def _model_info(model: ov.Model) -> dict[str, str]:
 
 
 class _OnnxRuntimeGraph:
-    runtime = "ONNX Runtime"
+    package = "onnxruntime"
 
     def __init__(self, path: Path) -> None:
         self._path, self._library = path, load_library("cpu")
