@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import dis
 import hashlib
-import os
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -74,8 +74,10 @@ class _Reader:
         return self._digests[id(value)]
 
     def _text(self, text: str) -> str:
-        is_file = 0 < len(text) <= _LONGEST_PATH and os.path.isfile(text)
-        return repr(text) + (file_digest(Path(text)) if is_file else "")
+        content = ""
+        with suppress(OSError):  # names may be too long for a file's
+            content = file_digest(Path(text)) if 0 < len(text) <= _LONGEST_PATH and Path(text).is_file() else ""
+        return repr(text) + content
 
     def _parts(self, value: Any) -> Iterator[str]:
         kind = type(value)
@@ -146,7 +148,9 @@ class _Reader:
             return
         yield from map(self.digest, (type(kind), *kind.__bases__))
         for name, value in vars(kind).items():
-            hidden = name.startswith("__") and not isinstance(value, (FunctionType, staticmethod, classmethod, property))
+            hidden = name.startswith("__") and not isinstance(
+                value, (FunctionType, staticmethod, classmethod, property)
+            )
             if not hidden and name != "_abc_impl":
                 yield f"{name}={self.digest(value)}"
 
