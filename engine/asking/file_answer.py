@@ -80,7 +80,8 @@ def tell_answer(
     if head is None and not any(None in port.shape[-2:] or not port.shape for port in ports):
         raise _no_boxes(ports)
     names = tuple(port.name for port in ports) if head is None else head.names
-    form = "" if head is None else f" as {head.words}"
+    form = "" if head is None else f", read as {head.words}"
+    others = others if len(names) < len(graph.outputs) else ""
     text = f"{'output' if len(names) == 1 else 'outputs'} {', '.join(map(repr, names))}{others}{form}"
     return FileAnswer(tuple(port.name for port in ports), text, True, classes, task)
 

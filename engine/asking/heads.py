@@ -143,7 +143,7 @@ def _of_parts(ports: Sequence[Port], classes: int | None) -> Head | None:
     counts = [roles["count"].name] if "count" in roles else []
     first_down = plain_name(boxes.name).startswith("detection_")  # TensorFlow's: top, left, bottom, right
     names = (boxes.name, scores.name, labels.name, *counts)
-    return Head("boxes, scores and labels", names, partial(_listed, first_down))
+    return Head("boxes with scores and labels", names, partial(_listed, first_down))
 
 
 def _layout(lengths: tuple[int, int], size: Size | None, classes: int | None, masks: int, pose: bool) -> _Layout | None:

@@ -19,6 +19,7 @@ from ..errors import CounterfactoryError
 from ..files.reading import read_json, read_text
 from ..keys import content_key, file_digest
 from ..runtime.foreign_graph import ForeignGraph, open_graph
+from ..runtime.installing import releases
 from ..runtime.onnx_file import external_files
 from ..runtime.session import Port
 from .file_answer import FileAnswer, tell_answer
@@ -68,7 +69,7 @@ def open_model_file(
         run=model.run,
         prepare=model.prepare,
         input=model.preparation.text,
-        digest=content_key("model file", files, model.preparation, answer.text),
+        digest=content_key("model file", files, model.preparation, answer.text, releases([graph.package])),
         classes=known.classes,
         named_by="the model's file",
         place=model.preparation.place,

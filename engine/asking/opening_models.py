@@ -9,7 +9,7 @@ from pathlib import Path
 from ..errors import CounterfactoryError
 from .callables import load_callable
 from .outputs import ANYTHING, Wanted
-from .under_test import ModelUnderTest
+from .under_test import ModelUnderTest, with_output
 
 SUFFIXES = (".onnx", ".xml")
 # Libraries that name models, as they stand before the colon.
@@ -50,9 +50,9 @@ def open_model(
         if kind == "clip":
             return torch_models.load_clip(text, labels, preprocess)
         loaders = {"timm": torch_models.load_timm, "torchvision": torch_models.load_torchvision}
-        return loaders.get(kind, torch_models.load_hugging_face)(text, preprocess)
+        return with_output(loaders.get(kind, torch_models.load_hugging_face)(text, preprocess), output)
     if _CALLABLE.fullmatch(text):
-        return load_callable(text, preprocess)
+        return load_callable(text, preprocess, output)
     raise CounterfactoryError(
         f"--model {text} names no model: give an .onnx or .xml file, module:callable, or a name after "
         f"{', '.join(f'{name}:' for name in LIBRARIES)}"

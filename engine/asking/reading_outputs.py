@@ -29,7 +29,7 @@ from .outputs import (
 from .placement import Placement
 
 Answers = list[ModelAnswer | UnusableError]
-_MOST_CLASSES = 1 << 16
+_MOST_CLASSES, _LIKELIEST = 1 << 16, 5
 # How far outside of 0..1 arithmetic in half precision brings a score.
 _ROUNDED = 1e-3
 _BOXES = ("boxes", "scores", "labels")
@@ -139,7 +139,8 @@ def _misfit(given: str, wanted: frozenset[Wanted]) -> CounterfactoryError:
 def _label(value: Any) -> LabelAnswer:
     """A label, or the likeliest of a table of labels and their probabilities."""
     if isinstance(value, Mapping) and value and all(isinstance(share, (int, float)) for share in value.values()):
-        value = max(value, key=lambda label: value[label])
+        best = sorted(((str(label), float(share)) for label, share in value.items()), key=lambda pair: -pair[1])
+        return LabelAnswer(best[0][0], tuple(best[:_LIKELIEST]))
     return LabelAnswer(value)
 
 

@@ -20,10 +20,10 @@ from counterfactory.engine.asking.outputs import (
     ScoreAnswer,
     UnusableError,
     from_json,
-    read_outputs,
     to_json,
 )
 from counterfactory.engine.asking.placement import Placement
+from counterfactory.engine.asking.reading_outputs import read_outputs
 from counterfactory.engine.errors import CounterfactoryError
 
 SIZE = (4, 6)
