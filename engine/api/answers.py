@@ -280,9 +280,10 @@ def _require_two(model: ModelUnderTest, kind: type[ModelAnswer], on: _Judging) -
     """Raise CounterfactoryError for a suite of other than the two classes that one channel tells apart."""
     classes = recorded_numbers(on.suite) if kind is MapAnswer else {row.label for row in on.rows} - {None}
     if classes is not None and len(classes) != 2:
+        of = "pixel" if kind is MapAnswer else "picture"
         raise CounterfactoryError(
-            f"{model.name} gives one number for a {'pixel' if kind is MapAnswer else 'picture'}, which tells two classes "
-            f"apart, and the suite has {len(classes)}: ask for another output (--output), or another model"
+            f"{model.name} gives one number for a {of}, which tells two classes apart, and the suite has "
+            f"{len(classes)}: ask for another output (--output), or another model"
         )
 
 

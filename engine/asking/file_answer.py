@@ -58,9 +58,10 @@ def tell_answer(
     output: str | None,
     wanted: frozenset[Wanted],
     classes: int | None,
+    size: Size | None,
 ) -> FileAnswer:
-    """The answer of a graph that `output` names, or that is of a `wanted` kind. Raises CounterfactoryError where there
-    is none, and where several might be it.
+    """The answer of a graph that `output` names, or that is of a `wanted` kind; `size` (height, width) is the input's
+    where it is fixed. Raises CounterfactoryError where there is none, and where several might be it.
     """
     ports = _asked(path, graph.outputs, output)
     task = known.task and known.task.lower()
@@ -76,8 +77,8 @@ def tell_answer(
             raise CounterfactoryError(f"{path}: {error}") from error
         (port,) = (port for port in ports if port.name == name)
         return FileAnswer((name,), f"output {name!r}{others}", batch=port.shape[0] if len(port.shape) > 1 else None)
-    head = find_head(ports, None, classes, task)
-    if head is None and not any(None in port.shape[-2:] or not port.shape for port in ports):
+    head = find_head(ports, size, classes, task)
+    if head is None and size is not None and not any(None in port.shape[-2:] or not port.shape for port in ports):
         raise _no_boxes(ports)
     names = tuple(port.name for port in ports) if head is None else head.names
     form = "" if head is None else f", read as {head.words}"

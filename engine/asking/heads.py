@@ -35,7 +35,7 @@ _ROLES = {
 }
 # Boxes are shares of the input where none is larger.
 _SHARES = 1.5
-_STRIDES = (8, 16, 32, 64)
+_STRIDES = (4, 8, 16, 32, 64)
 Rows = NDArray[np.float64]
 Outputs = Mapping[str, NDArray[Any]]
 
@@ -73,16 +73,16 @@ def find_head(
         return named
     masks = next((port.shape[1] or 0 for port in ports if len(port.shape) == 4), 0) if len(ports) > 1 else 0
     for port in ports:
-        axes, last = len(port.shape), port.shape[-2:]
-        if axes in (2, 4) and last[1:] == (7,):
-            return Head("rows of number, box, class and score", (port.name,), partial(_of_rows, _sevens))
-        if axes not in (2, 3):
+        axes = len(port.shape)
+        if axes not in (2, 3, 4):
             continue
-        rows, columns = last
+        rows, columns = port.shape[-2:]
         raw = rows is not None and (rows in _anchors(size) or rows - 4 == classes)
-        if columns == 6 and not raw:
+        if axes != 3 and columns == 7 and not raw:
+            return Head("rows of number, box, class and score", (port.name,), partial(_of_rows, _sevens))
+        if axes != 4 and columns == 6 and not raw:
             return Head("rows of box, score and class", (port.name,), partial(_of_rows, _sixes))
-        if rows is None or columns is None:
+        if axes == 4 or rows is None or columns is None:
             continue
         if layout := _layout((rows, columns), size, classes, masks, task == "pose"):
             form = f"{5 if layout.sure else 4} + {layout.classes}"
@@ -95,13 +95,22 @@ def split(outputs: Outputs, count: int) -> list[dict[str, NDArray[Any]]]:
     """The outputs of a batch by picture, without a batch's axis: rows of 7 by the number of the picture in them."""
     pictures: list[dict[str, NDArray[Any]]] = [{} for _ in range(count)]
     for name, array in outputs.items():
-        numbered = array.shape[-1:] == (7,) and (array.ndim == 2 or array.shape[:2] == (1, 1))
-        if not numbered and array.shape[:1] != (count,):
+        numbered = _numbered(array)
+        if not numbered and not of_batch(array, count):
             raise CounterfactoryError(f"the model was given {count} pictures, and its {name} is {list(array.shape)}")
         rows = array.reshape(-1, 7) if numbered else array
         for number, picture in enumerate(pictures):
-            picture[name] = rows[rows[:, 0] == number] if numbered else array[number]
+            picture[name] = rows[rows[:, 0] == number] if numbered else rows[number]
     return pictures
+
+
+def of_batch(array: NDArray[Any], count: int) -> bool:
+    """Whether an output's first axis is one of so many pictures."""
+    return array.shape[:1] == (count,) and not _numbered(array)
+
+
+def _numbered(array: NDArray[Any]) -> bool:
+    return array.shape[-1:] == (7,) and (array.ndim == 2 or array.shape[:2] == (1, 1))
 
 
 def names_boxes(names: Iterable[str]) -> bool:
@@ -147,8 +156,9 @@ def _of_parts(ports: Sequence[Port], classes: int | None) -> Head | None:
 
 
 def _layout(lengths: tuple[int, int], size: Size | None, classes: int | None, masks: int, pose: bool) -> _Layout | None:
-    """How YOLO's boxes lie: by the number of classes, else of places in the input, else as its versions have it: 5 to 7
-    and X say how sure they are in rows, later ones neither. What follows the classes belongs to `masks`, or to a pose.
+    """How YOLO's boxes lie: there are as many as places in the input, or columns for all classes. Of several ways it is
+    that of its versions: 5 to 7 and X say how sure they are, in rows; later ones neither. What follows the classes
+    belongs to `masks`, or to a pose.
     """
     ways: list[tuple[_Layout, int, int]] = []
     for turned, sure in ((False, True), (True, False), (False, False), (True, True)):
@@ -156,17 +166,17 @@ def _layout(lengths: tuple[int, int], size: Size | None, classes: int | None, ma
         of_box = columns - 4 - sure - masks
         if of_box >= 1:
             ways.append((_Layout(turned, sure, classes if pose and classes else of_box), anchors, columns))
-    ways = [way for way in ways if way[0].classes == classes] or ways
-    ways = [way for way in ways if way[1] in _anchors(size)] or [way for way in ways if way[2] < way[1]] or ways
-    return ways[0][0] if ways else None
+    ways = [way for way in ways if way[0].classes == classes] or [way for way in ways if way[1] in _anchors(size)]
+    return max(ways, key=lambda way: way[1] in _anchors(size))[0] if ways else None
 
 
 def _anchors(size: Size | None) -> set[int]:
-    """How many boxes YOLO's heads have for an input of a size, with one box or three at a place."""
+    """How many boxes YOLO's heads have for an input of a size, at two strides or more, one or three at a place."""
     if size is None:
         return set()
     places = [math.ceil(size[0] / stride) * math.ceil(size[1] / stride) for stride in _STRIDES]
-    return {boxes * sum(places[:scales]) for scales in (3, 4) for boxes in (1, 3)}
+    spans = [places[first:last] for last in range(2, len(places) + 1) for first in range(last - 1)]
+    return {boxes * sum(span) for span in spans for boxes in (1, 3)}
 
 
 def _yolo(layout: _Layout, given: Outputs, size: Size) -> Rows:
@@ -184,12 +194,12 @@ def _yolo(layout: _Layout, given: Outputs, size: Size) -> Rows:
 
 def _from_grid(boxes: Rows, size: Size) -> Rows:
     """Boxes of YOLOX as its export leaves them: places in a cell, and logarithms of sides in strides."""
-    cells = [np.indices((math.ceil(size[0] / s), math.ceil(size[1] / s))).reshape(2, -1).T[:, ::-1] for s in _STRIDES]
-    strides = np.concatenate([np.full((len(cell), 1), s) for cell, s in zip(cells, _STRIDES, strict=True)])
+    used = _STRIDES[1:4]
+    cells = [np.indices((math.ceil(size[0] / s), math.ceil(size[1] / s))).reshape(2, -1).T[:, ::-1] for s in used]
+    strides = np.concatenate([np.full((len(cell), 1), s) for cell, s in zip(cells, used, strict=True)])
     places = np.concatenate(cells)
-    if len(boxes) not in (len(places), len(places) - len(cells[-1])):
+    if len(boxes) != len(places):
         raise CounterfactoryError(f"the model gives {len(boxes)} boxes with sides of no length: none of {FORMS}")
-    places, strides = places[: len(boxes)], strides[: len(boxes)]
     return np.concatenate([(boxes[:, :2] + places) * strides, np.exp(boxes[:, 2:]) * strides], axis=1)
 
 
@@ -197,7 +207,8 @@ def _queries(classes: int | None, given: Outputs, size: Size) -> Rows:
     """DETR's: softmax with a last class for nothing, or a sigmoid for each class as in its successors."""
     boxes, logits = map(_table, given.values())
     columns = logits.shape[1]
-    mostly_last = (logits.argmax(axis=1) == columns - 1).mean() >= 0.5 if len(logits) else False
+    # Without anything seen the last is the largest, and above 0; of a sigmoid's all are far below.
+    mostly_last = bool(((logits.argmax(axis=1) == columns - 1) & (logits[:, -1] > 0)).mean() >= 0.5)
     if columns > 1 and (columns - 1 == classes or (mostly_last and columns != classes)):
         shares = _softmax(logits)[:, :-1]
         return _best(_corners(boxes), shares.max(axis=1), shares.argmax(axis=1), size)
@@ -261,12 +272,12 @@ def _sevens(rows: Rows, size: Size) -> Rows:
 def _tells(scores: Rows, labels: Rows) -> bool:
     """Whether numbers can be scores and classes; those of rows that pad are -1."""
     real = scores > LEAST
-    return bool((scores[real] <= 1 + LEAST).all() and (labels[real] == np.floor(labels[real])).all())
+    return bool((scores[real] <= 1 + LEAST).all() and (np.abs(labels[real] - np.rint(labels[real])) <= LEAST).all())
 
 
 def _best(corners: Rows, scores: Rows, labels: NDArray[Any], size: Size, most: int | None = MOST) -> Rows:
     """The surest rows [M, 6], in their order, in pixels of an input of a size."""
-    rows = np.concatenate([corners, scores[:, None], labels[:, None]], axis=1)
+    rows = np.concatenate([corners, scores[:, None], np.rint(labels[:, None])], axis=1)
     rows = rows[~(scores <= LEAST)]  # NaN stays, and is named
     rows = rows[np.argsort(-rows[:, 4], kind="stable")][:most]
     if np.abs(rows[:, :4]).max(initial=0) <= _SHARES:

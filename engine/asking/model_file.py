@@ -61,7 +61,7 @@ def open_model_file(
     graph = open_graph(path)
     port = _picture_port(path, graph)
     known = _published(path, graph, port)
-    answer = tell_answer(path, graph, known, output, wanted, len(known.classes or labels) or None)
+    answer = tell_answer(path, graph, known, output, wanted, len(known.classes or labels) or None, _size(port))
     model = _FileModel(path, graph, port, answer, _preparation(path, port, preprocess, known.preparation))
     files = [file_digest(file) for file in (path, *external_files(path))]
     return ModelUnderTest(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..runtime.session import Port
-from .heads import FORMS, find_head, names_boxes, split
+from .heads import FORMS, find_head, names_boxes, of_batch, split
 from .one_channel import to_levels
 from .output_choice import choose_output
 from .outputs import (
@@ -207,11 +207,8 @@ def _read_boxes(outputs: Any, places: Sequence[Placement], wanted: frozenset[Wan
     arrays = _arrays(outputs) if isinstance(outputs, Mapping) else {} if single is None else {"output": single}
     if "boxes" not in wanted or not (wanted == {"boxes"} or names_boxes(arrays)):
         return None
-    ports = [
-        Port(port.name, port.shape[1:] if count > 1 and port.shape[:1] == (count,) else port.shape, port.dtype)
-        for port in _ports(arrays)
-    ]
-    head = find_head(ports, places[0].input)
+    inner = {name: array[0] if count > 1 and of_batch(array, count) else array for name, array in arrays.items()}
+    head = find_head(_ports(inner), places[0].input)
     if head is None:
         if wanted == {"boxes"}:
             given = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
