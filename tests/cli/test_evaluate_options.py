@@ -29,6 +29,38 @@ def _(house: House, command: str) -> None:
     house.refuses("'sharpen'", command, house.suite(), "--model", MODEL, "--preprocess", "sharpen=2")
 
 
+TWO_HEADS = """
+import numpy as np
+def model(pictures):
+    LOG.append(len(pictures))
+    right = np.tile([1.0, 0, 0, 0], (len(pictures), 1))
+    return {"first": right, "second": right[:, ::-1]}
+LOG = []
+"""
+
+
+@shows("--output", "evaluate")
+def _(house: House, command: str) -> None:
+    suite, name = house.suite(), house.module("two_heads", TWO_HEADS)
+    kinds = ("--classes", house.file("four.txt", "bus\ncar\ntram\ntruck"))
+    truths = [row.label for row in read_metadata(suite) if row.kind == "original"]
+    for output, label in (("first", "bus"), ("second", "truck")):
+        ran = house.run(command, suite, "--model", name, "--output", output, *kinds)
+        assert ran.data["originals"]["score"]["value"] == pytest.approx(truths.count(label) / len(truths))
+    house.refuses("first, second", command, suite, "--model", name, "--output", "third", *kinds)
+    house.refuses("--output", command, suite, "--predictions", answers(house, suite), "--output", "first")
+
+
+@shows("--fresh", "evaluate")
+def _(house: House, command: str) -> None:
+    suite, kinds = house.suite(), ("--classes", house.file("kinds.txt", "\n".join(EMBEDDED.kinds)))
+    kept = [
+        any("were kept" in note for note in house.run(command, suite, "--model", MODEL, *kinds, *more).data["notes"])
+        for more in ((), (), ("--fresh",), ())
+    ]
+    assert kept == [False, True, False, True]
+
+
 @shows("--predictions", "evaluate")
 def _(house: House, command: str) -> None:
     suite = house.suite()
