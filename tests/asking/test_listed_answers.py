@@ -22,7 +22,7 @@ from counterfactory.engine.asking.outputs import (
 from counterfactory.engine.asking.placement import Placement
 from counterfactory.engine.errors import CounterfactoryError
 
-SIZE = (4, 6)
+SIZE = (4, 5)
 
 
 class NAType:
@@ -41,7 +41,9 @@ def pipeline(*pairs: tuple[str, float]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "nothing", [None, float("nan"), np.float32("nan"), "", "  ", [], (), {}, NAType()], ids=lambda one: type(one).__name__
+    "nothing",
+    [None, float("nan"), np.float32("nan"), "", "  ", [], (), {}, NAType()],
+    ids=lambda one: type(one).__name__,
 )
 def test_nothing_is_no_answer_and_the_others_are_read(nothing: Any) -> None:
     def generated(listed: list[Any]) -> Any:
@@ -99,7 +101,7 @@ def test_a_pipeline_s_boxes_are_read_and_a_detector_that_sees_nothing_has_an_ans
 
 def test_another_number_of_answers_than_pictures_is_refused() -> None:
     for outputs in (["bus"], ["bus", None], [], np.zeros((4, 2))):
-        with pytest.raises(CounterfactoryError, match="was given 3 pictures, and returned [0124] "):
+        with pytest.raises(CounterfactoryError, match=r"was given 3 pictures, and returned [0124] "):
             read(outputs)
 
 
