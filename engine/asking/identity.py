@@ -46,14 +46,14 @@ class _UnknownError(Exception):
 def identify(*parts: Any) -> Identity:
     """What the parts together are, the same in another process and until one of them changes."""
     try:
-        return Identity(_Reader().digest(parts))
+        return Identity(_ObjectReader().digest(parts))
     except _UnknownError as error:
         return Identity(None, str(error))
     except RecursionError:
         return Identity(None, "deeply nested thing")
 
 
-class _Reader:
+class _ObjectReader:
     """Reads objects, each once."""
 
     def __init__(self) -> None:
