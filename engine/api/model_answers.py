@@ -28,7 +28,7 @@ from ..files.reading import read_json
 from ..judging.answer_labels import Vocabulary
 from ..judging.detections import SeenBox
 from ..judging.predictions import Prediction, Predictions, read_predictions
-from ..sources.labels import fold_label
+from ..sources.labels import fold_label, label_text
 from ..suite import PictureRow
 from .options import Warn
 

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from ..errors import CounterfactoryError
 from .identity import identify
 from .placement import Size
-from .preparation import Preparation, read_preparation
+from .preparation import Preparation
+from .published_inputs import read_preparation
 from .under_test import ModelUnderTest, class_names_of, with_output
 
 

@@ -167,7 +167,7 @@ class _ObjectReader:
     def _instance(self, value: Any) -> Iterator[str]:
         reduce = copyreg.dispatch_table.get(type(value))
         try:
-            reduced = value.__reduce_ex__(4) if reduce is None else reduce(value)
+            reduced: Any = value.__reduce_ex__(4) if reduce is None else reduce(value)
             parts = reduced if isinstance(reduced, str) else [list(p) if _is_iterator(p) else p for p in reduced]
         except Exception as error:  # a user's class may raise anything
             raise _UnknownError(type(value).__name__) from error

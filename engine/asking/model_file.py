@@ -20,7 +20,8 @@ from ..runtime.installing import releases
 from ..runtime.onnx_file import external_files
 from ..runtime.session import Port, Session
 from .placement import Size
-from .preparation import Preparation, read_preparation
+from .preparation import Preparation
+from .published_inputs import read_preparation
 from .under_test import BATCH, ModelUnderTest
 
 _COLOURS = 3

@@ -19,7 +19,8 @@ from PIL import Image
 from ..errors import CounterfactoryError
 from .identity import identify
 from .placement import Size
-from .preparation import Picture, read_preparation
+from .preparation import Picture
+from .published_inputs import read_preparation
 from .under_test import ModelUnderTest, class_names_of
 
 _EXAMPLE = "resize=256 crop=224 mean=imagenet std=imagenet"
