@@ -14,17 +14,21 @@ from types import MappingProxyType
 from typing import Any
 from unicodedata import normalize
 
+import numpy as np
+
 from ..asking.ask import ask_model
 from ..asking.callables import wrap_callable
 from ..asking.one_channel import tell_channel
 from ..asking.opening_models import names_model, open_model
-from ..asking.outputs import ANYTHING, BoxAnswer, LabelAnswer, MapAnswer, ModelAnswer, ScoreAnswer, Wanted
+from ..asking.outputs import ANYTHING, UNSEEN, BoxAnswer, LabelAnswer, MapAnswer, ModelAnswer, ScoreAnswer, Wanted
 from ..asking.score_scale import tell_scale
 from ..asking.under_test import ModelUnderTest
 from ..errors import CounterfactoryError
-from ..files.reading import read_text
-from ..judging.answer_labels import IMAGE_FOLDER, Vocabulary, read_vocabulary
-from ..judging.detections import SURE, evaluate_boxes
+from ..files.reading import read_bytes, read_text
+from ..judging.answer_census import pair_sources, settle_words
+from ..judging.answer_labels import IMAGE_FOLDER, SET_NUMBERS, Vocabulary, read_names, read_vocabulary
+from ..judging.box_census import BoxEvidence, box_notes, settle_boxes
+from ..judging.detections import SURE, SeenBox, evaluate_boxes
 from ..judging.evaluate import evaluate_labels, evaluate_masks
 from ..judging.evaluation import Evaluation
 from ..judging.failures import label_failures, mask_failures
@@ -34,14 +38,22 @@ from ..judging.predictions import (
     COLUMNS,
     Prediction,
     Predictions,
+    RowPredictions,
     load_predictions,
     match_predictions,
     read_predictions,
 )
 from ..report.album import add_scores
+from ..sources.boxes import BoxForm
+from ..sources.class_map import VOID
+from ..sources.labels import label_text
+from ..sources.pixels import read_mask
 from ..suite import PictureRow
+from ..suite.images import open_png
+from ..suite.paths import Folder
 from ..suite.recorded import recorded_classes, recorded_numbers
 from . import model_answers
+from .box_files import json_boxes
 from .networks_at_hand import CaptionEmbedding
 from .options import AnyPath, Caller
 
@@ -58,6 +70,8 @@ _KINDS: Mapping[type[ModelAnswer], tuple[str, Wanted]] = MappingProxyType(
 )
 # Originals of which nothing is said of chance.
 _FEW = 20
+# Files that say of a number what it stands for, as lines alone do not.
+_NAMED = (".json", ".toml", ".yaml", ".yml", ".pbtxt")
 
 
 @dataclass(frozen=True)
@@ -166,16 +180,23 @@ def _judge(given: Given, on: _Judging) -> Judged:
         return replace(_judge_masks(path, on), name=name)
     listed = model_answers.json_predictions(path) if path is not None and path.suffix == ".json" else None
     if path is not None and path.suffix == ".json" and listed is None:
-        return replace(_judge_boxes(model_answers.json_boxes(path, on.rows, on.caller.warn), None, name, on), name=name)
-    scores = model_answers.array_answers(model if path is None else path, on.rows)
+        return replace(_judge_boxes(*json_boxes(path, on.rows, on.caller.warn), None, name, on), name=name)
+    scores = model_answers.array_answers(model if path is None else path, on.rows, on.caller.warn)
     if scores is not None:
         return replace(_judge_scores(scores, None, name, on), name=name)
     table = listed or (load_predictions(path) if path is not None else _given(model))
     if path is not None and table.ignored:
         on.caller.warn(f"{path}: columns that are not read: {_some(table.ignored)}")
     on = on.composed()
+    matched = match_predictions(table.answers, on.rows, table.digests)
+    if matched.unmatched:
+        first, more = matched.unmatched[0], len(matched.unmatched) - 1
+        which = f"{first}, {more} more like it: their predictions are" if more else f"{first}: its prediction is"
+        on.caller.warn(f"no picture of the suite is called {which} not counted")
     vocabulary = read_vocabulary(on.suite, on.rows, on.classes)
-    return replace(_judge_labels(table.answers, vocabulary, on), name=name)
+    said, record = pair_sources(on.rows, matched.labels), recorded_numbers(on.suite) or {}
+    vocabulary, notes = settle_words(name, vocabulary, said, record, declared=on.classes is not None)
+    return replace(_judge_labels(matched, vocabulary, on), name=name, notes=notes)
 
 
 def open_given_model(given: Given, suite: Path, rows: Sequence[PictureRow]) -> ModelUnderTest:
@@ -227,14 +248,14 @@ def _ask(model: ModelUnderTest, on: _Judging, fresh: bool) -> Judged:
     if asked.rule:
         _require_two(model, kind, on)
     if kind is BoxAnswer:
-        judged = _judge_boxes(asked.answers, model, model.name, on)
+        judged = _judge_boxes(model_answers.seen_boxes(asked.answers), "corners", model, model.name, on)
     elif kind is MapAnswer:
         numbers = recorded_numbers(on.suite)
         with TemporaryDirectory() as folder:
             model_answers.write_maps(
                 Path(folder), asked.answers, None if on.classes is not None else model.classes, numbers
             )
-            judged = _judge_masks(Path(folder), on)
+            judged = _judge_masks(Path(folder), on, model.name)
     else:
         judged = _judge_scores(asked.answers, model, model.name, on)
     return replace(judged, notes=(*notes, *judged.notes), name=model.name, digest=asked.digest)
@@ -264,10 +285,13 @@ def _examine(model: ModelUnderTest, on: _Judging, wants: frozenset[Wanted], answ
     if kind is MapAnswer:
         return
     if kind is BoxAnswer:
-        own = (on.suite, on.rows, on.classes, model.classes, model.named_by)
-        vocabulary = read_vocabulary(*own, of_boxes=True)
-        boxes = model_answers.seen_boxes(answers, vocabulary).values()
-        labels = [box.label for some in boxes for box in some if box.score >= SURE]
+        called = (on.suite, on.rows, on.classes, model.classes, model.named_by)
+        vocabulary = read_vocabulary(*called, of_boxes=True)
+        seen = model_answers.seen_boxes(answers).values()
+        labels = [vocabulary.settle_text(box.label) for some in seen for box in some if box.score >= SURE]
+        labels = [label for label in labels if not label.isdigit()]  # of numbers all answers are needed
+    elif all(row.label is None or row.label.isdigit() for row in on.rows):
+        return  # the same
     else:
         vocabulary, _ = _read_classes(answers, model, model.name, on)
         predictions = model_answers.label_predictions(answers, vocabulary, {}).values()
@@ -277,9 +301,12 @@ def _examine(model: ModelUnderTest, on: _Judging, wants: frozenset[Wanted], answ
 
 
 def _require_two(model: ModelUnderTest, kind: type[ModelAnswer], on: _Judging) -> None:
-    """Raise CounterfactoryError for a suite of other than the two classes that one channel tells apart."""
-    classes = recorded_numbers(on.suite) if kind is MapAnswer else {row.label for row in on.rows} - {None}
-    if classes is not None and len(classes) != 2:
+    """Raise CounterfactoryError for a suite of more than the two classes that one channel tells apart."""
+    classes: set[Any] = {row.label for row in on.rows} - {None}
+    if kind is MapAnswer and (classes := set(recorded_numbers(on.suite) or ())) == set():
+        masks = [on.suite / row.mask for row in on.rows[:_FEW] if row.mask is not None]
+        classes = {number for mask in masks for number in np.unique(read_mask(read_bytes(mask))).tolist()} - {VOID}
+    if len(classes) > 2:
         of = "pixel" if kind is MapAnswer else "picture"
         raise CounterfactoryError(
             f"{model.name} gives one number for a {of}, which tells two classes apart, and the suite has "
@@ -287,39 +314,57 @@ def _require_two(model: ModelUnderTest, kind: type[ModelAnswer], on: _Judging) -
         )
 
 
-def _judge_masks(folder: Path, on: _Judging) -> Judged:
-    tally, lines = AnswerTally(folder, on.suite), class_names(on.classes, on.suite)
+def _judge_masks(folder: Path, on: _Judging, name: str = "") -> Judged:
+    tally, lines = AnswerTally(folder, on.suite, name, UNSEEN), class_names(on.classes, on.suite)
     names = recorded_numbers(on.suite) if on.classes is None else dict(enumerate(lines or ()))
     evaluation = evaluate_masks(on.rows, *compare_masks(folder, on.suite, on.rows, names, tally), on.embed)
     tally.settle(on.caller.warn)
-    return Judged(on.rows, evaluation, None)
+    return Judged(on.rows, evaluation, None, tally.notes())
 
 
-def _judge_boxes(answers: Mapping[str, ModelAnswer], model: ModelUnderTest | None, name: str, on: _Judging) -> Judged:
-    """Judge boxes; a class number is said by the model's own names, or those of `classes`."""
+def _judge_boxes(
+    seen: Mapping[str, tuple[SeenBox, ...]], form: BoxForm, model: ModelUnderTest | None, name: str, on: _Judging
+) -> Judged:
+    """Judge boxes, whose numbers were read by a form; a class number is said by the model's own names, or those of
+    `classes`, or the set's.
+    """
     own = None if model is None else model.classes
     by = "the model" if model is None else model.named_by
     vocabulary = read_vocabulary(on.suite, on.rows, on.classes, own, by, of_boxes=True)
     if lacking := vocabulary.missing():
         on.caller.warn(f"{vocabulary.listed} lacks labels of the suite, which no answer can name: {_some(lacking)}")
-    boxes = model_answers.seen_boxes(answers, vocabulary)
-    counted = {row.file_name for row in on.rows if row.accepted}
-    called = [box.label for picture, some in boxes.items() if picture in counted for box in some if box.score >= SURE]
+    counted = {row.file_name: seen[row.file_name] for row in on.rows if row.accepted and row.file_name in seen}
+    counted, notes = settle_boxes(name, on.rows, counted, form, partial(_size, Folder(on.suite)))
+    said, record = BoxEvidence(on.rows, counted).labels(), recorded_numbers(on.suite) or {}
+    vocabulary, more = settle_words(name, vocabulary, said, record, of_boxes=True)
+    boxes = {
+        picture: tuple(replace(box, label=vocabulary.settle_text(box.label)) for box in some)
+        for picture, some in counted.items()
+    }
+    called = [box.label for some in boxes.values() for box in some if box.score >= SURE]
     strange = vocabulary.require_known(called)
-    note = (f"{name}: classes by {vocabulary.listed}",) if vocabulary.listed else ()
-    return Judged(on.rows, replace(evaluate_boxes(on.rows, boxes, on.embed), strange=strange), None, note)
+    by_set = vocabulary.listed == SET_NUMBERS and not any(label.isdigit() for _, label in said)
+    note = (f"{name}: classes by {vocabulary.listed}",) if vocabulary.listed and not by_set else ()
+    judged = replace(evaluate_boxes(on.rows, boxes, on.embed), strange=strange)
+    return Judged(on.rows, judged, None, (*notes, *note, *more, *box_notes(name, boxes)))
+
+
+def _size(suite: Folder, name: str) -> tuple[int, int]:
+    """The (height, width) of a picture."""
+    width, height = open_png(suite.path(name), lambda image: image.size)
+    return height, width
 
 
 def _judge_scores(answers: Mapping[str, ModelAnswer], model: ModelUnderTest | None, name: str, on: _Judging) -> Judged:
     """Judge scores of classes, or labels; what the classes are is said in a note."""
     on = on.composed()
-    vocabulary, note = _read_classes(answers, model, name, on)
+    vocabulary, notes = _read_classes(answers, model, name, on)
     predictions = model_answers.label_predictions(answers, vocabulary, {row.file_name: row.label for row in on.rows})
-    judged = _judge_labels(predictions, vocabulary, on)
+    judged = _judge_labels(match_predictions(predictions, on.rows), vocabulary, on)
     if model is not None:
         size = max((len(answer.scores) for answer in answers.values() if isinstance(answer, ScoreAnswer)), default=0)
-        note += _chance(judged.evaluation, max(size, len(vocabulary.labels)))
-    return replace(judged, notes=note)
+        notes += _chance(judged.evaluation, max(size, len(vocabulary.labels)))
+    return replace(judged, notes=notes)
 
 
 def _read_classes(
@@ -333,12 +378,23 @@ def _read_classes(
         raise CounterfactoryError(
             f"{name} gives {' and '.join(map(str, sorted(sizes)))} scores for pictures: give one per class"
         )
-    if not sizes:
-        return vocabulary, () if vocabulary.listed is None else (f"{name}: classes by {vocabulary.listed}",)
-    (size,) = sizes
-    if not vocabulary.numbers and size == len(vocabulary.folders):
+    size, declared = max(sizes, default=None), own is not None or on.classes is not None
+    # With one score more the first may be of the background.
+    if size is not None and not vocabulary.numbers and size - len(vocabulary.folders) in (0, 1):
         vocabulary = read_vocabulary(on.suite, on.rows, Path(IMAGE_FOLDER))
-    return vocabulary, (_order(vocabulary, size, name), f"{name}: {tell_scale(answers.values()).text}")
+    said = pair_sources(on.rows, [_top(answers.get(row.file_name)) for row in on.rows])
+    record = recorded_numbers(on.suite) or {}
+    vocabulary, notes = settle_words(name, vocabulary, said, record, size=size, declared=declared)
+    if size is not None:
+        return vocabulary, (_order(vocabulary, size, name), f"{name}: {tell_scale(answers.values()).text}", *notes)
+    return vocabulary, notes if vocabulary.listed is None else (f"{name}: classes by {vocabulary.listed}", *notes)
+
+
+def _top(answer: ModelAnswer | None) -> str | None:
+    """What an answer says of a picture, in the model's own words."""
+    if isinstance(answer, ScoreAnswer):
+        return str(int(answer.scores.argmax()))
+    return label_text(answer.label) if isinstance(answer, LabelAnswer) else None
 
 
 def _chance(evaluation: Evaluation, classes: int) -> tuple[str, ...]:
@@ -349,13 +405,14 @@ def _chance(evaluation: Evaluation, classes: int) -> tuple[str, ...]:
         return ()
     return (
         f"warning: right on {100 * score.value:.1f} % of the originals, which is no better than chance: check how "
-        "pictures become the model's input (--preprocess) and the order of its classes (--classes)",
+        "pictures become the model's input (--preprocess) and the names of its classes (--classes): other orders "
+        "of them, and numbers from 1, are no better",
     )
 
 
 def _order(vocabulary: Vocabulary, size: int, name: str) -> str:
     """What the classes of so many scores are. Raises CounterfactoryError where that is not known, or does not fit."""
-    if not vocabulary.numbers:
+    if not vocabulary.numbers or (vocabulary.listed is None and size > vocabulary.numbers):
         raise CounterfactoryError(
             f"{name} gives {size} scores for a picture, and the suite's set has {len(vocabulary.folders)} labels: name "
             "what they are of by --classes FILE (a name on each line, or JSON)"
@@ -369,12 +426,7 @@ def _order(vocabulary: Vocabulary, size: int, name: str) -> str:
     return f"{name}: classes 0 to {size - 1} by {where}"
 
 
-def _judge_labels(answers: Mapping[str, Prediction], vocabulary: Vocabulary, on: _Judging) -> Judged:
-    matched = match_predictions(answers, on.rows)
-    if matched.unmatched:
-        first, more = matched.unmatched[0], len(matched.unmatched) - 1
-        which = f"{first}, {more} more like it: their predictions are" if more else f"{first}: its prediction is"
-        on.caller.warn(f"no picture of the suite is called {which} not counted")
+def _judge_labels(matched: RowPredictions, vocabulary: Vocabulary, on: _Judging) -> Judged:
     if str(on.classes) == IMAGE_FOLDER:
         on.caller.warn(f"answers' numbers from 0 are ImageFolder's: {_some(vocabulary.folders)}")
     if lacking := vocabulary.missing():
@@ -419,6 +471,9 @@ def class_names(classes: AnyPath | None, suite: Path) -> list[str] | None:
     """
     if classes is None:
         return recorded_classes(suite)
+    if Path(classes).suffix.lower() in _NAMED:
+        names = read_names(Path(classes))
+        return [names.get(number, str(number)) for number in range(max(names) + 1)]
     return [line for line in read_text(Path(classes)).split("\n") if line.strip()]
 
 

@@ -8,6 +8,7 @@ read, and leaves what holds it unknown.
 
 from __future__ import annotations
 
+import copyreg
 import dis
 import hashlib
 import sys
@@ -45,14 +46,14 @@ class _UnknownError(Exception):
 def identify(*parts: Any) -> Identity:
     """What the parts together are, the same in another process and until one of them changes."""
     try:
-        return Identity(_Reader().digest(parts))
+        return Identity(_ObjectReader().digest(parts))
     except _UnknownError as error:
         return Identity(None, str(error))
     except RecursionError:
         return Identity(None, "deeply nested thing")
 
 
-class _Reader:
+class _ObjectReader:
     """Reads objects, each once."""
 
     def __init__(self) -> None:
@@ -164,8 +165,9 @@ class _Reader:
         yield from (str(tensor.dtype), str(tuple(tensor.shape)), content, self.digest(dict(vars(tensor))))
 
     def _instance(self, value: Any) -> Iterator[str]:
+        reduce = copyreg.dispatch_table.get(type(value))
         try:
-            reduced = value.__reduce_ex__(4)
+            reduced: Any = value.__reduce_ex__(4) if reduce is None else reduce(value)
             parts = reduced if isinstance(reduced, str) else [list(p) if _is_iterator(p) else p for p in reduced]
         except Exception as error:  # a user's class may raise anything
             raise _UnknownError(type(value).__name__) from error

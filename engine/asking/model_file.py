@@ -27,7 +27,14 @@ from .heads import plain_name, split
 from .outputs import ANYTHING, Wanted
 from .placement import Size
 from .preparation import Picture, Preparation
-from .published_inputs import Published, beside, of_openvino, of_ultralytics, read_preparation, read_published
+from .published_inputs import (
+    Published,
+    configuration_beside,
+    of_openvino,
+    of_ultralytics,
+    read_preparation,
+    read_published,
+)
 from .under_test import ModelUnderTest, class_names_of
 
 _COLOURS, _GREY = 3, 1
@@ -163,7 +170,7 @@ def _published(path: Path, graph: ForeignGraph, port: Port) -> Published:
         own |= table if isinstance(table, Mapping) else {}
     info = {key.removeprefix("model_info "): value for key, value in own.items() if key.startswith("model_info ")}
     known = of_ultralytics(own) or of_openvino(info or (own if path.suffix == ".xml" else {}), _size(port))
-    if known is None and (config := beside(path)) is not None:
+    if known is None and (config := configuration_beside(path)) is not None:
         known = Published(read_published(config))
         names = path.with_name("config.json")
         table = read_json(names) if names.is_file() else None

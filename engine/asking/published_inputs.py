@@ -116,10 +116,10 @@ def read_published(path: Path) -> Preparation:
         raise CounterfactoryError(f"{path} as --preprocess: {reason:.200}; declare it in words") from error
 
 
-def beside(path: Path) -> Path | None:
+def configuration_beside(path: Path) -> Path | None:
     """The published configuration that lies beside a model's file, as optimum writes it; None where none does."""
-    found = path.with_name("preprocessor_config.json")
-    return found if found.is_file() else None
+    file = path.with_name("preprocessor_config.json")
+    return file if file.is_file() else None
 
 
 def _of_timm(table: Mapping[str, Any]) -> Preparation:
