@@ -19,7 +19,7 @@ import pytest
 from counterfactory.engine.asking.identity import identify
 from counterfactory.engine.asking.kept_answers import READING
 from counterfactory.engine.asking.outputs import read_outputs, to_json
-from counterfactory.engine.asking.preparation import read_preparation
+from counterfactory.engine.asking.published_inputs import read_preparation
 from counterfactory.engine.asking.score_scale import tell_scale
 from counterfactory.engine.keys import content_key
 
