@@ -36,8 +36,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from picture_rows import control_row, original_row, picture_row, written
 from session_records import costs, session_facts
 
-from counterfactory.engine.api import answers, model_answers
-from counterfactory.engine.asking import outputs, preparation
+from counterfactory.engine.api import answers, box_files, model_answers
+from counterfactory.engine.asking import outputs, published_inputs
 from counterfactory.engine.cluster.parts import Part, PartHead
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate import measured
@@ -525,7 +525,9 @@ READERS: dict[str, FuzzedReader] = {
     "PNG of a suite": FuzzedReader(_of(read_png), lambda: pictures()[1:2], refuses=_VALUE),
     "depth": FuzzedReader(_of(depth.read_depth), numpy_files, refuses=_BAD, once=(b"\x93NUMPY\x01\x00\x04\x00'''\n",)),
     "array": FuzzedReader(_of(arrays.parse_array), numpy_files, refuses=_VALUE),
-    "array of answers": FuzzedReader(lambda path: model_answers.array_answers(path, ROWS[:2]), numpy_files, "x.npy"),
+    "array of answers": FuzzedReader(
+        lambda path: model_answers.array_answers(path, ROWS[:2], lambda text: None), numpy_files, "x.npy"
+    ),
     "COCO": _tree(
         coco.list_coco,
         *("x.json", COCO),
@@ -656,7 +658,7 @@ READERS: dict[str, FuzzedReader] = {
     "predictions of JSONL": FuzzedReader(predictions.load_predictions, _texts(_JSONL), "x.jsonl", mutate_json),
     "predictions of Parquet": FuzzedReader(predictions.load_predictions, parquet_answers, "x.parquet"),
     "a pipeline's labels": _tree(model_answers.json_predictions, "x.json", PIPELINE),
-    "boxes": _tree(lambda path: model_answers.json_boxes(path, ROWS, lambda text: None), "x.json", BOXES, DETECTED),
+    "boxes": _tree(lambda path: box_files.json_boxes(path, ROWS, lambda text: None), "x.json", BOXES, DETECTED),
     "names of a model's classes": _plain(
         *(lambda path: answer_labels.read_vocabulary(path.parent, ROWS, path), "x.json"),
         *("bus\ncar\n", '{"0": "bus", "1": "car"}'),
@@ -685,9 +687,9 @@ READERS: dict[str, FuzzedReader] = {
     ),
     "TOML": FuzzedReader(read_toml, _texts('a = 1\n[b]\nc = [1.5, "x"]\nd = 2026-01-01\n')),
     "JSON": FuzzedReader(reading.read_json, _json(COCO), "x.json"),
-    "preparation": _tree(_named(preparation.read_preparation), "preprocessor_config.json", CONFIG),
+    "preparation": _tree(_named(published_inputs.read_preparation), "preprocessor_config.json", CONFIG),
     "declared preparation": _plain(
-        _text(preparation.read_preparation),
+        _text(published_inputs.read_preparation),
         "x",
         "resize=256 crop=224 mean=imagenet std=imagenet",
         "resize=3x4 scale=255",
