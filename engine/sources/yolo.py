@@ -285,6 +285,11 @@ def _read_names(path: Path) -> _Names:
     return {number: name.strip() for number, name in named.items() if number is not None}, (points[0], points[1])
 
 
+def yaml_names(path: Path) -> dict[int, str]:
+    """The classes' names by number in a YAML file. Raises CounterfactoryError for one that has none."""
+    return _read_names(path)[0]
+
+
 def _whole(text: object, below: int) -> int | None:
     """The whole number from 0 on, `below` another, that a text is; None for any other."""
     number = int(text) if isinstance(text, str) and re.fullmatch("[0-9]{1,9}", text) else below

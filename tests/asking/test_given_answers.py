@@ -16,11 +16,13 @@ from picture_rows import original_row, picture_row, written
 
 import counterfactory as cf
 from counterfactory.engine.api.answers import Judged
-from counterfactory.engine.api.model_answers import json_boxes, label_predictions, renumbering, write_maps
+from counterfactory.engine.api.box_files import json_boxes
+from counterfactory.engine.api.model_answers import label_predictions, renumbering, write_maps
 from counterfactory.engine.api.reviews import gate_accepts
-from counterfactory.engine.asking.outputs import Detection, LabelAnswer, MapAnswer, ScoreAnswer
+from counterfactory.engine.asking.outputs import LabelAnswer, MapAnswer, ScoreAnswer
 from counterfactory.engine.asking.under_test import ModelUnderTest
 from counterfactory.engine.judging.answer_labels import Vocabulary
+from counterfactory.engine.judging.detections import SeenBox
 from counterfactory.engine.judging.evaluate import evaluate_masks
 from counterfactory.engine.judging.order import fall_answers
 from counterfactory.engine.judging.predictions import Prediction
@@ -211,8 +213,8 @@ def test_boxes_of_strangers_are_counted_and_boxes_of_none_refused(rows: list[Pic
     file, told = tmp_path / "boxes.json", list[str]()
     box = {"category_id": "bus", "bbox": [1, 2, 3, 4], "score": 0.5}
     file.write_text(json.dumps([{**box, "image_id": 2}, {**box, "image_id": "nobody"}]))
-    found = json_boxes(file, rows, told.append)
-    assert [list(answer.boxes) for answer in found.values()] == [[], [], [Detection(1, 2, 4, 6, 0.5, "bus")], []]
+    found, form = json_boxes(file, rows, told.append)
+    assert (list(found.values()), form) == ([(), (), (SeenBox(1, 2, 4, 6, 0.5, "bus"),), ()], "sizes")
     assert told == [f"{file}: 1 boxes are of no picture of the suite, such as 'nobody': not counted"]
     file.write_text(json.dumps([{**box, "image_id": "nobody"}]))
     with pytest.raises(cf.CounterfactoryError) as refused:

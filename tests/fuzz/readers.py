@@ -36,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from picture_rows import control_row, original_row, picture_row, written
 from session_records import costs, session_facts
 
-from counterfactory.engine.api import answers, model_answers
+from counterfactory.engine.api import answers, box_files, model_answers
 from counterfactory.engine.asking import outputs, published_inputs
 from counterfactory.engine.cluster.parts import Part, PartHead
 from counterfactory.engine.errors import CounterfactoryError
@@ -524,7 +524,9 @@ READERS: dict[str, FuzzedReader] = {
     "PNG of a suite": FuzzedReader(_of(read_png), lambda: pictures()[1:2], refuses=_VALUE),
     "depth": FuzzedReader(_of(depth.read_depth), numpy_files, refuses=_BAD, once=(b"\x93NUMPY\x01\x00\x04\x00'''\n",)),
     "array": FuzzedReader(_of(arrays.parse_array), numpy_files, refuses=_VALUE),
-    "array of answers": FuzzedReader(lambda path: model_answers.array_answers(path, ROWS[:2]), numpy_files, "x.npy"),
+    "array of answers": FuzzedReader(
+        lambda path: model_answers.array_answers(path, ROWS[:2], lambda text: None), numpy_files, "x.npy"
+    ),
     "COCO": _tree(
         coco.list_coco,
         *("x.json", COCO),
@@ -604,7 +606,7 @@ READERS: dict[str, FuzzedReader] = {
     "predictions of JSONL": FuzzedReader(predictions.load_predictions, _texts(_JSONL), "x.jsonl", mutate_json),
     "predictions of Parquet": FuzzedReader(predictions.load_predictions, parquet_answers, "x.parquet"),
     "a pipeline's labels": _tree(model_answers.json_predictions, "x.json", PIPELINE),
-    "boxes": _tree(lambda path: model_answers.json_boxes(path, ROWS, lambda text: None), "x.json", BOXES, DETECTED),
+    "boxes": _tree(lambda path: box_files.json_boxes(path, ROWS, lambda text: None), "x.json", BOXES, DETECTED),
     "names of a model's classes": _plain(
         *(lambda path: answer_labels.read_vocabulary(path.parent, ROWS, path), "x.json"),
         *("bus\ncar\n", '{"0": "bus", "1": "car"}'),

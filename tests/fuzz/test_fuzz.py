@@ -26,7 +26,7 @@ READ_BY = {
     "names of a model's numbers": ["api/answers.class_names"],
     "array of answers": ["api/model_answers.array_answers", "files/arrays.read_array"],
     "a pipeline's labels": ["api/model_answers.json_predictions"],
-    "boxes": ["api/model_answers.json_boxes"],
+    "boxes": ["api/box_files.json_boxes"],
     "preparation": ["asking/preparation._from_json"],
     "rates": ["estimate/measured._entries"],
     "TOML": ["files/fill.read_toml"],
