@@ -37,29 +37,20 @@ def _square(side: int) -> dict[str, int]:
 
 _DETR = _own(_BILINEAR, _IMAGENET, {"shortest_edge": 800, "longest_edge": 1333}, do_pad=True, max_size=1333)
 _MASKS = {**_DETR, "size_divisor": 32}
-_MOBILE = _own(_BILINEAR, _HALF, {"shortest_edge": 256}, 224)
-_CLIPS = _own(_BICUBIC, _CLIP, {"shortest_edge": 224}, 224)
 _CLASSES: Mapping[str, Mapping[str, Any]] = {
+    **dict.fromkeys(("Bit", "CLIP", "ChineseCLIP"), _own(_BICUBIC, _CLIP, {"shortest_edge": 224}, 224)),
+    **dict.fromkeys(("ConditionalDetr", "DeformableDetr", "Detr", "OneFormer", "Yolos"), _DETR),
+    **dict.fromkeys(("Mask2Former", "MaskFormer"), _MASKS),
+    **dict.fromkeys(("MobileNetV1", "MobileNetV2"), _own(_BILINEAR, _HALF, {"shortest_edge": 256}, 224)),
     "Beit": _own(_BICUBIC, _HALF, _square(224), crop_size=224),
-    "Bit": _CLIPS,
     "Blip": _own(_BICUBIC, _CLIP, _square(384)),
-    "CLIP": _CLIPS,
-    "ChineseCLIP": _CLIPS,
-    "ConditionalDetr": _DETR,
     "ConvNext": _own(_BICUBIC, _HALF, {"shortest_edge": 384}, crop_pct=224 / 256),
     "DINOv3ViT": _own(_BILINEAR, _IMAGENET, _square(224)),
     "DPT": _own(_BICUBIC, _HALF, _square(384)),
-    "DeformableDetr": _DETR,
     "DeiT": _own(_BICUBIC, _HALF, _square(256), 224),
-    "Detr": _DETR,
     "EfficientNet": _own(_BICUBIC, _HALF, _square(346), crop_size=289, include_top=True),
     "Levit": _own(_BICUBIC, _IMAGENET, {"shortest_edge": 224}, 224),
-    "Mask2Former": _MASKS,
-    "MaskFormer": _MASKS,
-    "MobileNetV1": _MOBILE,
-    "MobileNetV2": _MOBILE,
     "MobileViT": _own(_BICUBIC, _HALF, {"shortest_edge": 224}, 256, do_normalize=False, do_flip_channel_order=True),
-    "OneFormer": _DETR,
     "OwlViT": _own(_BICUBIC, _CLIP, _square(768), crop_size=768),
     "Perceiver": _own(_BICUBIC, _IMAGENET, _square(224), 256),
     "PoolFormer": _own(_BICUBIC, _IMAGENET, {"shortest_edge": 224}, 224, crop_pct=0.9),
@@ -69,7 +60,6 @@ _CLASSES: Mapping[str, Mapping[str, Any]] = {
     "Siglip": {**_own(_BICUBIC, _HALF, _square(224)), "default_to_square": False},
     "TextNet": _own(_BILINEAR, _IMAGENET, {"shortest_edge": 640}, crop_size=224, size_divisor=32),
     "ViT": _own(_BILINEAR, _HALF, _square(224)),
-    "Yolos": _DETR,
 }
 _FILTERS = {int(one): one.name.lower() for one in Image.Resampling}
 _ENDINGS = ("ImageProcessorFast", "ImageProcessorPil", "ImageProcessor", "FeatureExtractor")
@@ -103,7 +93,7 @@ def of_hugging_face(table: Mapping[str, Any]) -> Preparation:
 def _geometry(name: str, keys: ConfigurationKeys) -> dict[str, Any]:
     parts: dict[str, Any] = {"interpolation": keys("resample", to=lambda number: _FILTERS[int(number)])}
     crop = keys("crop_size", to=_sides) if keys("do_center_crop", False) else None
-    square, most, padded = keys("default_to_square", True), keys("max_size"), keys("pad_size")
+    square, most, padded = keys("default_to_square", True), keys("max_size", 0, int) or None, keys("pad_size")
     if keys("do_resize"):
         parts |= keys("size", to=lambda size: _size(size, square, most))
         crop = _of_class(name, keys, parts, crop)
@@ -129,7 +119,7 @@ def _of_class(name: str, keys: ConfigurationKeys, parts: dict[str, Any], crop: S
             raise ValueError("'crop_size' with sides of two lengths is not understood")
         parts["middle"] = height / crop[0]
         return None
-    elif name == "Yolos" and "longest" in parts:
+    elif name == "Yolos" and parts.get("longest") is not None:
         parts |= {"multiple": 16, "rounding": "down"}
     elif name == "DPT":
         multiple = keys("ensure_multiple_of", 1, int)
@@ -165,18 +155,14 @@ def _colours(value: Any, least: float = -math.inf) -> Triple:
 def _size(value: Any, square: bool, most: Any) -> dict[str, Any]:
     """`resize`, and what goes with it, of a size; an old one is a number."""
     if isinstance(value, int | float):
-        return {"resize": (int(value), int(value))} if square else {"resize": int(value), **_longest(most)}
+        return {"resize": (int(value), int(value))} if square else {"resize": int(value), "longest": most}
     given = {key: int(number) for key, number in value.items() if number} if isinstance(value, Mapping) else {}
     if given.keys() <= {"shortest_edge", "longest_edge"} and "shortest_edge" in given:
-        return {"resize": given["shortest_edge"], **_longest(given.get("longest_edge"))}
+        return {"resize": given["shortest_edge"], "longest": given.get("longest_edge")}
     if given.keys() == {"max_height", "max_width"}:
         sides = given["max_height"], given["max_width"]
         return {"resize": sides, "keep": "fit", "multiple": 1, "rounding": "down"}
     return {"resize": _sides(value)}
-
-
-def _longest(most: Any) -> dict[str, int]:
-    return {} if most is None else {"longest": int(most)}
 
 
 def _sides(value: Any) -> Size:

@@ -113,7 +113,7 @@ def read_published(path: Path) -> Preparation:
             return _of_timm({**table, **own})
         if not table or "model_type" in table:
             raise ValueError("it does not say how pictures become the input: that is in preprocessor_config.json")
-        return of_hugging_face(table)
+        return of_hugging_face(table.get("image_processor") or table)  # the former in processor_config.json
     except (ValueError, CounterfactoryError) as error:
         reason = str(error).removeprefix("--preprocess: ")
         raise CounterfactoryError(f"{path} as --preprocess: {reason:.200}; declare it in words") from error

@@ -132,6 +132,15 @@ def test_what_is_off_or_touches_no_pixel_is_passed_over(tmp_path: Path) -> None:
     )
 
 
+def test_a_processor_that_holds_an_image_processor(tmp_path: Path) -> None:
+    """processor_config.json, as transformers 5 writes it for models of pictures and words."""
+    file = tmp_path / "processor_config.json"
+    file.write_text(
+        json.dumps({"image_processor": hugging_face("ViT", **VIT).config, "processor_class": "CLIPProcessor"})
+    )
+    assert read_preparation(str(file)) == read_preparation("resize=32x32 mean=0.5 std=0.5")
+
+
 def test_what_ultralytics_says_of_itself() -> None:
     own = of_ultralytics(
         {"names": "{0: 'bus', 1: \"driver's cab\"}", "task": "detect", "imgsz": "[384, 640]", "x": "y"}
