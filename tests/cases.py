@@ -1,21 +1,32 @@
 """The kinds of input that reports about other tools tell of, and what becomes of each here.
 
-    python tests/cases.py [--write]
+    python tests/cases.py [--only models] [--write]
 
-Prints a row for each kind: right, or wrong where one of its tests fails, is skipped or is not there. `--write` keeps in
-docs/truth.json how many kinds there are and how many are wrong, as cases and cases_wrong_silently.
+Prints a row for each kind of data: right, or wrong where one of its tests fails, is skipped or is not there. Then a row
+for each report about models and their answers (model_cases/), rebuilt and judged by the command line: its verdict, what
+is right, what came of it where that differs, and the last sentence that was said.
+
+`--write` keeps the first table's figures in docs/truth.json (cases, cases_wrong_silently), the second's in
+docs/evaluation.json (model_cases, model_cases_wrong_silently, model_cases_crashed), and the second table, with its date
+and the digest of the code that made it, in docs/model_cases.json.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
+from typing import Any
 
 import pytest
+from model_cases.all import CASES as REPORTS
+from model_cases.table import Case, code_digest, differences, working_in
 from mutants import write_figures
 
 ROOT = Path(__file__).parents[1]
@@ -113,11 +124,8 @@ class Verdicts:
             self.passed[test] += 1
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run, print, write; returns the exit status."""
-    parser = argparse.ArgumentParser(description="What becomes of each kind of input?")
-    parser.add_argument("--write", action="store_true", help="keep the figures in docs/truth.json")
-    args = parser.parse_args(argv)
+def _run_tests() -> tuple[int, int]:
+    """Run the tests of all kinds of data, and print a row for each: (kinds, wrong ones)."""
     verdicts = Verdicts()
     tests = [f"{ROOT / 'tests'}/{test.replace('::', '::test_')}" for names in CASES.values() for test in names]
     pytest.main(["-q", "-m", "", "--no-header", f"--rootdir={ROOT}", *tests], plugins=[verdicts])
@@ -127,10 +135,61 @@ def main(argv: Sequence[str]) -> int:
         wrong += is_wrong
         print(f"{'wrong' if is_wrong else 'right'}  {case:<50} {sum(verdicts.passed[test] for test in names):>4} tests")
     print(f"{wrong} of {len(CASES)} kinds are wrong")
-    if args.write:
-        figures = {"cases": len(CASES), "cases_wrong_silently": wrong}
-        write_figures(ROOT / "docs" / "truth.json", figures)
-    return int(wrong > 0)
+    return len(CASES), wrong
+
+
+def _judge(report: Case, folder: Path) -> dict[str, Any]:
+    """A row of the table of reports."""
+    with working_in(folder) as workshop:
+        try:
+            found, crashed = report.find(workshop), any(outcome.crashed for outcome in workshop.outcomes)
+        except Exception as error:  # a report that cannot even be read ends like a bug
+            found, crashed = {"error": f"{type(error).__name__}: {error}"}, True
+    other = differences(report.right, found)
+    verdict = "crashed" if crashed else "wrong" if other else "right"
+    right = {key: getattr(value, "pattern", value) for key, value in report.right.items()}
+    row = {"case": report.name, "source": report.source, "right": right, "verdict": verdict}
+    return row | ({"found": {key: found.get(key) for key in other}} if other else {}) | {"said": workshop.sentence}
+
+
+def _judge_reports() -> list[dict[str, Any]]:
+    """Judge all reports, and print a row for each."""
+    rows = []
+    for number, report in enumerate(REPORTS):
+        with TemporaryDirectory() as folder:
+            rows.append(_judge(report, Path(folder).resolve() / f"case_{number}"))
+        row = rows[-1]
+        print(f"{row['verdict']:<8} {row['case']:<60} {row['right']}")
+        print(f"         {row['said'][:300]}" if row["verdict"] == "right" else f"         FOUND {row.get('found')}")
+    verdicts = Counter(row["verdict"] for row in rows)
+    print(f"{len(rows)} reports: " + ", ".join(f"{verdicts[name]} {name}" for name in ("right", "wrong", "crashed")))
+    return rows
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run, print, write; returns the exit status."""
+    parser = argparse.ArgumentParser(description="What becomes of each kind of input?")
+    parser.add_argument("--write", action="store_true", help="keep tables and figures in docs/")
+    parser.add_argument("--only", choices=("data", "models"), help="one of the two tables")
+    args = parser.parse_args(argv)
+    status = 0
+    if args.only != "models":
+        kinds, wrong = _run_tests()
+        status |= wrong > 0
+        if args.write:
+            write_figures(ROOT / "docs" / "truth.json", {"cases": kinds, "cases_wrong_silently": wrong})
+    if args.only != "data":
+        rows = _judge_reports()
+        verdicts = Counter(row["verdict"] for row in rows)
+        status |= verdicts["right"] < len(rows)
+        if args.write:
+            figures = {"": len(rows), "_wrong_silently": verdicts["wrong"], "_crashed": verdicts["crashed"]}
+            named = {f"model_cases{name}": count for name, count in figures.items()}
+            write_figures(ROOT / "docs" / "evaluation.json", named)
+            table = {"date": time.strftime("%Y-%m-%d"), "code": code_digest(), "cases": rows}
+            text = json.dumps(table, indent=1, ensure_ascii=False)
+            (ROOT / "docs" / "model_cases.json").write_text(f"{text}\n", encoding="utf-8")
+    return int(status)
 
 
 if __name__ == "__main__":

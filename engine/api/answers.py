@@ -10,13 +10,15 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any
 from unicodedata import normalize
 
 from ..asking.ask import ask_model
 from ..asking.callables import wrap_callable
 from ..asking.opening_models import names_model, open_model
-from ..asking.outputs import UNSEEN, BoxAnswer, LabelAnswer, MapAnswer, ModelAnswer, ScoreAnswer
+from ..asking.outputs import ANYTHING, UNSEEN, BoxAnswer, LabelAnswer, MapAnswer, ModelAnswer, ScoreAnswer, Wanted
+from ..asking.score_scale import tell_scale
 from ..asking.under_test import ModelUnderTest
 from ..errors import CounterfactoryError
 from ..files.reading import read_text
@@ -52,6 +54,15 @@ from .options import AnyPath, Caller
 
 # Names that a warning shows.
 _SHOWN = 5
+# What answers are called, and what of a suite judges them.
+_KINDS: Mapping[type[ModelAnswer], tuple[str, Wanted]] = MappingProxyType(
+    {
+        BoxAnswer: ("boxes", "boxes"),
+        MapAnswer: ("class maps", "maps"),
+        ScoreAnswer: ("scores of classes", "labels"),
+        LabelAnswer: ("labels", "labels"),
+    }
+)
 # Originals of which nothing is said of chance.
 _FEW = 20
 # Files that say of a number what it stands for, as lines alone do not.
@@ -61,7 +72,8 @@ _NAMED = (".json", ".toml", ".yaml", ".yml", ".pbtxt")
 @dataclass(frozen=True)
 class Judged:
     """What the answers come to; `answers[i]` is the one to row i of a table's rows, None without one. A folder of masks
-    has none. `notes` say how a model was asked; `name` is what the caller calls what answered.
+    has none. `notes` say how a model was asked; `name` is what the caller calls what answered, `digest` names all the
+    answers of a model that was asked.
     """
 
     rows: Sequence[PictureRow]
@@ -69,6 +81,7 @@ class Judged:
     answers: tuple[Prediction | None, ...] | None
     notes: tuple[str, ...] = ()
     name: str = ""
+    digest: str = ""
 
     def scored_rows(self) -> list[PictureRow]:
         """The rows, with what the answers say of single pictures among their scores: confidence, or picture mIoU."""
@@ -95,12 +108,26 @@ class Judged:
 @dataclass(frozen=True)
 class Given:
     """What a caller names, and how to read it: `classes` is a file that names a model's, or masks', numbers, or
-    `IMAGE_FOLDER`; `preprocess` declares how pictures become a model's input.
+    `IMAGE_FOLDER`; `preprocess` declares how pictures become a model's input, and `output` names the one that is its
+    answer. With `fresh` what is kept of its answers is asked anew.
     """
 
     model: Any
     classes: Path | None = None
     preprocess: str | None = None
+    output: str | None = None
+    fresh: bool = False
+
+    def require_model(self) -> None:
+        """Raises CounterfactoryError for what is said of a model, where its answers are given."""
+        uses = {
+            "--preprocess says how pictures become a model's input": self.preprocess,
+            "--output names one of a model's outputs": self.output,
+            "--fresh asks a model anew": self.fresh,
+        }
+        for use, value in uses.items():
+            if value:
+                raise CounterfactoryError(f"{use}: give it with --model")
 
 
 @dataclass(frozen=True)
@@ -141,7 +168,7 @@ def _judge(given: Given, on: _Judging) -> Judged:
     model = given.model
     named = _as_model(given, on.rows, on.suite)
     if named is not None:
-        return _ask(named, on)
+        return _ask(named, on, given.fresh)
     path = Path(model) if isinstance(model, (str, PathLike)) else None
     name = model_answers.GIVEN if path is None else str(path)
     if path is not None and path.is_dir():
@@ -183,26 +210,38 @@ def _as_model(given: Given, rows: Sequence[PictureRow], suite: Path) -> ModelUnd
         labels = sorted({row.label for row in rows if row.label is not None})
         if given.classes is not None and str(given.classes) != IMAGE_FOLDER:
             labels = class_names(given.classes, suite) or []
-        return open_model(str(model), given.preprocess, labels)
+        return open_model(str(model), given.preprocess, labels, given.output)
     if isinstance(model, (Mapping, str, PathLike)) or hasattr(model, "columns") or not callable(model):
-        if given.preprocess is not None:
-            raise CounterfactoryError("--preprocess says how pictures become a model's input: give it with --model")
+        given.require_model()
         return None
-    return wrap_callable(model, given.preprocess)
+    return wrap_callable(model, given.preprocess, given.output)
 
 
-def _ask(model: ModelUnderTest, on: _Judging) -> Judged:
+def suite_wants(rows: Sequence[PictureRow]) -> frozenset[Wanted]:
+    """What answers to a suite's pictures can be judged by."""
+    has: dict[Wanted, bool] = {
+        "labels": any(row.label is not None for row in rows),
+        "maps": any(row.mask is not None for row in rows),
+        "boxes": any(row.boxes for row in rows),
+    }
+    return frozenset(kind for kind, there in has.items() if there) or ANYTHING
+
+
+def _ask(model: ModelUnderTest, on: _Judging, fresh: bool) -> Judged:
     """Ask the model about the suite's pictures, and judge what it answers."""
-    asked = ask_model(model, on.suite, on.rows, on.caller.on_progress, on.caller.warn)
+    wants, caller = suite_wants(on.rows), on.caller
+    examine = partial(_examine, model, on.composed(), wants)
+    asked = ask_model(
+        model, on.suite, on.rows, caller.on_progress, caller.warn, wanted=wants, fresh=fresh, examine=examine
+    )
     kept = f", {asked.kept} of {len(asked.answers)} answers were kept" if asked.kept else ""
+    if model.digest is None:
+        kept = f", answers are not kept: whether its {model.unknown or 'code'} is the same again cannot be told"
     notes = (f"{model.name}: input {model.input}{kept}",)
-    kinds = {type(answer) for answer in asked.answers.values()}
-    if len(kinds) > 1:
-        names = " and ".join(sorted(kind.__name__.removesuffix("Answer").lower() for kind in kinds))
-        raise CounterfactoryError(f"{model.name} gives pictures answers of different kinds: {names}")
-    if kinds == {BoxAnswer}:
+    kind = _kind(model, asked.answers)
+    if kind is BoxAnswer:
         judged = _judge_boxes(model_answers.seen_boxes(asked.answers), "corners", model, model.name, on)
-    elif kinds == {MapAnswer}:
+    elif kind is MapAnswer:
         numbers = recorded_numbers(on.suite)
         with TemporaryDirectory() as folder:
             model_answers.write_maps(
@@ -211,7 +250,43 @@ def _ask(model: ModelUnderTest, on: _Judging) -> Judged:
             judged = _judge_masks(Path(folder), on, model.name)
     else:
         judged = _judge_scores(asked.answers, model, model.name, on)
-    return replace(judged, notes=(*notes, *judged.notes), name=model.name)
+    return replace(judged, notes=(*notes, *judged.notes), name=model.name, digest=asked.digest)
+
+
+def _kind(model: ModelUnderTest, answers: Mapping[str, ModelAnswer]) -> type[ModelAnswer]:
+    """The one kind of answer that a model gives. Raises CounterfactoryError for several."""
+    kinds = {type(answer) for answer in answers.values()}
+    if len(kinds) > 1:
+        names = " and ".join(sorted(kind.__name__.removesuffix("Answer").lower() for kind in kinds))
+        raise CounterfactoryError(f"{model.name} gives pictures answers of different kinds: {names}")
+    return kinds.pop() if kinds else LabelAnswer
+
+
+def _examine(model: ModelUnderTest, on: _Judging, wants: frozenset[Wanted], answers: Mapping[str, ModelAnswer]) -> None:
+    """Refuse what no further answer could mend, by the first answers, which are of all labels."""
+    kind = _kind(model, answers)
+    name, given = _KINDS[kind]
+    if given not in wants:
+        has = " and ".join(sorted(wants))
+        raise CounterfactoryError(
+            f"{model.name} answers {name}, and this suite has {has} to judge by: ask another model"
+        )
+    if kind is MapAnswer:
+        return
+    if kind is BoxAnswer:
+        called = (on.suite, on.rows, on.classes, model.classes, model.named_by)
+        vocabulary = read_vocabulary(*called, of_boxes=True)
+        seen = model_answers.seen_boxes(answers).values()
+        labels = [vocabulary.settle_text(box.label) for some in seen for box in some if box.score >= SURE]
+        labels = [label for label in labels if not label.isdigit()]  # of numbers all answers are needed
+    elif all(row.label is None or row.label.isdigit() for row in on.rows):
+        return  # the same
+    else:
+        vocabulary, _ = _read_classes(answers, model, model.name, on)
+        predictions = model_answers.label_predictions(answers, vocabulary, {}).values()
+        labels = [vocabulary.settle(one).label for one in predictions]
+    if 2 * sum(not vocabulary.knows(label) for label in labels) > len(labels):
+        vocabulary.require_known(labels)
 
 
 def _judge_masks(folder: Path, on: _Judging, name: str = "") -> Judged:
@@ -286,7 +361,7 @@ def _read_classes(
     record = recorded_numbers(on.suite) or {}
     vocabulary, notes = settle_words(name, vocabulary, pairs, record, size=size, declared=declared)
     if size is not None:
-        return vocabulary, (_order(vocabulary, size, name), *notes)
+        return vocabulary, (_order(vocabulary, size, name), f"{name}: {tell_scale(answers.values()).text}", *notes)
     return vocabulary, notes if vocabulary.listed is None else (f"{name}: classes by {vocabulary.listed}", *notes)
 
 

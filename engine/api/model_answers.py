@@ -21,13 +21,14 @@ from ..asking.outputs import (
     read_outputs,
 )
 from ..asking.placement import Placement
+from ..asking.score_scale import tell_scale
 from ..errors import CounterfactoryError
 from ..files.arrays import read_array
 from ..files.reading import read_json
 from ..judging.answer_labels import Vocabulary
 from ..judging.detections import SeenBox
 from ..judging.predictions import Prediction, Predictions, read_predictions
-from ..sources.labels import fold_label
+from ..sources.labels import fold_label, label_text
 from ..suite import PictureRow
 from .options import Warn
 
@@ -41,18 +42,22 @@ def label_predictions(
     answers: Mapping[str, ModelAnswer], vocabulary: Vocabulary, truths: Mapping[str, str | None]
 ) -> dict[str, Prediction]:
     """The answers as predictions: of scores the likeliest class with its probability, the five likeliest where there
-    are more, and the probability of the true label, by `file_name`; classes of one label add up.
+    are more, and the probability of the true label, by `file_name`; classes of one label add up. What the scores are
+    is told of all together.
     """
-    labels = {name: answer.label for name, answer in answers.items() if isinstance(answer, LabelAnswer)}
-    predictions = dict(labelled(labels).answers) if labels else {}
+    labels = {name: answer for name, answer in answers.items() if isinstance(answer, LabelAnswer)}
+    listed = {name: answer.label for name, answer in labels.items()}
+    predictions = dict(labelled(listed).answers) if listed else {}
+    predictions |= {name: _ranked(answer.ranked) for name, answer in labels.items() if answer.ranked}
     scored = {name: answer for name, answer in answers.items() if isinstance(answer, ScoreAnswer)}
     size = max((len(answer.scores) for answer in scored.values()), default=0)
     names = [vocabulary.settle(Prediction(str(number))).label for number in range(size)]
     columns: dict[str, list[int]] = {}
     for number, name in enumerate(names):
         columns.setdefault(name, []).append(number)
+    scale = tell_scale(scored.values())
     for picture, answer in scored.items():
-        shares = answer.probabilities
+        shares = scale.probabilities(answer.scores)
         order = np.argsort(-answer.scores, kind="stable")[:_LIKELIEST].tolist()
         true = columns.get(truths.get(picture) or "")
         predictions[picture] = Prediction(
@@ -62,6 +67,12 @@ def label_predictions(
             None if true is None else min(1.0, float(shares[true].sum())),
         )
     return predictions
+
+
+def _ranked(ranked: Sequence[tuple[str, float]]) -> Prediction:
+    """A label with its probability; with the likeliest five where there are so many."""
+    names = tuple(label_text(label) or label for label, _ in ranked)
+    return Prediction(names[0], ranked[0][1], names if len(names) == _LIKELIEST else None)
 
 
 def labelled(labels: Mapping[str, Any]) -> Predictions:

@@ -27,7 +27,7 @@ from ..sources.pixels import UnreadableError, read_mask, read_picture
 from ..sources.real_pictures import RealPicture, read_real
 from ..suite import PictureRow, read_metadata, require_finished
 from ..suite.recorded import recorded_numbers
-from .answers import Given, judge, open_given_model
+from .answers import Given, judge, open_given_model, suite_wants
 from .model_answers import label_predictions, renumbering
 from .options import Caller
 
@@ -60,23 +60,22 @@ class FieldPrediction:
         return data
 
 
-def predict_field(
-    suite: Path, table: Path, models: Sequence[tuple[Any, str | None]], classes: Path | None, caller: Caller
-) -> FieldPrediction:
-    """Asks the models, each with the words that declare its input, about a suite and the real pictures of a table.
+def predict_field(suite: Path, table: Path, models: Sequence[Given], caller: Caller) -> FieldPrediction:
+    """Asks the models about a suite and the real pictures of a table.
 
     Raises CounterfactoryError for too few models, a table that cannot be used, and a model that answers boxes.
     """
     require_finished(suite)
     rows, real = read_metadata(suite), read_real(table)
     drops, measure = [], ""
-    for model, words in models:
-        given = Given(model, classes, words)
+    for given in models:
         opened = open_given_model(given, suite, rows)
-        judged = judge(Given(opened, classes), suite, rows, caller)
+        judged = judge(Given(opened, given.classes, fresh=given.fresh), suite, rows, caller)
         effects = judged.evaluation.effects
-        answers = ask_model(opened, suite, real, caller.on_progress, caller.warn, _read).answers
-        outcomes = _outcomes(opened, answers, real, rows, suite, classes)
+        # What is kept is new by now, where that was asked for.
+        wants = suite_wants(rows)
+        answers = ask_model(opened, suite, real, caller.on_progress, caller.warn, _read, wanted=wants).answers
+        outcomes = _outcomes(opened, answers, real, rows, suite, given.classes)
         measure = effects.measure
         drops.append(ModelDrops(opened.name, (*effects.by_type, *effects.by_value), _real_effects(real, outcomes)))
     transfers = find_transfers([_values(one.painted) for one in drops], [_values(one.real) for one in drops])

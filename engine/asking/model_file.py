@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 from ..errors import CounterfactoryError
 from ..keys import content_key, file_digest
 from ..packages import installed
+from ..runtime.installing import releases
+from ..runtime.onnx_file import external_files
 from ..runtime.session import Port, Session
 from .placement import Size
-from .preparation import Preparation, read_preparation
+from .preparation import Preparation
+from .published_inputs import read_preparation
 from .under_test import BATCH, ModelUnderTest
 
 _COLOURS = 3
@@ -32,16 +35,17 @@ def open_model_file(path: Path, preprocess: str | None) -> ModelUnderTest:
     Raises CounterfactoryError where nothing that runs it is installed, for a file that is no model of pictures, and for
     float inputs whose preparation is not declared.
     """
-    files = [path, *(part for part in (path.with_suffix(".bin"), Path(f"{path}.data")) if part.is_file())]
     if not path.is_file():
         raise CounterfactoryError(f"there is no model file {path}")
     graph = _GraphModel(path, preprocess)
+    files = [file_digest(file) for file in (path, *external_files(path))]
+    run_by = releases(["openvino" if installed("openvino") else "onnxruntime"])
     return ModelUnderTest(
         name=str(path),
         run=graph.run,
         prepare=graph.prepare,
         input=graph.preparation.text,
-        digest=content_key("model file", [file_digest(file) for file in files], graph.preparation),
+        digest=content_key("model file", files, graph.preparation, run_by),
         batch=graph.batch,
         place=graph.preparation.place,
     )

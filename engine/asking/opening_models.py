@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..errors import CounterfactoryError
 from .callables import load_callable
-from .under_test import ModelUnderTest
+from .under_test import ModelUnderTest, with_output
 
 SUFFIXES = (".onnx", ".xml")
 # Libraries that name models, as they stand before the colon.
@@ -22,8 +22,12 @@ def names_model(text: str) -> bool:
     return path.suffix in SUFFIXES or (named and not path.exists())
 
 
-def open_model(text: str, preprocess: str | None = None, labels: Sequence[str] = ()) -> ModelUnderTest:
-    """The model that `text` names; `preprocess` declares its input, and `labels` are what a zero-shot model may answer.
+def open_model(
+    text: str, preprocess: str | None = None, labels: Sequence[str] = (), output: str | None = None
+) -> ModelUnderTest:
+    """The model that `text` names; `preprocess` declares its input, `labels` are what a zero-shot model may answer, and
+    `output` names the one of its outputs that is the answer.
+
     Raises CounterfactoryError for a model that cannot be opened, in one sentence.
     """
     if Path(text).suffix in SUFFIXES:
@@ -41,9 +45,9 @@ def open_model(text: str, preprocess: str | None = None, labels: Sequence[str] =
         if kind == "clip":
             return torch_models.load_clip(text, labels, preprocess)
         loaders = {"timm": torch_models.load_timm, "torchvision": torch_models.load_torchvision}
-        return loaders.get(kind, torch_models.load_hugging_face)(text, preprocess)
+        return with_output(loaders.get(kind, torch_models.load_hugging_face)(text, preprocess), output)
     if _CALLABLE.fullmatch(text):
-        return load_callable(text, preprocess)
+        return load_callable(text, preprocess, output)
     raise CounterfactoryError(
         f"--model {text} names no model: give an .onnx or .xml file, module:callable, or a name after "
         f"{', '.join(f'{name}:' for name in LIBRARIES)}"

@@ -24,7 +24,6 @@ ANYTHING: frozenset[Wanted] = frozenset(get_args(Wanted))
 # In a map, pixels of the picture that the model was not shown.
 UNSEEN = 65_534
 _MOST_CLASSES = 1 << 16
-_TOLERANCE = 1e-3
 _BOXES = ("boxes", "scores", "labels")
 
 
@@ -34,21 +33,13 @@ class ScoreAnswer:
 
     scores: NDArray[np.float32]
 
-    @property
-    def probabilities(self) -> NDArray[np.float64]:
-        """The scores as probabilities [C]: as they are where they lie in [0, 1] and add up to 1, else their softmax."""
-        scores = self.scores.astype(np.float64)
-        if scores.min() >= 0 and abs(scores.sum() - 1) < _TOLERANCE:
-            return scores
-        shares = np.exp(scores - scores.max())
-        return np.asarray(shares / shares.sum())
-
 
 @dataclass(frozen=True)
 class LabelAnswer:
-    """A label, or a class number."""
+    """A label, or a class number; `ranked` are the likeliest labels with their probabilities, where there are any."""
 
     label: str | int
+    ranked: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -243,7 +234,7 @@ def to_json(answer: ModelAnswer) -> dict[str, Any]:
     if isinstance(answer, ScoreAnswer):
         return {"scores": base64.b64encode(answer.scores.astype("<f4").tobytes()).decode()}
     if isinstance(answer, LabelAnswer):
-        return {"label": answer.label}
+        return {"ranked": answer.ranked} if answer.ranked else {"label": answer.label}
     if isinstance(answer, MapAnswer):
         return {"map": base64.b64encode(answer.png).decode()}
     return {"boxes": [[b.x0, b.y0, b.x1, b.y1, b.score, b.label] for b in answer.boxes]}
@@ -258,6 +249,9 @@ def from_json(value: Any) -> ModelAnswer:
         return ScoreAnswer(np.frombuffer(base64.b64decode(content, validate=True), "<f4"))
     if kind == "label" and isinstance(content, (str, int)):
         return LabelAnswer(content)
+    if kind == "ranked":
+        ranked = tuple((str(label), float(score)) for label, score in content)
+        return LabelAnswer(ranked[0][0], ranked)
     if kind == "map":
         return MapAnswer(base64.b64decode(content, validate=True))
     if kind == "boxes":

@@ -6,7 +6,6 @@ libraries are imported when a model of theirs is named, never before.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,9 +17,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ..errors import CounterfactoryError
-from ..keys import content_key
+from .identity import identify
 from .placement import Size
-from .preparation import Picture, read_preparation
+from .preparation import Picture
+from .published_inputs import read_preparation
 from .under_test import ModelUnderTest, class_names_of
 
 _EXAMPLE = "resize=256 crop=224 mean=imagenet std=imagenet"
@@ -180,23 +180,17 @@ def _under_test(
         with torch.inference_mode():
             return read(module(list(tensor) if lists else tensor), sizes)
 
+    identity = identify(module, own, read)
     return ModelUnderTest(
         name=name,
         run=run,
         prepare=own.prepare,
         input=own.input,
-        digest=content_key("torch", _weights_digest(module), own.input, list((own.classes or {}).values())),
+        digest=identity.digest,
+        unknown=identity.unknown,
         classes=own.classes,
         named_by=own.named_by,
     )
-
-
-def _weights_digest(module: Any) -> str:
-    digest = hashlib.sha256(repr(module).encode())
-    for key, tensor in sorted(module.state_dict().items()):
-        digest.update(key.encode())
-        digest.update(tensor.detach().cpu().contiguous().view(-1).float().numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _declared(declared: str, classes: Mapping[int, str] | None) -> _Library:

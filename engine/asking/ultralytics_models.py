@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..keys import content_key, file_digest
+from ..runtime.installing import releases
 from .placement import Size
 from .preparation import Preparation
 from .torch_models import library
@@ -18,6 +19,8 @@ from .under_test import ModelUnderTest
 
 # Boxes of less confidence change no figure, and are many.
 _LEAST = 0.001
+# Whose releases decide its answers.
+_RUN_BY = ("ultralytics", "torch", "openvino", "onnxruntime")
 
 
 def load_ultralytics(name: str, preprocess: str | None) -> ModelUnderTest:
@@ -44,7 +47,8 @@ def load_ultralytics(name: str, preprocess: str | None) -> ModelUnderTest:
         run=run,
         prepare=lambda picture: picture,
         input=f"{Preparation().text}, prepared by ultralytics",
-        digest=content_key("ultralytics", file_digest(file)) if file.is_file() else None,
+        digest=content_key("ultralytics", file_digest(file), releases(_RUN_BY)) if file.is_file() else None,
+        unknown="folder of weights",
         classes={int(number): str(label) for number, label in model.names.items()},
         named_by="ultralytics",
     )

@@ -339,12 +339,9 @@ def _add_evaluate(commands: Commands) -> None:
         "or its answers: a table with image (a file_name of metadata.parquet) and prediction, originals and controls "
         "too, and p_true, confidence, top5 where there are; scores in an .npy; a folder of masks by file_name",
     )
-    options.take(
-        "--preprocess WORDS",
+    options.take_asking(
         "how pictures become the model's input: 'resize=256 crop=224 mean=imagenet std=imagenet', or a "
         "preprocessor_config.json (the model's own); once for all, or once for each --model",
-        action="append",
-        default=[],
     )
     _add_classes(options)
     limits = options.group("limits")
@@ -379,7 +376,7 @@ def _add_report(commands: Commands) -> None:
         "show what this model answers: as in evaluate; given twice, the second, compared with the first",
         "show what your model answered: a file or folder for evaluate",
     )
-    options.take("--preprocess WORDS", "how pictures become its input: as in evaluate", action="append", default=[])
+    options.take_asking()
     _add_classes(options)
     options.take("--profile", "name or .toml file: whose edges to show (the suite's own)")
     options.take("--valid FILE", "which variants are valid, for the curves of thresholds: as in check")
@@ -433,5 +430,5 @@ def _add_predicts(commands: Commands) -> None:
         required=True,
     )
     options.take_models("ask it about both, as in evaluate; four models or more", required=True)
-    options.take("--preprocess WORDS", "how pictures become its input: as in evaluate", action="append", default=[])
+    options.take_asking()
     options.take("--classes FILE", "what the models' numbers mean: as in evaluate")

@@ -92,7 +92,7 @@ class Vocabulary:
         """The answers that are no known class, the commonest first. Raises CounterfactoryError where these are a tenth
         or more of all.
         """
-        counts = {answer: count for answer, count in Counter(answers).items() if not self._knows(answer)}
+        counts = {answer: count for answer, count in Counter(answers).items() if not self.knows(answer)}
         strange = sum(counts.values())
         commonest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         if self.labels and strange and strange * _MOST >= len(answers):
@@ -103,7 +103,7 @@ class Vocabulary:
         """The suite's labels that the model's own list of classes lacks."""
         return tuple(label for label in self.labels if self.listed is not None and label not in self.renamed.values())
 
-    def _knows(self, answer: str) -> bool:
+    def knows(self, answer: str) -> bool:
         """Known are also all of ImageNet's synsets where the labels are synsets."""
         if answer in self.known:
             return True

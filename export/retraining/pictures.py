@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
-from counterfactory.engine.asking.preparation import read_preparation
+from counterfactory.engine.asking.published_inputs import read_preparation
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.suite.images import open_png
 from counterfactory.engine.suite.paths import Folder

@@ -70,7 +70,7 @@ def shown(tmp_path: Path, rows: list[PictureRow]) -> Path:
 
 def model(run: Callable[[NDArray[Any]], Any], classes: Mapping[int, str] | None = None) -> ModelUnderTest:
     return ModelUnderTest(
-        "mine", lambda inputs, _: run(inputs), lambda one: one, "as it is", None, False, classes, "me"
+        "mine", lambda inputs, _: run(inputs), lambda one: one, "as it is", classes=classes, named_by="me"
     )
 
 
@@ -152,7 +152,8 @@ def test_labels_are_read_by_a_list_which_a_note_names(shown: Path, tmp_path: Pat
     names.write_text("bus\ncar")
     judged = cf.evaluate(shown, model(lambda inputs: [int(one > 1) for one in right(inputs)]), classes=names).judged
     assert judged.evaluation.variants.score.value == 1
-    assert judged.notes[:2] == ("mine: input as it is", f"mine: classes by {names}")
+    assert judged.notes[0].startswith("mine: input as it is, answers are not kept")
+    assert judged.notes[1] == f"mine: classes by {names}"
 
 
 def test_a_label_in_composed_and_in_decomposed_letters_is_one(tmp_path: Path) -> None:
@@ -165,14 +166,19 @@ def test_a_label_in_composed_and_in_decomposed_letters_is_one(tmp_path: Path) ->
 def test_a_model_answers_every_picture_alike(shown: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("counterfactory.engine.asking.under_test.BATCH", 1)
 
+    calls = list[int]()
+
     def two_kinds(inputs: NDArray[Any]) -> Any:
-        return ["bus"] if right(inputs)[0] else np.array([[0.5, 0.5]])
+        calls.append(len(inputs))
+        return ["bus"] if len(calls) < 3 else np.array([[0.5, 0.5]])
 
     def two_sizes(inputs: NDArray[Any]) -> Any:
-        return np.full((1, 3), 1 / 3) if right(inputs)[0] else np.full((1, 2), 0.5)
+        calls.append(len(inputs))
+        return np.full((1, 2), 0.5) if len(calls) < 3 else np.full((1, 3), 1 / 3)
 
     with pytest.raises(cf.CounterfactoryError, match="mine gives pictures answers of different kinds: label and score"):
         cf.evaluate(shown, model(two_kinds))
+    calls.clear()
     with pytest.raises(cf.CounterfactoryError, match="mine gives 2 and 3 scores for pictures: give one per class"):
         cf.evaluate(shown, model(two_sizes))
 

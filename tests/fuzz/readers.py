@@ -37,7 +37,7 @@ from picture_rows import control_row, original_row, picture_row, written
 from session_records import costs, session_facts
 
 from counterfactory.engine.api import answers, box_files, model_answers
-from counterfactory.engine.asking import outputs, preparation
+from counterfactory.engine.asking import outputs, published_inputs
 from counterfactory.engine.cluster.parts import Part, PartHead
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate import measured
@@ -635,9 +635,9 @@ READERS: dict[str, FuzzedReader] = {
     ),
     "TOML": FuzzedReader(read_toml, _texts('a = 1\n[b]\nc = [1.5, "x"]\nd = 2026-01-01\n')),
     "JSON": FuzzedReader(reading.read_json, _json(COCO), "x.json"),
-    "preparation": _tree(_named(preparation.read_preparation), "preprocessor_config.json", CONFIG),
+    "preparation": _tree(_named(published_inputs.read_preparation), "preprocessor_config.json", CONFIG),
     "declared preparation": _plain(
-        _text(preparation.read_preparation),
+        _text(published_inputs.read_preparation),
         "x",
         "resize=256 crop=224 mean=imagenet std=imagenet",
         "resize=3x4 scale=255",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -14,6 +15,7 @@ from importlib import invalidate_caches
 from pathlib import Path
 from typing import Any
 
+import counterfactory.engine
 from counterfactory.engine.cli.arguments import main as run_command
 
 # Percent: figures are printed with one digit.
@@ -140,3 +142,10 @@ def _same(want: Any, have: Any) -> bool:
     if isinstance(want, float) and isinstance(have, int | float):
         return abs(want - have) <= _CLOSE
     return bool(want == have)
+
+
+def code_digest() -> str:
+    """Names the code that reads models, their answers and data sets."""
+    engine = Path(counterfactory.engine.__file__ or "").parent
+    files = sorted(file for room in ("api", "asking", "judging", "sources") for file in (engine / room).rglob("*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
