@@ -14,14 +14,17 @@ from types import MappingProxyType
 from typing import Any
 from unicodedata import normalize
 
+import numpy as np
+
 from ..asking.ask import ask_model
 from ..asking.callables import wrap_callable
+from ..asking.one_channel import tell_channel
 from ..asking.opening_models import names_model, open_model
 from ..asking.outputs import ANYTHING, UNSEEN, BoxAnswer, LabelAnswer, MapAnswer, ModelAnswer, ScoreAnswer, Wanted
 from ..asking.score_scale import tell_scale
 from ..asking.under_test import ModelUnderTest
 from ..errors import CounterfactoryError
-from ..files.reading import read_text
+from ..files.reading import read_bytes, read_text
 from ..judging.answer_census import pair_sources, settle_words
 from ..judging.answer_labels import IMAGE_FOLDER, SET_NUMBERS, Vocabulary, read_names, read_vocabulary
 from ..judging.box_census import BoxEvidence, box_notes, settle_boxes
@@ -42,7 +45,9 @@ from ..judging.predictions import (
 )
 from ..report.album import add_scores
 from ..sources.boxes import BoxForm
+from ..sources.class_map import VOID
 from ..sources.labels import label_text
+from ..sources.pixels import read_mask
 from ..suite import PictureRow
 from ..suite.images import open_png
 from ..suite.paths import Folder
@@ -210,7 +215,7 @@ def _as_model(given: Given, rows: Sequence[PictureRow], suite: Path) -> ModelUnd
         labels = sorted({row.label for row in rows if row.label is not None})
         if given.classes is not None and str(given.classes) != IMAGE_FOLDER:
             labels = class_names(given.classes, suite) or []
-        return open_model(str(model), given.preprocess, labels, given.output)
+        return open_model(str(model), given.preprocess, labels, given.output, suite_wants(rows))
     if isinstance(model, (Mapping, str, PathLike)) or hasattr(model, "columns") or not callable(model):
         given.require_model()
         return None
@@ -237,8 +242,11 @@ def _ask(model: ModelUnderTest, on: _Judging, fresh: bool) -> Judged:
     kept = f", {asked.kept} of {len(asked.answers)} answers were kept" if asked.kept else ""
     if model.digest is None:
         kept = f", answers are not kept: whether its {model.unknown or 'code'} is the same again cannot be told"
-    notes = (f"{model.name}: input {model.input}{kept}",)
+    reading = ", ".join(filter(None, (f"input {model.input}", model.outputs, asked.rule)))
+    notes = (f"{model.name}: {reading}{kept}",)
     kind = _kind(model, asked.answers)
+    if asked.rule:
+        _require_two(model, kind, on)
     if kind is BoxAnswer:
         judged = _judge_boxes(model_answers.seen_boxes(asked.answers), "corners", model, model.name, on)
     elif kind is MapAnswer:
@@ -265,6 +273,9 @@ def _kind(model: ModelUnderTest, answers: Mapping[str, ModelAnswer]) -> type[Mod
 def _examine(model: ModelUnderTest, on: _Judging, wants: frozenset[Wanted], answers: Mapping[str, ModelAnswer]) -> None:
     """Refuse what no further answer could mend, by the first answers, which are of all labels."""
     kind = _kind(model, answers)
+    if (channel := tell_channel(answers)) is not None:
+        _require_two(model, kind, on)
+        answers = {picture: channel.settle(answer) for picture, answer in answers.items()}
     name, given = _KINDS[kind]
     if given not in wants:
         has = " and ".join(sorted(wants))
@@ -287,6 +298,20 @@ def _examine(model: ModelUnderTest, on: _Judging, wants: frozenset[Wanted], answ
         labels = [vocabulary.settle(one).label for one in predictions]
     if 2 * sum(not vocabulary.knows(label) for label in labels) > len(labels):
         vocabulary.require_known(labels)
+
+
+def _require_two(model: ModelUnderTest, kind: type[ModelAnswer], on: _Judging) -> None:
+    """Raise CounterfactoryError for a suite of more than the two classes that one channel tells apart."""
+    classes: set[Any] = {row.label for row in on.rows} - {None}
+    if kind is MapAnswer and (classes := set(recorded_numbers(on.suite) or ())) == set():
+        masks = [on.suite / row.mask for row in on.rows[:_FEW] if row.mask is not None]
+        classes = {number for mask in masks for number in np.unique(read_mask(read_bytes(mask))).tolist()} - {VOID}
+    if len(classes) > 2:
+        of = "pixel" if kind is MapAnswer else "picture"
+        raise CounterfactoryError(
+            f"{model.name} gives one number for a {of}, which tells two classes apart, and the suite has "
+            f"{len(classes)}: ask for another output (--output), or another model"
+        )
 
 
 def _judge_masks(folder: Path, on: _Judging, name: str = "") -> Judged:

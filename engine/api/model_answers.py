@@ -18,9 +18,9 @@ from ..asking.outputs import (
     ModelAnswer,
     ScoreAnswer,
     UnusableError,
-    read_outputs,
 )
 from ..asking.placement import Placement
+from ..asking.reading_outputs import read_outputs
 from ..asking.score_scale import tell_scale
 from ..errors import CounterfactoryError
 from ..files.arrays import read_array

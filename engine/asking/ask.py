@@ -21,6 +21,7 @@ from ..suite.paths import Folder
 from .answers_alike import alike
 from .kept_answers import KeptAnswers, answers_key, open_kept
 from .listed_answers import read_answers
+from .one_channel import tell_channel
 from .outputs import ANYTHING, ModelAnswer, ScoreAnswer, UnusableError, Wanted, to_json
 from .placement import Size
 from .preparation import Picture
@@ -60,11 +61,14 @@ class _Input:
 
 @dataclass
 class ModelAnswers:
-    """`answers` by `file_name`; `failed`: why pictures have none, by the same. So many answers were `kept`."""
+    """`answers` by `file_name`; `failed`: why pictures have none, by the same. So many answers were `kept`. Of one
+    channel they are in two classes, by a `rule`.
+    """
 
     answers: dict[str, ModelAnswer] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     kept: int = 0
+    rule: str = ""
 
     @property
     def digest(self) -> str:
@@ -115,6 +119,9 @@ def ask_model(
             known = asking.probe(accepted, known)
         asking.run(accepted, known, examine)
     asked = asking.asked
+    if (channel := tell_channel(asked.answers)) is not None:
+        asked.answers = {name: channel.settle(answer) for name, answer in asked.answers.items()}
+        asked.rule = channel.text
     if (text := asked.warning(model.name)) is not None:
         warn(text)
     return asked

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import CounterfactoryError
-from .outputs import LabelAnswer, ModelAnswer, UnusableError, Wanted, read_outputs
+from .outputs import LabelAnswer, ModelAnswer, UnusableError, Wanted
 from .placement import Placement
+from .reading_outputs import read_outputs
 
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 _LIKELIEST = 5

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..errors import CounterfactoryError
 from .callables import load_callable
+from .outputs import ANYTHING, Wanted
 from .under_test import ModelUnderTest, with_output
 
 SUFFIXES = (".onnx", ".xml")
@@ -19,22 +20,26 @@ _CALLABLE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 def names_model(text: str) -> bool:
     """Whether a text names a model, rather than a file of its answers."""
     path, named = Path(text), _library(text) is not None or _CALLABLE.fullmatch(text) is not None
-    return path.suffix in SUFFIXES or (named and not path.exists())
+    return path.suffix.lower() in SUFFIXES or (named and not path.exists())
 
 
 def open_model(
-    text: str, preprocess: str | None = None, labels: Sequence[str] = (), output: str | None = None
+    text: str,
+    preprocess: str | None = None,
+    labels: Sequence[str] = (),
+    output: str | None = None,
+    wanted: frozenset[Wanted] = ANYTHING,
 ) -> ModelUnderTest:
     """The model that `text` names; `preprocess` declares its input, `labels` are what a zero-shot model may answer, and
-    `output` names the one of its outputs that is the answer.
+    `output` names the one of its outputs that is the answer, of a `wanted` kind.
 
     Raises CounterfactoryError for a model that cannot be opened, in one sentence.
     """
-    if Path(text).suffix in SUFFIXES:
+    kind = _library(text)
+    if kind is None and Path(text).suffix.lower() in SUFFIXES:
         from .model_file import open_model_file
 
-        return open_model_file(Path(text), preprocess)
-    kind = _library(text)
+        return open_model_file(Path(text), preprocess, labels, output, wanted)
     if kind == "ultralytics":
         from .ultralytics_models import load_ultralytics
 

@@ -29,7 +29,7 @@ class ModelUnderTest:
     change an answer; None where that cannot be told, as of `unknown`, and nothing is kept. `classes` are the model's
     own names of its numbers, and `named_by` says where they come from. At most `batch` pictures are given at once.
     `place` says where a picture of a size lies in the input whose pixels boxes and maps come in; by itself they come in
-    the picture's own.
+    the picture's own. `outputs` says in words which of a file's are read.
     """
 
     name: str
@@ -42,6 +42,7 @@ class ModelUnderTest:
     named_by: str = "the model"
     batch: int = field(default_factory=lambda: BATCH)
     place: Callable[[Size], Placement] = Placement.whole
+    outputs: str = ""
 
 
 def with_output(model: ModelUnderTest, output: str | None) -> ModelUnderTest:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from counterfactory.engine.asking.opening_models import open_model
-from counterfactory.engine.asking.outputs import BoxAnswer, MapAnswer, ScoreAnswer, read_outputs
+from counterfactory.engine.asking.outputs import BoxAnswer, MapAnswer, ScoreAnswer
+from counterfactory.engine.asking.reading_outputs import read_outputs
 from counterfactory.engine.asking.under_test import ModelUnderTest
 from counterfactory.engine.errors import CounterfactoryError
 

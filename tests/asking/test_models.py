@@ -14,10 +14,10 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from counterfactory.engine.asking import model_file
 from counterfactory.engine.asking.callables import load_callable, wrap_callable
 from counterfactory.engine.asking.opening_models import names_model, open_model
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.runtime import foreign_graph
 
 CODE = """
 import numpy as np
@@ -71,7 +71,7 @@ def scores(path: Path, preprocess: str | None, count: int) -> NDArray[Any]:
 def test_an_onnx_file_gives_its_scores(
     batch: int | str, last: bool, runtime: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_file, "installed", lambda name: name in (runtime, "onnx"))
+    monkeypatch.setattr(foreign_graph, "installed", lambda name: name in (runtime, "onnx"))
     got = scores(graph(tmp_path / "m.onnx", batch, last=last), FLOATS, 5)
     expected = [[9 * i / 255, 2 / 255, 2 / 255] for i in range(5)]
     assert np.abs(got - expected).max() < 1e-6
@@ -115,7 +115,7 @@ def test_files_that_are_no_models_are_refused(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "text.onnx").write_text("no graph")
     with pytest.raises(CounterfactoryError, match="cannot be loaded"):
         open_model(str(tmp_path / "text.onnx"))
-    monkeypatch.setattr(model_file, "installed", lambda name: False)
+    monkeypatch.setattr(foreign_graph, "installed", lambda name: False)
     with pytest.raises(CounterfactoryError, match=r"pip install 'counterfactory\[generate\]'"):
         open_model(str(graph(tmp_path / "m.onnx")), FLOATS)
 
