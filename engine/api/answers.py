@@ -345,7 +345,7 @@ def _judge_boxes(
     strange = vocabulary.require_known(called)
     by_set = vocabulary.listed == SET_NUMBERS and not any(label.isdigit() for _, label in pairs)
     note = (f"{name}: classes by {vocabulary.listed}",) if vocabulary.listed and not by_set else ()
-    judged = replace(evaluate_boxes(on.rows, boxes, on.embed), strange=strange)
+    judged = replace(evaluate_boxes(on.rows, boxes, on.embed, vocabulary.of_set), strange=strange)
     return Judged(on.rows, judged, None, (*notes, *note, *more, *box_notes(name, boxes)))
 
 

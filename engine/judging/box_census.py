@@ -104,9 +104,9 @@ class BoxEvidence:
 
     def __init__(self, rows: Sequence[PictureRow], answers: Boxes) -> None:
         ordered = sorted(rows, key=lambda row: row.kind == "original")
-        first = {row.source: row for row in ordered if row.accepted and row.boxes and row.file_name in answers}
+        first = {row.source: row for row in ordered if row.accepted and row.things and row.file_name in answers}
         chosen = [first[source] for source in sorted(first)][:_PICTURES]
-        self._truths = [(row, box) for row in chosen for box in row.boxes]
+        self._truths = [(row, box) for row in chosen for box in row.things]
         best = {row.file_name: sorted(answers[row.file_name], key=lambda one: -one.score)[:_BOXES] for row in chosen}
         self.pairs = [(place, row, box) for place, (row, _) in enumerate(self._truths) for box in best[row.file_name]]
         self._place = np.array([place for place, _, _ in self.pairs], np.intp)
