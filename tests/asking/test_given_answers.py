@@ -211,7 +211,7 @@ def test_scores_of_a_picture_without_a_label_have_no_share_of_truth() -> None:
     assert found == {
         "a": Prediction("car", 0.5, None, 0.5),
         "b": Prediction("car", 0.5, None, None),
-        "c": Prediction("1"),
+        "c": Prediction("car"),
     }
 
 
