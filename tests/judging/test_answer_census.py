@@ -14,7 +14,7 @@ from picture_rows import control_row, original_row, picture_row
 from refusing import refusal
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.judging.answer_census import Pairs, pair_sources, settle_words, tail, weigh
+from counterfactory.engine.judging.answer_census import COCO, Pairs, pair_sources, settle_words, tail, weigh
 from counterfactory.engine.judging.answer_labels import Vocabulary
 
 Answer = Callable[[np.random.Generator, Any, int], Any]
@@ -170,3 +170,18 @@ def test_a_picture_of_each_source_is_held_against_its_label() -> None:
         original_row(5, source="d", label=None),
     ]
     assert pair_sources(rows, ["v", "o", "rejected", "c", None, "x"]) == [("bus", "o"), ("car", "c")]
+
+
+def test_coco_s_classes_have_their_numbers() -> None:
+    labels = ("hair drier", "person", "stop sign", "toothbrush")
+    answers = [(label, number) for label, number in zip(labels, ("89", "1", "13", "90"), strict=True) for _ in range(4)]
+    told, _ = settle_words("m", words(labels, declared=True), answers, {}, of_boxes=True)
+    assert told.listed == "COCO's numbers"
+    assert len(set(COCO)) == 80
+
+
+def test_things_of_one_class_that_are_called_another_are_said() -> None:
+    given_words = words(("car",)).numbered(dict(enumerate(COCO)), "coco.names")
+    told, (note,) = settle_words("m", given_words, [("car", "3")] * 6, {}, of_boxes=True)
+    assert told is given_words
+    assert "100 % by COCO's numbers" in note

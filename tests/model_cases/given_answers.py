@@ -17,6 +17,7 @@ import numpy as np
 import yaml
 from PIL import Image
 
+from counterfactory.engine.judging.answer_census import COCO
 from counterfactory.engine.suite import PictureRow
 from counterfactory.engine.suite.metadata import read_metadata
 
@@ -280,9 +281,7 @@ def eighty(at: Workshop) -> Mapping[str, Any]:
 
 def coco_names(folder: Path) -> Path:
     """The 80 names of COCO, a line each."""
-    from counterfactory.engine.sources.class_map import load_class_map
-
-    (folder / "coco.names").write_text("\n".join(load_class_map("coco").names.values()))
+    (folder / "coco.names").write_text("\n".join(COCO))
     return folder / "coco.names"
 
 
