@@ -100,7 +100,7 @@ def split(outputs: Outputs, count: int) -> list[dict[str, NDArray[Any]]]:
             raise CounterfactoryError(f"the model was given {count} pictures, and its {name} is {list(array.shape)}")
         rows = array.reshape(-1, 7) if numbered else array
         for number, picture in enumerate(pictures):
-            picture[name] = rows[rows[:, 0] == number] if numbered else rows[number]
+            picture[name] = rows[np.rint(rows[:, 0]) == number] if numbered else rows[number]
     return pictures
 
 
@@ -250,11 +250,10 @@ def _of_rows(read: Callable[[Rows, Size], Rows], given: Outputs, size: Size) -> 
 
 
 def _sixes(rows: Rows, size: Size) -> Rows:
-    """Corners, score and class, or, as Paddle has them, class, score and corners."""
-    if _tells(rows[:, 4], rows[:, 5]):
-        return _best(rows[:, :4], rows[:, 4], rows[:, 5], size)
-    if _tells(rows[:, 1], rows[:, 0]):
-        return _best(rows[:, 2:], rows[:, 1], rows[:, 0], size)
+    """Corners, score and class; corners, class and score; or, as Paddle has them, class, score and corners."""
+    for score, label, corner in ((4, 5, 0), (5, 4, 0), (1, 0, 2)):
+        if _tells(rows[:, score], rows[:, label]):
+            return _best(rows[:, corner : corner + 4], rows[:, score], rows[:, label], size)
     raise CounterfactoryError("the model gives rows of 6 without a score from 0 to 1 and a class in whole numbers")
 
 

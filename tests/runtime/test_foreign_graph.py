@@ -50,7 +50,7 @@ def test_bfloat16_is_read_and_fed_as_such_or_refused(of: str, runtime: str, tmp_
         return
     graph = open_graph(path)
     assert graph.package == runtime
-    found = graph.run({"x": values})["y"]
+    found = graph.run([{"x": values}])[0]["y"]
     assert np.array_equal(found, rounded(values))
 
 
@@ -61,7 +61,7 @@ def test_outputs_have_the_file_s_names_and_order(runtime: str, tmp_path: Path) -
     graph = open_graph(classifier(tmp_path / "m.onnx", nodes, outputs=ports))
     assert [port.name for port in graph.outputs] == list(ports)
     assert [port.name for port in graph.inputs] == ["pictures"]
-    found = graph.run({"pictures": np.ones((1, 3, 48, 64), np.float32)})
+    (found,) = graph.run([{"pictures": np.ones((1, 3, 48, 64), np.float32)}])
     assert list(found) == list(ports)
     assert np.array_equal(found["zeta"], -found["alpha"])
     assert np.array_equal(found["a/logits:0"], found["alpha"])
@@ -74,7 +74,7 @@ def test_openvino_s_own_files_keep_names_and_say_what_was_written_into_them(tmp_
     graph = open_graph(tmp_path / "m.xml")
     assert graph.metadata == {"labels": "a b c"}
     assert [port.name for port in graph.outputs] == ["scores"]
-    found = graph.run({"pictures": np.ones((2, 3, 48, 64), np.float32)})["scores"]
+    found = graph.run([{"pictures": np.ones((2, 3, 48, 64), np.float32)}])[0]["scores"]
     assert found.dtype == np.float32
     assert np.abs(found - 10).max() < 0.02
 
@@ -84,14 +84,14 @@ def test_shapes_may_change_from_run_to_run(runtime: str, tmp_path: Path) -> None
     path = save_graph(tmp_path / "m.onnx", nodes, {"x": (FLOAT, ["N", "H", "W"])}, {"y": (FLOAT, ["N"])})
     graph = open_graph(path)
     for shape in ((1, 3, 5), (2, 4, 4), (1, 3, 5)):
-        assert np.array_equal(graph.run({"x": np.ones(shape, np.float32)})["y"], np.ones(shape[0]))
+        assert np.array_equal(graph.run([{"x": np.ones(shape, np.float32)}])[0]["y"], np.ones(shape[0]))
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 48, 60), (1, 3, 48)])
 def test_what_a_graph_does_not_take_is_a_sentence(shape: tuple[int, ...], runtime: str, tmp_path: Path) -> None:
     graph: ForeignGraph = open_graph(classifier(tmp_path / "m.onnx"))
     with pytest.raises(CounterfactoryError, match=r"m\.onnx does not"):
-        graph.run({"pictures": np.ones(shape, np.float32)})
+        graph.run([{"pictures": np.ones(shape, np.float32)}])
 
 
 def test_onnx_runtime_runs_what_openvino_does_not_load(tmp_path: Path) -> None:
@@ -104,4 +104,10 @@ def test_onnx_runtime_runs_what_openvino_does_not_load(tmp_path: Path) -> None:
     save(model, path)
     graph = open_graph(path)
     assert graph.package in RUNTIMES
-    assert graph.run({"pictures": np.ones((1, 3, 48, 64), np.float32)})["y"].shape == (1, 3)
+    assert graph.run([{"pictures": np.ones((1, 3, 48, 64), np.float32)}])[0]["y"].shape == (1, 3)
+
+
+def test_results_are_in_the_order_of_feeds(runtime: str, tmp_path: Path) -> None:
+    graph = open_graph(classifier(tmp_path / "m.onnx"))
+    feeds = [{"pictures": np.full((1, 3, 48, 64), number, np.float32)} for number in range(40)]
+    assert [round(float(one["scores"][0, 0])) for one in graph.run(feeds)] == [10 * number for number in range(40)]
