@@ -27,9 +27,9 @@ FORMS = (
 )
 # What the outputs of detectors are called, without the path before and the number behind.
 _ROLES = {
-    "boxes": ("boxes", "bboxes", "pred_boxes", "dets", "det_boxes", "detection_boxes"),
-    "scores": ("scores", "det_scores", "detection_scores"),
-    "labels": ("labels", "classes", "det_classes", "detection_classes"),
+    "boxes": ("boxes", "bboxes", "pred_boxes", "dets", "det_boxes", "detection_boxes", "detected_boxes"),
+    "scores": ("scores", "det_scores", "detection_scores", "detected_scores"),
+    "labels": ("labels", "classes", "det_classes", "detection_classes", "detected_classes"),
     "logits": ("logits", "pred_logits"),
     "count": ("num_dets", "num_detections"),
 }
@@ -74,7 +74,7 @@ def find_head(
     masks = next((port.shape[1] or 0 for port in ports if len(port.shape) == 4), 0) if len(ports) > 1 else 0
     for port in ports:
         axes = len(port.shape)
-        if axes not in (2, 3, 4):
+        if axes not in (2, 3) and not (axes == 4 and port.shape[1] == 1):
             continue
         rows, columns = port.shape[-2:]
         raw = rows is not None and (rows in _anchors(size) or rows - 4 == classes)

@@ -68,7 +68,8 @@ def open_model_file(
     graph = open_graph(path)
     port = _picture_port(path, graph)
     known = _published(path, graph, port)
-    answer = tell_answer(path, graph, known, output, wanted, len(known.classes or labels) or None, _size(port))
+    named = sum(label != str(number) for number, label in enumerate(labels))  # gaps in a list have numbers for names
+    answer = tell_answer(path, graph, known, output, wanted, len(known.classes or ()) or named or None, _size(port))
     model = _FileModel(path, graph, port, answer, _preparation(path, port, preprocess, known.preparation))
     files = [file_digest(file) for file in (path, *external_files(path))]
     return ModelUnderTest(

@@ -1,13 +1,11 @@
 """Graphs that other people made, ONNX files or OpenVINO's, on the CPU in f32, by the names that the files give.
 
-OpenVINO runs both. ONNX Runtime runs ONNX files where OpenVINO is not installed or does not load them. Shapes are those
-of each run, and real numbers come and go as float32 whatever the file has, bfloat16 too, which NumPy lacks.
+OpenVINO runs both. ONNX Runtime runs ONNX files where OpenVINO is not installed or does not load them, as those with a
+sequence. Shapes are those of each run, and real numbers come and go as float32 whatever the file has.
 """
 
 from __future__ import annotations
 
-import ctypes
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -24,7 +22,7 @@ from .onnx_providers import PROVIDERS, load_library
 from .quiet_openvino import ov
 from .session import Port
 
-_BFLOAT16, _BFLOAT16_NUMBER = "tensor(bfloat16)", 16
+_BFLOAT16 = "tensor(bfloat16)"  # NumPy has none
 _REAL: Mapping[str, str] = MappingProxyType(
     {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64"}
 )
@@ -52,9 +50,8 @@ def open_graph(path: Path) -> ForeignGraph:
     """
     onnx = path.suffix.lower() == ".onnx"
     external_files(path)
-    tensors = not onnx or set(read_onnx_file(path).outputs.values()) <= {"tensor"}
     others = onnx and installed("onnxruntime")
-    if installed("openvino") and (tensors or not others):
+    if installed("openvino"):
         try:
             return _OpenVinoGraph(path)
         except CounterfactoryError:
@@ -145,47 +142,26 @@ class _OnnxRuntimeGraph:
         except Exception as error:  # the library's errors have no common base
             raise CounterfactoryError(f"model file {path} cannot be loaded: {_last_line(error)}") from error
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
-        self._kinds = {node.name: node.type for node in (*inputs, *outputs)}
+        self._kinds = {node.name: node.type for node in inputs}
+        if _BFLOAT16 in (node.type for node in (*inputs, *outputs)):
+            raise CounterfactoryError(f"model file {path} has bfloat16 ports, which OpenVINO runs: install it")
         self.inputs, self.outputs = tuple(map(_node_port, inputs)), tuple(map(_node_port, outputs))
         self.metadata: Mapping[str, str] = dict(self._session.get_modelmeta().custom_metadata_map)
 
     def run(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
         names = [port.name for port in self.outputs]
+        kinds = {name: _REAL.get(self._kinds[name], feed.dtype) for name, feed in feeds.items()}
         try:
-            if _BFLOAT16 in self._kinds.values():
-                values = {name: self._value(name, feed) for name, feed in feeds.items()}
-                outputs = map(_content, self._session.run_with_ort_values(names, values))
-            else:
-                kinds = {name: _REAL.get(self._kinds[name], feed.dtype) for name, feed in feeds.items()}
-                outputs = self._session.run(names, {name: feeds[name].astype(kind) for name, kind in kinds.items()})
+            outputs = self._session.run(names, {name: feeds[name].astype(kind) for name, kind in kinds.items()})
         except Exception as error:  # the library's errors have no common base
             raise CounterfactoryError(f"model file {self._path} does not run: {_last_line(error)}") from error
         return {name: _narrowed(value) for name, value in zip(names, outputs, strict=True)}
-
-    def _value(self, name: str, feed: NDArray[Any]) -> Any:
-        """A feed as the library holds it; bfloat16 is the upper half of float32, rounded to the nearest or even one."""
-        kind, make = self._kinds[name], self._library.OrtValue
-        if kind != _BFLOAT16:
-            return make.ortvalue_from_numpy(feed.astype(_REAL.get(kind, feed.dtype)))
-        bits = np.ascontiguousarray(feed, np.float32).view(np.uint32)
-        halves = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-        return make.ortvalue_from_numpy_with_onnx_type(halves, _BFLOAT16_NUMBER)
 
 
 def _node_port(node: Any) -> Port:
     lengths = tuple(n if isinstance(n, int) else None for n in node.shape or ())
     name = node.type.removeprefix("tensor(").removesuffix(")")
-    dtype = "float32" if node.type in _REAL or node.type == _BFLOAT16 else name
-    return Port(node.name, lengths, dtype)
-
-
-def _content(value: Any) -> NDArray[Any]:
-    """What a value of the library holds."""
-    if value.data_type() != _BFLOAT16:
-        return np.asarray(value.numpy())
-    shape = value.shape()
-    halves = (ctypes.c_uint16 * math.prod(shape)).from_address(value.data_ptr())
-    return (np.array(halves, np.uint32) << 16).view(np.float32).reshape(shape)
+    return Port(node.name, lengths, "float32" if node.type in _REAL else name)
 
 
 def _narrowed(value: Any) -> Any:
