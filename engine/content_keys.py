@@ -37,7 +37,7 @@ from .keys import content_key
 Stage = Literal["caption", "rewrite", "edges", "paint", "check"]
 
 # The form of a shard's rows on record; another one is raised when rows say more, and rows are then derived anew.
-ROW_FORM = 7
+ROW_FORM = 8
 # The rules by which the painter of light and weather draws, and by which pictures that somebody painted are read and
 # scaled: raised by hand when they come to other pixels.
 LIGHT = 2

@@ -30,7 +30,7 @@ _TRUTHS: Mapping[str, tuple[str, Callable[[Source], bool]]] = MappingProxyType(
             "masks (a folder masks/ beside images/, or --masks)",
             lambda source: source.mask_path is None,
         ),
-        "detection": ("boxes", lambda source: not source.boxes),
+        "detection": ("boxes", lambda source: not source.things),
     }
 )
 
@@ -100,7 +100,7 @@ def lost_lines(sources: Sequence[Source], image: ImageSettings) -> list[str]:
         dropped = fit_boxes(source.boxes, *size, target)[1]
         if dropped and not first:
             first = f"{dropped[0].label} in {source.name}"
-        counts["boxes"] += len(source.boxes)
+        counts["boxes"] += len(source.things)
         counts["dropped"] += len(dropped)
         share, scale = lost_share(*size, target), max(target[0] / size[0], target[1] / size[1])
         counts["much"] += share > _MUCH

@@ -194,8 +194,8 @@ def _judge(given: Given, on: _Judging) -> Judged:
         which = f"{first}, {more} more like it: their predictions are" if more else f"{first}: its prediction is"
         on.caller.warn(f"no picture of the suite is called {which} not counted")
     vocabulary = read_vocabulary(on.suite, on.rows, on.classes)
-    said, record = pair_sources(on.rows, matched.labels), recorded_numbers(on.suite) or {}
-    vocabulary, notes = settle_words(name, vocabulary, said, record, declared=on.classes is not None)
+    pairs, record = pair_sources(on.rows, matched.labels), recorded_numbers(on.suite) or {}
+    vocabulary, notes = settle_words(name, vocabulary, pairs, record, declared=on.classes is not None)
     return replace(_judge_labels(matched, vocabulary, on), name=name, notes=notes)
 
 
@@ -336,17 +336,17 @@ def _judge_boxes(
         on.caller.warn(f"{vocabulary.listed} lacks labels of the suite, which no answer can name: {_some(lacking)}")
     counted = {row.file_name: seen[row.file_name] for row in on.rows if row.accepted and row.file_name in seen}
     counted, notes = settle_boxes(name, on.rows, counted, form, partial(_size, Folder(on.suite)))
-    said, record = BoxEvidence(on.rows, counted).labels(), recorded_numbers(on.suite) or {}
-    vocabulary, more = settle_words(name, vocabulary, said, record, of_boxes=True)
+    pairs, record = BoxEvidence(on.rows, counted).labels(), recorded_numbers(on.suite) or {}
+    vocabulary, more = settle_words(name, vocabulary, pairs, record, of_boxes=True)
     boxes = {
         picture: tuple(replace(box, label=vocabulary.settle_text(box.label)) for box in some)
         for picture, some in counted.items()
     }
     called = [box.label for some in boxes.values() for box in some if box.score >= SURE]
     strange = vocabulary.require_known(called)
-    by_set = vocabulary.listed == SET_NUMBERS and not any(label.isdigit() for _, label in said)
+    by_set = vocabulary.listed == SET_NUMBERS and not any(label.isdigit() for _, label in pairs)
     note = (f"{name}: classes by {vocabulary.listed}",) if vocabulary.listed and not by_set else ()
-    judged = replace(evaluate_boxes(on.rows, boxes, on.embed), strange=strange)
+    judged = replace(evaluate_boxes(on.rows, boxes, on.embed, vocabulary.of_set), strange=strange)
     return Judged(on.rows, judged, None, (*notes, *note, *more, *box_notes(name, boxes)))
 
 
@@ -383,9 +383,9 @@ def _read_classes(
     # With one score more the first may be of the background.
     if size is not None and not vocabulary.numbers and size - len(vocabulary.folders) in (0, 1):
         vocabulary = read_vocabulary(on.suite, on.rows, Path(IMAGE_FOLDER))
-    said = pair_sources(on.rows, [_top(answers.get(row.file_name)) for row in on.rows])
+    pairs = pair_sources(on.rows, [_top(answers.get(row.file_name)) for row in on.rows])
     record = recorded_numbers(on.suite) or {}
-    vocabulary, notes = settle_words(name, vocabulary, said, record, size=size, declared=declared)
+    vocabulary, notes = settle_words(name, vocabulary, pairs, record, size=size, declared=declared)
     if size is not None:
         return vocabulary, (_order(vocabulary, size, name), f"{name}: {tell_scale(answers.values()).text}", *notes)
     return vocabulary, notes if vocabulary.listed is None else (f"{name}: classes by {vocabulary.listed}", *notes)

@@ -22,8 +22,8 @@ from .answer_labels import SET_NUMBERS, Vocabulary
 Pairs = Sequence[tuple[str, str]]
 Evidence = Literal["certain", "likely", "none"]
 
-# How many times as much is right by another reading, and how much of all; what is as likely by chance is no evidence.
-_TIMES, _HALF, _CERTAIN, _LIKELY = 5, 0.5, 0.02, 0.05
+# What is as likely by chance is no evidence.
+_CERTAIN, _LIKELY = 0.01, 0.05
 # Of the answers, those that are no class by a reading that cannot be meant.
 _IMPOSSIBLE = 0.1
 # Of the answers to each class, those that are one other where the classes are in another order.
@@ -31,11 +31,22 @@ _MOSTLY = 0.9
 _SHOWN = 4
 
 
-def weigh(own: int, other: int, of: int, chance: float, tried: int, *, impossible: bool = False) -> Evidence:
+def weigh(
+    own: int,
+    other: int,
+    of: int,
+    chance: float,
+    tried: int,
+    times: float = 8,
+    share: float = 0.5,
+    *,
+    impossible: bool = False,
+) -> Evidence:
     """How sure it is that answers have to be read otherwise: `own` of so many are right as they are read, `other` by
-    the best of `tried` readings, of which `chance` are by luck. `impossible` says that no model answers so.
+    the best of `tried` readings, of which `chance` are by luck; nothing is where it is not so many `times` as much and
+    this `share` of all. `impossible` says that no model answers as they are read.
     """
-    if not other or other < _TIMES * own or other < _HALF * of:
+    if not other or other < times * own or other < share * of:
         return "none"
     luck = tail(other, of, max(chance, (own + 1) / (of + 2)))
     if luck >= _LIKELY:
@@ -96,14 +107,14 @@ def _numberings(given: Vocabulary, record: Mapping[int, str], size: int | None, 
     own = {int(form): label for form, label in given.renamed.items() if _is_number(form)} if given.numbers else {}
     base = own or {int(label): label for label in given.labels if _is_number(label)}
     lists = [(given.listed or "the labels", base), *_lists(given, record, of_boxes)]
-    found: dict[tuple[tuple[int, str], ...], Vocabulary] = {}
+    different: dict[tuple[tuple[int, str], ...], Vocabulary] = {}
     for by, (where, names) in ((by, one) for by in (0, 1, -1) for one in lists):
         moved = {number + by: name for number, name in names.items() if number + by >= 0}
         fits = size is None or (max(moved, default=0) < size and (by == 0 or len(names) < size))
         if moved and fits and moved != base:
             words = given.numbered(moved, f"{where}, counted from {max(by, 0)}" if by else where)
-            found.setdefault(tuple((n, words.renamed[str(n)]) for n in sorted(moved)), words)
-    return list(found.values())
+            different.setdefault(tuple((n, words.renamed[str(n)]) for n in sorted(moved)), words)
+    return list(different.values())
 
 
 def _lists(given: Vocabulary, record: Mapping[int, str], of_boxes: bool) -> Iterator[tuple[str, Mapping[int, str]]]:

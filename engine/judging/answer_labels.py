@@ -45,8 +45,8 @@ _FIELD = re.compile(r"\b(id|name|display_name)\s*:\s*(?:([\"'])(.*?)\2|([0-9]{1,
 class Vocabulary:
     """`labels` are those of the suite's pictures, sorted; answers in `known` may be counted. `renamed` are other ways
     to say a label: a class's number, its synset, and `spelled` what only one known class is like in spelling. `folders`
-    are the labels in ImageFolder's order, `listed` says where the model's classes are listed, None where they are not;
-    there are so many `numbers`, 0 where that is not known.
+    are the labels in ImageFolder's order, `of_set` the classes that the set names, `listed` says where the model's
+    classes are listed, None where they are not; there are so many `numbers`, 0 where that is not known.
     """
 
     labels: tuple[str, ...]
@@ -56,6 +56,7 @@ class Vocabulary:
     listed: str | None = None
     numbers: int = 0
     spelled: Mapping[str, str] = field(default_factory=dict)
+    of_set: frozenset[str] = frozenset()
 
     def settle(self, answer: Prediction) -> Prediction:
         """The answer in the labels' words."""
@@ -155,7 +156,7 @@ def read_vocabulary(
     are those of boxes, and numbers that nobody names are the set's own. Raises CounterfactoryError for a list that
     cannot be read, or that no label is in.
     """
-    boxes = (box.label for row in rows for box in row.boxes)
+    boxes = (box.label for row in rows for box in row.things)
     labels = tuple(sorted(set(boxes if of_boxes else (row.label for row in rows if row.label is not None))))
     try:
         recorded, numbers = recorded_labels(suite), recorded_numbers(suite) or {}
@@ -163,7 +164,7 @@ def read_vocabulary(
         recorded, numbers = (), {}
     known = frozenset((*labels, *recorded, *(name for name in numbers.values() if not name.isdigit())))
     plain = Vocabulary(labels, known, recorded or labels, _trimmed(labels, recorded or labels))
-    plain = replace(plain, spelled=_spelled(labels, known))
+    plain = replace(plain, spelled=_spelled(labels, known), of_set=known - {BACKGROUND})
     if classes is None and own is None and of_boxes:
         things = {number: name for number, name in numbers.items() if name != BACKGROUND}
         return plain.numbered(things, SET_NUMBERS) if set(labels) & set(things.values()) else plain
@@ -184,12 +185,12 @@ def _spellings(text: str) -> list[str]:
 
 def _spelled(labels: Collection[str], known: Collection[str]) -> dict[str, str]:
     """The class of each spelling that is one's alone: a label's before that of another known class."""
-    found: dict[str, str] = {}
+    of_one: dict[str, str] = {}
     for names in (set(known).difference(labels), labels):
         of = [(form, name) for name in names for form in set(_spellings(name))]
         count = Counter(form for form, _ in of)
-        found |= {form: name for form, name in of if count[form] == 1}
-    return found
+        of_one |= {form: name for form, name in of if count[form] == 1}
+    return of_one
 
 
 def _trimmed(labels: Collection[str], folders: Sequence[str]) -> dict[str, str]:

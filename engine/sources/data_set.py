@@ -12,6 +12,7 @@ from typing import Any
 
 from ..errors import CounterfactoryError, list_some
 from ..files.disk_list import DiskList, repeated
+from .boxes import BoxCensus
 from .class_map import BACKGROUND, SYNSET, label_names, load_class_map
 from .depth import with_depth
 from .labels import whole_number
@@ -109,7 +110,9 @@ def read_listing(
     # In a set without labels an image is of the classes that it shows.
     shown = chosen.classes if all(entry.label is None for entry in listing.entries) else None
     require_known(shown or (), listing.class_names or tuple(names.values()))
-    reader = Reader(listing.class_map, names or None, options.depth_values, on_progress, examine, listing.boxes, whole)
+    # What layouts without --boxes hold is in their form.
+    boxes = listing.boxes or BoxCensus(root, "corners", of_user=True)
+    reader = Reader(listing.class_map, names or None, options.depth_values, on_progress, examine, boxes, whole)
     tally = MaskTally(listing.class_map, drawn=any(isinstance(entry.mask, DrawnMask) for entry in listing.entries))
 
     def check(entries: Sequence[Entry]) -> Iterator[Source | None]:
@@ -132,9 +135,8 @@ def read_listing(
         tally.class_map, names = by_white, dict(by_white.names)
         sources = DiskList(reader.read_as(sources, by_white))
     problems = sorted([*problems, *reader.lost], key=lambda p: (p.name, p.reason))
-    if listing.boxes is not None:
-        listing.boxes.refuse()
-        listing.notes += listing.boxes.notes()
+    boxes.refuse()
+    listing.notes += boxes.notes()
     listing.note_first(sorted(reader.grey), "pictures end in plain grey, as broken files do that were saved again")
     if reader.skimmed:
         listing.notes.append(

@@ -16,18 +16,21 @@ from ..errors import CounterfactoryError, list_some
 from ..files.disk_list import DiskList
 from ..files.reading import read_bytes, read_text
 from .blobs import printable, read_blob, unprintable
-from .boxes import BoxCensus, BoxForm
+from .boxes import BoxCensus, BoxForm, box_of, is_marked
 from .class_map import BACKGROUND, VOID, ClassMap, label_lines, load_class_map
 from .listing import Entry, Listing, entry_of, finish, image_files, is_file
 from .pixels import UnreadableError, count_numbers, mask_palette, read_mask
-from .shapes import Box
+from .shapes import Box, things
 
 _IMAGES, _BOXES, _MASKS, _SETS = "JPEGImages", "Annotations", "SegmentationClass", "ImageSets"
 # What names classes in the folder: CVAT's and labelme's files, and a plain list.
 _NAMES = ("labelmap.txt", "class_names.txt", "labels.txt", "classes.txt")
 _LOOKED_AT = 20
 _LAST = 20
-_MARKS = ("difficult", "truncated")
+_MARKS = {
+    "difficult": "what a model sees there is neither right nor wrong",
+    "truncated": "these boxes are taken as the others are",
+}
 
 
 def is_voc(root: Path) -> bool:
@@ -60,10 +63,10 @@ def list_voc(root: Path, split: str | None = None, form: BoxForm | None = None) 
             listing.entries.append(_add_boxes(entry, xml, listing.boxes, marks) if is_file(xml) else entry)
         except (ValueError, OSError, ElementTree.ParseError) as error:
             listing.skip(relative, f"{xml.name}: {error}")
-    if marks:
-        marked = " and ".join(f"{count} are marked {mark}" for mark, count in sorted(marks.items()))
-        listing.notes.append(f"{marked}: these boxes are taken as the others are, and the marks are left out")
-    names = [box.label for entry in listing.entries for box in entry.boxes]
+    listing.notes += [
+        f"{marks[mark]} boxes are marked {mark}: {meant}" for mark, meant in _MARKS.items() if marks[mark]
+    ]
+    names = [box.label for entry in listing.entries for box in things(entry.boxes)]
     masks = [Path(str(entry.mask)) for entry in listing.entries if entry.mask is not None]
     if masks or (root / _MASKS).is_dir():
         listing.class_map = _class_map(root, masks[:_LOOKED_AT], names, listing)
@@ -150,19 +153,39 @@ def _add_boxes(entry: Entry, xml: Path, census: BoxCensus, marks: Counter[str]) 
     sides = [_number(root, f"size/{side}") for side in ("height", "width")] if root.find("size") is not None else [0, 0]
     # Writers that did not open the image leave a size of 0.
     size = (int(sides[0]), int(sides[1])) if all(sides) else None
-    things = list(root.iterfind("object"))
-    boxes = tuple(_box(thing, census) for thing in things)
-    marks.update(mark for thing in things for mark in _MARKS if (thing.findtext(mark) or "").strip() == "1")
+    objects = list(root.iterfind("object"))
+    boxes = tuple(_box(thing, census, size) for thing in objects)
+    marks.update(mark for thing in objects for mark in _MARKS if is_marked(thing.findtext(mark)))
     return replace(entry, boxes=boxes, size=size)
 
 
-def _box(thing: ElementTree.Element, census: BoxCensus) -> Box:
-    """VOC counts pixels from 1, and the last one belongs to the box."""
+def _box(thing: ElementTree.Element, census: BoxCensus, size: tuple[int, int] | None) -> Box:
+    """The box of an object, upright: labelImg2 and DIOR write turned ones as `robndbox`, CVAT a `rotation`."""
     name = (thing.findtext("name") or "").strip()
     if not name or unprintable(name):
         raise ValueError(f"an object has the name {printable(name)!r}")
-    x0, y0, x1, y1 = (_number(thing, f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax"))
-    return census.read((x0 - 1, y0 - 1, x1, y1), name)
+    if thing.find("bndbox") is None and (turned := thing.find("robndbox")) is not None:
+        box = _turned(turned, name, census)
+    else:
+        box = census.read([_number(thing, f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")], name)
+        named = {one.findtext("name"): one for one in thing.iterfind("attributes/attribute")}
+        box = census.turn(box, _number(named["rotation"], "value")) if "rotation" in named else box
+    census.origin.add((box.x0, box.y0, box.x1, box.y1), size)
+    # VOC counts pixels from 1, and the last one belongs to the box.
+    last = 0 if census.form == "corners" else 1
+    box = replace(box, x0=box.x0 - 1, y0=box.y0 - 1, x1=box.x1 - last, y1=box.y1 - last)
+    return replace(box, ignored="difficult") if is_marked(thing.findtext("difficult")) else box
+
+
+def _turned(turned: ElementTree.Element, name: str, census: BoxCensus) -> Box:
+    """The upright box around a middle, a size and radians, or around four corners."""
+    if turned.find("cx") is not None:
+        x, y, width, height, angle = (_number(turned, side) for side in ("cx", "cy", "w", "h", "angle"))
+        return census.turn(box_of((x, y, width, height), "centres", name), math.degrees(angle))
+    sides = [[_number(turned, one.tag) for one in turned if one.tag.startswith(axis)] for axis in "xy"]
+    if list(map(len, sides)) != [4, 4]:
+        raise ValueError(f"robndbox of {name} has neither cx, cy, w, h, angle nor four corners")
+    return census.around([number for point in zip(*sides, strict=True) for number in point], name)
 
 
 def _number(element: ElementTree.Element, path: str) -> float:

@@ -88,7 +88,8 @@ class _LabelLines:
             except ValueError:
                 values = [math.nan]
             if not all(map(math.isfinite, values)):
-                raise ValueError(f"{where}: {text[:60]!r} is not a class and numbers")
+                dota = "; in DOTA's lines corners in pixels come first" if len(text.split()) > 8 else ""
+                raise ValueError(f"{where}: {text[:60]!r} is not a class and numbers{dota}")
             if values[0] not in self.names:
                 raise ValueError(f"{where}: class {values[0]:g} is not one of the {len(self.names)} names")
             if not all(-_SLACK <= value <= 1 + _SLACK for value in values[1:5]):
@@ -113,7 +114,10 @@ class _LabelLines:
                 boxes.append(Box(min(xs), min(ys), max(xs), max(ys), self.names[kind]))
                 shapes.append(Shape(kind, (outline(rest),)))
             else:
-                raise ValueError(f"{where}: {len(rest)} numbers after the class are no box and no polygon{_POSE}")
+                fifth = ", a fifth is a score or a turn" if len(rest) == 5 else ""
+                raise ValueError(
+                    f"{where}: {len(rest)} numbers after the class are no box and no polygon{fifth}{_POSE}"
+                )
         alone = shapes and len(shapes) == len(boxes)
         mask = DrawnMask(tuple(shapes), self.background, relative=True) if alone else None
         return replace(entry, mask=mask, boxes=tuple(boxes), relative=True)
@@ -138,7 +142,7 @@ class _LabelLines:
                 "and a picture with both has no mask"
             )
         elif set(self.lengths) == {8}:
-            yield "all lines have four points, as turned boxes have: upright boxes around them are taken"
+            yield f"all {outlines} lines have four points, as turned boxes have: upright boxes around them are taken"
 
 
 def list_yolo(root: Path, form: BoxForm | None = None) -> Listing:

@@ -143,10 +143,12 @@ def test_forms_by_their_definition(form: BoxForm) -> None:
 
 
 @pytest.mark.parametrize(("crowds", "left"), [([0, 0, 0, 1], 3), ([0, 0, 1, 1], 2), ([0, 1, 1, 1], 4), ([1] * 4, 4)])
-def test_crowds_have_no_box_unless_nearly_all_are_marked(crowds: list[int], left: int, tmp_path: Path) -> None:
+def test_crowds_are_no_things_unless_nearly_all_are_marked(crowds: list[int], left: int, tmp_path: Path) -> None:
     found = read(coco(tmp_path, things(4), iscrowd=crowds))
-    assert len(found.sources[0].boxes) == left
-    what = "they are taken for single things" if left == 4 else "and are left out; where they are single things"
+    assert (len(found.sources[0].boxes), len(found.sources[0].things)) == (4, left)
+    what = (
+        "they are taken for single things" if left == 4 else "is neither right nor wrong; where they are single things"
+    )
     (note,) = found.notes
     assert f"{sum(crowds)} of 4 boxes are marked as crowds (iscrowd 1)" in note
     assert what in note
@@ -178,11 +180,11 @@ def test_coco_s_images_are_those_of_its_split_and_size(tmp_path: Path) -> None:
 
 
 def test_voc_s_marks_are_said(tmp_path: Path) -> None:
-    marks = "<truncated>1</truncated><difficult>0</difficult>"
-    found = read(voc(tmp_path, map(corners, things(3)), marks))
-    said = "3 are marked truncated: these boxes are taken as the others are, and the marks are left out"
-    assert found.notes == [said]
-    assert read(voc(tmp_path, map(corners, things(3)))).notes == []
+    for mark, ignored in (("difficult", "difficult"), ("truncated", None)):
+        found = read(voc(tmp_path / mark, map(corners, things(3)), f"<{mark}>1</{mark}><pose>0</pose>"))
+        assert {box.ignored for box in found.sources[0].boxes} == {ignored}
+        assert found.notes[0].startswith(f"3 boxes are marked {mark}: ")
+    assert read(voc(tmp_path, map(corners, things(3)), "<difficult>0</difficult>")).notes == []
 
 
 def lines(root: Path, made: Iterable[Iterable[float]]) -> Path:
@@ -226,8 +228,8 @@ def test_outlines_of_one_length_are_outlines(count: int, tmp_path: Path) -> None
 
 def test_lines_of_another_kind_are_said(tmp_path: Path) -> None:
     turned = [0.2, 0.3, 0.5, 0.2, 0.6, 0.5, 0.3, 0.6]
-    said = "all lines have four points, as turned boxes have: upright boxes around them are taken"
-    assert read(lines(tmp_path / "a", [turned, turned])).notes == [said]
+    said = "all 2 lines have four points, as turned boxes have: upright boxes around them are taken"
+    assert read(lines(tmp_path / "a", [turned, turned[2:] + turned[:2]])).notes[0] == said
     said = "1 of 2 lines are outlines among boxes: the box around each is taken, and a picture with both has no mask"
     assert read(lines(tmp_path / "b", [turned, [0.5] * 4])).notes == [said]
     odd = lines(tmp_path / "c", [[0.5] * 55, [0.5] * 4])
