@@ -77,8 +77,9 @@ def by_evaluate(root: Path) -> list[float | None]:
     more = [replace(row, file_name=f"variant/{row.file_name}", kind="variant") for row in rows]
     numbered = {str(number): name for number, name in enumerate(_NAMES, start=1)}
     words = Vocabulary(_NAMES, frozenset(_NAMES), _NAMES, numbered)
-    listed, _ = json_boxes(root / "results.json", [*rows, *more], print)
+    listed, _ = json_boxes(root / "results.json", rows, print)
     seen = {name: [replace(box, label=words.settle_text(box.label)) for box in some] for name, some in listed.items()}
+    seen |= {row.file_name: [] for row in more}
     judged = evaluate_boxes([*rows, *more], seen)
     return [judged.originals.score.value, *(one.originals.value for one in judged.measures[:2])]
 

@@ -78,7 +78,7 @@ _NAMED = (".json", ".toml", ".yaml", ".yml", ".pbtxt")
 class Judged:
     """What the answers come to; `answers[i]` is the one to row i of a table's rows, None without one. A folder of masks
     has none. `notes` say how a model was asked; `name` is what the caller calls what answered, `digest` names all the
-    answers of a model that was asked.
+    answers of a model that was asked, `words` say what labels and numbers stand for.
     """
 
     rows: Sequence[PictureRow]
@@ -87,6 +87,7 @@ class Judged:
     notes: tuple[str, ...] = ()
     name: str = ""
     digest: str = ""
+    words: Vocabulary | None = None
 
     def scored_rows(self) -> list[PictureRow]:
         """The rows, with what the answers say of single pictures among their scores: confidence, or picture mIoU."""
@@ -196,6 +197,7 @@ def _judge(given: Given, on: _Judging) -> Judged:
     vocabulary = read_vocabulary(on.suite, on.rows, on.classes)
     pairs, record = pair_sources(on.rows, matched.labels), recorded_numbers(on.suite) or {}
     vocabulary, notes = settle_words(name, vocabulary, pairs, record, declared=on.classes is not None)
+    matched = replace(matched, answers=tuple(answer and vocabulary.settle(answer) for answer in matched.answers))
     return replace(_judge_labels(matched, vocabulary, on), name=name, notes=notes)
 
 
@@ -295,8 +297,7 @@ def _examine(model: ModelUnderTest, on: _Judging, wants: frozenset[Wanted], answ
         return  # the same
     else:
         vocabulary, _ = _read_classes(answers, model, model.name, on)
-        predictions = model_answers.label_predictions(answers, vocabulary, {}).values()
-        labels = [vocabulary.settle(one).label for one in predictions]
+        labels = [one.label for one in model_answers.label_predictions(answers, vocabulary, {}).values()]
     if 2 * sum(not vocabulary.knows(label) for label in labels) > len(labels):
         vocabulary.require_known(labels)
 
@@ -428,15 +429,15 @@ def _order(vocabulary: Vocabulary, size: int, name: str) -> str:
 
 
 def _judge_labels(matched: RowPredictions, vocabulary: Vocabulary, on: _Judging) -> Judged:
+    """Judge predictions that are in the labels' words."""
     if str(on.classes) == IMAGE_FOLDER:
         on.caller.warn(f"answers' numbers from 0 are ImageFolder's: {_some(vocabulary.folders)}")
     if lacking := vocabulary.missing():
         on.caller.warn(f"{vocabulary.listed} lacks labels of the suite, which no answer can name: {_some(lacking)}")
-    matched = replace(matched, answers=tuple(answer and vocabulary.settle(answer) for answer in matched.answers))
     counted = zip(on.rows, matched.labels, strict=True)
     strange = vocabulary.require_known([label for row, label in counted if row.accepted and label is not None])
     evaluation = evaluate_labels(on.rows, matched.labels, matched.measures(on.rows), on.embed)
-    return Judged(on.rows, replace(evaluation, strange=strange), matched.answers)
+    return Judged(on.rows, replace(evaluation, strange=strange), matched.answers, words=vocabulary)
 
 
 def _given(predictions: Any) -> Predictions:

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import CounterfactoryError
 from ..files.reading import read_json
 from ..judging.answer_census import weigh
-from ..judging.box_census import BoxEvidence
+from ..judging.box_census import SHARE, TIMES, BoxEvidence
 from ..judging.detections import SeenBox
 from ..judging.predictions import find_rows
 from ..sources.boxes import BoxForm
@@ -54,7 +54,14 @@ def json_boxes(path: Path, rows: Sequence[PictureRow], warn: Warn) -> tuple[dict
         )
     if strangers:
         warn(f"{path}: {len(strangers)} boxes are of no picture of the suite, such as {strangers[0]!r}: not counted")
-    return _by_picture(results, of_image, rows), form
+    boxes = _by_picture(results, of_image, rows)
+    variants = [row.file_name for row in rows if row.kind == "variant" and row.accepted]
+    if variants and any(boxes.values()) and not any(boxes[name] for name in variants):
+        raise CounterfactoryError(
+            f"{path} has no box of any of the {len(variants)} variants, and has of other pictures: ask the model about "
+            f"all of the suite's, such as {variants[0]}"
+        )
+    return boxes, form
 
 
 def _result(one: Any, where: str) -> tuple[str, SeenBox]:
@@ -92,6 +99,7 @@ def _rows_of(
     stems = {int(stem): i for i, row in enumerate(rows) if (stem := _digits(row)) is not None}
     orders = {
         "the rows of metadata.parquet": range(len(rows)),
+        "its originals": [i for i, row in enumerate(rows) if row.kind == "original"],
         "its accepted rows": [i for i, row in enumerate(rows) if row.accepted],
         "the pictures in the order of their names": sorted(range(len(rows)), key=lambda i: rows[i].file_name),
     }
@@ -107,7 +115,7 @@ def _rows_of(
         evidence = BoxEvidence(rows, _by_picture(results, of_image, rows))
         upon[text] = evidence.fit(evidence.numbers)[0]
     most = max(upon, key=lambda text: upon[text])
-    if weigh(upon[best], upon[most], evidence.count, 0.0, len(read)) == "certain":
+    if weigh(upon[best], upon[most], evidence.count, 0.0, len(read), TIMES, SHARE) == "certain":
         best = most
     if best != next(iter(read)):
         warn(f"{name}: numbers of images are read as {best}, by which {len(read[best])} of {len(images)} are pictures")

@@ -161,11 +161,12 @@ def _choose(
     if not others or not any(_is_number(answer) for _, answer in pairs):
         return given, ()
     best = max(others, key=lambda one: _right(one, pairs))
-    own, most = _right(given, pairs), _right(best, pairs)
-    impossible = _strange(given, pairs) >= _IMPOSSIBLE * len(pairs) and not _strange(best, pairs)
-    evidence = weigh(own, most, len(pairs), _chance(best, pairs), len(others), impossible=impossible)
-    seen = f"{_share(own, pairs)} of the answers are right by {given.listed or 'the labels'}"
-    seen += f", {_share(most, pairs)} by {best.listed}"
+    apart = [pair for pair in pairs if given.settle_text(pair[1]) != best.settle_text(pair[1])]
+    impossible = _strange(given, apart) >= _IMPOSSIBLE * len(pairs) and not _strange(best, apart)
+    own, most = _right(given, apart), _right(best, apart)
+    evidence = weigh(own, most, len(apart), _chance(best, apart), len(others), impossible=impossible)
+    seen = f"{_share(_right(given, pairs), pairs)} of the answers are right by {given.listed or 'the labels'}"
+    seen += f", {_share(_right(best, pairs), pairs)} by {best.listed}"
     if evidence == "certain":
         return best, (f"{name}: numbers are read by {best.listed}: {seen}",)
     few = f"warning: {name}: {seen}, and they are too few to tell: name the model's classes by --classes FILE"
@@ -202,7 +203,7 @@ def _strange(words: Vocabulary, pairs: Pairs) -> int:
 def _chance(words: Vocabulary, pairs: Pairs) -> float:
     """The share that would be right of the same answers to other pictures."""
     truths, answers = Counter(truth for truth, _ in pairs), Counter(words.settle_text(answer) for _, answer in pairs)
-    return sum(count * answers[truth] for truth, count in truths.items()) / len(pairs) ** 2
+    return sum(count * answers[truth] for truth, count in truths.items()) / max(1, len(pairs)) ** 2
 
 
 def _natural(text: str) -> list[tuple[int, int, str]]:

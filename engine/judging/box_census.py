@@ -31,7 +31,7 @@ Scale = Callable[[Floats, Floats], tuple[Any, Any]]
 # Pictures, one of a source, and boxes of each that are held against the truths.
 _PICTURES, _BOXES = 200, 20
 # By the meant reading so many times as much is found, this share of all at least, and boxes lie so well on things.
-_TIMES, _SHARE, _CLOSE = 3, 0.3, 0.7
+TIMES, SHARE, _CLOSE = 3, 0.3, 0.7
 # Shares go a little beyond 1, and pictures are longer; so many different boxes, or such a fit, are no luck of one box.
 _ONE, _LEAST, _VARIED, _LUCKLESS = 1.5, 4, 3, 0.9
 _FORMS: Mapping[BoxForm, str] = {"corners": "two corners", "sizes": "a corner and a size", "centres": "middle and size"}
@@ -147,7 +147,7 @@ def settle_boxes(
     """
     evidence = BoxEvidence(rows, answers)
     own, _ = evidence.fit(evidence.numbers)
-    if not evidence.numbers.size or _TIMES * own > evidence.count:
+    if not evidence.numbers.size or TIMES * own > evidence.count:
         return dict(answers), ()
     pictures = [row for _, row, _ in evidence.pairs]
     of, numbers = _pictures(pictures, sizes), _numbers(evidence.numbers, form)
@@ -160,7 +160,7 @@ def settle_boxes(
     corners = reading.corners(numbers, *of)
     close = overlap >= _CLOSE * most and (evidence.varied(corners) or overlap >= _LUCKLESS * most)
     outside = 10 * _outside(evidence.numbers, of[0]) >= len(numbers) > 50 * _outside(corners, of[0])
-    sure = weigh(own, most, evidence.count, 0.0, len(readings), _TIMES, _SHARE, impossible=outside)
+    sure = weigh(own, most, evidence.count, 0.0, len(readings), TIMES, SHARE, impossible=outside)
     seen = f"{name}: boxes are {reading.text}: so {most} of {evidence.count} true boxes are found, as they are {own}"
     if not shares and (sure == "none" or not close):
         return dict(answers), ()

@@ -296,7 +296,7 @@ def find_unanswered(rows: Sequence[PictureRow], answered: Sequence[bool]) -> tup
 def find_rows(images: Iterable[str], rows: Sequence[PictureRow]) -> dict[str, int]:
     """The row that each image is a picture of, by its number; unmatched are left out.
 
-    Folders may stand before a file of the suite, whose name is like no other, and its own folders may be left out. A source's
+    Folders may stand before a file of the suite, whose name is like no other, and its own may be left out. A source's
     name may be that of pictures elsewhere: folders before it count only where all are in one folder, and no source goes
     by its bare name.
     """
