@@ -30,7 +30,7 @@ from counterfactory.engine.asking.preparation import Preparation
 from counterfactory.engine.asking.published_inputs import of_openvino, of_ultralytics, read_preparation
 
 ROOT = Path(__file__).parents[1]
-CODE = ("preparation", "declared_words", "image_processors", "published_inputs")
+CODE = ("preparation", "declared_words", "configuration_keys", "image_processors", "published_inputs")
 # (height, width): wide, tall, odd, small, square.
 SIZES = ((375, 500), (480, 301), (97, 131), (33, 47), (224, 224), (640, 427))
 # OpenCV's fixed-point numbers may be one of 256 levels off. Where transformers does a thing in two ways, by Pillow and

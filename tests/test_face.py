@@ -306,8 +306,8 @@ def test_a_model_is_given_batches_of_one_size(made_suite: MadeSuite, monkeypatch
 @pytest.mark.parametrize(
     ("predictions", "message"),
     [
-        (lambda pictures: ["bus"], "the model was given 8 pictures, and returned 1 labels"),
-        (lambda pictures: np.full(len(pictures), 0.5), "a label is a text or a whole number"),
+        (lambda pictures: ["bus"], "the model was given 8 pictures, and returned 1 answers"),
+        (lambda pictures: [object()] * len(pictures), "a label is a text or a whole number"),
         ({}, "predictions holds no predictions"),
         ({"a.png": True}, "predictions['a.png']: every row needs an image"),
         (

@@ -276,7 +276,8 @@ def _examine(model: ModelUnderTest, on: _Judging, wants: frozenset[Wanted], answ
     """Refuse what no further answer could mend, by the first answers, which are of all labels."""
     kind = _kind(model, answers)
     if (channel := tell_channel(answers)) is not None:
-        _require_two(model, kind, on)
+        if channel.text:
+            _require_two(model, kind, on)
         answers = {picture: channel.settle(answer) for picture, answer in answers.items()}
     name, given = _KINDS[kind]
     if given not in wants:

@@ -15,7 +15,7 @@ from ..files.fill import nearest
 from .preparation import FILTERS, LETTERBOX, SIZES, Channels, Keep, Offset, Preparation, Rounding, Triple
 
 _KEYS = (*(field.name for field in fields(Preparation)), "letterbox")
-_IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 _CHOICES: dict[str, tuple[str, ...]] = {
     "keep": get_args(Keep),
     "rounding": get_args(Rounding),
@@ -70,8 +70,8 @@ def _value(name: str, text: str) -> Any:
             return sides[0] if len(sides) == 1 and name in ("resize", *_LENGTHS) else (sides[0], sides[-1])
         if name in ("scale", "middle") and 0 < (number := float(text)) < (math.inf if name == "scale" else 1 + 1e-9):
             return number
-        if name in _IMAGENET and text == "imagenet":
-            return _IMAGENET[name]
+        if name in IMAGENET and text == "imagenet":
+            return IMAGENET[name]
         if name in _TRIPLES:
             values = triple([float(part) for part in text.split(",")], 0.0 if name == "std" else -math.inf)
             if name != "fill" or all(part in range(256) for part in values):

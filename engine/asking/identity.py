@@ -144,8 +144,9 @@ class _ObjectReader:
 
     def _class(self, kind: type) -> Iterator[str]:
         yield kind.__qualname__
-        if _is_installed(kind.__module__):
-            yield self._release(kind.__module__)
+        home = kind.__module__ if isinstance(kind.__module__, str) else "builtins"
+        if _is_installed(home):
+            yield self._release(home)
             return
         yield from map(self.digest, (type(kind), *kind.__bases__))
         for name, value in vars(kind).items():
@@ -157,6 +158,8 @@ class _ObjectReader:
 
     def _tensor(self, tensor: Any) -> Iterator[str]:
         torch = sys.modules["torch"]
+        if tensor.is_quantized:  # its bytes are not all of it
+            raise _UnknownError("quantised tensor")
         try:
             flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
             content = hashlib.sha256(memoryview(flat.numpy())).hexdigest()

@@ -7,14 +7,16 @@ The configuration is read whole: a key is understood, or touches no pixel of a p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from PIL import Image
 
+from .configuration_keys import ConfigurationKeys
 from .declared_words import triple
 from .placement import Size
-from .preparation import Preparation
+from .preparation import Preparation, Triple
 
 _HALF, _IMAGENET = ([0.5] * 3, [0.5] * 3), ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 _CLIP = ([0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711])
@@ -35,29 +37,20 @@ def _square(side: int) -> dict[str, int]:
 
 _DETR = _own(_BILINEAR, _IMAGENET, {"shortest_edge": 800, "longest_edge": 1333}, do_pad=True, max_size=1333)
 _MASKS = {**_DETR, "size_divisor": 32}
-_MOBILE = _own(_BILINEAR, _HALF, {"shortest_edge": 256}, 224)
-_CLIPS = _own(_BICUBIC, _CLIP, {"shortest_edge": 224}, 224)
 _CLASSES: Mapping[str, Mapping[str, Any]] = {
+    **dict.fromkeys(("Bit", "CLIP", "ChineseCLIP"), _own(_BICUBIC, _CLIP, {"shortest_edge": 224}, 224)),
+    **dict.fromkeys(("ConditionalDetr", "DeformableDetr", "Detr", "OneFormer", "Yolos"), _DETR),
+    **dict.fromkeys(("Mask2Former", "MaskFormer"), _MASKS),
+    **dict.fromkeys(("MobileNetV1", "MobileNetV2"), _own(_BILINEAR, _HALF, {"shortest_edge": 256}, 224)),
     "Beit": _own(_BICUBIC, _HALF, _square(224), crop_size=224),
-    "Bit": _CLIPS,
     "Blip": _own(_BICUBIC, _CLIP, _square(384)),
-    "CLIP": _CLIPS,
-    "ChineseCLIP": _CLIPS,
-    "ConditionalDetr": _DETR,
     "ConvNext": _own(_BICUBIC, _HALF, {"shortest_edge": 384}, crop_pct=224 / 256),
     "DINOv3ViT": _own(_BILINEAR, _IMAGENET, _square(224)),
     "DPT": _own(_BICUBIC, _HALF, _square(384)),
-    "DeformableDetr": _DETR,
     "DeiT": _own(_BICUBIC, _HALF, _square(256), 224),
-    "Detr": _DETR,
     "EfficientNet": _own(_BICUBIC, _HALF, _square(346), crop_size=289, include_top=True),
     "Levit": _own(_BICUBIC, _IMAGENET, {"shortest_edge": 224}, 224),
-    "Mask2Former": _MASKS,
-    "MaskFormer": _MASKS,
-    "MobileNetV1": _MOBILE,
-    "MobileNetV2": _MOBILE,
     "MobileViT": _own(_BICUBIC, _HALF, {"shortest_edge": 224}, 256, do_normalize=False, do_flip_channel_order=True),
-    "OneFormer": _DETR,
     "OwlViT": _own(_BICUBIC, _CLIP, _square(768), crop_size=768),
     "Perceiver": _own(_BICUBIC, _IMAGENET, _square(224), 256),
     "PoolFormer": _own(_BICUBIC, _IMAGENET, {"shortest_edge": 224}, 224, crop_pct=0.9),
@@ -67,20 +60,18 @@ _CLASSES: Mapping[str, Mapping[str, Any]] = {
     "Siglip": {**_own(_BICUBIC, _HALF, _square(224)), "default_to_square": False},
     "TextNet": _own(_BILINEAR, _IMAGENET, {"shortest_edge": 640}, crop_size=224, size_divisor=32),
     "ViT": _own(_BILINEAR, _HALF, _square(224)),
-    "Yolos": _DETR,
 }
-# Classes with rules of their own that no key tells of.
-_REFUSED = frozenset({"Donut"})
+_FILTERS = {int(one): one.name.lower() for one in Image.Resampling}
 _ENDINGS = ("ImageProcessorFast", "ImageProcessorPil", "ImageProcessor", "FeatureExtractor")
 # Labels, texts, file forms and batches: what is without influence on the pixels of one picture.
 _WITHOUT_PIXELS = frozenset(
     {
         *("image_processor_type", "feature_extractor_type", "processor_class", "_processor_class", "backend"),
         *("_valid_processor_keys", "do_convert_rgb", "do_reduce_labels", "reduce_labels", "ignore_index"),
-        *("num_labels", "id2label", "data_format", "input_data_format", "default_to_square", "max_size", "device"),
+        *("num_labels", "id2label", "data_format", "input_data_format", "size", "crop_size", "pad_size", "device"),
         *("return_tensors", "disable_grouping", "format", "do_convert_annotations", "class_info_file", "metadata"),
         *("num_text", "repo_path", "task_seq_length", "max_seq_length", "return_segmentation_masks", "masks_path"),
-        *("pad_and_return_pixel_mask", "transformers_version", "model_input_names", "_name_or_path", "crop_pct"),
+        *("pad_and_return_pixel_mask", "transformers_version", "model_input_names", "_name_or_path"),
     }
 )
 
@@ -89,11 +80,9 @@ def of_hugging_face(table: Mapping[str, Any]) -> Preparation:
     """What an image processor of this configuration does. Raises ValueError with the key that is not understood."""
     name = str(table.get("image_processor_type") or table.get("feature_extractor_type") or "")
     name = next((name.removesuffix(end) for end in _ENDINGS if name.endswith(end)), name)
-    if name in _REFUSED:
-        raise ValueError(f"what {name} does is not understood")
     given = {key: value for key, value in table.items() if value is not None}
     guessed = {"do_resize": "size" in given, "resample": _BILINEAR, "do_normalize": "image_mean" in given}
-    keys = _Keys({**_CLASSES.get(name, guessed), **given})
+    keys = ConfigurationKeys({**_CLASSES.get(name, guessed), **given}, _WITHOUT_PIXELS)
     if name not in _CLASSES and keys("do_pad", False):
         raise ValueError(f"'do_pad' of {name or 'a class that is not named'} is not understood")
     parts = _geometry(name, keys) | _values(keys)
@@ -101,110 +90,87 @@ def of_hugging_face(table: Mapping[str, Any]) -> Preparation:
     return Preparation(**parts)
 
 
-class _Keys:
-    """A configuration, and which of its keys were read."""
-
-    def __init__(self, table: Mapping[str, Any]) -> None:
-        self._table, self._read = table, set(_WITHOUT_PIXELS)
-
-    def __call__(self, name: str, other: Any = None) -> Any:
-        """The value of a key, or `other` where there is none."""
-        self._read.add(name)
-        return self._table.get(name, other)
-
-    def require_all(self) -> None:
-        """Raises ValueError for a key that was not read, unless it is off."""
-        for name, value in self._table.items():
-            if name not in self._read and value is not False:
-                raise ValueError(f"{name!r} is not understood")
-
-
-def _geometry(name: str, keys: _Keys) -> dict[str, Any]:
-    filters = {int(one): one.name.lower() for one in Image.Resampling}
-    parts: dict[str, Any] = {"interpolation": filters[int(keys("resample"))]}
-    size, cropped, padded = keys("size"), keys("crop_size"), keys("pad_size")
-    crop = _sides(cropped, "crop_size") if keys("do_center_crop", False) else None
+def _geometry(name: str, keys: ConfigurationKeys) -> dict[str, Any]:
+    parts: dict[str, Any] = {"interpolation": keys("resample", to=lambda number: _FILTERS[int(number)])}
+    crop = keys("crop_size", to=_sides) if keys("do_center_crop", False) else None
+    square, most, padded = keys("default_to_square", True), keys("max_size", 0, int) or None, keys("pad_size")
     if keys("do_resize"):
-        parts |= _size(size, keys("default_to_square", True), keys("max_size"))
+        parts |= keys("size", to=lambda size: _size(size, square, most))
         crop = _of_class(name, keys, parts, crop)
     if keys("do_pad", False) and padded is not None:
-        parts["pad"] = _sides(padded, "pad_size")
+        parts["pad"] = keys("pad_size", to=_sides)
     return parts if crop is None else {**parts, "crop": crop, "offset": "floor"}
 
 
-def _of_class(name: str, keys: _Keys, parts: dict[str, Any], crop: Size | None) -> Size | None:
+def _of_class(name: str, keys: ConfigurationKeys, parts: dict[str, Any], crop: Size | None) -> Size | None:
     """Changes `parts` to what this class makes of its size; returns its crop."""
     size = parts["resize"]
-    if name == "ConvNext" and isinstance(size, int):
-        parts["resize"] = int(size / keys("crop_pct")) if size < 384 else (size, size)
-        return (size, size) if size < 384 else crop
-    if name == "PoolFormer":
-        sides = [int(side / keys("crop_pct")) for side in ((size, size) if isinstance(size, int) else size)]
-        parts["resize"] = sides[0] if sides[0] == sides[1] else (sides[0], sides[1])
+    height, width = (size, size) if isinstance(size, int) else size
+    if name in ("ConvNext", "PoolFormer"):
+        tall, wide = keys("crop_pct", to=lambda share: (int(height / share), int(width / share)))
+        parts["resize"] = tall if tall == wide else (tall, wide)
+        if name == "ConvNext":
+            parts["resize"] = tall if height < 384 else (height, width)
+            return (height, width) if height < 384 else crop
     elif name == "Levit" and isinstance(size, int):
         parts["resize"] = int(256 / 224 * size)
     elif name == "Perceiver" and crop is not None:
-        if len({*size, *crop}) > 2 or size[0] != size[1]:
+        if height != width or crop[0] != crop[1]:
             raise ValueError("'crop_size' with sides of two lengths is not understood")
-        parts["middle"] = size[0] / crop[0]
+        parts["middle"] = height / crop[0]
         return None
-    elif name == "Yolos" and "longest" in parts:
+    elif name == "Yolos" and parts.get("longest") is not None:
         parts |= {"multiple": 16, "rounding": "down"}
     elif name == "DPT":
-        multiple = keys("ensure_multiple_of", 1)
+        multiple = keys("ensure_multiple_of", 1, int)
         parts |= {"keep": "nearest"} if keys("keep_aspect_ratio", False) else {}
-        parts |= {"multiple": int(multiple), "rounding": "nearest"} if multiple != 1 else {}
+        parts |= {"multiple": multiple, "rounding": "nearest"} if multiple != 1 else {}
     elif name in ("MaskFormer", "Mask2Former", "TextNet"):
-        divisor = keys("size_divisibility", keys("size_divisor"))
-        parts |= {"multiple": int(divisor)} if divisor else {}
+        divisor = keys("size_divisibility", keys("size_divisor"), int)
+        parts |= {"multiple": divisor} if divisor else {}
     return crop
 
 
-def _values(keys: _Keys) -> dict[str, Any]:
+def _values(keys: ConfigurationKeys) -> dict[str, Any]:
     """How pixels become numbers. EfficientNet takes 1 off before it normalises, and divides by the deviation twice."""
-    factor, rescale, normal = keys("rescale_factor", 1 / 255), keys("do_rescale", True), keys("do_normalize", False)
-    mean, std = _colours(keys("image_mean", 0), normal, 0.0), _colours(keys("image_std", 1), True, 1.0)
-    if rescale and keys("rescale_offset", False):
+    scale, normal = keys("rescale_factor", 1 / 255, lambda factor: 1 / float(factor)), keys("do_normalize", False)
+    scale = scale if keys("do_rescale", True) else None
+    mean, std = keys("image_mean", 0, _colours), keys("image_std", 1, lambda value: _colours(value, 0.0))
+    mean = mean if normal else [0.0] * 3
+    if keys("rescale_offset", False) and scale is not None:
         mean = [value + 1 for value in mean]
-    if keys("include_top", False):
-        std = [value * value if normal else value for value in std]
-    elif not normal:
-        std = [1.0] * 3
+    times = int(normal) + int(keys("include_top", False))
     return {
-        "scale": 1 / float(factor) if rescale else None,
+        "scale": 1.0 if scale is None and times else scale,
         "mean": triple(mean) if any(mean) else None,
-        "std": triple(std, 0.0) if set(std) != {1.0} else None,
+        "std": triple([value**times for value in std]) if times else None,
         "channels": "bgr" if keys("do_flip_channel_order", False) else "rgb",
     }
 
 
-def _colours(value: Any, used: bool, other: float) -> list[float]:
-    numbers = value if isinstance(value, list) else [value]
-    return [float(number) for number in numbers] * (3 if len(numbers) == 1 else 1) if used else [other] * 3
+def _colours(value: Any, least: float = -math.inf) -> Triple:
+    return triple(value if isinstance(value, list | tuple) else [value], least)
 
 
 def _size(value: Any, square: bool, most: Any) -> dict[str, Any]:
-    """`resize` and `longest` of a size; an old one is a number."""
+    """`resize`, and what goes with it, of a size; an old one is a number."""
     if isinstance(value, int | float):
-        return {"resize": (int(value), int(value))} if square else {"resize": int(value), **_longest(most)}
-    held = {key: number for key, number in value.items() if number is not None} if isinstance(value, Mapping) else {}
-    if held.keys() <= {"shortest_edge", "longest_edge"} and "shortest_edge" in held:
-        return {"resize": int(held["shortest_edge"]), **_longest(held.get("longest_edge"))}
-    return {"resize": _sides(value, "size")}
+        return {"resize": (int(value), int(value))} if square else {"resize": int(value), "longest": most}
+    given = {key: int(number) for key, number in value.items() if number} if isinstance(value, Mapping) else {}
+    if given.keys() <= {"shortest_edge", "longest_edge"} and "shortest_edge" in given:
+        return {"resize": given["shortest_edge"], "longest": given.get("longest_edge")}
+    if given.keys() == {"max_height", "max_width"}:
+        sides = given["max_height"], given["max_width"]
+        return {"resize": sides, "keep": "fit", "multiple": 1, "rounding": "down"}
+    return {"resize": _sides(value)}
 
 
-def _longest(most: Any) -> dict[str, int]:
-    return {} if most is None else {"longest": int(most)}
-
-
-def _sides(value: Any, name: str) -> Size:
+def _sides(value: Any) -> Size:
     """A (height, width), of a mapping, of two numbers, or of one."""
     if isinstance(value, Mapping):
-        held = {key: number for key, number in value.items() if number is not None}
-        if held.keys() != {"height", "width"}:
-            raise ValueError(f"{name!r} of {' and '.join(map(repr, held)) or 'nothing'} is not understood")
-        value = (held["height"], held["width"])
-    sides = value if isinstance(value, list | tuple) else [value, value]
-    if len(sides) != 2 or not all(isinstance(side, int | float) and side >= 1 for side in sides):
-        raise ValueError(f"{name!r} is not understood: {value!r:.40}")
-    return int(sides[0]), int(sides[1])
+        given = {key: number for key, number in value.items() if number}
+        value = (given.pop("height"), given.pop("width"), *given)
+    height, width = value if isinstance(value, list | tuple) else (value, value)
+    if min(height, width) < 1:
+        raise ValueError
+    return int(height), int(width)

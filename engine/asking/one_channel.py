@@ -17,20 +17,24 @@ from .outputs import UNSEEN, MapAnswer, ModelAnswer, ScoreAnswer
 
 # How far outside of 0..1 a probability may be: those of half precision and of 8 bits are.
 _OUTSIDE = 0.01
-# A map's numbers fall into levels, which are all that has to be kept of it.
+# A map's numbers fall into levels between these edges, and two for just 0 and 1: all that has to be kept of it.
 _EDGES = (-_OUTSIDE, 0.0, 0.5, 1 + _OUTSIDE)
-_BELOW, _POSITIVE, _LIKELY, _ABOVE = 0, 2, 3, 4
+_ZERO, _ONE = 5, 6
+_POSITIVE, _LIKELY, _BEYOND = (2, 3, 4, _ONE), (3, 4, _ONE), (0, 4)
 
 
 @dataclass(frozen=True)
 class OneChannel:
-    """What a model's one channel says: `logits`, or probabilities."""
+    """What a model's one channel says: `logits`, or probabilities; or `numbers` of classes, all 0 and 1."""
 
     logits: bool
+    numbers: bool = False
 
     @property
     def text(self) -> str:
-        """The rule, as a sentence goes on."""
+        """The rule, as a sentence goes on; "" where none is needed."""
+        if self.numbers:
+            return ""
         kind, least = ("logits", "0") if self.logits else ("probabilities", "0.5")
         return f"one channel of {kind}: above {least} it is the second of two classes"
 
@@ -38,7 +42,7 @@ class OneChannel:
         """The answer in two classes."""
         if isinstance(answer, MapAnswer) and answer.levels:
             levels = answer.numbers
-            second = (levels >= (_POSITIVE if self.logits else _LIKELY)).astype(np.uint16)
+            second = np.isin(levels, _POSITIVE if self.logits else _LIKELY)
             return MapAnswer.of(np.where(levels == UNSEEN, UNSEEN, second))
         if not isinstance(answer, ScoreAnswer) or len(answer.scores) != 1:
             return answer
@@ -53,10 +57,12 @@ def tell_channel(answers: Mapping[str, ModelAnswer]) -> OneChannel | None:
     maps = [one.numbers for one in answers.values() if isinstance(one, MapAnswer) and one.levels]
     if not scores and not maps:
         return None
-    outside = any(not -_OUTSIDE <= float(one[0]) <= 1 + _OUTSIDE for one in scores)
-    return OneChannel(outside or any(bool(np.isin(one, (_BELOW, _ABOVE)).any()) for one in maps))
+    levels = {level for one in maps for level in np.unique(one).tolist()}
+    beyond = any(not -_OUTSIDE <= float(one[0]) <= 1 + _OUTSIDE for one in scores) or not levels.isdisjoint(_BEYOND)
+    return OneChannel(beyond, bool(maps) and levels <= {_ZERO, _ONE, UNSEEN})
 
 
 def to_levels(values: NDArray[Any], shown: NDArray[np.bool_]) -> MapAnswer:
     """The map of one channel's values [H, W], of which so many are of what the model was shown."""
-    return MapAnswer.of(np.where(shown, np.digitize(values, _EDGES, right=True), UNSEEN), levels=True)
+    levels = np.select([values == 0, values == 1], [_ZERO, _ONE], np.digitize(values, _EDGES, right=True))
+    return MapAnswer.of(np.where(shown, levels, UNSEEN), levels=True)

@@ -1,7 +1,7 @@
 """How a picture becomes a model's input: resized, cropped, padded, scaled and normalised, as the model was trained.
 
-Resizing is Pillow's, or without antialias OpenCV's, and sizes and crops are
-the libraries' own, so that a model gets the very numbers that its own pipeline gives it.
+Resizing is Pillow's, or without antialias OpenCV's, and sizes and crops are the libraries' own, so that a model gets
+the very numbers that its own pipeline gives it.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ class Preparation:
     Hugging Face. `pad` adds to the right and below up to (height, width); both add the colour `fill`. Without one a
     crop adds black, and `pad` adds zeros to what has been normalised. Without `antialias` pixels are sampled as by
     OpenCV. `channels` are ordered, then divided by `scale` and normalised by `mean` and `std`; without any of these
-    three they stay uint8. Raises CounterfactoryError for parts that do not go
-    together.
+    three they stay uint8. Raises CounterfactoryError for parts that do not go together.
     """
 
     middle: float | None = None
@@ -64,17 +63,13 @@ class Preparation:
     channels: Channels = "rgb"
 
     def __post_init__(self) -> None:
-        squares = isinstance(self.resize, int)
         for wrong, words in (
             (self.keep is not None and not isinstance(self.resize, tuple), "keep goes with resize=HEIGHTxWIDTH"),
-            (self.longest is not None and not squares, "longest goes with resize=LENGTH"),
+            (self.longest is not None and not isinstance(self.resize, int), "longest goes with resize=LENGTH"),
             (self.multiple is not None and self.resize is None, "multiple goes with resize"),
             (self.crop is not None and self.pad is not None, "crop and pad do not go together"),
             (self.crop is not None and self.middle is not None, "crop and middle do not go together"),
-            (
-                not self.antialias and self.interpolation not in ("nearest", "bilinear", "bicubic"),
-                "antialias=no goes with interpolation=nearest, bilinear or bicubic",
-            ),
+            (not self.antialias and self.interpolation != "bilinear", "antialias=no goes with interpolation=bilinear"),
         ):
             if wrong:
                 raise CounterfactoryError(f"--preprocess: {words}")
@@ -189,13 +184,10 @@ class Preparation:
     def _sampled(self, picture: Picture, size: Size) -> Picture:
         if self.antialias:
             return np.asarray(Image.fromarray(picture).resize((size[1], size[0]), FILTERS[self.interpolation]))
-        if self.interpolation == "nearest":
-            rows, columns = (np.arange(want) * have // want for want, have in zip(size, picture.shape[:2], strict=True))
-            return np.asarray(picture[rows[:, None], columns])
         values: NDArray[np.float32] = picture.astype(np.float32)
         for axis, length in enumerate(size):
-            values = _interpolated(values, length, axis, cubic=self.interpolation == "bicubic")
-        return np.asarray(np.clip(np.floor(values + 0.5), 0, 255), np.uint8)
+            values = _interpolated(values, length, axis)
+        return np.asarray(values + 0.5, np.uint8)
 
     @property
     def text(self) -> str:
@@ -221,25 +213,11 @@ def _written(name: str, value: Any) -> str:
     return short if float(short := f"{value:g}") == value else repr(float(value))
 
 
-def _interpolated(values: NDArray[np.float32], length: int, axis: int, cubic: bool) -> NDArray[np.float32]:
-    """Values at so many places along an axis, each of the two or four that are next to it, without antialias."""
+def _interpolated(values: NDArray[np.float32], length: int, axis: int) -> NDArray[np.float32]:
+    """Values at so many places along an axis, each of the two that are next to it."""
     have = values.shape[axis]
-    at = (np.arange(length) + 0.5) * (have / length) - 0.5
-    first = np.floor(at)
-    weights = _cubic if cubic else _linear
-    total = np.zeros((), np.float32)
-    for step in range(-1, 3) if cubic else range(2):
-        shares = weights(np.abs(at - first - step)).astype(np.float32)
-        places = np.clip(first.astype(int) + step, 0, have - 1)
-        total = total + values.take(places, axis) * shares.reshape([-1 if i == axis else 1 for i in range(values.ndim)])
-    return total
-
-
-def _linear(distance: NDArray[np.float64]) -> NDArray[np.float64]:
-    return 1 - distance
-
-
-def _cubic(distance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Keys' kernel (1981, equation 15), with the -0.75 of OpenCV and torch."""
-    d, a = distance, -0.75
-    return np.where(d <= 1, ((a + 2) * d - (a + 3)) * d * d + 1, ((d - 5) * d + 8) * d * a - 4 * a)
+    at = np.clip((np.arange(length) + 0.5) * (have / length) - 0.5, 0, have - 1)
+    first = at.astype(int)
+    share = (at - first).astype(np.float32).reshape([-1 if i == axis else 1 for i in range(values.ndim)])
+    following = values.take(np.minimum(first + 1, have - 1), axis)
+    return np.asarray(values.take(first, axis) * (1 - share) + following * share, np.float32)

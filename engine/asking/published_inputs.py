@@ -11,29 +11,29 @@ import ast
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..errors import CounterfactoryError
 from ..files.reading import read_json
-from .declared_words import read_words, triple
+from .configuration_keys import ConfigurationKeys
+from .declared_words import IMAGENET, read_words, triple
 from .image_processors import of_hugging_face
 from .placement import Size
-from .preparation import Preparation
+from .preparation import FILTERS, Preparation, Triple
 from .under_test import class_names_of
 
 # Of timm's `pretrained_cfg`, what says where weights come from and what they were measured on: no pixel of a picture.
 _OF_WEIGHTS = frozenset(
     {
-        *("url", "file", "state_dict", "hf_hub_id", "hf_hub_filename", "source", "architecture", "tag", "custom_load"),
-        *("num_classes", "pool_size", "first_conv", "classifier", "fixed_input_size", "min_input_size", "license"),
-        *("test_input_size", "test_crop_pct", "label_offset", "label_names", "label_descriptions", "license"),
-        *("description", "origin_url", "paper_name", "paper_ids", "notes", "features_only", "num_features"),
-        *("global_pool", "model_args", "pretrained_cfg"),
+        *("url", "file", "state_dict", "hf_hub_id", "hf_hub_filename", "source", "architecture", "tag"),
+        *("custom_load", "num_classes", "pool_size", "first_conv", "classifier", "fixed_input_size"),
+        *("min_input_size", "license", "test_input_size", "test_crop_pct", "label_offset", "label_names"),
+        *("label_descriptions", "description", "origin_url", "paper_name", "paper_ids", "notes", "features_only"),
+        *("num_features", "global_pool", "model_args", "pretrained_cfg", "image_processor_type"),
     }
 )
-_TIMM = {"input_size": [3, 224, 224], "interpolation": "bicubic", "crop_pct": 0.875, "crop_mode": "center"}
-_NORM = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 # Of OpenVINO's `model_info`, what is said of answers, of tiles and of how the file was made.
 _OF_ANSWERS = frozenset(
     {
@@ -43,10 +43,12 @@ _OF_ANSWERS = frozenset(
         *("return_soft_prediction", "soft_threshold", "blur_strength", "path_to_labels", "anchors", "masks"),
         *("postprocess_semantic_masks", "nms_execute", "nms_max_predictions", "image_threshold", "pixel_threshold"),
         *("normalization_scale", "image_shape", "tile_size", "tiles_overlap", "max_pred_number", "apply_softmax"),
-        *("tile_with_full_img", "input_frame_width", "input_frame_height", "orig_width", "orig_height"),
+        *("tile_with_full_img", "embedded_processing", "input_frame_width", "input_frame_height"),
+        *("orig_width", "orig_height"),
     }
 )
-_INTERPOLATION = {"LINEAR": "bilinear", "CUBIC": "bicubic", "NEAREST": "nearest"}
+_LEAST = {"mean": -math.inf, "scale": 0.0}
+_YES = ("True", "YES")
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def of_openvino(info: Mapping[str, str], size: Size | None) -> Published | None:
     if not info:
         return None
     try:
-        preparation = None if info.get("embedded_processing") in ("True", "YES") else _of_model_api(info, size)
+        preparation = None if info.get("embedded_processing") in _YES else _of_model_api(info, size)
     except (ValueError, CounterfactoryError) as error:
         raise CounterfactoryError(f"'model_info' in the model is not understood: {error!s:.120}") from error
     labels = class_names_of(info["labels"].split()) if info.get("labels") else None
@@ -107,11 +109,12 @@ def read_published(path: Path) -> Preparation:
         if not isinstance(table, Mapping):
             raise ValueError("it holds no table")
         if "pretrained_cfg" in table or "architecture" in table:
-            return _of_timm({**table, **(table.get("pretrained_cfg") or {})})
+            own = ConfigurationKeys(table, ())("pretrained_cfg", {}, dict)
+            return _of_timm({**table, **own})
         if not table or "model_type" in table:
             raise ValueError("it does not say how pictures become the input: that is in preprocessor_config.json")
-        return of_hugging_face(table)
-    except (ValueError, KeyError, TypeError, ArithmeticError, CounterfactoryError) as error:
+        return of_hugging_face(table.get("image_processor") or table)  # the former in processor_config.json
+    except (ValueError, CounterfactoryError) as error:
         reason = str(error).removeprefix("--preprocess: ")
         raise CounterfactoryError(f"{path} as --preprocess: {reason:.200}; declare it in words") from error
 
@@ -124,63 +127,51 @@ def configuration_beside(path: Path) -> Path | None:
 
 def _of_timm(table: Mapping[str, Any]) -> Preparation:
     """timm's transform for measuring a model by its `pretrained_cfg`."""
-    given = {**_TIMM, **_NORM, **{key: value for key, value in table.items() if value is not None}}
-    for key in given:
-        if key not in _OF_WEIGHTS and key not in _TIMM and key not in _NORM:
-            raise ValueError(f"{key!r} is not understood")
-    channels, height, width = map(int, given["input_size"])
+    keys = ConfigurationKeys(table, _OF_WEIGHTS)
+    channels, height, width = keys("input_size", [3, 224, 224], lambda sides: [int(side) for side in sides])
     if channels != 3:
         raise ValueError(f"'input_size' of {channels} channels is not understood: pictures have 3")
-    tall, wide = (math.floor(side / given["crop_pct"]) for side in (height, width))
-    mean, mode = triple(given["mean"]), given["crop_mode"]
-    parts: dict[str, Any] = {"resize": (tall, wide)}
-    if mode == "border":
-        parts |= {"keep": "fit", "fill": tuple(float(round(255 * value)) for value in mean)}
-    elif mode == "center":
-        parts = {"resize": tall} if tall == wide else {**parts, "keep": "cover"}
-    elif mode != "squash":
-        raise ValueError(f"'crop_mode' {mode!r} is not understood")
-    words = read_words(f"resize=1 interpolation={given['interpolation']}")
-    parts |= {"scale": 255.0, "mean": mean, "std": triple(given["std"], 0.0), "interpolation": words.interpolation}
-    return Preparation(**parts, crop=(height, width))
+    tall, wide = keys("crop_pct", 0.875, lambda share: [math.floor(side / share) for side in (height, width)])
+    mean, std = keys("mean", IMAGENET["mean"], triple), keys("std", IMAGENET["std"], lambda std: triple(std, 0.0))
+    ways: dict[str, dict[str, Any]] = {
+        "center": {"resize": tall} if tall == wide else {"resize": (tall, wide), "keep": "cover"},
+        "squash": {"resize": (tall, wide)},
+        "border": {"resize": (tall, wide), "keep": "fit", "fill": tuple(float(round(255 * part)) for part in mean)},
+    }
+    filter_ = keys("interpolation", "bicubic", lambda name: (name, FILTERS[name])[0])
+    way = keys("crop_mode", "center", ways.__getitem__)
+    keys.require_all()
+    return Preparation(**way, crop=(height, width), interpolation=filter_, scale=255.0, mean=mean, std=std)
 
 
 def _of_model_api(info: Mapping[str, str], size: Size | None) -> Preparation:
-    read = {"embedded_processing", "resize_type", "mean_values", "scale_values", "reverse_input_channels", "pad_value"}
-    read |= {"interpolation_mode", "input_dtype", "intensity_mode"}
-    for key in info:
-        if key not in read and key not in _OF_ANSWERS and not key.startswith("intensity_"):
-            raise ValueError(f"{key!r} is not understood")
-    if (mode := info.get("intensity_mode", "none")) != "none" or info.get("input_dtype", "u8") != "u8":
-        raise ValueError(f"'intensity_mode' {mode!r} of {info.get('input_dtype', 'u8')} is not understood")
-    fill, (mean, std) = (
-        float(info.get("pad_value") or 0),
-        (_numbers(info, f"{name}_values") for name in ("mean", "scale")),
-    )
-    filled = {"fill": (fill, fill, fill)}
+    keys = ConfigurationKeys({key: value for key, value in info.items() if value}, _OF_ANSWERS)
+    for name, value in {"intensity_mode": "none", "input_dtype": "u8", "interpolation_mode": "LINEAR"}.items():
+        keys(name, value, (value,).index)
+    fill = keys("pad_value", "0", lambda value: triple([float(value)]))
     ways: dict[str, dict[str, Any]] = {
         "standard": {},
-        "crop": {"middle": 1.0},
-        "fit_to_window": {"keep": "fit", "pad": size, **filled},
-        "fit_to_window_letterbox": {"keep": "fit", "crop": size, **filled},
+        "fit_to_window": {"keep": "fit", "pad": size, "fill": fill},
+        "fit_to_window_letterbox": {"keep": "fit", "crop": size, "fill": fill},
+        # Its own crop to a size that is not square is of another shape than that size.
+        **({"crop": {"middle": 1.0}} if size is None or size[0] == size[1] else {}),
     }
-    way = info.get("resize_type") or "standard"
-    if way not in ways or (way == "crop" and size is not None and size[0] != size[1]):
-        raise ValueError(f"'resize_type' {way!r} to {size} is not understood")
-    interpolation = _INTERPOLATION[info.get("interpolation_mode") or "LINEAR"]
-    colours = {"channels": _order(info), "mean": mean, "std": std, "scale": None if mean is std is None else 1.0}
-    return Preparation(resize=size, interpolation=interpolation, antialias=False, **ways[way], **colours)
+    mean, std = (keys(f"{name}_values", "", partial(_numbers, least=least)) for name, least in _LEAST.items())
+    parts = keys("resize_type", "standard", ways.__getitem__) | {
+        "channels": _order(keys("reverse_input_channels", "False") in _YES, "otx_version" in info),
+        "scale": None if mean is std is None else 1.0,
+    }
+    keys.require_all()
+    return Preparation(resize=size, antialias=False, mean=mean, std=std, **parts)
 
 
-def _order(info: Mapping[str, str]) -> str:
+def _order(reverse: bool, red_first: bool) -> str:
     """Model API is given blue first, as OpenCV reads, and reverses it where told; OTX and Geti give it red first."""
-    reverse = info.get("reverse_input_channels") in ("True", "YES")
-    return "bgr" if reverse == ("otx_version" in info) else "rgb"
+    return "bgr" if reverse == red_first else "rgb"
 
 
-def _numbers(info: Mapping[str, str], name: str) -> Any:
-    values = [float(value) for value in (info.get(name) or "").replace(",", " ").split()]
-    return triple(values, 0.0 if name == "scale_values" else -math.inf) if values else None
+def _numbers(text: str, least: float) -> Triple | None:
+    return triple([float(value) for value in text.replace(",", " ").split()], least) if text else None
 
 
 def _literal(value: Any) -> Any:

@@ -146,7 +146,7 @@ def _label(value: Any) -> LabelAnswer:
 
 def _scores(array: NDArray[Any], flat: bool) -> Answers:
     """Answers of rows [N, C]; one column holds labels, or, in numbers with a point, scores of one class of two."""
-    whole = flat and array.dtype.kind == "f" and bool((array == np.floor(array)).all())
+    whole = flat and array.dtype.kind == "f" and _is_whole(array[np.isfinite(array)])
     if array.shape[1] == 1 and (array.dtype.kind != "f" or whole):
         return [LabelAnswer(label) for label in array[:, 0].tolist()]
     if array.dtype.kind not in "iuf" or not 1 <= array.shape[1] <= _MOST_CLASSES:
@@ -165,24 +165,30 @@ def _class_map(array: NDArray[Any], place: Placement) -> MapAnswer:
     """A map of the whole picture, from class numbers [h, w] or from scores [C, h, w] or [h, w, C] of the input."""
     if array.ndim == 3 and 1 in (array.shape[0], array.shape[2]):
         array = array[0] if array.shape[0] == 1 else array[:, :, 0]
-    if array.ndim == 3 or array.dtype.kind == "f":
-        if not np.isfinite(array).all():
-            raise UnusableError("the model gave NaN or an infinite score")
-        if array.ndim == 2 and not (array.max() > 1 and array.min() >= 0 and (array == np.floor(array)).all()):
-            values, shown = place.scores(array[None])
-            return to_levels(values[0], shown)
+    if array.dtype.kind not in "iubf":
+        raise CounterfactoryError(f"the model returned a map of {array.dtype}: classes are numbers")
+    if not np.isfinite(array).all():
+        raise UnusableError("the model gave NaN or an infinite score")
+    points = array.dtype.kind == "f"
     if array.ndim == 3:
         scores, shown = place.scores(array.transpose(2, 0, 1) if _classes_last(array, place) else array)
         array = scores.argmax(axis=0)
-    elif array.dtype.kind in "iubf":
-        array, shown = place.numbers(array)
+    elif points and not (_is_whole(array) and array.min(initial=0) >= 0):
+        scores, shown = place.scores(array[None])
+        return to_levels(scores[0], shown)
     else:
-        raise CounterfactoryError(f"the model returned a map of {array.dtype}: classes are numbers")
+        array, shown = place.numbers(array)
+        if points and array.max(initial=0) <= 1:  # class numbers, or sure scores of one channel
+            return to_levels(array, shown)
     if array.size and (array.min() < 0 or array.max() >= UNSEEN):
         raise CounterfactoryError(
             f"the model's class map holds {array.min()} to {array.max()}: classes are 0 to {UNSEEN - 1}"
         )
     return MapAnswer.of(np.where(shown, array, UNSEEN))
+
+
+def _is_whole(array: NDArray[Any]) -> bool:
+    return bool((array == np.floor(array)).all())
 
 
 def _classes_last(array: NDArray[Any], place: Placement) -> bool:
@@ -205,7 +211,7 @@ def _read_boxes(outputs: Any, places: Sequence[Placement], wanted: frozenset[Wan
         return [_attempt(_boxes, one, place) for one, place in zip(outputs, places, strict=True)]
     single = as_array(outputs) if not isinstance(outputs, Mapping) else None
     arrays = _arrays(outputs) if isinstance(outputs, Mapping) else {} if single is None else {"output": single}
-    if "boxes" not in wanted or not (wanted == {"boxes"} or names_boxes(arrays)):
+    if "boxes" not in wanted or ("labels" in wanted and not names_boxes(arrays)):
         return None
     inner = {name: array[0] if count > 1 and of_batch(array, count) else array for name, array in arrays.items()}
     head = find_head(_ports(inner), places[0].input)

@@ -110,7 +110,7 @@ def settle_words(
     if len(answers) == 1 < len({truth for truth, _ in pairs}):
         same = "seen things" if of_boxes else "pictures of sources"
         notes += (f"warning: {name} answers {answers.pop()!r} to all {len(pairs)} {same}",)
-    return words, (*notes, *chosen, *_reordered(name, words, pairs, refused=undeclared))
+    return words, (*notes, *chosen, *_reordered(name, words, pairs))
 
 
 def _numberings(given: Vocabulary, record: Mapping[int, str], size: int | None, of_boxes: bool) -> list[Vocabulary]:
@@ -187,10 +187,8 @@ def _choose(
     return given, (few,) if evidence == "likely" else ()
 
 
-def _reordered(name: str, words: Vocabulary, pairs: Pairs, *, refused: bool) -> tuple[str, ...]:
-    """A warning of answers that are right but for the order of the classes. Raises CounterfactoryError instead of it
-    where that is to be `refused` and there are more than two classes.
-    """
+def _reordered(name: str, words: Vocabulary, pairs: Pairs) -> tuple[str, ...]:
+    """A warning of answers that are right but for the order of the classes."""
     answers: dict[str, Counter[str]] = {}
     for truth, answer in pairs:
         answers.setdefault(truth, Counter())[words.settle_text(answer)] += 1
@@ -204,9 +202,7 @@ def _reordered(name: str, words: Vocabulary, pairs: Pairs, *, refused: bool) -> 
         return ()
     shown = list_some([f"{answer!r} for {truth!r}" for truth, answer in sorted(moved.items())], _SHOWN)
     told = f"{name} answers {shown}, {_share(alike, pairs)} of the time: its classes are in another order than"
-    told = f"{told} {words.listed or 'the labels'}"
-    if refused and size > 2:
-        raise CounterfactoryError(f"{told}; name them in its order by --classes FILE")
+    told = f"{told} {words.listed or 'the labels'} (name them in its order by --classes FILE)"
     return (f"warning: {told}, or its labels are swapped",)
 
 

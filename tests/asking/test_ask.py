@@ -63,7 +63,7 @@ def test_a_second_evaluation_asks_a_few_of_all_labels_again(tmp_path: Path) -> N
         asked, _ = ask(under_test(function, **other), tmp_path, rows)
         assert (asked.kept, sum(function.batches)) == (0, 75), "what another model answered is not taken"
         assert len(list((tmp_path / "predictions").glob("*.sqlite"))) == number
-    for options in ({"wanted": frozenset(("maps",))}, {"fresh": True}):
+    for options in ({"wanted": frozenset(("labels",))}, {"fresh": True}):
         told = list[str]()
         asked = ask_model(under_test(Brightness()), tmp_path, rows, lambda _: None, told.append, **options)
         assert (asked.kept, len(asked.answers), told) == (0, 50, [])

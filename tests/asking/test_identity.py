@@ -18,8 +18,9 @@ import pytest
 
 from counterfactory.engine.asking.identity import identify
 from counterfactory.engine.asking.kept_answers import READING
-from counterfactory.engine.asking.outputs import read_outputs, to_json
+from counterfactory.engine.asking.outputs import to_json
 from counterfactory.engine.asking.published_inputs import read_preparation
+from counterfactory.engine.asking.reading_outputs import read_outputs
 from counterfactory.engine.asking.score_scale import tell_scale
 from counterfactory.engine.keys import content_key
 
@@ -267,6 +268,7 @@ def test_modules_of_torch() -> None:
     hooked.register_forward_hook(lambda *_: None)
     assert digest(hooked) != same
     assert identify(torch.nn.Linear(2, 2, device="meta")).digest is None
+    assert identify(torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)).digest is None
 
 
 def test_the_number_of_the_reading_is_raised_when_the_same_outputs_become_other_answers() -> None:

@@ -71,7 +71,7 @@ def test_labels_in_every_type_are_texts_and_whole_numbers() -> None:
     assert [type(one) for one in read(np.array(["bus", "", "car"]))] == [LabelAnswer, UnusableError, LabelAnswer]
     torch = pytest.importorskip("torch")
     assert [one.label for one in read([torch.tensor(4), torch.tensor(0)], 2)] == [4, 0]
-    for wrong in (0.5, True, [1, "a"], {"a": 1}, float("inf"), b"bus"):
+    for wrong in (0.5, True, [1, "a"], {"a": "b"}, float("inf"), b"bus"):
         with pytest.raises(CounterfactoryError, match="a label is a text or a whole number"):
             read(["bus", wrong], 2)
 

@@ -181,6 +181,13 @@ def test_what_names_a_model(tmp_path: Path) -> None:
         open_model("resnet50")
 
 
+@pytest.mark.parametrize("name", ["net.pt", "net.PTH", "net.pkl", "folder/net.ckpt"])
+def test_pickles_are_refused_with_what_to_do(name: str, tmp_path: Path) -> None:
+    assert names_model(str(tmp_path / name))
+    with pytest.raises(CounterfactoryError, match="weights_only=True"):
+        open_model(str(tmp_path / name))
+
+
 @pytest.mark.parametrize("name", ["timm:resnet18", "torchvision:resnet18", "ultralytics:yolo11n.pt", "clip:x", "hf:x"])
 def test_a_library_that_is_not_installed_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for package in ("timm", "torchvision", "torchvision.models", "ultralytics", "transformers"):

@@ -180,10 +180,11 @@ def _(house: House, command: str) -> None:
 @shows("--fresh", "review")
 def _(house: House, command: str) -> None:
     suite, kinds = house.suite(), house.file("four.txt", "bus\ncar\ntram\ntruck")
-    words = (command, suite, "--draw", "misclassified", "--model", TWO_HEADS, "--classes", kinds, "--output")
-    house.refuses("first, second", *words, "third", "--export", house.new("x.csv"))
-    for output, more, files in (("first", (), 1), ("second", (), 2), ("second", ("--fresh",), 2)):
-        house.run(*words, output, *more, "--study", house.new("study.sqlite"), "--export", house.new("x.csv"))
+    more = ("--draw", "misclassified", "--model", TWO_HEADS, "--classes", kinds, "--output")
+    house.refuses("first, second", command, house.suite(), *more, "third", "--export", house.new("x.csv"))
+    words = (command, suite, *more)
+    for output, again, files in (("first", (), 1), ("second", (), 2), ("second", ("--fresh",), 2)):
+        house.run(*words, output, *again, "--study", house.new("study.sqlite"), "--export", house.new("x.csv"))
         bases = list((suite / "predictions").glob("*.sqlite"))
         assert len(bases) == files
     assert sum(1 for base in bases for stage in Ledger(base, read_only=True).stages() if stage == "answers 1") == 1
