@@ -16,6 +16,7 @@ from PIL import Image
 from simulated_suites import classes_suite
 
 from counterfactory.engine.api.box_files import json_boxes
+from counterfactory.engine.judging.answer_labels import Vocabulary
 from counterfactory.engine.judging.detections import evaluate_boxes
 from counterfactory.engine.sources.data_set import SetOptions, read_set
 
@@ -74,8 +75,11 @@ def by_evaluate(root: Path) -> list[float | None]:
     rows = [replace(row, boxes=source.boxes) for row, source in zip(originals, sources, strict=True)]
     # A suite has variants: the same pictures again, which are answered by nothing.
     more = [replace(row, file_name=f"variant/{row.file_name}", kind="variant") for row in rows]
-    answers, _ = json_boxes(root / "results.json", [*rows, *more], print)
-    seen = {name: [replace(box, label=_NAMES[int(box.label) - 1]) for box in some] for name, some in answers.items()}
+    numbered = {str(number): name for number, name in enumerate(_NAMES, start=1)}
+    words = Vocabulary(_NAMES, frozenset(_NAMES), _NAMES, numbered)
+    listed, _ = json_boxes(root / "results.json", rows, print)
+    seen = {name: [replace(box, label=words.settle_text(box.label)) for box in some] for name, some in listed.items()}
+    seen |= {row.file_name: [] for row in more}
     judged = evaluate_boxes([*rows, *more], seen)
     return [judged.originals.score.value, *(one.originals.value for one in judged.measures[:2])]
 

@@ -78,7 +78,7 @@ _NAMED = (".json", ".toml", ".yaml", ".yml", ".pbtxt")
 class Judged:
     """What the answers come to; `answers[i]` is the one to row i of a table's rows, None without one. A folder of masks
     has none. `notes` say how a model was asked; `name` is what the caller calls what answered, `digest` names all the
-    answers of a model that was asked.
+    answers of a model that was asked, `words` say what labels and numbers stand for.
     """
 
     rows: Sequence[PictureRow]
@@ -87,6 +87,7 @@ class Judged:
     notes: tuple[str, ...] = ()
     name: str = ""
     digest: str = ""
+    words: Vocabulary | None = None
 
     def scored_rows(self) -> list[PictureRow]:
         """The rows, with what the answers say of single pictures among their scores: confidence, or picture mIoU."""
@@ -194,8 +195,9 @@ def _judge(given: Given, on: _Judging) -> Judged:
         which = f"{first}, {more} more like it: their predictions are" if more else f"{first}: its prediction is"
         on.caller.warn(f"no picture of the suite is called {which} not counted")
     vocabulary = read_vocabulary(on.suite, on.rows, on.classes)
-    said, record = pair_sources(on.rows, matched.labels), recorded_numbers(on.suite) or {}
-    vocabulary, notes = settle_words(name, vocabulary, said, record, declared=on.classes is not None)
+    pairs, record = pair_sources(on.rows, matched.labels), recorded_numbers(on.suite) or {}
+    vocabulary, notes = settle_words(name, vocabulary, pairs, record, declared=on.classes is not None)
+    matched = replace(matched, answers=tuple(answer and vocabulary.settle(answer) for answer in matched.answers))
     return replace(_judge_labels(matched, vocabulary, on), name=name, notes=notes)
 
 
@@ -295,8 +297,7 @@ def _examine(model: ModelUnderTest, on: _Judging, wants: frozenset[Wanted], answ
         return  # the same
     else:
         vocabulary, _ = _read_classes(answers, model, model.name, on)
-        predictions = model_answers.label_predictions(answers, vocabulary, {}).values()
-        labels = [vocabulary.settle(one).label for one in predictions]
+        labels = [one.label for one in model_answers.label_predictions(answers, vocabulary, {}).values()]
     if 2 * sum(not vocabulary.knows(label) for label in labels) > len(labels):
         vocabulary.require_known(labels)
 
@@ -336,15 +337,15 @@ def _judge_boxes(
         on.caller.warn(f"{vocabulary.listed} lacks labels of the suite, which no answer can name: {_some(lacking)}")
     counted = {row.file_name: seen[row.file_name] for row in on.rows if row.accepted and row.file_name in seen}
     counted, notes = settle_boxes(name, on.rows, counted, form, partial(_size, Folder(on.suite)))
-    said, record = BoxEvidence(on.rows, counted).labels(), recorded_numbers(on.suite) or {}
-    vocabulary, more = settle_words(name, vocabulary, said, record, of_boxes=True)
+    pairs, record = BoxEvidence(on.rows, counted).labels(), recorded_numbers(on.suite) or {}
+    vocabulary, more = settle_words(name, vocabulary, pairs, record, of_boxes=True)
     boxes = {
         picture: tuple(replace(box, label=vocabulary.settle_text(box.label)) for box in some)
         for picture, some in counted.items()
     }
     called = [box.label for some in boxes.values() for box in some if box.score >= SURE]
     strange = vocabulary.require_known(called)
-    by_set = vocabulary.listed == SET_NUMBERS and not any(label.isdigit() for _, label in said)
+    by_set = vocabulary.listed == SET_NUMBERS and not any(label.isdigit() for _, label in pairs)
     note = (f"{name}: classes by {vocabulary.listed}",) if vocabulary.listed and not by_set else ()
     judged = replace(evaluate_boxes(on.rows, boxes, on.embed, vocabulary.of_set), strange=strange)
     return Judged(on.rows, judged, None, (*notes, *note, *more, *box_notes(name, boxes)))
@@ -383,9 +384,9 @@ def _read_classes(
     # With one score more the first may be of the background.
     if size is not None and not vocabulary.numbers and size - len(vocabulary.folders) in (0, 1):
         vocabulary = read_vocabulary(on.suite, on.rows, Path(IMAGE_FOLDER))
-    said = pair_sources(on.rows, [_top(answers.get(row.file_name)) for row in on.rows])
+    pairs = pair_sources(on.rows, [_top(answers.get(row.file_name)) for row in on.rows])
     record = recorded_numbers(on.suite) or {}
-    vocabulary, notes = settle_words(name, vocabulary, said, record, size=size, declared=declared)
+    vocabulary, notes = settle_words(name, vocabulary, pairs, record, size=size, declared=declared)
     if size is not None:
         return vocabulary, (_order(vocabulary, size, name), f"{name}: {tell_scale(answers.values()).text}", *notes)
     return vocabulary, notes if vocabulary.listed is None else (f"{name}: classes by {vocabulary.listed}", *notes)
@@ -428,15 +429,15 @@ def _order(vocabulary: Vocabulary, size: int, name: str) -> str:
 
 
 def _judge_labels(matched: RowPredictions, vocabulary: Vocabulary, on: _Judging) -> Judged:
+    """Judge predictions that are in the labels' words."""
     if str(on.classes) == IMAGE_FOLDER:
         on.caller.warn(f"answers' numbers from 0 are ImageFolder's: {_some(vocabulary.folders)}")
     if lacking := vocabulary.missing():
         on.caller.warn(f"{vocabulary.listed} lacks labels of the suite, which no answer can name: {_some(lacking)}")
-    matched = replace(matched, answers=tuple(answer and vocabulary.settle(answer) for answer in matched.answers))
     counted = zip(on.rows, matched.labels, strict=True)
     strange = vocabulary.require_known([label for row, label in counted if row.accepted and label is not None])
     evaluation = evaluate_labels(on.rows, matched.labels, matched.measures(on.rows), on.embed)
-    return Judged(on.rows, replace(evaluation, strange=strange), matched.answers)
+    return Judged(on.rows, replace(evaluation, strange=strange), matched.answers, words=vocabulary)
 
 
 def _given(predictions: Any) -> Predictions:

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import CounterfactoryError
 from ..files.reading import read_json
 from ..judging.answer_census import weigh
-from ..judging.box_census import BoxEvidence
+from ..judging.box_census import SHARE, TIMES, BoxEvidence
 from ..judging.detections import SeenBox
 from ..judging.predictions import find_rows
 from ..sources.boxes import BoxForm
@@ -44,17 +44,24 @@ def json_boxes(path: Path, rows: Sequence[PictureRow], warn: Warn) -> tuple[dict
         raise CounterfactoryError(
             f"{path} is no list of COCO's results: dicts of image_id, category_id, bbox and score"
         )
-    found = [_result(one, f"{path}, result {number}") for number, one in enumerate(listed)]
-    of_image = _rows_of(str(path), rows, found, warn)
-    strangers = [image for image, _ in found if image not in of_image]
-    if found and len(strangers) == len(found):
+    results = [_result(one, f"{path}, result {number}") for number, one in enumerate(listed)]
+    of_image = _rows_of(str(path), rows, results, warn)
+    strangers = [image for image, _ in results if image not in of_image]
+    if results and len(strangers) == len(results):
         raise CounterfactoryError(
             f"{path} names no picture of the suite, the first is {strangers[0]!r}: image_id is a file_name of "
             "metadata.parquet, or the number of its row"
         )
     if strangers:
         warn(f"{path}: {len(strangers)} boxes are of no picture of the suite, such as {strangers[0]!r}: not counted")
-    return _by_picture(found, of_image, rows), form
+    boxes = _by_picture(results, of_image, rows)
+    variants = [row.file_name for row in rows if row.kind == "variant" and row.accepted]
+    if variants and any(boxes.values()) and not any(boxes[name] for name in variants):
+        raise CounterfactoryError(
+            f"{path} has no box of any of the {len(variants)} variants, and has of other pictures: ask the model about "
+            f"all of the suite's, such as {variants[0]}"
+        )
+    return boxes, form
 
 
 def _result(one: Any, where: str) -> tuple[str, SeenBox]:
@@ -78,11 +85,13 @@ def _result(one: Any, where: str) -> tuple[str, SeenBox]:
     return label_text(image) or "", SeenBox(x, y, x + width, y + height, min(sure, 1.0), name)
 
 
-def _rows_of(name: str, rows: Sequence[PictureRow], found: Sequence[tuple[str, SeenBox]], warn: Warn) -> dict[str, int]:
+def _rows_of(
+    name: str, rows: Sequence[PictureRow], results: Sequence[tuple[str, SeenBox]], warn: Warn
+) -> dict[str, int]:
     """The row of each image that is a picture of the suite. Numbers are those of rows from 0, unless by another count
     more of them are a picture's, or the boxes lie where they should.
     """
-    images = dict.fromkeys(image for image, _ in found)
+    images = dict.fromkeys(image for image, _ in results)
     numbers = {image: int(image) for image in images if image.isascii() and image.isdigit()}
     named = find_rows((image for image in images if image not in numbers), rows)
     if not numbers:
@@ -90,6 +99,7 @@ def _rows_of(name: str, rows: Sequence[PictureRow], found: Sequence[tuple[str, S
     stems = {int(stem): i for i, row in enumerate(rows) if (stem := _digits(row)) is not None}
     orders = {
         "the rows of metadata.parquet": range(len(rows)),
+        "its originals": [i for i, row in enumerate(rows) if row.kind == "original"],
         "its accepted rows": [i for i, row in enumerate(rows) if row.accepted],
         "the pictures in the order of their names": sorted(range(len(rows)), key=lambda i: rows[i].file_name),
     }
@@ -102,10 +112,10 @@ def _rows_of(name: str, rows: Sequence[PictureRow], found: Sequence[tuple[str, S
     best = max(read, key=lambda text: len(read[text]))
     upon = {}
     for text, of_image in read.items():
-        evidence = BoxEvidence(rows, _by_picture(found, of_image, rows))
-        upon[text] = evidence.found(evidence.numbers)[0]
+        evidence = BoxEvidence(rows, _by_picture(results, of_image, rows))
+        upon[text] = evidence.fit(evidence.numbers)[0]
     most = max(upon, key=lambda text: upon[text])
-    if weigh(upon[best], upon[most], evidence.count, 0.0, len(read)) == "certain":
+    if weigh(upon[best], upon[most], evidence.count, 0.0, len(read), TIMES, SHARE) == "certain":
         best = most
     if best != next(iter(read)):
         warn(f"{name}: numbers of images are read as {best}, by which {len(read[best])} of {len(images)} are pictures")
@@ -119,10 +129,10 @@ def _digits(row: PictureRow) -> str | None:
 
 
 def _by_picture(
-    found: Sequence[tuple[str, SeenBox]], of_image: Mapping[str, int], rows: Sequence[PictureRow]
+    results: Sequence[tuple[str, SeenBox]], of_image: Mapping[str, int], rows: Sequence[PictureRow]
 ) -> dict[str, tuple[SeenBox, ...]]:
     boxes: dict[str, list[SeenBox]] = {row.file_name: [] for row in rows}
-    for image, box in found:
+    for image, box in results:
         if image in of_image:
             boxes[rows[of_image[image]].file_name].append(box)
     return {picture: tuple(some) for picture, some in boxes.items()}

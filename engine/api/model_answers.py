@@ -41,17 +41,18 @@ _NO_CLASS = 65_535
 def label_predictions(
     answers: Mapping[str, ModelAnswer], vocabulary: Vocabulary, truths: Mapping[str, str | None]
 ) -> dict[str, Prediction]:
-    """The answers as predictions: of scores the likeliest class with its probability, the five likeliest where there
-    are more, and the probability of the true label, by `file_name`; classes of one label add up. What the scores are
-    is told of all together.
+    """The answers as predictions in the labels' words: of scores the likeliest class with its probability, the five
+    likeliest where there are more, and the probability of the true label, by `file_name`; classes of one label add up.
+    What the scores are is told of all together.
     """
     labels = {name: answer for name, answer in answers.items() if isinstance(answer, LabelAnswer)}
     listed = {name: answer.label for name, answer in labels.items()}
     predictions = dict(labelled(listed).answers) if listed else {}
     predictions |= {name: _ranked(answer.ranked) for name, answer in labels.items() if answer.ranked}
+    predictions = {name: vocabulary.settle(prediction) for name, prediction in predictions.items()}
     scored = {name: answer for name, answer in answers.items() if isinstance(answer, ScoreAnswer)}
     size = max((len(answer.scores) for answer in scored.values()), default=0)
-    names = [vocabulary.settle(Prediction(str(number))).label for number in range(size)]
+    names = [vocabulary.settle_text(str(number)) for number in range(size)]
     columns: dict[str, list[int]] = {}
     for number, name in enumerate(names):
         columns.setdefault(name, []).append(number)

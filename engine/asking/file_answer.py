@@ -19,7 +19,7 @@ from .placement import Size
 from .published_inputs import Published
 
 # Words for tasks whose answers are boxes.
-_OF_BOXES = ("detect", "detection", "segment", "pose", "obb", "yolo")
+_OF_BOXES = ("detect", "detection", "segment", "pose", "obb")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class FileAnswer:
         if self.boxes:
             return [self._rows(outputs, size) for outputs in pictures]
         values = [outputs[self.names[0]] for outputs in pictures]
-        values = [one[0] if len(one) == 1 else one for one in values]
+        values = [one[0] if np.shape(one)[:1] == (1,) else one for one in values]
         return np.stack(values) if all(isinstance(one, np.ndarray | np.generic) for one in values) else values
 
     def _rows(self, outputs: Mapping[str, Any], size: Size) -> Any:
@@ -65,7 +65,8 @@ def tell_answer(
     """
     ports = _asked(path, graph.outputs, output)
     task = known.task and known.task.lower()
-    boxes = task in _OF_BOXES or names_boxes(port.name for port in ports)
+    head = find_head(ports, size, classes, task) if "boxes" in wanted and "labels" not in wanted else None
+    boxes = task in _OF_BOXES or head is not None or names_boxes(port.name for port in ports)
     if boxes and "boxes" not in wanted and output is None:
         kinds = " and ".join(sorted(wanted))
         raise CounterfactoryError(f"{path} gives boxes ({_listed(ports)}), and the suite has {kinds} to judge by")
@@ -77,7 +78,7 @@ def tell_answer(
             raise CounterfactoryError(f"{path}: {error}") from error
         (port,) = (port for port in ports if port.name == name)
         return FileAnswer((name,), f"output {name!r}{others}", batch=port.shape[0] if len(port.shape) > 1 else None)
-    head = find_head(ports, size, classes, task)
+    head = head or find_head(ports, size, classes, task)
     if head is None and size is not None and not any(None in port.shape[-2:] or not port.shape for port in ports):
         raise _no_boxes(ports)
     names = tuple(port.name for port in ports) if head is None else head.names

@@ -27,9 +27,9 @@ FORMS = (
 )
 # What the outputs of detectors are called, without the path before and the number behind.
 _ROLES = {
-    "boxes": ("boxes", "bboxes", "pred_boxes", "dets", "det_boxes", "detection_boxes"),
-    "scores": ("scores", "det_scores", "detection_scores"),
-    "labels": ("labels", "classes", "det_classes", "detection_classes"),
+    "boxes": ("boxes", "bboxes", "pred_boxes", "dets", "det_boxes", "detection_boxes", "detected_boxes"),
+    "scores": ("scores", "det_scores", "detection_scores", "detected_scores"),
+    "labels": ("labels", "classes", "det_classes", "detection_classes", "detected_classes"),
     "logits": ("logits", "pred_logits"),
     "count": ("num_dets", "num_detections"),
 }
@@ -74,7 +74,7 @@ def find_head(
     masks = next((port.shape[1] or 0 for port in ports if len(port.shape) == 4), 0) if len(ports) > 1 else 0
     for port in ports:
         axes = len(port.shape)
-        if axes not in (2, 3, 4):
+        if axes not in (2, 3) and not (axes == 4 and port.shape[1] == 1):
             continue
         rows, columns = port.shape[-2:]
         raw = rows is not None and (rows in _anchors(size) or rows - 4 == classes)
@@ -100,7 +100,7 @@ def split(outputs: Outputs, count: int) -> list[dict[str, NDArray[Any]]]:
             raise CounterfactoryError(f"the model was given {count} pictures, and its {name} is {list(array.shape)}")
         rows = array.reshape(-1, 7) if numbered else array
         for number, picture in enumerate(pictures):
-            picture[name] = rows[rows[:, 0] == number] if numbered else rows[number]
+            picture[name] = rows[np.rint(rows[:, 0]) == number] if numbered else rows[number]
     return pictures
 
 
@@ -250,11 +250,10 @@ def _of_rows(read: Callable[[Rows, Size], Rows], given: Outputs, size: Size) -> 
 
 
 def _sixes(rows: Rows, size: Size) -> Rows:
-    """Corners, score and class, or, as Paddle has them, class, score and corners."""
-    if _tells(rows[:, 4], rows[:, 5]):
-        return _best(rows[:, :4], rows[:, 4], rows[:, 5], size)
-    if _tells(rows[:, 1], rows[:, 0]):
-        return _best(rows[:, 2:], rows[:, 1], rows[:, 0], size)
+    """Corners, score and class; corners, class and score; or, as Paddle has them, class, score and corners."""
+    for score, label, corner in ((4, 5, 0), (5, 4, 0), (1, 0, 2)):
+        if _tells(rows[:, score], rows[:, label]):
+            return _best(rows[:, corner : corner + 4], rows[:, score], rows[:, label], size)
     raise CounterfactoryError("the model gives rows of 6 without a score from 0 to 1 and a class in whole numbers")
 
 

@@ -29,6 +29,11 @@ from ..keys import content_key, file_digest
 # Folders of packages that are installed: their releases name what they hold.
 _INSTALLED = ("site-packages", "dist-packages")
 _LONGEST_PATH = 255
+# What wraps functions, and where it has them.
+_WRAPPERS: Mapping[type, tuple[str, ...]] = MappingProxyType(
+    {MethodType: ("__func__", "__self__"), property: ("fget", "fset", "fdel"), cached_property: ("func",)}
+    | dict.fromkeys((staticmethod, classmethod), ("__func__",))
+)
 
 
 @dataclass(frozen=True)
@@ -92,15 +97,11 @@ class _ObjectReader:
             yield self._module(value)
         elif kind is FunctionType:
             yield from self._function(value)
-        elif kind is MethodType:
-            yield from map(self.digest, (value.__func__, value.__self__))
-        elif kind in (staticmethod, classmethod, cached_property):
-            yield self.digest(value.func if kind is cached_property else value.__func__)
-        elif kind is property:
-            yield from map(self.digest, (value.fget, value.fset, value.fdel))
+        elif kind in _WRAPPERS:
+            yield from (self.digest(getattr(value, name)) for name in _WRAPPERS[kind])
         elif isinstance(value, type):
             yield from self._class(value)
-        elif _is_tensor(value):
+        elif "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor):
             yield from self._tensor(value)
         else:
             yield from self._instance(value)
@@ -150,14 +151,14 @@ class _ObjectReader:
             return
         yield from map(self.digest, (type(kind), *kind.__bases__))
         for name, value in vars(kind).items():
-            hidden = name.startswith("__") and not isinstance(
-                value, (FunctionType, staticmethod, classmethod, property)
-            )
+            hidden = name.startswith("__") and type(value) not in (FunctionType, *_WRAPPERS)
             if not hidden and name != "_abc_impl":
                 yield f"{name}={self.digest(value)}"
 
     def _tensor(self, tensor: Any) -> Iterator[str]:
         torch = sys.modules["torch"]
+        if tensor.is_quantized:  # its bytes are not all of it
+            raise _UnknownError("quantised tensor")
         try:
             flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
             content = hashlib.sha256(memoryview(flat.numpy())).hexdigest()
@@ -169,7 +170,8 @@ class _ObjectReader:
         reduce = copyreg.dispatch_table.get(type(value))
         try:
             reduced: Any = value.__reduce_ex__(4) if reduce is None else reduce(value)
-            parts = reduced if isinstance(reduced, str) else [list(p) if _is_iterator(p) else p for p in reduced]
+            whole = isinstance(reduced, str)
+            parts = reduced if whole else [list(one) if isinstance(one, Iterator) else one for one in reduced]
         except Exception as error:  # a user's class may raise anything
             raise _UnknownError(type(value).__name__) from error
         self._held.append(parts)
@@ -225,11 +227,3 @@ def _is_full(cell: CellType) -> bool:
         return cell.cell_contents is not cell
     except ValueError:
         return False
-
-
-def _is_iterator(value: Any) -> bool:
-    return isinstance(value, Iterator)
-
-
-def _is_tensor(value: Any) -> bool:
-    return "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor)

@@ -5,7 +5,9 @@ for each picture a list of dicts of `label` and `score`, and of `box` for detect
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -18,6 +20,7 @@ from .reading_outputs import read_outputs
 
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 _LIKELIEST = 5
+_NOTHING = "the model gave no answer"
 
 
 def read_answers(
@@ -25,17 +28,16 @@ def read_answers(
 ) -> list[ModelAnswer | UnusableError]:
     """As `read_outputs`; a picture whose answer is None, NaN or empty has an `UnusableError` in its place."""
     listed = _as_list(outputs)
-    given = listed if isinstance(outputs, Iterator) else outputs
     if listed is None or len(listed) != len(places):
+        given = listed if isinstance(outputs, Iterator) else outputs
         return [_settled(answer) for answer in read_outputs(given, places, wanted)]
     sees = wanted == {"boxes"} or any(map(_holds_box, listed))
     told = [_converted(one, sees) for one in listed]
-    if all(one is before for one, before in zip(told, listed, strict=True)):
-        return [_settled(answer) for answer in read_outputs(given, places, wanted)]
     rest = [number for number, one in enumerate(told) if not isinstance(one, (LabelAnswer, UnusableError))]
-    answers = (
-        read_outputs([told[number] for number in rest], [places[number] for number in rest], wanted) if rest else []
-    )
+    # What several outputs in a tuple are is told by the tuple.
+    same = isinstance(outputs, tuple) and all(map(operator.is_, told, listed))
+    given = outputs if same else [told[number] for number in rest]
+    answers = read_outputs(given, [places[number] for number in rest], wanted) if rest else []
     for number, answer in zip(rest, answers, strict=True):
         told[number] = _settled(answer)
     return told
@@ -55,18 +57,15 @@ def _converted(one: Any, sees: bool) -> Any:
     if sees and isinstance(one, (list, tuple)) and not one:
         return {"boxes": [], "scores": [], "labels": []}
     if _is_nothing(one):
-        return UnusableError("the model gave no answer")
+        return UnusableError(_NOTHING)
     parts = [one] if isinstance(one, Mapping) and {"label", "score"} <= one.keys() else one
     if not isinstance(parts, (list, tuple)) or not all(isinstance(part, Mapping) and "label" in part for part in parts):
         return one
     try:
         if _holds_box(parts):
             corners = [[float(part["box"][side]) for side in _SIDES] for part in parts]
-            return {
-                "boxes": corners,
-                "scores": [part["score"] for part in parts],
-                "labels": [p["label"] for p in parts],
-            }
+            scores, labels = ([part[name] for part in parts] for name in ("score", "label"))
+            return {"boxes": corners, "scores": scores, "labels": labels}
         ranked = sorted(((str(part["label"]), float(part["score"])) for part in parts), key=lambda pair: -pair[1])
         if not all(0 <= score <= 1 for _, score in ranked):
             raise ValueError
@@ -87,22 +86,20 @@ def _is_nothing(one: Any) -> bool:
         return True
     if isinstance(one, Real):
         return math.isnan(one)
-    return (
-        isinstance(one, Sized) and not hasattr(one, "ndim") and not (one.strip() if isinstance(one, str) else len(one))
-    )
+    text = one.strip() if isinstance(one, str) else one
+    return isinstance(text, Sized) and not hasattr(text, "ndim") and not len(text)
 
 
 def _settled(answer: ModelAnswer | UnusableError) -> ModelAnswer | UnusableError:
     """A label in Python's own text or whole number. Raises CounterfactoryError for what is neither."""
-    if not isinstance(answer, LabelAnswer) or type(answer.label) in (str, int):
-        empty = isinstance(answer, LabelAnswer) and _is_nothing(answer.label)
-        return UnusableError("the model gave no answer") if empty else answer
+    if not isinstance(answer, LabelAnswer):
+        return answer
     label: Any = answer.label.item() if hasattr(answer.label, "item") else answer.label
     if _is_nothing(label):
-        return UnusableError("the model gave no answer")
-    if isinstance(label, str):
-        return LabelAnswer(str(label))
-    if type(label) in (int, float) and float(label).is_integer():
+        return UnusableError(_NOTHING)
+    if isinstance(label, str) or type(label) is int:
+        return replace(answer, label=str(label) if isinstance(label, str) else label)
+    if type(label) is float and label.is_integer():
         return LabelAnswer(int(label))
     raise CounterfactoryError(
         f"the model gave a picture {str(label)[:80]!r}, a {type(label).__name__}: a label is a text or a whole number"

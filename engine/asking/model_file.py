@@ -68,7 +68,8 @@ def open_model_file(
     graph = open_graph(path)
     port = _picture_port(path, graph)
     known = _published(path, graph, port)
-    answer = tell_answer(path, graph, known, output, wanted, len(known.classes or labels) or None, _size(port))
+    named = sum(label != str(number) for number, label in enumerate(labels))  # gaps in a list have numbers for names
+    answer = tell_answer(path, graph, known, output, wanted, len(known.classes or ()) or named or None, _size(port))
     model = _FileModel(path, graph, port, answer, _preparation(path, port, preprocess, known.preparation))
     files = [file_digest(file) for file in (path, *external_files(path))]
     return ModelUnderTest(
@@ -111,15 +112,13 @@ class _FileModel:
                 "declare resize and crop by --preprocess"
             )
         size = (shape[0], shape[1]) if self._layout[0] else (shape[1], shape[2])
+        filled = np.concatenate([inputs, np.zeros((-len(inputs) % self._batch, *shape), inputs.dtype)])
+        batches = filled.reshape(-1, self._batch, *shape)
         pictures: list[dict[str, Any]] = []
-        for at in range(0, len(inputs), self._batch):
-            some = inputs[at : at + self._batch]
-            feed = np.zeros((self._batch, *shape), inputs.dtype)
-            feed[: len(some)] = some
-            outputs = self._graph.run(self._feeds(feed, size))
+        for outputs in self._graph.run([self._feeds(feed, size) for feed in batches]):
             used = {name: outputs[name] for name in self._answer.names}
-            pictures += ([used] if self._batch == 1 else split(used, self._batch))[: len(some)]
-        return self._answer.read(pictures, size)
+            pictures += [used] if self._batch == 1 else split(used, self._batch)
+        return self._answer.read(pictures[: len(inputs)], size)
 
     def _feeds(self, feed: NDArray[Any], size: Size) -> dict[str, NDArray[Any]]:
         feeds = {self._port.name: feed if len(self._port.shape) == 4 else feed[0]}

@@ -51,8 +51,8 @@ class MapAnswer:
     def of(cls, numbers: NDArray[Any], levels: bool = False) -> MapAnswer:
         """The answer of whole numbers [H, W], 0 to 65,535."""
         file = io.BytesIO()
-        kind = np.uint8 if not numbers.size or numbers.max() < 256 else np.uint16
-        Image.fromarray(numbers.astype(kind)).save(file, "PNG")
+        numbers = numbers.astype(np.uint8 if not numbers.size or numbers.max() < 256 else np.uint16)
+        Image.fromarray(numbers).save(file, "PNG")
         return cls(file.getvalue(), levels)
 
     @property

@@ -211,7 +211,7 @@ def _read_boxes(outputs: Any, places: Sequence[Placement], wanted: frozenset[Wan
         return [_attempt(_boxes, one, place) for one, place in zip(outputs, places, strict=True)]
     single = as_array(outputs) if not isinstance(outputs, Mapping) else None
     arrays = _arrays(outputs) if isinstance(outputs, Mapping) else {} if single is None else {"output": single}
-    if "boxes" not in wanted or not (wanted == {"boxes"} or names_boxes(arrays)):
+    if "boxes" not in wanted or ("labels" in wanted and not names_boxes(arrays)):
         return None
     inner = {name: array[0] if count > 1 and of_batch(array, count) else array for name, array in arrays.items()}
     head = find_head(_ports(inner), places[0].input)

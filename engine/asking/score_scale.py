@@ -41,9 +41,9 @@ class ScoreScale:
 
 
 def tell_scale(answers: Iterable[ModelAnswer]) -> ScoreScale:
-    """Probabilities where all scores of all answers lie within 0..1, else logits."""
+    """Probabilities where all scores of all answers lie within 0..1, and not all are 0; else logits."""
     scores = [answer.scores for answer in answers if isinstance(answer, ScoreAnswer)]
     if not scores or any(one.min() < -_OUTSIDE or one.max() > 1 + _OUTSIDE for one in scores):
         return ScoreScale()
     sums = [float(one.sum(dtype=np.float64)) for one in scores]
-    return ScoreScale(min(sums), max(sums))
+    return ScoreScale(min(sums), max(sums)) if any(sums) else ScoreScale()

@@ -22,20 +22,42 @@ from .answer_labels import SET_NUMBERS, Vocabulary
 Pairs = Sequence[tuple[str, str]]
 Evidence = Literal["certain", "likely", "none"]
 
-# How many times as much is right by another reading, and how much of all; what is as likely by chance is no evidence.
-_TIMES, _HALF, _CERTAIN, _LIKELY = 5, 0.5, 0.02, 0.05
+# What is as likely by chance is no evidence.
+_CERTAIN, _LIKELY = 0.01, 0.05
 # Of the answers, those that are no class by a reading that cannot be meant.
 _IMPOSSIBLE = 0.1
 # Of the answers to each class, those that are one other where the classes are in another order.
 _MOSTLY = 0.9
 _SHOWN = 4
+# The 80 things of COCO's annotations (cocodataset.org), and the numbers up to 90 that none of them has.
+_THINGS = (
+    "person,bicycle,car,motorcycle,airplane,bus,train,truck,boat,traffic light,fire hydrant,stop sign,"
+    "parking meter,bench,bird,cat,dog,horse,sheep,cow,elephant,bear,zebra,giraffe,backpack,umbrella,handbag,tie,"
+    "suitcase,frisbee,skis,snowboard,sports ball,kite,baseball bat,baseball glove,skateboard,surfboard,"
+    "tennis racket,bottle,wine glass,cup,fork,knife,spoon,bowl,banana,apple,sandwich,orange,broccoli,carrot,"
+    "hot dog,pizza,donut,cake,chair,couch,potted plant,bed,dining table,toilet,tv,laptop,mouse,remote,keyboard,"
+    "cell phone,microwave,oven,toaster,sink,refrigerator,book,clock,vase,scissors,teddy bear,hair drier,toothbrush"
+)
+COCO = tuple(_THINGS.split(","))
+_NO_COCO = (12, 26, 29, 30, 45, 66, 68, 69, 71, 83)
 
 
-def weigh(own: int, other: int, of: int, chance: float, tried: int, *, impossible: bool = False) -> Evidence:
+def weigh(
+    own: int,
+    other: int,
+    of: int,
+    chance: float,
+    tried: int,
+    times: float = 8,
+    share: float = 0.5,
+    *,
+    impossible: bool = False,
+) -> Evidence:
     """How sure it is that answers have to be read otherwise: `own` of so many are right as they are read, `other` by
-    the best of `tried` readings, of which `chance` are by luck. `impossible` says that no model answers so.
+    the best of `tried` readings, of which `chance` are by luck; nothing is where it is not so many `times` as much and
+    this `share` of all. `impossible` says that no model answers as they are read.
     """
-    if not other or other < _TIMES * own or other < _HALF * of:
+    if not other or other < times * own or other < share * of:
         return "none"
     luck = tail(other, of, max(chance, (own + 1) / (of + 2)))
     if luck >= _LIKELY:
@@ -80,7 +102,7 @@ def settle_words(
     undeclared = size is not None and not declared
     if undeclared and (rival := _in_number_order(given)) is not None:
         given, notes = _better(name, given, rival, pairs)
-    words, chosen = _choose(name, given, _numberings(given, record, size, of_boxes), pairs)
+    words, chosen = _choose(name, given, _numberings(given, record, size, of_boxes), pairs, of_boxes)
     if other := words.respelled(answer for _, answer in pairs):
         spelled = list_some([f"{text!r} is {label!r}" for text, label in other.items()], _SHOWN)
         notes += (f"{name}: answers are labels in another spelling: {spelled}",)
@@ -96,14 +118,14 @@ def _numberings(given: Vocabulary, record: Mapping[int, str], size: int | None, 
     own = {int(form): label for form, label in given.renamed.items() if _is_number(form)} if given.numbers else {}
     base = own or {int(label): label for label in given.labels if _is_number(label)}
     lists = [(given.listed or "the labels", base), *_lists(given, record, of_boxes)]
-    found: dict[tuple[tuple[int, str], ...], Vocabulary] = {}
+    different: dict[tuple[tuple[int, str], ...], Vocabulary] = {}
     for by, (where, names) in ((by, one) for by in (0, 1, -1) for one in lists):
         moved = {number + by: name for number, name in names.items() if number + by >= 0}
         fits = size is None or (max(moved, default=0) < size and (by == 0 or len(names) < size))
         if moved and fits and moved != base:
             words = given.numbered(moved, f"{where}, counted from {max(by, 0)}" if by else where)
-            found.setdefault(tuple((n, words.renamed[str(n)]) for n in sorted(moved)), words)
-    return list(found.values())
+            different.setdefault(tuple((n, words.renamed[str(n)]) for n in sorted(moved)), words)
+    return list(different.values())
 
 
 def _lists(given: Vocabulary, record: Mapping[int, str], of_boxes: bool) -> Iterator[tuple[str, Mapping[int, str]]]:
@@ -111,9 +133,9 @@ def _lists(given: Vocabulary, record: Mapping[int, str], of_boxes: bool) -> Iter
     yield SET_NUMBERS, named
     yield "the set's categories in their order", dict(enumerate(named.values()))
     if of_boxes:
-        coco = load_class_map("coco").names
-        yield "COCO's numbers", coco
-        yield "COCO's 80 classes", dict(enumerate(coco.values()))
+        numbers = [number for number in range(1, 91) if number not in _NO_COCO]
+        yield "COCO's numbers", dict(zip(numbers, COCO, strict=True))
+        yield "COCO's 80 classes", dict(enumerate(COCO))
         yield "Pascal VOC's numbers", load_class_map("voc").names
     if given.listed is None or of_boxes:
         for order, key in (("", str), (" without case", str.casefold), (" by the numbers in them", _natural)):
@@ -145,16 +167,20 @@ def _better(name: str, given: Vocabulary, rival: Vocabulary, pairs: Pairs) -> tu
 
 
 def _choose(
-    name: str, given: Vocabulary, others: Sequence[Vocabulary], pairs: Pairs
+    name: str, given: Vocabulary, others: Sequence[Vocabulary], pairs: Pairs, of_boxes: bool
 ) -> tuple[Vocabulary, tuple[str, ...]]:
     if not others or not any(_is_number(answer) for _, answer in pairs):
         return given, ()
     best = max(others, key=lambda one: _right(one, pairs))
-    own, most = _right(given, pairs), _right(best, pairs)
-    impossible = _strange(given, pairs) >= _IMPOSSIBLE * len(pairs) and not _strange(best, pairs)
-    evidence = weigh(own, most, len(pairs), _chance(best, pairs), len(others), impossible=impossible)
-    seen = f"{_share(own, pairs)} of the answers are right by {given.listed or 'the labels'}"
-    seen += f", {_share(most, pairs)} by {best.listed}"
+    apart = [pair for pair in pairs if given.settle_text(pair[1]) != best.settle_text(pair[1])]
+    impossible = _strange(given, apart) >= _IMPOSSIBLE * len(pairs) and not _strange(best, apart)
+    own, most = _right(given, apart), _right(best, apart)
+    evidence = weigh(own, most, len(apart), _chance(best, apart), len(others), impossible=impossible)
+    # Boxes lie on things of one class, and are called another one: the class alone may be read wrongly.
+    if evidence == "none" and of_boxes and len({truth for truth, _ in pairs}) == 1 and own == 0 < most == len(apart):
+        evidence = "likely"
+    seen = f"{_share(_right(given, pairs), pairs)} of the answers are right by {given.listed or 'the labels'}"
+    seen += f", {_share(_right(best, pairs), pairs)} by {best.listed}"
     if evidence == "certain":
         return best, (f"{name}: numbers are read by {best.listed}: {seen}",)
     few = f"warning: {name}: {seen}, and they are too few to tell: name the model's classes by --classes FILE"
@@ -191,7 +217,7 @@ def _strange(words: Vocabulary, pairs: Pairs) -> int:
 def _chance(words: Vocabulary, pairs: Pairs) -> float:
     """The share that would be right of the same answers to other pictures."""
     truths, answers = Counter(truth for truth, _ in pairs), Counter(words.settle_text(answer) for _, answer in pairs)
-    return sum(count * answers[truth] for truth, count in truths.items()) / len(pairs) ** 2
+    return sum(count * answers[truth] for truth, count in truths.items()) / max(1, len(pairs)) ** 2
 
 
 def _natural(text: str) -> list[tuple[int, int, str]]:

@@ -55,8 +55,8 @@ class Vocabulary:
     renamed: Mapping[str, str] = field(default_factory=dict)
     listed: str | None = None
     numbers: int = 0
-    of_set: frozenset[str] = frozenset()
     spelled: Mapping[str, str] = field(default_factory=dict)
+    of_set: frozenset[str] = frozenset()
 
     def settle(self, answer: Prediction) -> Prediction:
         """The answer in the labels' words."""
@@ -185,12 +185,12 @@ def _spellings(text: str) -> list[str]:
 
 def _spelled(labels: Collection[str], known: Collection[str]) -> dict[str, str]:
     """The class of each spelling that is one's alone: a label's before that of another known class."""
-    found: dict[str, str] = {}
+    of_one: dict[str, str] = {}
     for names in (set(known).difference(labels), labels):
         of = [(form, name) for name in names for form in set(_spellings(name))]
         count = Counter(form for form, _ in of)
-        found |= {form: name for form, name in of if count[form] == 1}
-    return found
+        of_one |= {form: name for form, name in of if count[form] == 1}
+    return of_one
 
 
 def _trimmed(labels: Collection[str], folders: Sequence[str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ empty one is no answer. A column `sha256` names the bytes of the picture that wa
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +35,8 @@ _DIGEST = "sha256"
 _READ = (*COLUMNS, _FILE_NAME, _DIGEST, *_CONFIDENCE, *_TRUE, "top5", *_NEXT)
 # What the model gives the true label: LANCE's p(y_GT), whose change is its delta p (arXiv 2305.19164, section 4).
 P_TRUE = "p(true)"
+# What a suite calls its pictures' files.
+_KEYED = re.compile("[0-9a-f]{16}")
 _MOST = 5
 _LONGEST = 160
 
@@ -297,9 +300,10 @@ def find_rows(images: Iterable[str], rows: Sequence[PictureRow]) -> dict[str, in
     name may be that of pictures elsewhere: folders before it count only where all are in one folder, and no source goes
     by its bare name.
     """
-    ends = [PurePosixPath(row.file_name) for row in rows]
-    counts = Counter(form for end in ends for form in (end.name, end.stem))
-    files = {form: i for i, end in enumerate(ends) for form in (end.name, end.stem) if counts[form] == 1}
+    ends = [(i, PurePosixPath(row.file_name)) for i, row in enumerate(rows)]
+    keyed = [(form, i) for i, end in ends if _KEYED.fullmatch(end.stem) for form in (end.name, end.stem)]
+    counts = Counter(form for form, _ in keyed)
+    files = {form: i for form, i in keyed if counts[form] == 1}
     files |= {row.file_name: number for number, row in enumerate(rows)}
     originals = [(number, row) for number, row in enumerate(rows) if row.kind == "original"]
     sources = {name: number for number, row in originals for name in (row.source, row.origin.path)}

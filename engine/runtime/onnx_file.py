@@ -1,5 +1,5 @@
-"""What an ONNX file says of itself, read from its bytes without the package onnx: metadata, names and kinds of outputs,
-and the files that hold its weights.
+"""What an ONNX file says of itself, read from its bytes without the package onnx: metadata, and the files that hold its
+weights.
 
 A file is a message of numbered fields (protobuf's wire format), and messages lie in messages. Only those are opened
 that can hold what is asked for; weights in the file itself are stepped over.
@@ -20,28 +20,23 @@ from ..files.reading import open_file
 _INSIDE: Mapping[str, Mapping[int, str]] = MappingProxyType(
     {
         "model": {7: "graph", 14: "metadata", 20: "training", 25: "function"},
-        "training": {1: "subgraph", 2: "subgraph"},
-        "graph": {1: "node", 5: "tensor", 12: "output", 15: "sparse"},
-        "subgraph": {1: "node", 5: "tensor", 15: "sparse"},
+        "training": {1: "graph", 2: "graph"},
+        "graph": {1: "node", 5: "tensor", 15: "sparse"},
         "function": {7: "node", 11: "attribute"},
         "node": {5: "attribute"},
-        "attribute": {5: "tensor", 6: "subgraph", 10: "tensor", 11: "subgraph", 22: "sparse", 23: "sparse"},
+        "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
         "sparse": {1: "tensor", 2: "tensor"},
         "tensor": {13: "external"},
     }
 )
-_KINDS: Mapping[int, str] = MappingProxyType({1: "tensor", 4: "sequence", 5: "map", 8: "sparse", 9: "optional"})
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
 
 
 @dataclass(frozen=True)
 class OnnxFile:
-    """`outputs` are kinds ("tensor", "sequence" ...) by name, in the file's order; `external` are the paths of files
-    with weights, as the file names them.
-    """
+    """`external` are the paths of files with weights, as the file names them."""
 
     metadata: Mapping[str, str]
-    outputs: Mapping[str, str]
     external: tuple[str, ...]
 
 
@@ -76,8 +71,7 @@ def external_files(path: Path) -> list[Path]:
 
 
 def _read(content: memoryview) -> OnnxFile:
-    metadata, outputs, external = dict[str, str](), dict[str, str](), dict[str, None]()
-    graphs = 0
+    metadata, external, graphs = dict[str, str](), dict[str, None](), 0
     waiting = [("model", content)]
     while waiting:
         kind, message = waiting.pop()
@@ -88,28 +82,18 @@ def _read(content: memoryview) -> OnnxFile:
                 metadata[key] = value
             elif key == "location":
                 external[value] = None
-        elif kind == "output":
-            name, of = _typed(message)
-            outputs[name] = of
         else:
             inside = [(_INSIDE[kind][number], part) for number, part in _fields(message) if number in _INSIDE[kind]]
             waiting += reversed(inside)
     if not graphs:
         raise ValueError("it holds no graph")
-    return OnnxFile(metadata, outputs, tuple(external))
+    return OnnxFile(metadata, tuple(external))
 
 
 def _texts(message: memoryview) -> tuple[str, str]:
     """Key and value of an entry."""
     texts = {number: bytes(part).decode() for number, part in _fields(message)}
     return texts.get(1, ""), texts.get(2, "")
-
-
-def _typed(message: memoryview) -> tuple[str, str]:
-    """Name and kind of an output."""
-    parts = dict(_fields(message))
-    kinds = [_KINDS.get(number, "other") for number, _ in _fields(parts[2])] if 2 in parts else []
-    return bytes(parts.get(1, b"")).decode(), kinds[0] if kinds else "tensor"
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:

@@ -211,16 +211,16 @@ def test_scores_of_a_picture_without_a_label_have_no_share_of_truth() -> None:
     assert found == {
         "a": Prediction("car", 0.5, None, 0.5),
         "b": Prediction("car", 0.5, None, None),
-        "c": Prediction("1"),
+        "c": Prediction("car"),
     }
 
 
 def test_boxes_of_strangers_are_counted_and_boxes_of_none_refused(rows: list[PictureRow], tmp_path: Path) -> None:
     file, told = tmp_path / "boxes.json", list[str]()
     box = {"category_id": "bus", "bbox": [1, 2, 3, 4], "score": 0.5}
-    file.write_text(json.dumps([{**box, "image_id": 2}, {**box, "image_id": "nobody"}]))
+    file.write_text(json.dumps([{**box, "image_id": 3}, {**box, "image_id": "nobody"}]))
     found, form = json_boxes(file, rows, told.append)
-    assert (list(found.values()), form) == ([(), (), (SeenBox(1, 2, 4, 6, 0.5, "bus"),), ()], "sizes")
+    assert (list(found.values()), form) == ([(), (), (), (SeenBox(1, 2, 4, 6, 0.5, "bus"),)], "sizes")
     assert told == [f"{file}: 1 boxes are of no picture of the suite, such as 'nobody': not counted"]
     file.write_text(json.dumps([{**box, "image_id": "nobody"}]))
     with pytest.raises(cf.CounterfactoryError) as refused:

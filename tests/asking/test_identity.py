@@ -268,6 +268,7 @@ def test_modules_of_torch() -> None:
     hooked.register_forward_hook(lambda *_: None)
     assert digest(hooked) != same
     assert identify(torch.nn.Linear(2, 2, device="meta")).digest is None
+    assert identify(torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)).digest is None
 
 
 def test_the_number_of_the_reading_is_raised_when_the_same_outputs_become_other_answers() -> None:

@@ -37,6 +37,7 @@ GIVEN = {
         softmax(np.array([[0.2, 0.8], [-3, 3]])),
         "logits",
     ),
+    "logits of a head of zeros": ([[0.0, 0.0], [0.0, 0.0]], [[0.5, 0.5], [0.5, 0.5]], "logits"),
     "logits of 1000": ([[1000.0, -1000.0]], [[1, 0]], "logits"),
 }
 

@@ -318,8 +318,8 @@ def test_answers_to_pictures_of_other_bytes_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_of_the_suite_may_go_by_its_bare_name_where_no_other_has_it() -> None:
-    rows = [picture_row(i, file_name=f"images/{i}/{name}.png") for i, name in enumerate(("f0", "f1", "f1"))]
-    assert find_rows(["f0", "f0.png", "elsewhere/f0.png", "f1", "images/2/f1.png"], rows) == {
-        **dict.fromkeys(("f0", "f0.png", "elsewhere/f0.png"), 0),
-        "images/2/f1.png": 2,
-    }
+    first, second = "0123456789abcdef", "f" * 16
+    names = (first, second, second, "bus")
+    rows = [picture_row(i, file_name=f"images/{i}/{name}.png") for i, name in enumerate(names)]
+    images = [first, f"{first}.png", f"elsewhere/{first}.png", second, f"images/2/{second}.png", "bus"]
+    assert find_rows(images, rows) == dict.fromkeys(images[:3], 0) | {images[4]: 2}

@@ -98,6 +98,7 @@ FORMS: Mapping[str, Form] = {
         {"output": np.concatenate([NUMBERS, BOXES, LABELS[:, None], SCORES[:, None]], axis=1, dtype=np.float32)}
     ),
     "rows without a batch": Form({"output": SIXES}),
+    "rows of box, class and score": Form({"output": padded(SIXES[:, [0, 1, 2, 3, 5, 4]], 300)}),
     "paddle": Form(
         {"multiclass_nms3_0.tmp_0": np.concatenate([LABELS[:, None], SCORES[:, None], BOXES], axis=1, dtype=np.float32)}
     ),

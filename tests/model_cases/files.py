@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
+from counterfactory.engine.runtime.quiet_openvino import ov
+
 from . import detector_heads as heads
 from .graphs import FLOAT, Node, classifier, constant, node, save_graph
 from .sets import CLASSES, classified, detected, segmented
@@ -322,6 +324,26 @@ def yolo_by_its_metadata(at: Workshop) -> Mapping[str, Any]:
     constant(Path("m.onnx"), form.outputs, metadata=form.metadata)
     outcome = at.ask("--model", "m.onnx")
     return {"originals": outcome.score(), "status": outcome.status, "told": outcome.said}
+
+
+@case("7f YOLO in OpenVINO's format, by its metadata.yaml", "ultralytics' export", {**WHOLE, "told": Told("letterbox")})
+def yolo_of_openvino(at: Workshop) -> Mapping[str, Any]:
+    boxed(at)
+    form = heads.FORMS["yolov8 with its metadata"]
+    ov.save_model(ov.Core().read_model(constant(Path("m.onnx"), form.outputs)), "m.xml")
+    words = {"task": "detect", "imgsz": "[96, 128]", "stride": "32", "names": "{0: bus, 1: car}"}
+    Path("metadata.yaml").write_text("".join(f"{key}: {value}\n" for key, value in words.items()))
+    outcome = at.ask("--model", "m.xml")
+    return {"originals": outcome.score(), "status": outcome.status, "told": outcome.said}
+
+
+@case("7g YOLO by a letterbox that is declared", "newcomer 7", WHOLE)
+def yolo_by_a_letterbox(at: Workshop) -> Mapping[str, Any]:
+    boxed(at)
+    moved = heads.BOXES + np.array([0, 16, 0, 16])  # 64 x 48 in a square of 128, grey above and below
+    rows = np.concatenate([moved, heads.SCORES[:, None], heads.LABELS[:, None]], axis=1).astype(np.float32)
+    constant(Path("m.onnx"), {"output0": heads.padded(rows, 300)}, shape=(1, 3, 128, 128))
+    return judged(at, "m.onnx", "--preprocess", "letterbox=128 scale=255", "--classes", "names.txt")
 
 
 @case("7b turned boxes", "newcomer 7", {"status": 2, "told": Told("obb")})
