@@ -7,9 +7,7 @@ sequence. Shapes are those of each run, and real numbers come and go as float32 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import SimpleQueue
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -77,28 +75,29 @@ class _OpenVinoGraph:
         model = self._read()
         self.inputs, self.outputs = tuple(map(_port, model.inputs)), tuple(map(_port, model.outputs))
         self.metadata = read_onnx_file(path).metadata if path.suffix.lower() == ".onnx" else _model_info(model)
-        self._open: tuple[dict[str, tuple[int, ...]], SimpleQueue[Any]] | None = None
+        self._open: tuple[dict[str, tuple[int, ...]], list[Any]] | None = None
 
     def run(self, feeds: Sequence[Feed]) -> list[dict[str, Any]]:
         shapes = {port.name: feeds[0][port.name].shape for port in self.inputs}
         if self._open is None or self._open[0] != shapes:
             self._open = None
             self._open = shapes, self._compiled(shapes)
-        requests = self._open[1]
+        requests, answers = self._open[1], list[dict[str, Any]]()
+        # Several beside each other are quicker than a batch, and no graph can mix them up. The threads are OpenVINO's:
+        # two of Python's that use its arrays for the first time can wait for ever, each for what the other one holds.
+        for first in range(0, len(feeds), len(requests)):
+            some = list(zip(requests, feeds[first : first + len(requests)], strict=False))
+            for request, feed in some:
+                request.start_async({i: feed[port.name] for i, port in enumerate(self.inputs)})
+            answers += [self._result(request) for request, _ in some]
+        return answers
 
-        def run_one(feed: Feed) -> dict[str, Any]:
-            request = requests.get()  # one serves one thread
-            try:
-                results = request.infer({i: feed[port.name] for i, port in enumerate(self.inputs)})
-                return {port.name: np.array(results[i]) for i, port in enumerate(self.outputs)}
-            except RuntimeError as error:
-                raise CounterfactoryError(f"model file {self._path} does not run: {_last_line(error)}") from error
-            finally:
-                requests.put(request)
-
-        # Several beside each other are quicker than a batch, and no graph can mix them up.
-        with ThreadPoolExecutor(requests.qsize(), thread_name_prefix="graph") as pool:
-            return list(pool.map(run_one, feeds))
+    def _result(self, request: Any) -> dict[str, Any]:
+        try:
+            request.wait()
+        except RuntimeError as error:
+            raise CounterfactoryError(f"model file {self._path} does not run: {_last_line(error)}") from error
+        return {port.name: np.array(request.get_output_tensor(i).data) for i, port in enumerate(self.outputs)}
 
     def _read(self) -> ov.Model:
         try:
@@ -106,7 +105,7 @@ class _OpenVinoGraph:
         except RuntimeError as error:
             raise CounterfactoryError(f"model file {self._path} cannot be loaded: {_last_line(error)}") from error
 
-    def _compiled(self, shapes: Mapping[str, tuple[int, ...]]) -> SimpleQueue[Any]:
+    def _compiled(self, shapes: Mapping[str, tuple[int, ...]]) -> list[Any]:
         """Requests to run the graph at these shapes, as many as run well beside each other."""
         model = self._read()
         steps = ov.preprocess.PrePostProcessor(model)
@@ -124,10 +123,9 @@ class _OpenVinoGraph:
         except RuntimeError as error:
             given = ", ".join(f"{name} as {list(shape)}" for name, shape in shapes.items())
             raise CounterfactoryError(f"model file {self._path} does not take {given}: {_last_line(error)}") from error
-        requests: SimpleQueue[Any] = SimpleQueue()
-        for _ in range(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS")):
-            requests.put(compiled.create_infer_request())
-        return requests
+        return [
+            compiled.create_infer_request() for _ in range(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
+        ]
 
 
 def _port(port: Any) -> Port:
