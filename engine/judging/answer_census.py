@@ -96,7 +96,7 @@ def settle_words(
     """What the answers of `name` stand for, with sentences on that and on the answers as a whole. `record` has a set's
     own numbers; scores are of `size` classes; with `declared` the user or the model says in which order they are.
 
-    Raises CounterfactoryError where no order can be told, or only another one makes the answers right.
+    Raises CounterfactoryError where numbered labels in two orders are as likely.
     """
     notes: tuple[str, ...] = ()
     undeclared = size is not None and not declared

@@ -661,7 +661,12 @@ READERS: dict[str, FuzzedReader] = {
     "boxes": _tree(lambda path: box_files.json_boxes(path, ROWS, lambda text: None), "x.json", BOXES, DETECTED),
     "names of a model's classes": _plain(
         *(lambda path: answer_labels.read_vocabulary(path.parent, ROWS, path), "x.json"),
-        *("bus\ncar\n", '{"0": "bus", "1": "car"}'),
+        *("bus\ncar\n", '{"0": "bus", "1": "car"}', '{"categories": [{"id": 3, "name": "bus"}]}'),
+        '{"id2label": {"0": "bus"}}',
+    ),
+    "labelmap of TensorFlow": _plain(
+        *(answer_labels.read_names, "x.pbtxt"),
+        *('item { id: 3 name: "bus" }', "item {\n  name: 'x'\n  id: 6\n  display_name: 'car'\n}\n"),
     ),
     "valid": _plain(
         *(lambda path: threshold_curve.load_valid(path, ROWS), "x.csv"),
