@@ -151,7 +151,8 @@ def _judge(report: Case, folder: Path) -> dict[str, Any]:
     verdict = "crashed" if crashed else "wrong" if other else "right"
     right = {key: getattr(value, "pattern", value) for key, value in report.right.items()}
     row = {"case": report.name, "source": report.source, "right": right, "verdict": verdict}
-    return row | ({"found": {key: found.get(key) for key in other}} if other else {}) | {"said": workshop.sentence.replace(f"{folder}/", "")}
+    row |= {"found": {key: found.get(key) for key in other}} if other else {}
+    return row | {"said": workshop.sentence.replace(f"{folder}/", "")}
 
 
 def _judge_reports() -> list[dict[str, Any]]:
