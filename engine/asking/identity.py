@@ -101,7 +101,7 @@ class _ObjectReader:
             yield from (self.digest(getattr(value, name)) for name in _WRAPPERS[kind])
         elif isinstance(value, type):
             yield from self._class(value)
-        elif "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor):
+        elif (torch := sys.modules.get("torch")) is not None and isinstance(value, torch.Tensor):
             yield from self._tensor(value)
         else:
             yield from self._instance(value)
