@@ -205,11 +205,11 @@ def _is_installed(module: str) -> bool:
 
 def _path_of(module: str) -> Path | None:
     """The file of a module, imported or not."""
-    loaded = getattr(sys.modules.get(module), "__file__", None)
-    try:
-        return Path(loaded or find_spec(module.partition(".")[0]).origin)  # type: ignore[union-attr,arg-type]
-    except (AttributeError, ImportError, TypeError, ValueError):
-        return None
+    file = getattr(sys.modules.get(module), "__file__", None)
+    with suppress(ImportError, ValueError):  # what stands in for a module has no spec
+        if file is None and (spec := find_spec(module.partition(".")[0])) is not None:
+            file = spec.origin
+    return None if file is None else Path(file)
 
 
 def _file_of(module: str) -> str:
