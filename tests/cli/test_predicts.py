@@ -52,7 +52,7 @@ def test_fresh_answers_are_of_the_suite_and_of_real_pictures(folder: Path, run: 
     rounds = [stage for base in bases for stage in Ledger(base, read_only=True).stages() if stage.startswith("answers")]
     assert sorted(rounds) == ["answers 0"] * 4 + ["answers 1"] * 4
     expected["transfers"].clear()
-    (folder / "darkness_of_tests.py").write_text(MODELS.replace("(20, 80, 120, 160)", "(160, 120, 80, 20)"))
+    (folder / "darkness_of_tests.py").write_text(MODELS.replace("(20, 80, 120, 160)", "(160, 120, 80, 20)") + "\n")
     sys.modules.pop("darkness_of_tests")
     assert run.json(*words(folder))["models"] != expected["models"], "what closures hold counts"
 

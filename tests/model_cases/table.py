@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from importlib import invalidate_caches
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +82,9 @@ class Workshop:
         return self.run("evaluate", suite, *words)
 
     def module(self, name: str, code: str) -> None:
-        """Write a module that `--model name:function` finds."""
-        (self.folder / f"{name}.py").write_text(code)
+        """Write a module that `--model name:function` finds, without the bytecode of one of the same second and size."""
+        (file := self.folder / f"{name}.py").write_text(code)
+        Path(cache_from_source(str(file))).unlink(missing_ok=True)
         sys.modules.pop(name, None)
         invalidate_caches()
 
