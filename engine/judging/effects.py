@@ -133,7 +133,7 @@ def find_effects(answers: Sequence[PictureOutcome], baseline: Kind) -> tuple[Eff
     nothing of a name that all of their pictures carry. Several baselines of a source count as their mean does.
     """
     names = tuple(sorted({name for answer in answers for name in answer.names}))
-    return estimate_effects(names, _pictures(answers, names, baseline)) if names else ()
+    return estimate_effects(names, observe_pictures(answers, names, baseline)) if names else ()
 
 
 def find_interactions(answers: Sequence[PictureOutcome], baseline: Kind) -> tuple[Effect, ...]:
@@ -171,11 +171,12 @@ def find_mix_gaps(answers: Sequence[PictureOutcome], baseline: Kind) -> tuple[Ef
 
 def estimate_effects(names: Sequence[str], pictures: Observations) -> tuple[Effect, ...]:
     """The effects of the `names`, which the pictures carry by number."""
-    estimates, most = regress(pictures), _largest_difference(pictures)
+    estimates, most = regress(pictures), largest_difference(pictures)
     return correct([_effect(name, estimates, k, most) for k, name in enumerate(names)])
 
 
-def _pictures(answers: Sequence[PictureOutcome], names: Sequence[str], baseline: Kind) -> Observations:
+def observe_pictures(answers: Sequence[PictureOutcome], names: Sequence[str], baseline: Kind) -> Observations:
+    """The answers that effects are of, as `regress` takes them."""
     used = [answer for answer in answers if answer.kind == baseline or answer.names]
     number, sources, groups = {name: k for k, name in enumerate(names)}, dict[str, int](), dict[str, int]()
     carried = [(i, number[name]) for i, answer in enumerate(used) for name in answer.names]
@@ -193,7 +194,7 @@ def picture_weights(source: NDArray[np.int64], varied: NDArray[np.bool_]) -> NDA
     return np.where(varied, 1.0, _BASELINE_WEIGHT) / counts[2 * source + varied]
 
 
-def _largest_difference(pictures: Observations) -> float:
+def largest_difference(pictures: Observations) -> float:
     """Between two pictures of one source, of all sources; 1 where nothing differs, which says nothing of its size."""
     most, least = (np.full(int(pictures.source.max()) + 1, bound) for bound in (-np.inf, np.inf))
     np.maximum.at(most, pictures.source, pictures.outcome)
@@ -254,9 +255,9 @@ def jackknife(parts: NDArray[Any], wholes: NDArray[Any]) -> float:
     return float(np.sqrt((sources - 1) / sources * ((without - parts.sum() / wholes.sum()) ** 2).sum()))
 
 
-def missed_share(sources: int) -> float:
+def missed_share(sources: int, confidence: float = CONFIDENCE) -> float:
     """The largest share of sources that could react, and none of these do, once in forty times."""
-    return float(1 - ((1 - CONFIDENCE) / 2) ** (1 / sources))
+    return float(1 - ((1 - confidence) / 2) ** (1 / sources))
 
 
 def _effect(name: str, estimates: Estimates, k: int, most: float) -> Effect:
@@ -269,13 +270,15 @@ def _effect(name: str, estimates: Estimates, k: int, most: float) -> Effect:
     return judge_difference(name, value, spread, sources, pictures, most)
 
 
-def judge_difference(name: str, value: float, spread: float, sources: int, pictures: int, most: float) -> Effect:
+def judge_difference(
+    name: str, value: float, spread: float, sources: int, pictures: int, most: float, confidence: float = CONFIDENCE
+) -> Effect:
     """The effect of an estimate and its standard error over two sources or more; pictures of one source differ by
-    `most` at most.
+    `most` at most. Its interval holds the truth with this `confidence`.
     """
     # What shows in no source may show in some share of others, as far as any picture of the suite differs from another.
-    times = t_reach(CONFIDENCE, sources - 1)
-    reach = max(times * spread, most * missed_share(sources))
+    times = t_reach(confidence, sources - 1)
+    reach = max(times * spread, most * missed_share(sources, confidence))
     if spread < SEPARATE:  # all sources react alike: as many heads in a row
         p = 1.0 if abs(value) < SEPARATE else 2.0 ** (1 - sources)
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,10 +20,20 @@ from ..suite import PictureRow
 from ..variant import KINDS, Kind
 from .baselines import Names, Outcomes, find_baseline_effects
 from .confusion import Counts, accuracy, confusion_matrix, iou, mean_iou, recall, row_normalised
-from .effects import Effect, LevelEffect, PictureOutcome, correct, find_effects, find_flips, find_interactions
+from .effects import (
+    Effect,
+    LevelEffect,
+    PictureOutcome,
+    correct,
+    find_effects,
+    find_flips,
+    find_interactions,
+    find_mix_gaps,
+)
 from .evaluation import Effects, Evaluation, MeanScore, Measure, Rejections, Side
 from .insights import Embed, bags_of_words, find_insights
 from .predictions import find_unanswered
+from .standouts import find_standouts
 
 T = TypeVar("T")
 
@@ -74,7 +85,7 @@ def evaluate_labels(
         none_fail=_fraction([all(answers) for answers in right.values()]),
         unanswered=find_unanswered(rows, [answer is not None for answer in predictions]),
         measures=tuple(measure_of(name, some, _label_effects(some, name)) for name, some in others.items()),
-        insights=find_insights(by_label.items(), effects.against, embed),
+        insights=find_insights(by_label.items(), effects, embed),
     )
 
 
@@ -165,7 +176,7 @@ def evaluate_masks(
         effects=effects,
         sources=len({row.source for row, _, _ in used if row.kind == "variant"}),
         unanswered=find_unanswered(masked, [row.file_name in answered for row in masked]),
-        insights=find_insights(by_name(), effects.against, embed, "IoU"),
+        insights=find_insights(by_name(), effects, embed, "IoU"),
     )
 
 
@@ -187,7 +198,7 @@ def effects_of(
     turned = find_flips(picture_outcomes(alone, edit_types), against) if flips and against else ()
     if flips and of_painter:
         turned = (*find_flips(picture_outcomes(painted, lambda _: {"painting"}, "control"), "original"), *turned)
-    return Effects(
+    found = Effects(
         against=against,
         baselines=find_baseline_effects(outcomes, lambda row: edit_types(row) | edit_values(row), against)
         if against
@@ -205,7 +216,10 @@ def effects_of(
         copies=len(copies),
         measure=measure,
         by_level=_by_level(outcomes, against) if against else (),
+        mix_gaps=find_mix_gaps(types, against) if against else (),
     )
+    leading = picture_outcomes(alone if found.leads_alone else outcomes, edit_values)
+    return replace(found, standouts=find_standouts(leading, against) if against else ())
 
 
 def _by_level(outcomes: Outcomes, against: Kind) -> tuple[LevelEffect, ...]:

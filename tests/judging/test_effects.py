@@ -173,7 +173,7 @@ def test_blocks_and_updates_are_the_dense_systems_solved_anew(answers: list[Pict
     assume(names)
     used = [answer for answer in answers if answer.names or answer.kind == "control"]
     whole, spread, separate = leave_one_out(used)
-    found = within.regress(effects._pictures(answers, names, "control"))
+    found = within.regress(effects.observe_pictures(answers, names, "control"))
     np.testing.assert_allclose(found.value, whole, atol=1e-9)
     np.testing.assert_allclose(found.spread, spread, atol=1e-7)
     np.testing.assert_array_equal(found.separate, separate)
