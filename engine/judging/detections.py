@@ -92,7 +92,7 @@ def evaluate_boxes(
         boxes=tuple(
             coco.score(name, [row.kind == "variant" and name in of(row) for row in used])[0] for name, of in names
         ),
-        insights=find_insights(coco.by_class(), effects, embed, "recall"),
+        insights=find_insights(coco.by_class(), effects.against, embed, "recall", effects.leads_alone),
     )
 
 

@@ -85,7 +85,7 @@ def evaluate_labels(
         none_fail=_fraction([all(answers) for answers in right.values()]),
         unanswered=find_unanswered(rows, [answer is not None for answer in predictions]),
         measures=tuple(measure_of(name, some, _label_effects(some, name)) for name, some in others.items()),
-        insights=find_insights(by_label.items(), effects, embed),
+        insights=find_insights(by_label.items(), effects.against, embed, alone=effects.leads_alone),
     )
 
 
@@ -176,7 +176,7 @@ def evaluate_masks(
         effects=effects,
         sources=len({row.source for row, _, _ in used if row.kind == "variant"}),
         unanswered=find_unanswered(masked, [row.file_name in answered for row in masked]),
-        insights=find_insights(by_name(), effects, embed, "IoU"),
+        insights=find_insights(by_name(), effects.against, embed, "IoU", effects.leads_alone),
     )
 
 
@@ -198,7 +198,7 @@ def effects_of(
     turned = find_flips(picture_outcomes(alone, edit_types), against) if flips and against else ()
     if flips and of_painter:
         turned = (*find_flips(picture_outcomes(painted, lambda _: {"painting"}, "control"), "original"), *turned)
-    found = Effects(
+    whole = Effects(
         against=against,
         baselines=find_baseline_effects(outcomes, lambda row: edit_types(row) | edit_values(row), against)
         if against
@@ -218,8 +218,8 @@ def effects_of(
         by_level=_by_level(outcomes, against) if against else (),
         mix_gaps=find_mix_gaps(types, against) if against else (),
     )
-    leading = picture_outcomes(alone if found.leads_alone else outcomes, edit_values)
-    return replace(found, standouts=find_standouts(leading, against) if against else ())
+    leading = picture_outcomes(alone if whole.leads_alone else outcomes, edit_values)
+    return replace(whole, standouts=find_standouts(leading, against) if against else ())
 
 
 def _by_level(outcomes: Outcomes, against: Kind) -> tuple[LevelEffect, ...]:

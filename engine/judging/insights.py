@@ -19,7 +19,6 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +31,6 @@ from ..variant import Kind
 from .effects import CONFIDENCE, Effect, PictureOutcome, correct, find_effects
 from .standouts import Contrast, JointEffects, Standout, stand_out
 from .within import SEPARATE
-
-if TYPE_CHECKING:
-    from .evaluation import Effects
 
 Floats = NDArray[np.float64]
 # From texts to vectors [N, E], one each.
@@ -88,11 +84,10 @@ class Insight:
         """Whether the class certainly loses, and certainly more than others."""
         return self.drop > 0 and self.q < 1 - CONFIDENCE and (self.more_low or 0.0) > 0
 
-    def beside(self, gap: Standout | None) -> Insight:
-        """The same with what it loses beyond other classes."""
-        if gap is None:
-            return self
-        return replace(self, others=-100 * gap.others, more_low=-100 * gap.high, more_high=-100 * gap.low)
+    def judged(self, q: float | None, gap: Standout | None) -> Insight:
+        """The same with its corrected chance, and what it loses beyond other classes."""
+        more = {} if gap is None else {"others": gap.others, "more_low": gap.high, "more_high": gap.low}
+        return replace(self, q=q or 0.0, **{name: -100 * value for name, value in more.items()})
 
     @property
     def sentence(self) -> str:
@@ -109,43 +104,57 @@ class Insight:
 
 def find_insights(
     outcomes: Iterable[tuple[str, Sequence[tuple[PictureRow, float]]]],
-    of: Effects,
+    against: Kind | None,
     embed: Embed,
     measure: str = "accuracy",
+    alone: bool = False,
 ) -> tuple[Insight, ...]:
     """The groups of edits of each class, clear ones first, then by what they cost.
 
-    `outcomes` has the classes, each with its pictures and their outcomes, 0..1; `of` are the effects on all of them,
-    which say what variants are compared with, and whether by those of one edit. `embed` turns captions into vectors.
+    `outcomes` has the classes, each with its pictures and their outcomes, 0..1; those of the kind `against` are what
+    variants are compared with, those of one edit where that is `alone`. `embed` turns captions into vectors.
     """
-    insights, found = list[Insight](), list[tuple[_Grouped, Effect]]()
+    insights, effects = list[Insight](), list[tuple[_Grouped, Effect]]()
     every: dict[str, list[float]] = defaultdict(list)
     rows: dict[str, PictureRow] = {}
-    if of.against is None:
+    if against is None:
         return ()
     for label, all_ in outcomes:
-        pictures = [one for one in all_ if one[0].kind != "variant" or len(one[0].edits) == 1 or not of.leads_alone]
+        pictures = [one for one in all_ if one[0].kind != "variant" or len(one[0].edits) == 1 or not alone]
         for row, value in pictures:
             rows[row.file_name] = row
             every[row.file_name].append(value)
         if len({row.source for row, _ in pictures}) < _FEWEST_SOURCES:
             continue
         grouped = _Grouped.of(pictures, embed)
-        some = grouped.effects(of.against)
-        insights += [grouped.insight(label, effect, of.against, measure) for effect in some]
-        found += [(grouped, effect) for effect in some]
-    corrected = correct([effect for _, effect in found])
-    insights = [replace(one, q=e.q or 0.0) for one, e in zip(insights, corrected, strict=True)]
-    if any(len(values) > 1 for values in every.values()):
-        contrasts = [grouped.contrast(effect, every, of.against) for grouped, effect in found]
-    else:
-        names = ((rows[name], values[0]) for name, values in every.items())
-        answers = [PictureOutcome(r.source, r.kind, value, _values(r)) for r, value in names]
-        joint = JointEffects.of(answers, of.against)
-        contrasts = [_contrast(one, effect, joint) for one, (_, effect) in zip(insights, found, strict=True)]
-    gaps = iter(stand_out([contrast for contrast in contrasts if contrast]))
-    insights = [one.beside(next(gaps) if contrast else None) for one, contrast in zip(insights, contrasts, strict=True)]
+        some = grouped.effects(against)
+        insights += [grouped.insight(label, effect, against, measure) for effect in some]
+        effects += [(grouped, effect) for effect in some]
+    corrected = correct([effect for _, effect in effects])
+    gaps = _beyond_others(insights, effects, every, rows, against) if effects else []
+    insights = [one.judged(e.q, gap) for one, e, gap in zip(insights, corrected, gaps, strict=True)]
     return tuple(sorted(insights, key=lambda one: (not one.clear, -one.drop, one.label, one.name)))
+
+
+def _beyond_others(
+    insights: Sequence[Insight],
+    effects: Sequence[tuple[_Grouped, Effect]],
+    every: Mapping[str, Sequence[float]],
+    rows: Mapping[str, PictureRow],
+    against: Kind,
+) -> list[Standout | None]:
+    """What each group costs its class beyond others, by the outcomes that `every` picture has, one for each class that
+    it shows; None where no other class has such edits.
+    """
+    if any(len(values) > 1 for values in every.values()):
+        contrasts = [grouped.contrast(effect, every, against) for grouped, effect in effects]
+    else:
+        pairs = [(rows[name], values[0]) for name, values in every.items()]
+        answers = [PictureOutcome(row.source, row.kind, value, _values(row)) for row, value in pairs]
+        joint = JointEffects.of(answers, against)
+        contrasts = [_contrast(one, effect, joint) for one, (_, effect) in zip(insights, effects, strict=True)]
+    gaps = iter(stand_out([contrast for contrast in contrasts if contrast]))
+    return [next(gaps) if contrast else None for contrast in contrasts]
 
 
 def _values(row: PictureRow) -> frozenset[str]:
@@ -156,7 +165,7 @@ def _contrast(insight: Insight, effect: Effect, joint: JointEffects) -> Contrast
     """A group's effect on its class beside that of the same edits, else of its type's, on all others: by the `joint`
     effects on all pictures, of which the class has a part. None where no other class shows such edits.
     """
-    of_type, estimates = joint.told(f"{insight.type}: "), joint.estimates
+    of_type, estimates = joint.separate(f"{insight.type}: "), joint.estimates
     for numbers in ([k for k in of_type if joint.names[k] in insight.values], of_type):
         carrying = estimates.carrying[numbers]
         part = effect.pictures / max(1, int(carrying.sum()))

@@ -69,7 +69,7 @@ class JointEffects:
         pictures = observe_pictures(answers, names, baseline)
         return cls(names, regress(pictures), largest_difference(pictures))
 
-    def told(self, prefix: str) -> list[int]:
+    def separate(self, prefix: str) -> list[int]:
         """The numbers of the names that begin so, have an effect of their own, and two sources."""
         estimates = self.estimates
         return [
@@ -97,7 +97,7 @@ def find_standouts(answers: Sequence[PictureOutcome], baseline: Kind) -> tuple[S
         return ()
     joint = JointEffects.of(answers, baseline)
     types = dict.fromkeys(name.partition(": ")[0] for name in joint.names)
-    contrasts = [contrast for type_ in types for contrast in _contrasts(joint, joint.told(f"{type_}: "))]
+    contrasts = [contrast for type_ in types for contrast in _contrasts(joint, joint.separate(f"{type_}: "))]
     return stand_out(contrasts)
 
 
@@ -120,8 +120,10 @@ def _contrasts(joint: JointEffects, numbers: Sequence[int]) -> list[Contrast]:
 def stand_out(contrasts: Sequence[Contrast]) -> tuple[Standout, ...]:
     """Each contrast's difference with the interval that holds for all of them at once, in their order."""
     confidence = 1 - (1 - CONFIDENCE) / max(1, len(contrasts))
-    found = []
-    for one in contrasts:
-        gap = judge_difference(one.name, one.value - one.others, one.error, one.sources, 0, one.most, confidence)
-        found.append(Standout(one.name, one.others, gap.low or 0.0, gap.high or 0.0))
-    return tuple(found)
+    gaps = (
+        judge_difference(one.name, one.value - one.others, one.error, one.sources, 0, one.most, confidence)
+        for one in contrasts
+    )
+    return tuple(
+        Standout(one.name, one.others, e.low or 0.0, e.high or 0.0) for one, e in zip(contrasts, gaps, strict=True)
+    )
