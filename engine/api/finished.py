@@ -252,11 +252,12 @@ class Result:
 
     def effects(self, by: Literal["type", "value", "class"] = "type") -> DataFrame:
         """A row per type of edit, per value, or per class: what it does to the model in points, between `low` and
-        `high` 95 times in 100, with `q` and the number of sources compared; the worst first. Raises
-        CounterfactoryError where pandas is not installed.
+        `high` 95 times in 100, with `q` and the number of sources compared; the worst first. Types and values are those
+        of one edit alone where `evaluation.effects.leads_alone`. Raises CounterfactoryError where pandas is not
+        installed.
         """
         effects = self.evaluation.effects
-        groups = {"type": effects.by_type, "value": effects.by_value, "class": effects.by_class}
+        groups = {"type": effects.leading_types, "value": effects.leading_values, "class": effects.by_class}
         if by not in groups:
             raise CounterfactoryError(f"effects are by {', '.join(groups)}, got {by!r}")
         rows = [

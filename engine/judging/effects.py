@@ -288,6 +288,16 @@ def judge_difference(
     return Effect(name, value, low, high, p, None, sources, pictures, spread, most)
 
 
+def among(effect: Effect, count: int) -> Effect:
+    """The effect, which has an interval, with that which holds for all of so many at once (Bonferroni): what is picked
+    out for being large is not as large as it looks.
+    """
+    figures = (effect.value or 0.0, effect.error or 0.0, effect.sources, effect.pictures, effect.most)
+    return replace(
+        judge_difference(effect.name, *figures, 1 - (1 - CONFIDENCE) / max(1, count)), p=effect.p, q=effect.q
+    )
+
+
 def correct(effects: Sequence[Effect]) -> tuple[Effect, ...]:
     """The effects with `q` for as many comparisons as there are: those that are looked at together."""
     tested = [effect.p for effect in effects if effect.p is not None]

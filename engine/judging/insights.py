@@ -86,8 +86,8 @@ class Insight:
 
     def judged(self, q: float | None, gap: Standout | None) -> Insight:
         """The same with its corrected chance, and what it loses beyond other classes."""
-        more = {} if gap is None else {"others": gap.others, "more_low": gap.high, "more_high": gap.low}
-        return replace(self, q=q or 0.0, **{name: -100 * value for name, value in more.items()})
+        ends = (None, None, None) if gap is None else (-100 * gap.others, -100 * gap.high, -100 * gap.low)
+        return replace(self, q=q or 0.0, others=ends[0], more_low=ends[1], more_high=ends[2])
 
     @property
     def sentence(self) -> str:

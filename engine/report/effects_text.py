@@ -25,6 +25,7 @@ _CONFUSED = 8
 _UNKNOWN = 5
 # The share of a value's variants that, once rejected, a note speaks of.
 _MANY = 1 / 3
+_ALONE, _MIX = "one edit alone", "average over this suite's mix of edits"
 # What the controls lose against the originals.
 PAINTING = "painting alone"
 _MINUS, _TO = "\N{MINUS SIGN}", " \N{HORIZONTAL ELLIPSIS} "
@@ -65,13 +66,15 @@ def evaluation_tables(evaluation: Evaluation, everything: bool = False, confused
         if of.against is not None and (of.by_type or of.painter):
             table = effects_table(of, evaluation.rejections)
             tables.append(noted(table, "effects") if of is effects else table)
-            if of.by_type_alone and (of is effects or everything):
-                tables.append(noted(alone_table(of), "alone" if of is effects else ""))
+            if of.by_type_alone and of.mixed and (of is effects or everything):
+                tables.append(noted(other_table(of), "other" if of is effects else ""))
         tables += [baselines_table(of)] if of.baselines else []
     if effects.by_level:
         tables.append(_levels_table(effects))
-    alone = effects.by_value_alone if everything else ()
-    for title, group in (("value", effects.by_value), ("value, one edit alone", alone), ("class", effects.by_class)):
+    other = effects.by_value if effects.leads_alone else effects.by_value_alone
+    beside = other if everything and effects.mixed else ()
+    second = f"value, {_MIX if effects.leads_alone else _ALONE}"
+    for title, group in (("value", effects.leading_values), (second, beside), ("class", effects.by_class)):
         if len(group) > 1:
             worst = _worst_table(title, group, len(group) if everything else _WORST)
             tables += [worst] if worst.rows else []
@@ -115,15 +118,18 @@ def _placed_notes(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         yield "effects", "no original has an answer: what painting does by itself is not known"
     if effects.copies and effects.against == "control":
         yield "effects", f"{effects.copies} controls are their originals again and say nothing of painting"
+    lead, other = ("effects", "other") if effects.leads_alone else ("other", "effects")
     if effects.by_type:
+        yield "effects", "* is clear: q below 0.05"
+    if effects.mixed:
         yield (
-            "effects",
-            "an effect is adjusted for the other edits beside it, and an average over this suite's mix of edits; "
-            "* is clear: q below 0.05",
+            other,
+            "an average over this suite's mix of edits is adjusted for the other edits beside an edit, and says less "
+            "of it than the edit alone",
         )
     if effects.flips and effects.by_type_alone:
         painting = ", and of controls whose original is" if effects.painter else ""
-        yield "alone", f"turned wrong: of variants with one edit whose {effects.against} is right{painting}"
+        yield lead, f"turned wrong: of variants with one edit whose {effects.against} is right{painting}"
     several = evaluation.variants.score.count > evaluation.sources
     if several and evaluation.all_fail is not None and evaluation.none_fail is not None:
         shares = (evaluation.all_fail, 1 - evaluation.all_fail - evaluation.none_fail, evaluation.none_fail)
@@ -224,7 +230,8 @@ def headline(evaluation: Evaluation) -> tuple[str, str]:
     """The one figure of an evaluation, with its name: how answers fall from what variants are compared with."""
     controls = evaluation.effects.against == "control"
     before = (evaluation.controls if controls else evaluation.originals).score.value
-    name = f"{evaluation.measure_name}, {'controls' if controls else 'originals'} to variants"
+    mix = " of one edit and several" if evaluation.effects.mixed else ""
+    name = f"{evaluation.measure_name}, {'controls' if controls else 'originals'} to variants{mix}"
     return name, f"{percent(before)} \N{RIGHTWARDS ARROW} {percent(evaluation.variants.score.value)}"
 
 
@@ -295,21 +302,46 @@ def _confusion_table(evaluation: Evaluation, most: int) -> tuple[Table, ...]:
 
 def effects_table(effects: Effects, rejections: Sequence[Rejections] = ()) -> Table:
     """What each type of edit does to a measure, in points, with its interval, its chance, the sources that say so and
-    the share of its variants that were rejected: painting itself first, which is against the originals.
+    the share of its variants that were rejected: painting itself first, which is against the originals. It is of the
+    edit alone where that leads, with how often answers turned wrong that were right on the control (of painting: on
+    the original).
     """
+    return _types_table(effects_title(effects), effects.measure, effects, effects.leads_alone, rejections)
+
+
+def other_table(effects: Effects) -> Table:
+    """The same of the average over the mix, where edits alone lead, and of edits alone where they do not."""
+    which = _ALONE if not effects.leads_alone else f"{_MIX}, beside one edit alone"
+    title = f"{which[0].upper()}{which[1:]}: {effects.measure} against the {BASELINES[str(effects.against)]}"
+    return _types_table(title, "points", effects, not effects.leads_alone)
+
+
+def _types_table(
+    title: str, points: str, effects: Effects, alone: bool, rejections: Sequence[Rejections] = ()
+) -> Table:
     lost = {r.name: percent(r.rejected / r.variants) for r in rejections if r.variants}
+    turned = {flip.name: percent(flip.rate) for flip in effects.flips} if alone else {}
     named = {PAINTING: effects.painter} if effects.painter else {}
+    named |= {e.name: e for e in (effects.by_type_alone if alone else effects.by_type)}
+    more = [("turned wrong", turned)] if turned else []
     rows = tuple(
-        (name, *_certainty(e), *((lost.get(name, "-"),) if lost else ()))
-        for name, e in (named | {e.name: e for e in effects.by_type}).items()
+        (
+            name,
+            *_figures(e),
+            *(of.get(e.name, "-") for _, of in more),
+            str(e.sources),
+            *((lost.get(name, "-"),) if lost else ()),
+        )
+        for name, e in named.items()
     )
-    columns = ("edit", effects.measure, *_COLUMNS, "sources", *(("rejected",) if lost else ()))
-    return Table(effects_title(effects), columns, rows, of="type")
+    columns = ("edit", points, *_COLUMNS, *(name for name, _ in more), "sources", *(("rejected",) if lost else ()))
+    return Table(title, columns, rows, of="type")
 
 
 def effects_title(effects: Effects) -> str:
-    """What a table, or a chart, of effects is of."""
-    return f"What edits do to {effects.measure}, in points against the {BASELINES[str(effects.against)]}"
+    """What the first table, or a chart, of effects is of."""
+    what = "one edit alone does" if effects.leads_alone and effects.mixed else "edits do"
+    return f"What {what} to {effects.measure}, in points against the {BASELINES[str(effects.against)]}"
 
 
 def baselines_table(effects: Effects) -> Table:
@@ -321,21 +353,6 @@ def baselines_table(effects: Effects) -> Table:
         rows.append((one.name, *both, percent(one.share), span, str(one.sources)))
     columns = ("edit", "painted", "light alone", "share", "95 %", "sources")
     return Table(f"What weather and light alone do to {effects.measure}, in points", columns, tuple(rows))
-
-
-def alone_table(effects: Effects) -> Table:
-    """The same of variants that carry one edit, with how often their answers turned wrong where the control's (of
-    painting: the original's) is right, and the count of variants (of painting: of controls).
-    """
-    turned = {flip.name: percent(flip.rate) for flip in effects.flips}
-    named = {PAINTING: effects.painter} if effects.painter else {}
-    rows = tuple(
-        (name, *_figures(e), *((turned.get(e.name, "-"),) if turned else ()), str(e.pictures))
-        for name, e in (named | {e.name: e for e in effects.by_type_alone}).items()
-    )
-    columns = ("edit", "points", *_COLUMNS, *(("turned wrong",) if turned else ()), "pictures")
-    title = f"One edit alone: {effects.measure} against the {BASELINES[str(effects.against)]}"
-    return Table(title, columns, rows, of="type")
 
 
 def by_certain_harm(effects: Sequence[Effect]) -> list[Effect]:
