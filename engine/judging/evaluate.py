@@ -7,7 +7,7 @@ were loaded; any set of labels or classes works.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -30,9 +30,10 @@ from .effects import (
     find_interactions,
     find_mix_gaps,
 )
-from .evaluation import Effects, Evaluation, MeanScore, Measure, Rejections, Side
+from .evaluation import Effects, Evaluation, MeanScore, Measure, Side
 from .insights import Embed, bags_of_words, find_insights
 from .predictions import find_unanswered
+from .rejections import find_rejections
 from .standouts import find_standouts
 
 T = TypeVar("T")
@@ -90,9 +91,11 @@ def evaluate_labels(
 
 
 def evaluation_of(
-    rows: Sequence[PictureRow], side: Callable[[Kind], Side], outcomes: Outcomes, **figures: Any
+    rows: Sequence[PictureRow], side: Callable[[Kind], Side], outcomes: Outcomes, effects: Effects, **figures: Any
 ) -> Evaluation:
-    """An evaluation: the `figures`, its sides, and what rows and outcomes of single pictures say of any model."""
+    """An evaluation: the `figures`, its sides and `effects`, and what rows and outcomes of single pictures say of any
+    model.
+    """
     excluded, excluded_controls = (
         sum(row.kind == kind and not row.accepted for row in rows) for kind in ("variant", "control")
     )
@@ -103,7 +106,8 @@ def evaluation_of(
         excluded=excluded,
         excluded_controls=excluded_controls,
         outcomes={row.file_name: outcome for row, outcome in outcomes},
-        rejections=_rejections(rows),
+        rejections=find_rejections(rows, outcomes, effects.against, (edit_types, edit_values)),
+        effects=effects,
         **figures,
     )
 
@@ -244,19 +248,6 @@ def _copies(outcomes: Outcomes) -> set[str]:
     """The controls that are their originals again, byte for byte: nothing was painted that could do anything."""
     originals = {row.file_name: row.sha256 for row, _ in outcomes if row.kind == "original"}
     return {row.file_name for row, _ in outcomes if row.kind == "control" and originals.get(row.original) == row.sha256}
-
-
-def _rejections(rows: Sequence[PictureRow]) -> tuple[Rejections, ...]:
-    """By type and by value, each sorted by name."""
-    carried, lost = Counter[str](), Counter[str]()
-    names = (edit_types, edit_values)
-    for row in rows:
-        if row.kind == "variant":
-            for of in names:
-                carried.update(of(row))
-                lost.update(() if row.accepted else of(row))
-    groups = [sorted({name for row in rows for name in of(row)}) for of in names]
-    return tuple(Rejections(name, carried[name], lost[name]) for group in groups for name in group)
 
 
 def picture_outcomes(outcomes: Outcomes, names: Names, carrier: Kind = "variant") -> list[PictureOutcome]:

@@ -11,6 +11,7 @@ from ..variant import Kind
 from .baselines import BaselineEffect
 from .effects import Effect, Flips, LevelEffect
 from .insights import Insight
+from .rejections import Rejections
 from .standouts import Standout
 
 # Letters of an answer that a sentence shows.
@@ -106,15 +107,6 @@ class Effects:
     def beyond_sum(self) -> tuple[Effect, ...]:
         """The pairs of types whose effects clearly do not add, the largest difference first."""
         return tuple(sorted((e for e in self.interactions if e.clear), key=lambda e: -abs(e.value or 0)))
-
-
-@dataclass(frozen=True)
-class Rejections:
-    """Of `variants` with an edit of this `name`, a type or a value, so many were `rejected`."""
-
-    name: str
-    variants: int
-    rejected: int
 
 
 @dataclass(frozen=True)

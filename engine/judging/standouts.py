@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..variant import Kind
 from .effects import CONFIDENCE, PictureOutcome, judge_difference, largest_difference, observe_pictures
-from .within import Estimates, regress
+from .within import SEPARATE, Estimates, regress
 
 Floats = NDArray[np.float64]
 
@@ -119,11 +119,12 @@ def _contrasts(joint: JointEffects, numbers: Sequence[int]) -> list[Contrast]:
 
 def stand_out(contrasts: Sequence[Contrast]) -> tuple[Standout, ...]:
     """Each contrast's difference with the interval that holds for all of them at once, in their order."""
-    confidence = 1 - (1 - CONFIDENCE) / max(1, len(contrasts))
-    gaps = (
-        judge_difference(one.name, one.value - one.others, one.error, one.sources, 0, one.most, confidence)
-        for one in contrasts
-    )
-    return tuple(
-        Standout(one.name, one.others, e.low or 0.0, e.high or 0.0) for one, e in zip(contrasts, gaps, strict=True)
-    )
+    chance = (1 - CONFIDENCE) / max(1, len(contrasts))
+    return tuple(_standout(contrast, chance) for contrast in contrasts)
+
+
+def _standout(one: Contrast, chance: float) -> Standout:
+    gap = judge_difference(one.name, one.value - one.others, one.error, one.sources, 0, one.most, 1 - chance)
+    if one.error < SEPARATE and (gap.p or 0.0) > chance:  # all react alike, and too few to be sure by that
+        return Standout(one.name, one.others, -1.0, 1.0)
+    return Standout(one.name, one.others, gap.low or 0.0, gap.high or 0.0)

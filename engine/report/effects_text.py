@@ -8,14 +8,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..errors import list_some
+from ..judging.power import TOLD
+from ..judging.rejections import share_to_explain, share_to_hide
 from .table import Table, percent
 
 if TYPE_CHECKING:
     from ..judging.compare import Comparison, Gap
     from ..judging.effects import Effect, Flips
-    from ..judging.evaluation import BoxScore, Effects, Evaluation, MeanScore, Rejections
+    from ..judging.evaluation import BoxScore, Effects, Evaluation, MeanScore
     from ..judging.insights import Insight
     from ..judging.limits import LimitResult
+    from ..judging.rejections import Rejections
 
 # Values and classes in a table: those that do most harm.
 _WORST = 8
@@ -23,8 +26,6 @@ _WORST = 8
 _CONFUSED = 8
 # Labels, and values, that a note shows.
 _UNKNOWN = 5
-# The share of a value's variants that, once rejected, a note speaks of.
-_MANY = 1 / 3
 _ALONE, _MIX = "one edit alone", "average over this suite's mix of edits"
 # What the controls lose against the originals.
 PAINTING = "painting alone"
@@ -149,7 +150,7 @@ def _placed_notes(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
     for count, kind in ((evaluation.excluded, "variant"), (evaluation.excluded_controls, "control")):
         if count:
             yield "sides", f"{count} rejected {kind}{'s are' if count > 1 else ' is'} not counted"
-    yield from (("effects", line) for line in _rejection_lines(evaluation.rejections))
+    yield from (("effects", line) for line in _rejection_lines(evaluation))
     strange = {answer.answer for answer in evaluation.strange}
     unknown = [name for name in evaluation.unknown_classes if name not in strange]
     if unknown:
@@ -184,17 +185,40 @@ def interaction_lines(effects: Effects) -> list[str]:
     ]
 
 
-def _rejection_lines(rejections: Sequence[Rejections]) -> list[str]:
-    """The types and values that lost many variants, and what that can do."""
-    many = sorted((r for r in rejections if r.rejected >= _MANY * r.variants), key=lambda r: (-r.rejected, r.name))
-    if not many:
-        return []
-    some = ", ".join(f"{r.name} {r.rejected} of {r.variants}" for r in many[:_UNKNOWN])
-    more = f" and {len(many) - _UNKNOWN} more" if len(many) > _UNKNOWN else ""
-    return [
-        f"a third or more was rejected of {some}{more}: their effects are of what was left, and too small where the "
-        "checks reject what the model fails on"
-    ]
+def _rejection_lines(evaluation: Evaluation) -> list[str]:
+    """Where the checks reject what the model fails on, and what would have to be missing to turn a type's result."""
+    lines, effects = [], evaluation.effects
+    by_name = {one.name: one for one in evaluation.rejections}
+    biased = [one for one in by_name.values() if one.follow_failure]
+    if biased:
+        parts = (f"{one.name} {percent(one.on_wrong)} against {percent(one.on_right)}" for one in biased)
+        lines.append(
+            f"the checks reject more of sources whose {effects.against} is answered wrongly, of "
+            f"{list_some(list(parts), _UNKNOWN)}: these effects are of what was left, and too small"
+        )
+    before = (evaluation.controls if effects.against == "control" else evaluation.originals).score.value
+    if evaluation.measure != "accuracy" or before is None:
+        return lines
+    shares: dict[str, list[str]] = {"hide": [], "explain": []}
+    for one in effects.leading_types:
+        lost = by_name.get(one.name)
+        if one.low is not None and lost is not None:
+            loses = one.clear and (one.value or 0) < 0
+            share = (share_to_explain if loses else share_to_hide)(one, lost, before)
+            if share is not None and not (one.clear and not loses):
+                whole = percent(lost.rejected / lost.variants)
+                shares["explain" if loses else "hide"].append(f"{one.name} {percent(share)} (of all {whole} are)")
+    if shares["hide"]:
+        lines.append(
+            f"to hide a loss of {100 * TOLD:g} points, so many of the pictures that fail would have to be among the "
+            f"rejected: {list_some(shares['hide'], _UNKNOWN)}"
+        )
+    if shares["explain"]:
+        lines.append(
+            "to explain a loss, so many of the pictures that do not fail would have to be among the rejected: "
+            f"{list_some(shares['explain'], _UNKNOWN)}"
+        )
+    return lines
 
 
 def comparison_tables(comparison: Comparison, everything: bool = False) -> tuple[Table, ...]:
