@@ -74,10 +74,10 @@ def _check_drop(effects: Effects, drop: Drop) -> LimitResult:
     depends = any(type_ in pair.name.split(WITH) for pair in effects.beyond_sum)
     if depends or any(gap.clear and gap.name == type_ for gap in effects.mix_gaps):
         # Neither says all of the edit: it must keep the limit by itself and beside others.
-        for beside in (one for group in other for one in group if one.name == drop.name and one is not effect):
-            second, more = _hold(beside, drop)
+        for second in (one for group in other for one in group if one.name == drop.name and one is not effect):
+            worse, more = _hold(second, drop)
             named = "over the mix" if effects.leads_alone else "alone"
-            outcome, figures = max(outcome, second, key=_GRAVITY.index), f"{figures}; {named} {more}"
+            outcome, figures = max(outcome, worse, key=_GRAVITY.index), f"{figures}; {named} {more}"
     return LimitResult(limit, outcome, figures + _first_broken(effects, drop))
 
 

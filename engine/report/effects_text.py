@@ -73,9 +73,9 @@ def evaluation_tables(evaluation: Evaluation, everything: bool = False, confused
     if effects.by_level:
         tables.append(_levels_table(effects))
     other = effects.by_value if effects.leads_alone else effects.by_value_alone
-    beside = other if everything and effects.mixed else ()
+    less = other if everything and effects.mixed else ()
     second = f"value, {_MIX if effects.leads_alone else _ALONE}"
-    for title, group in (("value", effects.leading_values), (second, beside), ("class", effects.by_class)):
+    for title, group in (("value", effects.leading_values), (second, less), ("class", effects.by_class)):
         if len(group) > 1:
             worst = _worst_table(title, group, len(group) if everything else _WORST)
             tables += [worst] if worst.rows else []

@@ -102,17 +102,15 @@ def _types(effects: Effects) -> list[ReportFinding]:
     findings, mix = [], {one.name: one for one in effects.by_type}
     for one in sorted((e for e in effects.leading_types if e.clear), key=lambda e: (e.value, e.name)):
         worst = "".join(f", most of all {text}" for text in _worst(effects, one.name))
-        alone, beside = "", ""
-        if effects.mixed and effects.leads_alone:
-            alone = " alone"
-            average = mix[one.name]
-            if average.low is not None:
-                beside = (
-                    f"; {_points(average)} ({_span(average)}) as an adjusted average over this suite's mix of edits"
-                )
-        sentence = f"Edits of {one.name}{alone} {_change(one)} of {effects.measure} ({_span(one)}){worst}{beside}."
+        alone = " alone" if effects.mixed and effects.leads_alone else ""
+        average = f"; {_average(mix[one.name])}" if alone and mix[one.name].low is not None else ""
+        sentence = f"Edits of {one.name}{alone} {_change(one)} of {effects.measure} ({_span(one)}){worst}{average}."
         findings.append(ReportFinding(sentence, True, (("type", one.name),)))
     return findings
+
+
+def _average(effect: Effect) -> str:
+    return f"{_points(effect)} ({_span(effect)}) as an adjusted average over this suite's mix of edits"
 
 
 def _worst(effects: Effects, type_: str) -> list[str]:
