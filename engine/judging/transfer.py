@@ -100,7 +100,7 @@ def _transfer(name: str, x: Floats, y: Floats) -> Transfer:
 def _apart(effects: Floats) -> Floats:
     """Of each draw's effects [N, models, names] those beyond the name's mean, [N, M]."""
     less = effects - effects.mean(axis=1, keepdims=True)
-    return np.round(less, 12).reshape(len(effects), -1)  # what is equal stays equal
+    return np.asarray(np.round(less, 12).reshape(len(effects), -1))  # what is equal stays equal
 
 
 def rank_correlations(x: Floats, y: Floats) -> Floats:
