@@ -126,11 +126,11 @@ def _gaps(pairs: Sequence[_Pair], names: Names) -> tuple[Gap, ...]:
 
 
 def mean_difference(name: str, pairs: Sequence[_Pair], most: float) -> Effect:
-    """The mean of the second numbers less the first over pictures, and its interval over their sources; no difference
+    """The mean of the second numbers less the first over pictures, and its interval over their units; no difference
     is larger than `most`.
     """
     sources: dict[str, int] = {}
-    number = np.array([sources.setdefault(row.source, len(sources)) for row, _, _ in pairs])
+    number = np.array([sources.setdefault(row.unit, len(sources)) for row, _, _ in pairs])
     sums, counts = np.bincount(number, np.array([b - a for _, a, b in pairs])), np.bincount(number)
     count, value = len(sources), float(sums.sum() / counts.sum())
     if count < 2:

@@ -258,7 +258,7 @@ def picture_outcomes(outcomes: Outcomes, names: Names, carrier: Kind = "variant"
         own = frozenset(names(row)) if row.kind == carrier else none
         return shared.setdefault(own, own)  # few differ, and a suite has many rows
 
-    return [PictureOutcome(row.source, row.kind, outcome, carried(row)) for row, outcome in outcomes]
+    return [PictureOutcome(row.source, row.kind, outcome, carried(row), row.unit) for row, outcome in outcomes]
 
 
 def effect_of_all(outcomes: Outcomes, name: str, against: Kind, carrier: Kind = "variant") -> tuple[Effect, ...]:

@@ -124,7 +124,7 @@ def find_insights(
         for row, value in pictures:
             rows[row.file_name] = row
             every[row.file_name].append(value)
-        if len({row.source for row, _ in pictures}) < _FEWEST_SOURCES:
+        if len({row.unit for row, _ in pictures}) < _FEWEST_SOURCES:
             continue
         grouped = _Grouped.of(pictures, embed)
         some = grouped.effects(against)
@@ -150,7 +150,7 @@ def _beyond_others(
         contrasts = [grouped.contrast(effect, every, against) for grouped, effect in effects]
     else:
         pairs = [(rows[name], values[0]) for name, values in every.items()]
-        answers = [PictureOutcome(row.source, row.kind, value, _values(row)) for row, value in pairs]
+        answers = [PictureOutcome(row.source, row.kind, value, _values(row), row.unit) for row, value in pairs]
         joint = JointEffects.of(answers, against)
         contrasts = [_contrast(one, effect, joint) for one, (_, effect) in zip(insights, effects, strict=True)]
     gaps = iter(stand_out([contrast for contrast in contrasts if contrast]))
@@ -204,7 +204,7 @@ class _Grouped:
             changes = unit(vectors[::2] - vectors[1::2])
             values = np.unique([edit.value for edit in edits], return_inverse=True)[1]
             labels = choose_groups(changes) if len(edits) >= _FEWEST_EDITS else values
-            labels = join_small(changes, labels, [{row.source for row in shows[edit]} for edit in edits])
+            labels = join_small(changes, labels, [{row.unit for row in shows[edit]} for edit in edits])
             for k in np.unique(labels).tolist():
                 (members,) = np.nonzero(labels == k)
                 counts = np.array([len(shows[edits[i]]) for i in members])
@@ -220,7 +220,9 @@ class _Grouped:
 
     def effects(self, against: Kind) -> list[Effect]:
         """Those of the groups that enough sources tell of."""
-        outcomes = [PictureOutcome(row.source, row.kind, value, self.groups_of(row)) for row, value in self.pictures]
+        outcomes = [
+            PictureOutcome(row.source, row.kind, value, self.groups_of(row), row.unit) for row, value in self.pictures
+        ]
         effects = find_effects(outcomes, against) if self.group else ()
         return [e for e in effects if e.low is not None and e.sources >= _FEWEST_SOURCES]
 
