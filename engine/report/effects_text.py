@@ -335,7 +335,7 @@ def effects_table(effects: Effects, rejections: Sequence[Rejections] = ()) -> Ta
 
 def other_table(effects: Effects) -> Table:
     """The same of the average over the mix, where edits alone lead, and of edits alone where they do not."""
-    which = _ALONE if not effects.leads_alone else f"{_MIX}, beside one edit alone"
+    which = _MIX if effects.leads_alone else _ALONE
     title = f"{which[0].upper()}{which[1:]}: {effects.measure} against the {BASELINES[str(effects.against)]}"
     return _types_table(title, "points", effects, not effects.leads_alone)
 

@@ -200,15 +200,13 @@ def _undecided(effects: Effects, sources: int) -> list[ReportFinding]:
         counts = _joined([f"{count:,}" for count in dict.fromkeys(count for count, _ in open_)])
         findings.append(
             ReportFinding(
-                f"Cannot be told yet, in points of {effects.measure}: {names}. Of a loss of {100 * TOLD:g} points four "
-                f"of five suites of about {counts} sources like these {sources:,} would be certain."
+                f"Cannot be told yet, in points of {effects.measure}: {names}. To show a loss of {100 * TOLD:g} points, "
+                f"four times in five, takes about {counts} sources like these {sources:,}."
             )
         )
     if floored := [one.name for one in leading.values() if one.floored]:
-        least = (
-            f"The least that so few sources leave open, and no measured spread, is the interval of {_joined(floored)}."
-        )
-        findings.append(ReportFinding(least))
+        few = "so few sources allow, not a measured spread."
+        findings.append(ReportFinding(f"What is said of {_joined(floored)} is the narrowest interval that {few}"))
     if unknown:
         why = "variants carry it alone" if effects.leads_alone else "sources tell it from other edits"
         findings.append(ReportFinding(f"Nothing can be said of {_joined(unknown)}: too few {why}."))

@@ -62,7 +62,7 @@ def test_one_edit_alone_stands_first_and_the_average_over_the_mix_beside_it() ->
     result = mixed(14, 14)
     first, second, *_ = evaluation_tables(result)
     assert (first.title.partition(" to ")[0], first.rows[1][:2]) == ("What one edit alone does", ("weather", "0.0"))
-    assert (second.title.partition(",")[0], second.rows[1][0]) == ("Average over this suite's mix of edits", "weather")
+    assert (second.title.partition(":")[0], second.rows[1][0]) == ("Average over this suite's mix of edits", "weather")
     assert float(second.rows[1][1].replace("−", "-")) < -30
     assert "turned wrong" in first.columns
     assert "turned wrong" not in second.columns
