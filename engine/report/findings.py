@@ -101,7 +101,7 @@ def _types(effects: Effects) -> list[ReportFinding]:
     """A sentence for each type that is clear, the greatest loss first, with the value that stands out of it."""
     findings, mix = [], {one.name: one for one in effects.by_type}
     for one in sorted((e for e in effects.leading_types if e.clear), key=lambda e: (e.value, e.name)):
-        worst = "".join(f", most of all {text}" for text in _worst(effects, one.name))
+        worst = "".join(f", most of all {text}" for text in _worst(effects, one.name) if (one.value or 0) < 0)
         alone = " alone" if effects.mixed and effects.leads_alone else ""
         average = f"; {_average(mix[one.name])}" if alone and mix[one.name].low is not None else ""
         sentence = f"Edits of {one.name}{alone} {_change(one)} of {effects.measure} ({_span(one)}){worst}{average}."
@@ -200,8 +200,8 @@ def _undecided(effects: Effects, sources: int) -> list[ReportFinding]:
         counts = _joined([f"{count:,}" for count in dict.fromkeys(count for count, _ in open_)])
         findings.append(
             ReportFinding(
-                f"Cannot be told yet, in points of {effects.measure}: {names}. To show a loss of {100 * TOLD:g} points, "
-                f"four times in five, takes about {counts} sources like these {sources:,}."
+                f"Cannot be told yet, in points of {effects.measure}: {names}. To show a loss of {100 * TOLD:g} "
+                f"points, four times in five, takes about {counts} sources like these {sources:,}."
             )
         )
     if floored := [one.name for one in leading.values() if one.floored]:

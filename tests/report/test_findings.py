@@ -76,6 +76,7 @@ def test_what_is_certain_comes_first_the_greatest_loss_in_front() -> None:
         Standout("time: at night", -0.1, -0.9, -0.4),
         Standout("time: at dawn", -0.5, 0.3, 0.9),
         Standout("b: c", 0.0, -0.5, -0.05),
+        Standout("light: dim", 0.2, -0.5, -0.05),
     )
     findings = find_sentences(judged(*types, by_value=values, painter=painter, by_class=classes, standouts=more), 24)
     time, weather, light, value, painting, bus, open_ = (finding.sentence for finding in findings)
