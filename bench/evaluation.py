@@ -4,7 +4,8 @@ nothing, counts AP as pycocotools does, and its order shows failures soon.
 Pairs of models answer simulated suites (`simulated_suites.py`): the second errs elsewhere in a tenth of the pictures,
 as often as the first, or in so many points more. A pair counts as broken where `--max-regression 0` says so of any
 limit; how many lose certainly more than 2 stands beside it. AP is compared with fresh runs of pycocotools, and of
-faster-coco-eval where that is installed, over all parts of a suite. Insights are looked for in simulated suites whose
+faster-coco-eval where that is installed, over all parts of a suite, and over sets in COCO's files with crowds
+(`coco_sets.py`). Insights are looked for in simulated suites whose
 model loses so many points in one class by one type of edit, or by none. `--write` keeps the figures in
 docs/evaluation.json. `--orders` measures orders of variants instead (`orders.py`), with models that it trains.
 """
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from coco_sets import by_evaluate, by_pycocotools, write_set
 from measure import DOCS, bench_parser, finish, show
 from simulated_suites import classes_suite, stored, write_rows
 
@@ -37,6 +39,8 @@ from counterfactory.engine.suite import PictureRow
 
 _FIGURES = DOCS / "evaluation.json"
 _DISAGREE, _CLASSES, _BOXED = 0.1, 1000, 40
+# In COCO's files.
+_SETS = 50
 # A class of 50 sources that loses 40 points of 100 by one type of edit.
 _SUITES, _INSIGHT_CLASSES, _INSIGHT_SOURCES, _LOST = 100, 3, 150, 0.4
 _KINDS = ("bus", "car", "person")
@@ -66,7 +70,8 @@ def main() -> None:
     found = {"found": lost[:, 0], "false_alarms": alike[:, 0], "found_beyond_2": lost[:, 1]}
     figures: dict[str, Any] = {"pairs": asked.pairs, "sources": asked.sources, "points": asked.points}
     figures |= {f"regression_{name}": round(float(of.mean()), 4) for name, of in found.items()}
-    figures |= {**_insights(_SUITES), "ap_difference": _ap_difference(), "evaluate_s_10k": round(_seconds(10_000), 2)}
+    figures |= {**_insights(_SUITES), "ap_difference": _ap_difference(), "ap_difference_crowds": _crowds_difference()}
+    figures["evaluate_s_10k"] = round(_seconds(10_000), 2)
     figures["lines_to_effects"] = len(_LINES.split("\n")) - 2
     show("Two models, and AP", ("figure", "value"), tuple((name, str(value)) for name, value in figures.items()))
     into = asked.write and _FIGURES
@@ -129,6 +134,17 @@ def _ap_difference() -> float:
         for some, ours in _parts(rows, judged):
             theirs = _fresh(library.split(), some, seen)
             most = max(most, *(abs((a or 0.0) - b) for a, b in zip(ours, theirs, strict=True)))
+    return most
+
+
+def _crowds_difference() -> float:
+    """The largest difference of AP, AP50 and AR over sets in COCO's files."""
+    most = 0.0
+    for seed in range(_SETS):
+        with tempfile.TemporaryDirectory() as folder:
+            theirs = by_pycocotools(*write_set(Path(folder), seed))
+            ours = by_evaluate(Path(folder))
+        most = max(most, *(abs((a or 0.0) - b) for a, b in zip(ours, theirs, strict=True)))
     return most
 
 

@@ -28,6 +28,7 @@ from PIL import Image
 from training_pictures import CONDITIONS, EXAMINED, TRAINED, added, fair_scene
 
 from counterfactory.engine.api import verbs
+from counterfactory.engine.api.answers import Given
 from counterfactory.engine.api.options import Caller
 from counterfactory.engine.api.predicting import predict_field
 from counterfactory.engine.cli.predicts import transfers_table
@@ -255,10 +256,10 @@ def measure_prediction(trial: Trial) -> dict[str, Any]:
     table = real_set(folder / "real")
     save_fair(folder / "sources", EXAMINED, _ASKED)
     suite = painted_suite(folder, 5)
-    models = [(weak_model(trial, name), None) for name in WEAKNESSES]
     names = trial.folder / "kinds.txt"
     names.write_text("\n".join(EMBEDDED.kinds))
-    prediction = predict_field(suite, table, models, names, Caller.of(None, print))
+    models = [Given(weak_model(trial, name), names) for name in WEAKNESSES]
+    prediction = predict_field(suite, table, models, Caller.of(None, print))
     drawn = transfers_table(prediction)
     show(drawn.title, drawn.columns, drawn.rows)
     figures: dict[str, Any] = {"models": len(models), "rank_correlation": {}, "slope": {}}

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
-from .errors import CounterfactoryError
 from .files.disk_list import DiskList
 from .profile.image import ImageSettings, lost_share
 from .profile.profile import Profile
 from .sources.domain import drop_out_of_domain
 from .sources.shapes import MIN_VISIBLE, fit_boxes
 from .sources.source import Problem, Source
+from .sources.truths import NEEDED, lacks, without_truths
 from .stages.maps.draw_maps import without_maps
 from .stages.paint.protect import without_masks
 
@@ -22,17 +21,6 @@ from .stages.paint.protect import without_masks
 _MUCH = 0.1
 # Beyond this a photograph is mostly made of what lies between its pixels.
 _ENLARGED = 4
-# What a built-in task's model is judged by: what it is called, and whether a source lacks it.
-_TRUTHS: Mapping[str, tuple[str, Callable[[Source], bool]]] = MappingProxyType(
-    {
-        "classification": ("labels (class folders, or --labels)", lambda source: source.label is None),
-        "segmentation": (
-            "masks (a folder masks/ beside images/, or --masks)",
-            lambda source: source.mask_path is None,
-        ),
-        "detection": ("boxes", lambda source: not source.boxes),
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -74,16 +62,12 @@ def usable_inputs(
 
 def _require_truths(task: str, sources: Sequence[Source]) -> list[str]:
     """Refuse a set without what a built-in task's model is judged by; a note where some sources lack it."""
-    missing, lacks = _TRUTHS[task]
-    without = [source.name for source in sources if lacks(source)]
+    without = [source.name for source in sources if lacks(task, source)]
     if without and len(without) == len(sources):
-        raise CounterfactoryError(
-            f"{task} needs {missing}, and no source has one: no model could be judged by the suite; give them, or a "
-            "task of your own (--task-file)"
-        )
+        raise without_truths(task)
     if not without:
         return []
-    lacking = f"{len(without)} of {len(sources)} sources lack {missing}, the first is {without[0]}"
+    lacking = f"{len(without)} of {len(sources)} sources lack {NEEDED[task]}, the first is {without[0]}"
     if task == "detection":
         return [f"{lacking}: their variants tell of false alarms and nothing else"]
     return [f"{lacking}: no model can be judged by their variants"]
@@ -100,7 +84,7 @@ def lost_lines(sources: Sequence[Source], image: ImageSettings) -> list[str]:
         dropped = fit_boxes(source.boxes, *size, target)[1]
         if dropped and not first:
             first = f"{dropped[0].label} in {source.name}"
-        counts["boxes"] += len(source.boxes)
+        counts["boxes"] += len(source.things)
         counts["dropped"] += len(dropped)
         share, scale = lost_share(*size, target), max(target[0] / size[0], target[1] / size[1])
         counts["much"] += share > _MUCH

@@ -51,7 +51,9 @@ CASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             f"{CONTENTS}::masks_in_trainids_under_the_map_of_labelids",
             f"{CONTENTS}::a_map_by_which_nearly_everything_counts_for_nothing",
         ),
-        "things that are marked as crowds": ("sources/test_boxes.py::crowds_have_no_box_unless_nearly_all_are_marked",),
+        "things that are marked as crowds": (
+            "sources/test_boxes.py::crowds_are_no_things_unless_nearly_all_are_marked",
+        ),
         "own classes in VOC's folders": (
             f"{NAMES}::names_in_the_folder_of_a_set_like_voc",
             f"{NAMES}::voc_s_names_are_not_used_where_something_contradicts_them",

@@ -42,7 +42,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "light": {"edit"},
         "models": {"errors", "files", "keys", "content_keys", "schedule", "profile", "runtime", "language", "meter"},
         "suite": {"errors", "edit", "content_keys", "files", "profile", "meter", "sources", "variant"},
-        "asking": {"errors", "keys", "packages", "files", "runtime", "meter", "suite"},
+        "asking": {"errors", "keys", "files", "runtime", "meter", "suite"},
         "training": {"errors", "keys", "files", "profile", "suite"},
         "tasks": {"errors", "edit", "keys", "files", "profile", "language", "english"},
         "request": {"errors", "language", "tasks"},
@@ -52,7 +52,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
             *("meter", "sources", "variant", "english", "light", "server", "models", "suite", "tasks"),
             *("request",),
         },
-        "inputs": {"errors", "files", "profile", "sources", "stages"},
+        "inputs": {"files", "profile", "sources", "stages"},
         "estimate": {
             *("errors", "keys", "content_keys", "files", "schedule", "profile", "runtime", "meter"),
             *("sources", "models", "suite"),

@@ -26,6 +26,7 @@ def test_nothing_is_said_where_nothing_is_lost() -> None:
 
 def test_boxes_and_areas_that_the_crop_takes() -> None:
     boxes = (Box(0, 0, 9, 40, "car"), Box(0, 0, 80, 40, "bus"), Box(70, 0, 80, 9, "dog"))
+    boxes += (Box(0, 0, 5, 40, "car", ignored="crowd"),)
     lines = lost_lines([source("a", 40, 40), source("b", 40, 80, *boxes), source("c", 40, 50)], SQUARE)
     assert lines == [
         "2 of 3 boxes keep less than 30 % of their area in the crop and are left out, the first is car in b",
@@ -57,7 +58,8 @@ def test_sources_without_what_a_task_s_model_is_judged_by(task: str, lacking: st
     def notes(sources: list[Source], judged_by: str | None = task) -> tuple[str, ...]:
         return usable_inputs(load_profile("light"), sources, allow_out_of_domain=False, judged_by=judged_by).notes
 
-    bare, whole = source("a", 40, 40), source("b", 40, 40, Box(0, 0, 40, 40, "car"))
+    crowd = Box(0, 0, 40, 40, "car", ignored="crowd")
+    bare, whole = source("a", 40, 40, crowd), source("b", 40, 40, Box(0, 0, 40, 40, "car"))
     whole = replace(whole, mask_path=Path("b"))
     (note,) = notes([whole, bare, bare])
     assert note.startswith(f"2 of 3 sources lack {lacking}")

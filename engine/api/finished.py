@@ -143,9 +143,10 @@ class FinishedSuite:
                 "--junit writes what became of limits: give --max-drop, --fail-under or --max-regression as well"
             )
         classes = options.get("classes")
+        how = (path_or_none(classes), options.get("preprocess"), options.get("output"), options.get("fresh", False))
 
         def judged_by(model: Any) -> Judged:
-            return judge(Given(model, path_or_none(classes), options.get("preprocess")), self.path, rows, caller)
+            return judge(Given(model, *how), self.path, rows, caller)
 
         before = [one if isinstance(one, Result) else Result(self.path, judged_by(one)) for one in given_others]
         judged = judged_by(model)
@@ -173,8 +174,8 @@ class FinishedSuite:
         caller, classes, out = Caller.of(on_progress, warn), options.get("classes"), options.get("out")
         if (predictions := options.get("predictions")) is None:
             return make_report(self.path, self.rows, options, out=out, classes=classes, warn=caller.warn)
-        asked: EvaluateOptions = {"classes": classes, "preprocess": options.get("preprocess")}
-        asked["against"] = options.get("against")
+        known = EvaluateOptions.__optional_keys__
+        asked: Any = {name: value for name, value in options.items() if name in known}
         result = self.evaluate(predictions, on_progress=on_progress, warn=warn, **asked)
         pages: Any = {name: value for name, value in options.items() if name in PageOptions.__optional_keys__}
         return result.report(out, warn=warn, **pages)
@@ -248,7 +249,12 @@ class Result:
         """What a reader has to know of the figures, in sentences."""
         by_hand = hand_note(read_by_hand(self.suite).pictures)
         notes = (*answer_lines(self.evaluation), *suite_notes(self.judged.rows), *by_hand)
-        return (*self.judged.notes, *notes, *note_lines(self.evaluation), *insight_lines(self.evaluation))
+        same = [
+            f"warning: {one.name} and {self.judged.name} answer every picture alike: look whether they are one model"
+            for one in self.others
+            if _answer_alike(one, self.judged)
+        ]
+        return (*self.judged.notes, *same, *notes, *note_lines(self.evaluation), *insight_lines(self.evaluation))
 
     def effects(self, by: Literal["type", "value", "class"] = "type") -> DataFrame:
         """A row per type of edit, per value, or per class: what it does to the model in points, between `low` and
@@ -367,6 +373,13 @@ def _compared(suite: Path, first: Result, second: Judged) -> Comparison:
         raise CounterfactoryError(f"a model is judged by {its.measure_name}, the other by {mine.measure_name}")
     names = (first.judged.name, second.name)
     return compare(second.rows, its.outcomes, mine.outcomes, names, mine.effects.measure, mine.effects.against)
+
+
+def _answer_alike(first: Judged, second: Judged) -> bool:
+    """Whether two models, or tables, have one answer to every picture."""
+    if first.digest and second.digest:
+        return first.digest == second.digest
+    return first.answers is not None and first.answers == second.answers
 
 
 def _opened(suite: FinishedSuite | AnyPath) -> FinishedSuite:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
@@ -12,16 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..asking.outputs import (
+    UNSEEN,
     BoxAnswer,
-    Detection,
     LabelAnswer,
     MapAnswer,
     ModelAnswer,
     ScoreAnswer,
     UnusableError,
-    read_outputs,
 )
 from ..asking.placement import Placement
+from ..asking.reading_outputs import read_outputs
+from ..asking.score_scale import tell_scale
 from ..errors import CounterfactoryError
 from ..files.arrays import read_array
 from ..files.reading import read_json
@@ -34,7 +34,6 @@ from .options import Warn
 
 _LIKELIEST = 5
 GIVEN = "predictions"
-_SHOWN = 80  # letters of a wrong result in an error
 # Stands for a class of the model that is none of the suite.
 _NO_CLASS = 65_535
 
@@ -42,19 +41,24 @@ _NO_CLASS = 65_535
 def label_predictions(
     answers: Mapping[str, ModelAnswer], vocabulary: Vocabulary, truths: Mapping[str, str | None]
 ) -> dict[str, Prediction]:
-    """The answers as predictions: of scores the likeliest class with its probability, the five likeliest where there
-    are more, and the probability of the true label, by `file_name`; classes of one label add up.
+    """The answers as predictions in the labels' words: of scores the likeliest class with its probability, the five
+    likeliest where there are more, and the probability of the true label, by `file_name`; classes of one label add up.
+    What the scores are is told of all together.
     """
-    labels = {name: answer.label for name, answer in answers.items() if isinstance(answer, LabelAnswer)}
-    predictions = dict(labelled(labels).answers) if labels else {}
+    labels = {name: answer for name, answer in answers.items() if isinstance(answer, LabelAnswer)}
+    listed = {name: answer.label for name, answer in labels.items()}
+    predictions = dict(labelled(listed).answers) if listed else {}
+    predictions |= {name: _ranked(answer.ranked) for name, answer in labels.items() if answer.ranked}
+    predictions = {name: vocabulary.settle(prediction) for name, prediction in predictions.items()}
     scored = {name: answer for name, answer in answers.items() if isinstance(answer, ScoreAnswer)}
     size = max((len(answer.scores) for answer in scored.values()), default=0)
-    names = [vocabulary.settle(Prediction(str(number))).label for number in range(size)]
+    names = [vocabulary.settle_text(str(number)) for number in range(size)]
     columns: dict[str, list[int]] = {}
     for number, name in enumerate(names):
         columns.setdefault(name, []).append(number)
+    scale = tell_scale(scored.values())
     for picture, answer in scored.items():
-        shares = answer.probabilities
+        shares = scale.probabilities(answer.scores)
         order = np.argsort(-answer.scores, kind="stable")[:_LIKELIEST].tolist()
         true = columns.get(truths.get(picture) or "")
         predictions[picture] = Prediction(
@@ -64,6 +68,12 @@ def label_predictions(
             None if true is None else min(1.0, float(shares[true].sum())),
         )
     return predictions
+
+
+def _ranked(ranked: Sequence[tuple[str, float]]) -> Prediction:
+    """A label with its probability; with the likeliest five where there are so many."""
+    names = tuple(label_text(label) or label for label, _ in ranked)
+    return Prediction(names[0], ranked[0][1], names if len(names) == _LIKELIEST else None)
 
 
 def labelled(labels: Mapping[str, Any]) -> Predictions:
@@ -83,14 +93,16 @@ def plain_cell(value: Any) -> Any:
     return None if type(value).__name__ in ("NAType", "NaTType") else value
 
 
-def array_answers(given: Any, rows: Sequence[PictureRow]) -> dict[str, ModelAnswer] | None:
+def array_answers(given: Any, rows: Sequence[PictureRow], warn: Warn) -> dict[str, ModelAnswer] | None:
     """The answers in an array of scores [N, C], or of labels [N], a row for each picture of the suite's table, or for
     each accepted one, in its order; None where `given` is no array and no .npy file.
 
-    Raises CounterfactoryError for a file that holds none, and for another number of rows.
+    Raises CounterfactoryError for a file that holds none, for another number of rows, and where no row is of numbers.
     """
     if isinstance(given, Path):
-        if given.suffix != ".npy":
+        if given.suffix.lower() == ".npz":
+            raise CounterfactoryError(f"{given} may hold several arrays: save the scores alone, by numpy.save")
+        if given.suffix.lower() != ".npy":
             return None
         array = read_array(given, "save it by numpy.save")
     elif isinstance(given, np.ndarray):
@@ -105,107 +117,43 @@ def array_answers(given: Any, rows: Sequence[PictureRow]) -> dict[str, ModelAnsw
             f"{len(rows)} pictures of metadata.parquet, or the {len(accepted)} accepted ones, in its order"
         )
     answers = read_outputs(array, [Placement.whole((1, 1))] * len(of))
+    unusable = [row.file_name for row, one in zip(of, answers, strict=True) if isinstance(one, UnusableError)]
+    if unusable:
+        low = f"; {array.dtype} ends at {np.finfo(array.dtype).max:g}: save float32" if np.isinf(array).any() else ""
+        told = f"the scores are NaN or infinite in {len(unusable)} of {len(of)} rows, the first is {unusable[0]}{low}"
+        if len(unusable) == len(of):
+            raise CounterfactoryError(f"{given if isinstance(given, Path) else GIVEN}: {told}")
+        warn(f"{told}: these have no answer")
     return {
         row.file_name: answer for row, answer in zip(of, answers, strict=True) if not isinstance(answer, UnusableError)
     }
 
 
-def seen_boxes(answers: Mapping[str, ModelAnswer], vocabulary: Vocabulary) -> dict[str, tuple[SeenBox, ...]]:
-    """The boxes of answers, their classes in the labels' words, by `file_name`."""
-    names: dict[str | int, str] = {}
-
-    def named(label: str | int) -> str:
-        if label not in names:
-            names[label] = vocabulary.settle(Prediction(label_text(label) or str(label))).label
-        return names[label]
-
+def seen_boxes(answers: Mapping[str, ModelAnswer]) -> dict[str, tuple[SeenBox, ...]]:
+    """The boxes of answers, by `file_name`; their classes are called as the model calls them."""
     return {
-        picture: tuple(SeenBox(b.x0, b.y0, b.x1, b.y1, b.score, named(b.label)) for b in answer.boxes)
+        picture: tuple(SeenBox(b.x0, b.y0, b.x1, b.y1, b.score, str(b.label)) for b in answer.boxes)
         for picture, answer in answers.items()
         if isinstance(answer, BoxAnswer)
     }
 
 
 def json_predictions(path: Path) -> Predictions | None:
-    """The labels of a pipeline of Hugging Face's for image classification: for each picture, by `file_name`, its list
-    of dicts of `label` and `score`, the likeliest five of which are read. None where the file holds anything else.
+    """The labels in a JSON file: by `file_name` a label, or what a pipeline of Hugging Face's for image classification
+    gives; or a list of rows of a table. None where the file holds boxes.
     """
     table = read_json(path)
-    if not isinstance(table, Mapping) or not table or any(map(_has_boxes, table.values())):
+    if isinstance(table, list) and table and isinstance(table[0], Mapping) and "prediction" in table[0]:
+        return read_predictions(((f"{path}, row {number}", row) for number, row in enumerate(table)), str(path))
+    if not isinstance(table, Mapping) or not any(table.values()) or any(map(_has_boxes, table.values())):
         return None
-    rows = []
-    for picture, listed in table.items():
-        where = f"{path}: {picture!r}"
-        try:
-            best = sorted(listed, key=lambda one: -float(one["score"]))[:_LIKELIEST]
-            sure = {"prediction": best[0]["label"], "confidence": best[0]["score"]}
-            more = {"top5": [one["label"] for one in best]} if len(listed) >= _LIKELIEST else {}
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise CounterfactoryError(
-                f"{where} needs a list of dicts of label and score, found {str(listed)[:_SHOWN]}"
-            ) from error
-        rows.append((where, {"image": picture, **sure, **more}))
+    rows = ((f"{path}: {picture!r}", {"image": picture, "prediction": listed}) for picture, listed in table.items())
     return read_predictions(rows, str(path))
 
 
 def _has_boxes(listed: Any) -> bool:
-    return isinstance(listed, list) and (not listed or (isinstance(listed[0], Mapping) and "box" in listed[0]))
-
-
-def json_boxes(path: Path, rows: Sequence[PictureRow], warn: Warn) -> dict[str, ModelAnswer]:
-    """The boxes of COCO's results: a list of dicts of `image_id` (a `file_name`, or the number of the table's row from
-    0), `category_id` (a number or a name), `bbox` (x, y, width, height) and `score`; or of a pipeline of Hugging Face's
-    for object detection: for each picture, by `file_name`, its list of dicts of `label`, `score` and `box`. Pictures
-    without one have none.
-
-    Raises CounterfactoryError for a file that is neither.
-    """
-    listed = read_json(path)
-    if isinstance(listed, Mapping):
-        some = {picture: some if isinstance(some, list) else [some] for picture, some in listed.items()}
-        listed = [_as_result(picture, one) for picture, boxes in some.items() for one in boxes]
-    if not isinstance(listed, list) or not listed:
-        raise CounterfactoryError(
-            f"{path} is no list of COCO's results: dicts of image_id, category_id, bbox and score"
-        )
-    of_row = {row.file_name: row.file_name for row in rows} | {str(i): row.file_name for i, row in enumerate(rows)}
-    boxes: dict[str, list[Detection]] = {row.file_name: [] for row in rows}
-    strangers: list[str] = []
-    for number, one in enumerate(listed):
-        try:
-            x, y, width, height = map(float, one["bbox"])
-            sure, label = float(one["score"]), one["category_id"]
-            image = str(one.get("file_name", one.get("image_id")))
-            if not (math.isfinite(x + y + width + height) and 0 <= sure <= 1) or isinstance(label, bool):
-                raise ValueError
-            box = Detection(x, y, x + width, y + height, sure, label if isinstance(label, str) else int(label))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CounterfactoryError(
-                f"{path}, result {number}: image_id, category_id, bbox (x, y, width, height) and score (0 to 1) are "
-                f"needed, found {str(one)[:_SHOWN]}"
-            ) from error
-        if image in of_row:
-            boxes[of_row[image]].append(box)
-        else:
-            strangers.append(image)
-    if len(strangers) == len(listed):
-        raise CounterfactoryError(
-            f"{path} names no picture of the suite, the first is {strangers[0]!r}: image_id is a file_name of "
-            "metadata.parquet, or the number of its row"
-        )
-    if strangers:
-        warn(f"{path}: {len(strangers)} boxes are of no picture of the suite, such as {strangers[0]!r}: not counted")
-    return {name: BoxAnswer(tuple(some)) for name, some in boxes.items()}
-
-
-def _as_result(picture: str, one: Any) -> Any:
-    """A box of a pipeline's as COCO writes it; anything else as it is."""
-    try:
-        x0, y0, x1, y1 = (float(one["box"][side]) for side in ("xmin", "ymin", "xmax", "ymax"))
-        sides = [x0, y0, x1 - x0, y1 - y0]
-        return {"image_id": picture, "category_id": one["label"], "bbox": sides, "score": one["score"]}
-    except (KeyError, TypeError, ValueError):
-        return one
+    first = listed[0] if isinstance(listed, list) and listed else listed
+    return isinstance(first, Mapping) and not {"box", "bbox", "file_name"}.isdisjoint(first)
 
 
 def renumbering(own: Mapping[int, str] | None, numbers: Mapping[int, str] | None) -> NDArray[np.uint16] | None:
@@ -214,6 +162,7 @@ def renumbering(own: Mapping[int, str] | None, numbers: Mapping[int, str] | None
         return None
     by_name = {fold_label(name): number for number, name in numbers.items()}
     place = np.full(_NO_CLASS + 1, _NO_CLASS, np.uint16)
+    place[UNSEEN] = UNSEEN
     for number, name in own.items():
         place[number] = by_name.get(fold_label(name), _NO_CLASS)
     return place

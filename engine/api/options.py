@@ -155,7 +155,8 @@ class EvaluateOptions(TypedDict, total=False):
     """What `evaluate` takes.
 
     `preprocess` declares how pictures become the model's input, such as "resize=256 crop=224 mean=imagenet
-    std=imagenet", or is a preprocessor_config.json (read from the model's own configuration).
+    std=imagenet", or is a preprocessor_config.json (read from the model's own configuration). `output` names the one
+    of a model's outputs that is its answer; `fresh` asks it about all pictures, whatever answers are kept.
     `classes` is a file of the names of masks' classes (those of the record), or of all that a classifier knows, by its
     numbers; "imagefolder" reads numbers as torchvision's ImageFolder gives them. `max_drop` has the most points that an
     edit's type, value or a class may cost, by name; `fail_under` is the least share of variants that must be right,
@@ -166,6 +167,8 @@ class EvaluateOptions(TypedDict, total=False):
     """
 
     preprocess: str | None
+    output: str | None
+    fresh: bool
     classes: AnyPath | None
     max_drop: Mapping[str, float] | Sequence[tuple[str, float]]
     fail_under: float | None
@@ -195,13 +198,15 @@ class PageOptions(TypedDict, total=False):
 
 class ReportOptions(PageOptions, total=False):
     """What `report` takes: options of the page; `out`, its folder (SUITE/report); `predictions`, a model or its
-    answers, to show, with `against`, `preprocess` and `classes`, all as `evaluate` has them.
+    answers, to show, with `against`, `preprocess`, `output`, `fresh` and `classes`, all as `evaluate` has them.
     """
 
     out: AnyPath | None
     predictions: Any
     against: Any
     preprocess: str | None
+    output: str | None
+    fresh: bool
     classes: AnyPath | None
 
 

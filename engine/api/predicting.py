@@ -13,21 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..asking.ask import AskedPicture, ask_model
-from ..asking.outputs import BoxAnswer, MapAnswer, ModelAnswer
+from ..asking.outputs import UNSEEN, BoxAnswer, MapAnswer, ModelAnswer
 from ..asking.preparation import Picture
 from ..asking.under_test import ModelUnderTest
 from ..errors import CounterfactoryError
 from ..files.fill import plain
 from ..files.reading import read_bytes
-from ..judging.answer_labels import read_vocabulary
+from ..judging.answer_labels import Vocabulary
 from ..judging.confusion import confusion_matrix, mean_iou
 from ..judging.effects import Effect, PictureOutcome, find_effects
 from ..judging.transfer import Transfer, find_transfers
 from ..sources.pixels import UnreadableError, read_mask, read_picture
 from ..sources.real_pictures import RealPicture, read_real
-from ..suite import PictureRow, read_metadata, require_finished
+from ..suite import read_metadata, require_finished
 from ..suite.recorded import recorded_numbers
-from .answers import Given, judge, open_given_model
+from .answers import Given, judge, open_given_model, suite_wants
 from .model_answers import label_predictions, renumbering
 from .options import Caller
 
@@ -60,23 +60,22 @@ class FieldPrediction:
         return data
 
 
-def predict_field(
-    suite: Path, table: Path, models: Sequence[tuple[Any, str | None]], classes: Path | None, caller: Caller
-) -> FieldPrediction:
-    """Asks the models, each with the words that declare its input, about a suite and the real pictures of a table.
+def predict_field(suite: Path, table: Path, models: Sequence[Given], caller: Caller) -> FieldPrediction:
+    """Asks the models about a suite and the real pictures of a table.
 
     Raises CounterfactoryError for too few models, a table that cannot be used, and a model that answers boxes.
     """
     require_finished(suite)
     rows, real = read_metadata(suite), read_real(table)
     drops, measure = [], ""
-    for model, words in models:
-        given = Given(model, classes, words)
+    for given in models:
         opened = open_given_model(given, suite, rows)
-        judged = judge(Given(opened, classes), suite, rows, caller)
+        judged = judge(Given(opened, given.classes, fresh=given.fresh), suite, rows, caller)
         effects = judged.evaluation.effects
-        answers = ask_model(opened, suite, real, caller.on_progress, caller.warn, _read).answers
-        outcomes = _outcomes(opened, answers, real, rows, suite, classes)
+        # What is kept is new by now, where that was asked for.
+        wants = suite_wants(rows)
+        answers = ask_model(opened, suite, real, caller.on_progress, caller.warn, _read, wanted=wants).answers
+        outcomes = _outcomes(opened, answers, real, suite, given.classes, judged.words)
         measure = effects.measure
         drops.append(ModelDrops(opened.name, (*effects.by_type, *effects.by_value), _real_effects(real, outcomes)))
     transfers = find_transfers([_values(one.painted) for one in drops], [_values(one.real) for one in drops])
@@ -108,11 +107,11 @@ def _outcomes(
     model: ModelUnderTest,
     answers: Mapping[str, ModelAnswer],
     real: Sequence[RealPicture],
-    rows: Sequence[PictureRow],
     suite: Path,
     classes: Path | None,
+    words: Vocabulary | None,
 ) -> dict[str, float]:
-    """1 for a right label and 0 for a wrong one, or a mask's mIoU, by file name."""
+    """1 for a right label and 0 for a wrong one, or a mask's mIoU, by file name; the suite told what `words` mean."""
     if any(isinstance(answer, BoxAnswer) for answer in answers.values()):
         raise CounterfactoryError(f"{model.name} answers boxes: real pictures are compared by labels or by masks")
     masks = {one.file_name: one.mask for one in real if one.mask is not None and one.file_name in answers}
@@ -129,12 +128,10 @@ def _outcomes(
             name: _overlap(masks[name], one if place is None else place[one], numbers) for name, one in maps.items()
         }
         return {name: overlap for name, overlap in overlaps.items() if overlap is not None}
-    vocabulary = read_vocabulary(suite, rows, classes, model.classes, model.named_by)
+    assert words is not None, "labels were judged on the suite"
     truths = {one.file_name: one.label for one in real}
-    predictions = label_predictions(answers, vocabulary, truths)
-    return {
-        name: float(vocabulary.settle(prediction).label == truths[name]) for name, prediction in predictions.items()
-    }
+    predictions = label_predictions(answers, words, truths)
+    return {name: float(prediction.label == truths[name]) for name, prediction in predictions.items()}
 
 
 def _overlap(mask: Path, numbers: NDArray[Any], names: Mapping[int, str] | None) -> float | None:
@@ -145,7 +142,7 @@ def _overlap(mask: Path, numbers: NDArray[Any], names: Mapping[int, str] | None)
             f"{mask} is {list(truth.shape)}, its picture {list(numbers.shape)}: masks fit pictures"
         )
     count = (max(names) if names else int(truth[truth != _VOID].max(initial=0))) + 1
-    counted = (truth != _VOID) & (truth < count)
+    counted = (truth != _VOID) & (truth < count) & (numbers != UNSEEN)
     return mean_iou(confusion_matrix(truth[counted], np.minimum(numbers[counted], count), count + 1)[:count])
 
 

@@ -70,15 +70,15 @@ def profile_of(options: SourceOptions) -> Profile:
 
 
 def read_data(
-    sources: AnyPath, options: SourceOptions, caller: Caller, whole: int | None = None
+    sources: AnyPath, options: SourceOptions, caller: Caller, whole: int | None = None, task: str | None = None
 ) -> tuple[Profile, DataSet]:
     """The sources that the options name, each examined, of which there is at least one, and the profile to make a suite
     of them with: where no one is named, that which suits the sources, which is said first. Warns of each source that
-    cannot be used, and says what masks hold. `whole` is as for `read_set`; pictures that are not read are taken to be
-    what the models know.
+    cannot be used, and says what masks hold. `whole` is as for `read_set`, `task` that of `SetOptions`; pictures that
+    are not read are taken to be what the models know.
     """
     profile = profile_of(options)
-    data = _read_set(sources, profile, options, caller, whole)
+    data = _read_set(sources, profile, options, caller, whole, task)
     if not options.get("profile") and not options.get("allow_out_of_domain") and data.sources:
         profile = _suiting(profile, data, caller)
     if profile.models.world == PHOTOGRAPHS:  # whatever another profile's models know
@@ -140,7 +140,9 @@ def _suiting(streets: Profile, data: DataSet, caller: Caller) -> Profile:
     return load_profile(_OTHERS)
 
 
-def _read_set(sources: AnyPath, profile: Profile, options: SourceOptions, caller: Caller, whole: int | None) -> DataSet:
+def _read_set(
+    sources: AnyPath, profile: Profile, options: SourceOptions, caller: Caller, whole: int | None, task: str | None
+) -> DataSet:
     """The sources that the options name, each examined with the profile's eyes."""
     class_map, layout = options.get("class_map"), options.get("layout")
     depth_values, boxes = options.get("depth_values", "distance"), options.get("boxes")
@@ -159,6 +161,7 @@ def _read_set(sources: AnyPath, profile: Profile, options: SourceOptions, caller
         depth=path_or_none(options.get("depth")),
         depth_values=depth_values,
         boxes=boxes,
+        task=task,
     )
     return read_set(fspath(sources), asked, _reading(caller), examiner(profile), whole)
 
@@ -182,14 +185,14 @@ def read_request(sources: AnyPath, options: EditOptions, caller: Caller, adapt: 
     """What the options ask for, of the sources that a run can use; warns of what they lack, of those that are left out
     and of doubtful labels. `adapt` makes the caller's changes to the profile.
     """
-    profile, data = read_data(sources, options, caller)
+    profile, data = read_data(sources, options, caller, task=_judged_by(options))
     return _asked(adapt(profile), data, options, caller)
 
 
 def _asked(profile: Profile, data: DataSet, options: EditOptions, caller: Caller) -> Asked:
     request = _request_of(profile, data, options)
-    judged_by = None if options.get("task_file") is not None else options.get("task") or "classification"
-    inputs = usable_inputs(profile, data.sources, allow_out_of_domain=request.allow_out_of_domain, judged_by=judged_by)
+    allow, judged_by = request.allow_out_of_domain, _judged_by(options)
+    inputs = usable_inputs(profile, data.sources, allow_out_of_domain=allow, judged_by=judged_by)
     warn_of(inputs, caller)
     if options.get("depth") is not None and not profile.reads_depth:
         caller.warn(f"--depth: profile {profile.name} has no hint of kind depth from files, so nothing follows them")
@@ -198,6 +201,11 @@ def _asked(profile: Profile, data: DataSet, options: EditOptions, caller: Caller
     if profile.by_rule and request.interventions is not None:
         values_of(request.interventions, profile.painter_kind)  # refuses before anything is made
     return Asked(profile, request, replace(inputs, record=data.record()), data)
+
+
+def _judged_by(options: EditOptions) -> str | None:
+    """The built-in task whose model the suite is for, None for a task of the user's own."""
+    return None if options.get("task_file") is not None else options.get("task") or "classification"
 
 
 def warn_of(inputs: Inputs, caller: Caller) -> None:

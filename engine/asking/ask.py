@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,11 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError, list_some
+from ..keys import content_key
 from ..meter.meter import Progress
 from ..suite.images import open_png
 from ..suite.paths import Folder
-from .kept_answers import KeptAnswers, open_kept
-from .outputs import LabelAnswer, MapAnswer, ModelAnswer, ScoreAnswer, UnusableError, read_outputs
+from .answers_alike import alike
+from .kept_answers import KeptAnswers, answers_key, open_kept
+from .listed_answers import read_answers
+from .one_channel import tell_channel
+from .outputs import ANYTHING, ModelAnswer, ScoreAnswer, UnusableError, Wanted, to_json
 from .placement import Size
 from .preparation import Picture
 from .under_test import ModelUnderTest
@@ -28,8 +32,9 @@ _WORKERS = 2
 _AHEAD = 64
 # Unusable pictures that a warning names.
 _SHOWN = 3
-# How far an answer that is asked anew may be from the kept one.
-_TOLERANCE = 1e-3
+# Pictures that are asked about again where answers are kept.
+_PROBED = 32
+Examine = Callable[[Mapping[str, ModelAnswer]], None]
 
 
 class AskedPicture(Protocol):
@@ -39,6 +44,8 @@ class AskedPicture(Protocol):
     def file_name(self) -> str: ...
     @property
     def sha256(self) -> str: ...
+    @property
+    def label(self) -> str | None: ...
     @property
     def accepted(self) -> bool: ...
 
@@ -54,11 +61,19 @@ class _Input:
 
 @dataclass
 class ModelAnswers:
-    """`answers` by `file_name`; `failed`: why pictures have none, by the same. So many answers were `kept`."""
+    """`answers` by `file_name`; `failed`: why pictures have none, by the same. So many answers were `kept`. Of one
+    channel they are in two classes, by a `rule`.
+    """
 
     answers: dict[str, ModelAnswer] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     kept: int = 0
+    rule: str = ""
+
+    @property
+    def digest(self) -> str:
+        """Names all answers: two models that answer alike have the same."""
+        return content_key(sorted((name, content_key(to_json(answer))) for name, answer in self.answers.items()))
 
     def warning(self, name: str) -> str | None:
         """The sentence on pictures without an answer."""
@@ -76,23 +91,37 @@ def ask_model(
     on_progress: Callable[[Progress], None],
     warn: Callable[[str], None],
     read: Callable[[AskedPicture], Picture] | None = None,
+    *,
+    wanted: frozenset[Wanted] = ANYTHING,
+    fresh: bool = False,
+    examine: Examine = lambda _: None,
 ) -> ModelAnswers:
     """The model's answers to the accepted pictures of a suite, or to others, which `read` gives as uint8 RGB [H, W, 3];
-    the suite keeps them.
+    the suite keeps them. `wanted` is what it can judge.
 
     Pictures of one shape, after the model's own preparation, make a batch; equal pictures are asked once. A picture
-    that the model raises on, or answers with NaN, is named, and the others go on. Raises CounterfactoryError for a
-    picture that is no picture of a suite, for answers that are none, and for a model that raises on all of the first
-    pictures; what was answered by then is kept.
+    that the model raises on, or gives no answer, is named, and the others go on. Where answers are kept, some of all
+    labels and answers are asked for anew; one that differs, or `fresh`, forgets all that were kept. The first batch, of
+    all labels too, is asked for twice, and of a model that then answers otherwise nothing is kept; `examine` sees its
+    answers, and may raise.
+
+    Raises CounterfactoryError for a picture that is no picture of a suite, for answers that are none, and for a model
+    that answers none of the first pictures; what was answered by then is kept.
     """
-    wanted = [row for row in rows if row.accepted]
-    with open_kept(suite, model.digest, {"name": model.name, "input": model.input}, warn) as kept:
-        asking = _Asking(model, read or partial(_read_picture, Folder(suite)), kept, len(wanted), on_progress)
-        known = kept.of([row.sha256 for row in wanted])
-        if known and model.probe:
-            known = asking.probe(wanted, known, warn)
-        asking.run(wanted, known)
+    accepted = [row for row in rows if row.accepted]
+    about = {"name": model.name, "input": model.input}
+    with open_kept(suite, answers_key(model, wanted), about, warn) as kept:
+        pictures = read or partial(_read_picture, Folder(suite))
+        asking = _Asking(model, pictures, kept, wanted, len(accepted), on_progress, warn)
+        if fresh:
+            kept.forget()
+        if known := kept.of([row.sha256 for row in accepted]):
+            known = asking.probe(accepted, known)
+        asking.run(accepted, known, examine)
     asked = asking.asked
+    if (channel := tell_channel(asked.answers)) is not None:
+        asked.answers = {name: channel.settle(answer) for name, answer in asked.answers.items()}
+        asked.rule = channel.text
     if (text := asked.warning(model.name)) is not None:
         warn(text)
     return asked
@@ -106,6 +135,16 @@ def _read_picture(suite: Folder, row: AskedPicture) -> Picture:
         raise CounterfactoryError(f"{path} cannot be read as a picture of a suite: {error}") from error
 
 
+def _spread(rows: Sequence[AskedPicture], of: Callable[[AskedPicture], Hashable]) -> list[AskedPicture]:
+    """The rows, in an order that takes one of each group in turn, the same each time; equal pictures once."""
+    turns = Counter[Hashable]()
+    ranked = []
+    for row in sorted({row.sha256: row for row in rows}.values(), key=lambda row: row.sha256):
+        ranked.append((turns[of(row)], row))
+        turns[of(row)] += 1
+    return [row for _, row in sorted(ranked, key=lambda one: one[0])]
+
+
 class _Asking:
     """One model's way through a suite."""
 
@@ -114,46 +153,79 @@ class _Asking:
         model: ModelUnderTest,
         read: Callable[[AskedPicture], Picture],
         kept: KeptAnswers,
+        wanted: frozenset[Wanted],
         total: int,
         on_progress: Callable[[Progress], None],
+        warn: Callable[[str], None],
     ) -> None:
-        self._model, self._read, self._kept = model, read, kept
-        self._total, self._on_progress = total, on_progress
+        self._model, self._read, self._kept, self._wanted = model, read, kept, wanted
+        self._total, self._on_progress, self._warn = total, on_progress, warn
         self.asked = ModelAnswers()
 
-    def run(self, rows: Sequence[AskedPicture], known: dict[str, ModelAnswer]) -> None:
+    def run(self, rows: Sequence[AskedPicture], known: dict[str, ModelAnswer], examine: Examine) -> None:
         """Ask about all rows whose picture has no answer in `known`."""
-        alike: dict[str, list[AskedPicture]] = {}
+        same: dict[str, list[AskedPicture]] = {}
         for row in rows:
             if row.sha256 in known:
                 self.asked.answers[row.file_name] = known[row.sha256]
                 self.asked.kept += 1
             else:
-                alike.setdefault(row.sha256, []).append(row)
+                same.setdefault(row.sha256, []).append(row)
         if rows:
             self._tell()
+        first = _spread([some[0] for some in same.values()], lambda row: row.label)[: self._model.batch]
+        begun = {row.sha256 for row in first}
+        others = [some[0] for sha256, some in same.items() if sha256 not in begun]
+        for number, batch in enumerate(self._batches([*first, *others])):
+            answers = self._run(batch)
+            if number == 0 and not known:
+                self._ask_again(batch, answers)
+            self._take(batch, answers, same)
+            if number == 0:
+                examine(self.asked.answers)
+
+    def probe(self, rows: Sequence[AskedPicture], known: dict[str, ModelAnswer]) -> dict[str, ModelAnswer]:
+        """`known`, if the model still answers some of its pictures so, of all labels and answers; else nothing."""
+
+        def group(row: AskedPicture) -> Hashable:
+            answer = known[row.sha256]
+            answered = (
+                int(answer.scores.argmax()) if isinstance(answer, ScoreAnswer) else getattr(answer, "label", None)
+            )
+            return row.label, answered
+
+        chosen = _spread([row for row in rows if row.sha256 in known], group)[:_PROBED]
+        differing = 0
+        for batch in self._batches(chosen):
+            answers = zip(batch, self._run(batch), strict=True)
+            differing += sum(not alike(answer, known[one.row.sha256]) for one, answer in answers)
+        if not differing:
+            return known
+        self._warn(
+            f"{self._model.name} answers {differing} of {len(chosen)} pictures otherwise than when its predictions "
+            "were kept: all pictures are asked anew"
+        )
+        self._kept.forget()
+        return {}
+
+    def _ask_again(self, batch: Sequence[_Input], answers: Sequence[ModelAnswer | UnusableError]) -> None:
+        differing = sum(not alike(*pair) for pair in zip(self._run(batch), answers, strict=True))
+        if differing:
+            self._kept.close()
+            self._warn(
+                f"{self._model.name} answers {differing} of {len(batch)} pictures otherwise when it is asked again: "
+                "its figures change from call to call, and nothing is kept"
+            )
+
+    def _batches(self, rows: Sequence[AskedPicture]) -> Iterator[list[_Input]]:
+        """The rows' pictures as inputs, those of one shape together."""
         waiting: dict[tuple[int, ...], list[_Input]] = {}
-        for one in self._loaded([same[0] for same in alike.values()]):
+        for one in self._loaded(rows):
             batch = waiting.setdefault(one.pixels.shape, [])
             batch.append(one)
             if len(batch) >= self._model.batch:
-                self._answer(waiting.pop(one.pixels.shape), alike)
-        for batch in waiting.values():
-            self._answer(batch, alike)
-
-    def probe(
-        self, rows: Sequence[AskedPicture], known: dict[str, ModelAnswer], warn: Callable[[str], None]
-    ) -> dict[str, ModelAnswer]:
-        """`known`, if the model still answers the first of its pictures so; else nothing."""
-        same = list(self._loaded([row for row in rows if row.sha256 in known][: self._model.batch]))
-        batch = [one for one in same if one.pixels.shape == same[0].pixels.shape]
-        for one, answer in zip(batch, self._run(batch), strict=True):
-            if isinstance(answer, UnusableError) or not _alike(answer, known[one.row.sha256]):
-                before = "than when its predictions were kept"
-                warn(f"{self._model.name} answers otherwise {before}: all pictures are asked anew")
-                self._kept.forget()
-                return {}
-        return known
+                yield waiting.pop(one.pixels.shape)
+        yield from waiting.values()
 
     def _loaded(self, rows: Sequence[AskedPicture]) -> Iterator[_Input]:
         """The rows' pictures as inputs, in order, some of them ahead in other threads."""
@@ -174,16 +246,19 @@ class _Asking:
         picture = self._read(row)
         return _Input(row, self._model.prepare(picture), (picture.shape[0], picture.shape[1]))
 
-    def _answer(self, batch: Sequence[_Input], alike: dict[str, list[AskedPicture]]) -> None:
+    def _take(
+        self,
+        batch: Sequence[_Input],
+        answers: Sequence[ModelAnswer | UnusableError],
+        same: Mapping[str, Sequence[AskedPicture]],
+    ) -> None:
         new = {}
-        for one, answer in zip(batch, self._run(batch), strict=True):
-            for row in alike[one.row.sha256]:
+        for one, answer in zip(batch, answers, strict=True):
+            for row in same[one.row.sha256]:
                 if isinstance(answer, UnusableError):
                     self.asked.failed[row.file_name] = str(answer)
                 else:
-                    self.asked.answers[row.file_name] = answer
-                    if not isinstance(answer, LabelAnswer) or type(answer.label) in (str, int):
-                        new[row.sha256] = answer
+                    self.asked.answers[row.file_name] = new[row.sha256] = answer
         self._kept.keep(new)
         if not self.asked.answers:
             reason = next(iter(self.asked.failed.values()))
@@ -204,17 +279,7 @@ class _Asking:
                 return [answer for one in batch for answer in self._run([one])]
             lines = str(error).strip().splitlines() or [""]
             return [UnusableError(f"the model raised {type(error).__name__}{lines[0] and ': '}{lines[0]:.160}")]
-        return read_outputs(outputs, [self._model.place(size) for size in sizes])
+        return read_answers(outputs, [self._model.place(size) for size in sizes], self._wanted)
 
     def _tell(self) -> None:
         self._on_progress(Progress(STAGE, len(self.asked.answers) + len(self.asked.failed), self._total))
-
-
-def _alike(new: ModelAnswer, old: ModelAnswer) -> bool:
-    if isinstance(new, ScoreAnswer) and isinstance(old, ScoreAnswer):
-        same = new.scores.shape == old.scores.shape
-        return same and bool(np.abs(new.probabilities - old.probabilities).max() < _TOLERANCE)
-    if isinstance(new, MapAnswer) and isinstance(old, MapAnswer):
-        same = new.numbers.shape == old.numbers.shape
-        return same and bool((new.numbers != old.numbers).mean() < _TOLERANCE)
-    return new == old

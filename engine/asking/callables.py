@@ -11,26 +11,28 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
-from ..keys import content_key, file_digest
+from .identity import identify
 from .placement import Size
-from .preparation import Preparation, read_preparation
-from .under_test import ModelUnderTest, class_names_of
+from .preparation import Preparation
+from .published_inputs import read_preparation
+from .under_test import ModelUnderTest, class_names_of, with_output
 
 
-def load_callable(name: str, preprocess: str | None) -> ModelUnderTest:
+def load_callable(name: str, preprocess: str | None, output: str | None = None) -> ModelUnderTest:
     """The model `module:callable`. Raises CounterfactoryError as `import_callable`, and for what cannot be called."""
-    model, code = import_callable(name)
-    return wrap_callable(model, preprocess, name, code)
+    model, module = import_callable(name)
+    return wrap_callable(model, preprocess, output, name, module)
 
 
-def import_callable(name: str) -> tuple[Any, str]:
-    """What `module:callable` names, and the digest of the module's file, "" where it has none; modules of the working
-    folder count. Raises CounterfactoryError for a name that cannot be imported.
+def import_callable(name: str) -> tuple[Any, ModuleType]:
+    """What `module:callable` names, and the module; modules of the working folder count. Raises CounterfactoryError for
+    a name that cannot be imported.
     """
     module_name, _, attributes = name.partition(":")
     here = str(Path.cwd())
@@ -47,15 +49,17 @@ def import_callable(name: str) -> tuple[Any, str]:
         if not hasattr(model, attribute):
             raise CounterfactoryError(f"--model {name}: {module_name} has no {attributes!r}")
         model = getattr(model, attribute)
-    file = getattr(module, "__file__", None)
-    code = file_digest(Path(file)) if file is not None and Path(file).is_file() else ""
-    return model, code
+    return model, module
 
 
 def wrap_callable(
-    model: Any, preprocess: str | None = None, name: str | None = None, code: str | None = None
+    model: Any,
+    preprocess: str | None = None,
+    output: str | None = None,
+    name: str | None = None,
+    module: ModuleType | None = None,
 ) -> ModelUnderTest:
-    """The model that a callable is; with the digest of its `code` its answers are kept, and probed."""
+    """The model that a callable is, of the `module` that it was imported from."""
     called = name or str(getattr(model, "__name__", type(model).__name__))
     if not callable(model):
         raise CounterfactoryError(
@@ -65,23 +69,25 @@ def wrap_callable(
     if is_torch(model):
         from .torch_models import wrap_module
 
-        return wrap_module(model, called, declared)
+        return with_output(wrap_module(model, called, declared), output)
     preparation = Preparation() if declared is None else read_preparation(declared)
     function: Callable[[Any], Any] = model
 
     def run(inputs: NDArray[Any], _: Sequence[Size]) -> Any:
         return function(inputs)
 
-    return ModelUnderTest(
+    identity = identify(model, module, preparation)
+    own = ModelUnderTest(
         name=called,
         run=run,
         prepare=preparation.apply,
         input=preparation.text,
-        digest=None if code is None else content_key("callable", called, code, preparation),
-        probe=True,
+        digest=identity.digest,
+        unknown=identity.unknown,
         classes=class_names_of(getattr(model, "classes", None)),
         place=preparation.place,
     )
+    return with_output(own, output)
 
 
 def is_torch(model: Any) -> bool:

@@ -15,15 +15,15 @@ Size = tuple[int, int]
 @dataclass(frozen=True)
 class Placement:
     """A picture of (height, width) `picture`, scaled to (height, width) `scaled`, lies with its first corner at `top`
-    and `left` of an input of (height, width) `input`, all in the input's pixels: what a crop cut off lies outside of
-    it, with a negative corner, and what was padded is input without a picture.
+    and `left` of an input of (height, width) `input`, all in the input's pixels, whole or not: what a crop cut off
+    lies outside of it, with a negative corner, and what was padded is input without a picture.
     """
 
     picture: Size
     input: Size
-    scaled: Size
-    top: int = 0
-    left: int = 0
+    scaled: tuple[float, float]
+    top: float = 0
+    left: float = 0
 
     @classmethod
     def whole(cls, size: Size) -> Placement:
@@ -37,10 +37,15 @@ class Placement:
         return max(0, bottom - top) * max(0, right - left) / (self.scaled[0] * self.scaled[1])
 
     def corners(self, boxes: NDArray[Any]) -> NDArray[np.float64]:
-        """Boxes [M, 4] of corners x0, y0, x1, y1 in the input's pixels, in the picture's."""
-        across, down = self.picture[1] / self.scaled[1], self.picture[0] / self.scaled[0]
+        """Boxes [M, 4] of corners x0, y0, x1, y1 in the input's pixels, in the picture's; none of them reaches into
+        what was padded.
+        """
+        down, across = self._to_picture()
         moved = np.asarray(boxes, np.float64).reshape(-1, 4) - (self.left, self.top, self.left, self.top)
-        return np.asarray(moved * (across, down, across, down))
+        moved = moved * (across, down, across, down)
+        if self.scaled != self.input:
+            moved = np.clip(moved, 0, (self.picture[1], self.picture[0]) * 2)
+        return np.asarray(moved)
 
     def scores(self, scores: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Scores [C, h, w] of the whole input, at any scale, as scores [C, height, width] of the picture, and which
@@ -54,17 +59,21 @@ class Placement:
         undone = self._undone(np.asarray(numbers, np.int32), Image.Resampling.NEAREST)
         return undone.astype(numbers.dtype), self._shown()
 
-    def _overlap(self) -> tuple[int, int, int, int]:
+    def _to_picture(self) -> tuple[float, float]:
+        """How many of the picture's pixels one of the input's is, down and across."""
+        return self.picture[0] / self.scaled[0], self.picture[1] / self.scaled[1]
+
+    def _overlap(self) -> tuple[float, float, float, float]:
         """The part of the input that shows the picture: top, left, bottom, right."""
         bottom, right = min(self.input[0], self.top + self.scaled[0]), min(self.input[1], self.left + self.scaled[1])
         return max(0, self.top), max(0, self.left), bottom, right
 
     def _part(self) -> tuple[int, int, int, int]:
-        """The part of the picture that the input shows, in its own pixels: top, left, bottom, right."""
+        """The pixels of the picture that the input shows half of or more: top, left, bottom, right."""
         top, left, bottom, right = self._overlap()
-        down, across = self.picture[0] / self.scaled[0], self.picture[1] / self.scaled[1]
-        rows, columns = ((top - self.top) * down, (bottom - self.top) * down), (left - self.left, right - self.left)
-        return round(rows[0]), round(columns[0] * across), round(rows[1]), round(columns[1] * across)
+        down, across = self._to_picture()
+        rows, columns = (top - self.top, bottom - self.top), (left - self.left, right - self.left)
+        return round(rows[0] * down), round(columns[0] * across), round(rows[1] * down), round(columns[1] * across)
 
     def _shown(self) -> NDArray[np.bool_]:
         shown = np.zeros(self.picture, bool)
@@ -74,13 +83,17 @@ class Placement:
 
     def _undone(self, plane: NDArray[Any], filter_: Image.Resampling) -> NDArray[Any]:
         """A plane [h, w] of the whole input as one of the picture."""
-        down, across = plane.shape[0] / self.input[0], plane.shape[1] / self.input[1]
-        top, left, bottom, right = self._overlap()
-        inner = (left * across, top * down, right * across, bottom * down)
-        first_row, first_column, last_row, last_column = self._part()
+        part = self._part()
         whole = np.zeros(self.picture, plane.dtype)
-        size = (last_column - first_column, last_row - first_row)
+        size = (part[3] - part[1], part[2] - part[0])
         if min(size) > 0:
-            part = Image.fromarray(plane).resize(size, filter_, box=inner)
-            whole[first_row:last_row, first_column:last_column] = np.asarray(part)
+            inner = Image.fromarray(plane).resize(size, filter_, box=self._box(part, plane.shape))
+            whole[part[0] : part[2], part[1] : part[3]] = np.asarray(inner)
         return whole
+
+    def _box(self, part: tuple[int, int, int, int], shape: tuple[int, ...]) -> tuple[float, float, float, float]:
+        """Where a part of the picture lies in a plane of the whole input: left, top, right, bottom."""
+        (down, across), (height, width) = self._to_picture(), shape
+        rows = [min(max((row / down + self.top) * height / self.input[0], 0), height) for row in (part[0], part[2])]
+        columns = [min(max((at / across + self.left) * width / self.input[1], 0), width) for at in (part[1], part[3])]
+        return columns[0], rows[0], columns[1], rows[1]

@@ -1,16 +1,14 @@
-"""How a picture becomes a model's input: resized, cropped, scaled and normalised, as the model was trained.
+"""How a picture becomes a model's input: resized, cropped, padded, scaled and normalised, as the model was trained.
 
-Declared in words such as "resize=256 crop=224 mean=imagenet std=imagenet", or as Hugging Face's
-preprocessor_config.json. Resizing is Pillow's, and sizes and crops are torchvision's, so that a model gets the very
-numbers that its own pipeline gives it.
+Resizing is Pillow's, or without antialias OpenCV's, and sizes and crops are the libraries' own, so that a model gets
+the very numbers that its own pipeline gives it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -18,37 +16,84 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ..errors import CounterfactoryError
-from ..files.fill import nearest
-from ..files.reading import read_json
 from .placement import Placement, Size
 
 Picture = NDArray[np.uint8]
 Triple = tuple[float, float, float]
+Keep = Literal["fit", "cover", "nearest"]
+Rounding = Literal["up", "down", "nearest"]
+Offset = Literal["round", "floor"]
+Channels = Literal["rgb", "bgr"]
 
-_FILTERS = {one.name.lower(): one for one in sorted(Image.Resampling)}
-_IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
-_KEYS = ("resize", "crop", "interpolation", "scale", "mean", "std", "channels")
-_EXAMPLE = "resize=256 crop=224 mean=imagenet std=imagenet"
-_MOST = 1 << 14
+FILTERS = {one.name.lower(): one for one in sorted(Image.Resampling)}
+SIZES = ("letterbox", "resize", "crop", "pad")
+# What ultralytics' letterbox is beside its size.
+LETTERBOX: dict[str, Any] = {"keep": "fit", "fill": (114.0,) * 3, "interpolation": "bilinear", "antialias": False}
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """`resize` is the new length of the shorter side, or (height, width); `crop` (height, width) is cut from the
-    middle. Pixels are divided by `scale`, and normalised by `mean` and `std`; without any of these they stay uint8.
+    """What is done, in this order.
+
+    A square of the share `middle` of the shorter side is cut from the middle. `resize` is the new length of the shorter
+    side, the longer one at most `longest`; or (height, width), which with `keep` the picture fits into, covers, or has
+    on the side that changes less, in its own shape. Sides become multiples of `multiple` by `rounding`. `crop` (height,
+    width) is cut from the middle, or laid around it; an odd rest is halved by `offset`, as torchvision rounds or as
+    Hugging Face. `pad` adds to the right and below up to (height, width); both add the colour `fill`. Without one a
+    crop adds black, and `pad` adds zeros to what has been normalised. Without `antialias` pixels are sampled as by
+    OpenCV. `channels` are ordered, then divided by `scale` and normalised by `mean` and `std`; without any of these
+    three they stay uint8. Raises CounterfactoryError for parts that do not go together.
     """
 
+    middle: float | None = None
     resize: int | Size | None = None
+    keep: Keep | None = None
+    longest: int | None = None
+    multiple: int | None = None
+    rounding: Rounding = "up"
     crop: Size | None = None
+    offset: Offset = "round"
+    pad: Size | None = None
+    fill: Triple | None = None
     interpolation: str = "bilinear"
+    antialias: bool = True
     scale: float | None = None
     mean: Triple | None = None
     std: Triple | None = None
-    channels: Literal["rgb", "bgr"] = "rgb"
+    channels: Channels = "rgb"
+
+    def __post_init__(self) -> None:
+        for wrong, words in (
+            (self.keep is not None and not isinstance(self.resize, tuple), "keep goes with resize=HEIGHTxWIDTH"),
+            (self.longest is not None and not isinstance(self.resize, int), "longest goes with resize=LENGTH"),
+            (self.multiple is not None and self.resize is None, "multiple goes with resize"),
+            (self.crop is not None and self.pad is not None, "crop and pad do not go together"),
+            (self.crop is not None and self.middle is not None, "crop and middle do not go together"),
+            (not self.antialias and self.interpolation != "bilinear", "antialias=no goes with interpolation=bilinear"),
+        ):
+            if wrong:
+                raise CounterfactoryError(f"--preprocess: {words}")
 
     def apply(self, picture: Picture) -> NDArray[Any]:
-        """The input that a picture, uint8 RGB [H, W, 3], becomes: uint8 or float32 [h, w, 3]."""
+        """The input that a picture, uint8 RGB [H, W, 3], becomes: uint8 or float32 [h, w, 3]. Raises
+        CounterfactoryError for a picture that is greater than `pad`.
+        """
         pixels = self._fitted(picture)
+        height, width = pixels.shape[:2]
+        if self.pad is not None and (height > self.pad[0] or width > self.pad[1]):
+            raise CounterfactoryError(
+                f"--preprocess: a picture becomes {height}x{width}, and does not fit into {self.text!r}: declare "
+                "resize=HEIGHTxWIDTH keep=fit as well"
+            )
+        below = [(0, 0)] * 2 if self.pad is None else [(0, self.pad[0] - height), (0, self.pad[1] - width)]
+        if self.fill is not None:
+            pixels = self._filled(pixels, below)
+        values = self._normalised(pixels)
+        if self.fill is None and any(map(any, below)):
+            values = np.pad(values, (*below, (0, 0)))
+        return values
+
+    def _normalised(self, pixels: Picture) -> NDArray[Any]:
         if self.channels == "bgr":
             pixels = pixels[:, :, ::-1]
         if self.scale is None and self.mean is None and self.std is None:
@@ -57,140 +102,122 @@ class Preparation:
         values = pixels.astype(np.float32) / np.float32(self.scale or 1)
         return np.asarray((values - mean) / std, np.float32)
 
-    def _fitted(self, picture: Picture) -> Picture:
-        height, width = picture.shape[:2]
-        size = self._resized(height, width)
-        if size != (height, width):
-            image = Image.fromarray(picture).resize((size[1], size[0]), _FILTERS[self.interpolation])
-            picture = np.asarray(image)
-        if self.crop is None or self.crop == picture.shape[:2]:
-            return picture
-        (height, width), (tall, wide) = picture.shape[:2], self.crop
-        if tall > height or wide > width:  # black around it, as torchvision's CenterCrop
-            above, left = max(0, (tall - height) // 2), max(0, (wide - width) // 2)
-            below, right = max(0, (tall - height + 1) // 2), max(0, (wide - width + 1) // 2)
-            picture = np.pad(picture, ((above, below), (left, right), (0, 0)))
-            height, width = picture.shape[:2]
-        top, side = round((height - tall) / 2.0), round((width - wide) / 2.0)
-        return picture[top : top + tall, side : side + wide]
-
     def place(self, size: Size) -> Placement:
         """Where a picture of `size` (height, width) lies in the input that `apply` makes of it."""
-        scaled = self._resized(*size)
+        top, left, *cut = self._middle(size)
+        scaled = self._resized((cut[0], cut[1]))
+        down, across = scaled[0] / cut[0], scaled[1] / cut[1]
+        whole, corner = (size[0] * down, size[1] * across), (-top * down, -left * across)
         if self.crop is None:
-            return Placement(size, scaled, scaled)
-        padded = [max(0, (want - have) // 2) for want, have in zip(self.crop, scaled, strict=True)]
-        cut = [max(0, round((have - want) / 2)) for want, have in zip(self.crop, scaled, strict=True)]
-        return Placement(size, self.crop, scaled, padded[0] - cut[0], padded[1] - cut[1])
+            return Placement(size, self.pad or scaled, whole, *corner)
+        rows, columns = (self._around(want, have) for want, have in zip(self.crop, scaled, strict=True))
+        return Placement(size, self.crop, whole, corner[0] + rows[0] - rows[2], corner[1] + columns[0] - columns[2])
 
-    def _resized(self, height: int, width: int) -> Size:
-        if self.resize is None or isinstance(self.resize, tuple):
-            return self.resize or (height, width)
-        longer = int(self.resize * max(height, width) / min(height, width))
-        return (self.resize, longer) if height <= width else (longer, self.resize)
+    def _fitted(self, picture: Picture) -> Picture:
+        top, left, tall, wide = self._middle((picture.shape[0], picture.shape[1]))
+        picture = picture[top : top + tall, left : left + wide]
+        size = self._resized((tall, wide))
+        if size != (tall, wide):
+            picture = self._sampled(picture, size)
+        if self.crop is not None:
+            sides = [self._around(want, have) for want, have in zip(self.crop, size, strict=True)]
+            picture = self._filled(picture, [(before, after) for before, after, _ in sides])
+            return picture[tuple(slice(cut, cut + want) for (*_, cut), want in zip(sides, self.crop, strict=True))]
+        return picture
+
+    def _middle(self, size: Size) -> tuple[int, int, int, int]:
+        """What is cut out before anything else: top, left, height, width."""
+        if self.middle is None:
+            return 0, 0, *size
+        side = max(1, int(self.middle * min(size)))
+        return (size[0] - side) // 2, (size[1] - side) // 2, side, side
+
+    def _around(self, want: int, have: int) -> tuple[int, int, int]:
+        """Along one side, what is laid before and behind to have enough, and where the crop then begins."""
+        rest = max(0, have - want) / 2
+        lack = max(0, want - have)
+        return lack // 2, (lack + 1) // 2, round(rest) if self.offset == "round" else int(rest)
+
+    def _filled(self, picture: Picture, sides: list[tuple[int, int]]) -> Picture:
+        """The picture with so many pixels of `fill` before and behind its rows and columns."""
+        if not any(map(any, sides)):
+            return picture
+        (above, below), (left, right) = sides
+        height, width = picture.shape[:2]
+        whole = np.empty((above + height + below, left + width + right, 3), np.uint8)
+        whole[:] = np.array(self.fill or (0, 0, 0), np.uint8)
+        whole[above : above + height, left : left + width] = picture
+        return whole
+
+    def _resized(self, size: Size) -> Size:
+        """The (height, width) that `size` is resized to."""
+        height, width = self._scaled(size)
+        if self.multiple is not None:
+            ways: dict[Rounding, Callable[[float], int]] = {"up": math.ceil, "down": math.floor, "nearest": round}
+            to = ways[self.rounding]
+            height, width = (max(1, to(side / self.multiple)) * self.multiple for side in (height, width))
+        return max(1, round(height)), max(1, round(width))
+
+    def _scaled(self, size: Size) -> tuple[float, float]:
+        if self.resize is None:
+            return size
+        if isinstance(self.resize, int):
+            return self._by_the_shorter(self.resize, *size)
+        if self.keep is None:
+            return self.resize
+        ratios = [want / have for want, have in zip(self.resize, size, strict=True)]
+        if self.keep == "nearest":
+            ratio = ratios[1] if abs(1 - ratios[1]) < abs(1 - ratios[0]) else ratios[0]
+        else:
+            ratio = min(ratios) if self.keep == "fit" else max(ratios)
+        return size[0] * ratio, size[1] * ratio
+
+    def _by_the_shorter(self, length: float, height: int, width: int) -> Size:
+        shorter, longer = min(height, width), max(height, width)
+        if self.longest is not None and longer / shorter * length > self.longest:
+            length = self.longest * shorter / longer
+        sides = round(length), int(length * longer / shorter)
+        if sides[0] == shorter:  # as Hugging Face and torchvision, who leave such a picture as it is
+            sides = shorter, longer
+        return sides if height <= width else (sides[1], sides[0])
+
+    def _sampled(self, picture: Picture, size: Size) -> Picture:
+        if self.antialias:
+            return np.asarray(Image.fromarray(picture).resize((size[1], size[0]), FILTERS[self.interpolation]))
+        values: NDArray[np.float32] = picture.astype(np.float32)
+        for axis, length in enumerate(size):
+            values = _interpolated(values, length, axis)
+        return np.asarray(values + 0.5, np.uint8)
 
     @property
     def text(self) -> str:
         """The preparation in the words that declare it."""
-        values = {name: getattr(self, name) for name in _KEYS}
-        values["interpolation"] = self.interpolation if self.resize else None
-        values["channels"] = self.channels if self.channels != "rgb" else None
-        words = [f"{name}={_written(name, value)}" for name, value in values.items() if value is not None]
+        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        left_out = {field.name: field.default for field in fields(self)}
+        if self.resize is not None:
+            left_out["interpolation"] = None
+        letterbox = {"resize": self.crop, "crop": self.crop, **LETTERBOX}
+        if self.crop is not None and all(values[name] == value for name, value in letterbox.items()):
+            values, left_out = {"letterbox": self.crop, **values}, left_out | letterbox
+        words = [f"{k}={_written(k, v)}" for k, v in values.items() if v is not None and v != left_out.get(k)]
         return " ".join(words) or "uint8 RGB as it is"
-
-
-def read_preparation(declared: str) -> Preparation:
-    """What is declared in words, or in a preprocessor_config.json. Raises CounterfactoryError for words that say
-    nothing, and for a file that cannot be read.
-    """
-    if declared.endswith(".json"):
-        return _from_json(Path(declared))
-    values: dict[str, Any] = {}
-    for word in declared.split():
-        name, equals, value = word.partition("=")
-        if name not in _KEYS:
-            raise CounterfactoryError(f"--preprocess: there is no {name!r}; {nearest(name, _KEYS)}")
-        if not equals or not value or name in values:
-            raise CounterfactoryError(f"--preprocess takes words such as {_EXAMPLE!r}, got {word!r}")
-        values[name] = _value(name, value)
-    if not values:
-        raise CounterfactoryError(f"--preprocess takes words such as {_EXAMPLE!r}, got nothing")
-    if values.get("mean") or values.get("std"):
-        values.setdefault("scale", 255.0)
-    return Preparation(**values)
-
-
-def _value(name: str, text: str) -> Any:
-    try:
-        if name == "interpolation" and text in _FILTERS:
-            return text
-        if name == "channels" and text in ("rgb", "bgr"):
-            return text
-        if name in ("resize", "crop"):
-            sides = tuple(int(side) for side in text.split("x"))
-            if len(sides) > 2 or not all(1 <= side <= _MOST for side in sides):
-                raise ValueError
-            return sides[0] if len(sides) == 1 and name == "resize" else (sides[0], sides[-1])
-        if name == "scale" and 0 < (scale := float(text)) < math.inf:
-            return scale
-        if name in _IMAGENET:
-            return _IMAGENET[name] if text == "imagenet" else _triple([float(part) for part in text.split(",")], name)
-    except ValueError:
-        pass
-    kinds = {
-        "interpolation": f"one of {', '.join(_FILTERS)}",
-        "channels": "rgb or bgr",
-        "scale": "a number above 0, such as 255",
-        "mean": "imagenet, or one or three numbers",
-        "std": "imagenet, or one or three numbers above 0",
-    }
-    kind = kinds.get(name, "a length such as 224, or a height and width such as 224x320")
-    raise CounterfactoryError(f"--preprocess: {name} is {kind}, got {text!r}")
-
-
-def _triple(values: list[float], name: str) -> Triple:
-    if len(values) == 1:
-        values = values * 3
-    if len(values) != 3 or not all(map(math.isfinite, values)) or (name == "std" and min(values) <= 0):
-        raise ValueError
-    return values[0], values[1], values[2]
 
 
 def _written(name: str, value: Any) -> str:
     if isinstance(value, tuple):
-        return ("x" if name in ("resize", "crop") else ",").join(f"{part:g}" for part in value)
-    return value if isinstance(value, str) else f"{value:g}"
+        return ("x" if name in SIZES else ",").join(_written("", part) for part in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    return short if float(short := f"{value:g}") == value else repr(float(value))
 
 
-def _from_json(path: Path) -> Preparation:
-    try:
-        table = read_json(path)
-        if not isinstance(table, Mapping):
-            raise ValueError("it holds no table")
-        return _from_config(table)
-    except (ValueError, KeyError, TypeError, ArithmeticError) as error:
-        raise CounterfactoryError(f"{path} is no preprocessor_config.json that is understood: {error!s:.80}") from error
-
-
-def _from_config(table: Mapping[str, Any]) -> Preparation:
-    """What an image processor of Hugging Face does by its configuration."""
-    size, crop = (_sides(table.get(name)) for name in ("size", "crop_size"))
-    by_number = {int(value): name for name, value in _FILTERS.items()}
-    normal = bool(table.get("do_normalize", table.get("image_mean") is not None))
-    mean, std = (_triple(list(table[f"image_{name}"]), name) if normal else None for name in ("mean", "std"))
-    return Preparation(
-        resize=size if table.get("do_resize", True) else None,
-        crop=((crop, crop) if isinstance(crop, int) else crop) if table.get("do_center_crop", False) else None,
-        interpolation=by_number[int(table.get("resample", Image.Resampling.BILINEAR))],
-        scale=1 / float(table.get("rescale_factor", 1 / 255)) if table.get("do_rescale", True) else None,
-        mean=mean,
-        std=std,
-    )
-
-
-def _sides(value: Any) -> int | Size | None:
-    if isinstance(value, Mapping):
-        if "shortest_edge" in value:
-            return int(value["shortest_edge"])
-        return int(value["height"]), int(value["width"])
-    return None if value is None else (int(value), int(value))
+def _interpolated(values: NDArray[np.float32], length: int, axis: int) -> NDArray[np.float32]:
+    """Values at so many places along an axis, each of the two that are next to it."""
+    have = values.shape[axis]
+    at = np.clip((np.arange(length) + 0.5) * (have / length) - 0.5, 0, have - 1)
+    first = at.astype(int)
+    share = (at - first).astype(np.float32).reshape([-1 if i == axis else 1 for i in range(values.ndim)])
+    following = values.take(np.minimum(first + 1, have - 1), axis)
+    return np.asarray(values.take(first, axis) * (1 - share) + following * share, np.float32)

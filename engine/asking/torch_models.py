@@ -6,11 +6,12 @@ libraries are imported when a model of theirs is named, never before.
 
 from __future__ import annotations
 
-import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ..errors import CounterfactoryError
-from ..keys import content_key
-from .placement import Size
-from .preparation import Picture, read_preparation
+from .identity import identify
+from .image_processors import of_hugging_face
+from .placement import Placement, Size
+from .preparation import Picture
+from .published_inputs import read_preparation
 from .under_test import ModelUnderTest, class_names_of
 
 _EXAMPLE = "resize=256 crop=224 mean=imagenet std=imagenet"
@@ -28,12 +31,16 @@ _EXAMPLE = "resize=256 crop=224 mean=imagenet std=imagenet"
 
 @dataclass(frozen=True)
 class _Library:
-    """A library's part in a model: the transform of a picture [C, h, w], in words, and names of classes."""
+    """A library's part in a model: the transform of a picture [C, h, w], in words, names of classes, where pictures lie
+    in its input, and whether the model is told by a mask what of it is padded.
+    """
 
     prepare: Callable[[Picture], NDArray[Any]]
     input: str
     classes: Mapping[int, str] | None = None
     named_by: str = "the model"
+    place: Callable[[Size], Placement] = Placement.whole
+    masked: bool = False
 
 
 def library(name: str, asked: str) -> Any:
@@ -84,7 +91,7 @@ def load_torchvision(name: str, preprocess: str | None) -> ModelUnderTest:
     categories = dict(enumerate(map(str, weights.meta.get("categories", ()))))
     text = " ".join(repr(transform).split())
     own = _Library(partial(_transformed, transform), text, categories or None, f"torchvision's {weights}")
-    return _under_test(module, name, own, lists="detection" in type(module).__module__)
+    return _under_test(module, name, own)
 
 
 def load_hugging_face(name: str, preprocess: str | None) -> ModelUnderTest:
@@ -106,19 +113,38 @@ def load_hugging_face(name: str, preprocess: str | None) -> ModelUnderTest:
         )
     module = _built(name, lambda: getattr(transformers, auto).from_pretrained(place))
     classes = {int(number): str(label) for number, label in (config.id2label or {}).items()}
+    detects = auto == "AutoModelForObjectDetection"
     if preprocess is not None:
-        return _under_test(module, name, replace(_declared(preprocess, classes), named_by="its id2label"))
-    processor = _built(name, lambda: transformers.AutoImageProcessor.from_pretrained(place))
-    settings = {key: value for key, value in processor.to_dict().items() if key.startswith(("size", "crop", "image_"))}
-    text = f"{type(processor).__name__}({', '.join(f'{key}={value}' for key, value in settings.items())})"
-    own = _Library(partial(_processed, processor), text, classes, "its id2label")
-    if auto != "AutoModelForObjectDetection":
+        own = replace(_declared(preprocess, classes), named_by="its id2label")
+    if preprocess is None or detects:
+        processor = _built(name, lambda: transformers.AutoImageProcessor.from_pretrained(place))
+    if preprocess is None:
+        own = _of_processor(module, processor, classes, name, maps=auto == "AutoModelForSemanticSegmentation")
+    if not detects:
         return _under_test(module, name, own)
 
     def boxes(outputs: Any, sizes: Sequence[Size]) -> Any:
-        return processor.post_process_object_detection(outputs, threshold=0.0, target_sizes=list(sizes))
+        inputs = [own.place(size).input for size in sizes]  # its boxes are shares of the input
+        return processor.post_process_object_detection(outputs, threshold=0.0, target_sizes=inputs)
 
     return _under_test(module, name, own, boxes)
+
+
+def _of_processor(module: Any, processor: Any, classes: Mapping[int, str], name: str, maps: bool) -> _Library:
+    """A processor's own way in. One that is not understood has no way back, as a model of `maps` needs it."""
+    config = json.loads(processor.to_json_string())
+    kind, settings = type(processor).__name__, [key for key in config if key.startswith(("size", "crop", "image_"))]
+    text = f"{kind}({', '.join(f'{key}={config[key]}' for key in settings)})"
+    own = _Library(partial(_processed, processor), text, classes, "its id2label")
+    try:
+        preparation = of_hugging_face(config)
+    except (ValueError, CounterfactoryError) as error:
+        if not maps:
+            return own
+        unknown = f"of its {kind}, {error!s:.80}, so that its maps have no place in a picture"
+        raise CounterfactoryError(f"--model {name}: {unknown}; declare its input by --preprocess") from error
+    masked = preparation.pad is not None and "pixel_mask" in signature(module.forward).parameters
+    return replace(own, place=preparation.place, masked=masked)
 
 
 def load_clip(name: str, labels: Sequence[str], preprocess: str | None) -> ModelUnderTest:
@@ -168,35 +194,31 @@ def _under_test(
     name: str,
     own: _Library,
     read: Callable[[Any, Sequence[Size]], Any] = lambda outputs, _: outputs,
-    lists: bool = False,
 ) -> ModelUnderTest:
-    """The module as a model under test; `lists` of one that takes a list of pictures, as torchvision's detectors do."""
+    """The module as a model under test; torchvision's detectors take a list of pictures."""
     torch = library("torch", name)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     module = module.eval().to(device)
 
     def run(inputs: NDArray[Any], sizes: Sequence[Size]) -> Any:
         tensor = torch.from_numpy(np.ascontiguousarray(inputs)).to(device)
+        lists = "torchvision.models.detection" in type(module).__module__
+        mask = {"pixel_mask": torch.from_numpy(_shown(own, sizes)).to(device)} if own.masked else {}
         with torch.inference_mode():
-            return read(module(list(tensor) if lists else tensor), sizes)
+            return read(module(list(tensor) if lists else tensor, **mask), sizes)
 
+    identity = identify(module, own, read)
     return ModelUnderTest(
         name=name,
         run=run,
         prepare=own.prepare,
         input=own.input,
-        digest=content_key("torch", _weights_digest(module), own.input, list((own.classes or {}).values())),
+        digest=identity.digest,
+        unknown=identity.unknown,
         classes=own.classes,
         named_by=own.named_by,
+        place=own.place,
     )
-
-
-def _weights_digest(module: Any) -> str:
-    digest = hashlib.sha256(repr(module).encode())
-    for key, tensor in sorted(module.state_dict().items()):
-        digest.update(key.encode())
-        digest.update(tensor.detach().cpu().contiguous().view(-1).float().numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _declared(declared: str, classes: Mapping[int, str] | None) -> _Library:
@@ -206,7 +228,16 @@ def _declared(declared: str, classes: Mapping[int, str] | None) -> _Library:
     def prepare(picture: Picture) -> NDArray[Any]:
         return np.ascontiguousarray(preparation.apply(picture).transpose(2, 0, 1))
 
-    return _Library(prepare, preparation.text, classes)
+    return _Library(prepare, preparation.text, classes, place=preparation.place)
+
+
+def _shown(own: _Library, sizes: Sequence[Size]) -> NDArray[np.int64]:
+    """Of inputs that are padded to the right and below, 1 where their pictures are, [N, h, w]."""
+    places = [own.place(size) for size in sizes]
+    shown = np.zeros((len(places), *places[0].input), np.int64)
+    for one, place in zip(shown, places, strict=True):
+        one[: round(place.scaled[0]), : round(place.scaled[1])] = 1
+    return shown
 
 
 def _processed(processor: Any, picture: Picture) -> NDArray[Any]:

@@ -25,7 +25,8 @@ TASKS = ("classification", "segmentation", "detection")
 DEPTH_VALUES = ("distance", "inverse")
 FORMS = ("sizes", "corners", "centres")
 LAYOUTS = (
-    *("folders", "datasets", "coco", "yolo", "voc", "cityscapes", "shift", "camvid", "imagenet-val", "webdataset"),
+    *("folders", "labelme", "bdd100k", "cvat", "kitti", "datasets", "coco", "yolo", "voc", "cityscapes", "shift"),
+    *("camvid", "imagenet-val", "webdataset"),
 )
 PAPER_TABLES = (
     *("dillema-table-1", "dillema-figure-6", "lance-table-2", "lance-figure-3", "lance-figure-6", "lance-figure-8"),
@@ -228,7 +229,7 @@ def _add_sources(options: CommandOptions, nargs: str | None = None) -> CommandOp
     data.take("--layout NAME", "the data set's layout (recognised): %(choices)s", choices=LAYOUTS)
     data.take("--pairs PATTERN", "which masks belong to which images: '{stem}_img.jpg={stem}_seg.png'")
     _add_class_map(data)
-    data.take("--split NAME", "a list of Pascal VOC's ImageSets/, such as Segmentation/val")
+    data.take("--split NAME", "a list of Pascal VOC's ImageSets/, such as Segmentation/val, or of YOLO's, such as val")
     text = "what a box's numbers are: x, y, width, height; x0, y0, x1, y1; or a middle and a size (the layout's)"
     data.take("--boxes", text, choices=FORMS)
     _add_drawing(data)
@@ -339,12 +340,9 @@ def _add_evaluate(commands: Commands) -> None:
         "or its answers: a table with image (a file_name of metadata.parquet) and prediction, originals and controls "
         "too, and p_true, confidence, top5 where there are; scores in an .npy; a folder of masks by file_name",
     )
-    options.take(
-        "--preprocess WORDS",
+    options.take_asking(
         "how pictures become the model's input: 'resize=256 crop=224 mean=imagenet std=imagenet', or a "
         "preprocessor_config.json (the model's own); once for all, or once for each --model",
-        action="append",
-        default=[],
     )
     _add_classes(options)
     limits = options.group("limits")
@@ -379,7 +377,7 @@ def _add_report(commands: Commands) -> None:
         "show what this model answers: as in evaluate; given twice, the second, compared with the first",
         "show what your model answered: a file or folder for evaluate",
     )
-    options.take("--preprocess WORDS", "how pictures become its input: as in evaluate", action="append", default=[])
+    options.take_asking()
     _add_classes(options)
     options.take("--profile", "name or .toml file: whose edges to show (the suite's own)")
     options.take("--valid FILE", "which variants are valid, for the curves of thresholds: as in check")
@@ -433,5 +431,5 @@ def _add_predicts(commands: Commands) -> None:
         required=True,
     )
     options.take_models("ask it about both, as in evaluate; four models or more", required=True)
-    options.take("--preprocess WORDS", "how pictures become its input: as in evaluate", action="append", default=[])
+    options.take_asking()
     options.take("--classes FILE", "what the models' numbers mean: as in evaluate")

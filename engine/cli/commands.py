@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..api import finished
+from ..api.answers import Given
 from ..api.options import EstimateOptions, EvaluateOptions, GenerateOptions, ImportOptions, PlanOptions, ReportOptions
 from ..errors import CounterfactoryError
 from ..judging.recheck import threshold_named
@@ -260,8 +261,8 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
         raise CounterfactoryError("evaluate takes a model: --model MODEL, or its answers: --predictions FILE")
     suite = finished.open(args.suite)
     with terminal.callbacks() as calls:
-        model, words, before = _asked(args, suite, calls)
-        options = keywords(args, EvaluateOptions) | {"preprocess": words, "against": before}
+        model, how, before = _asked(args, suite, calls)
+        options = keywords(args, EvaluateOptions) | how
         result = suite.evaluate(model, **calls, **options)
     terminal.note(*(note for one in before for note in one.judged.notes), *result.notes)
     if args.table is not None:
@@ -288,11 +289,11 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
 
 def _asked(
     args: Namespace, suite: finished.FinishedSuite, calls: Mapping[str, Any]
-) -> tuple[str | Path, str | None, list[finished.Result]]:
-    """The last model that is named, with the words that declare its input, and the results of those before it."""
-    *others, (model, words) = with_preprocess(args.models, args.preprocess)
-    before = [suite.evaluate(one, preprocess=its, classes=args.classes, **calls) for one, its in others]
-    return model, words, before
+) -> tuple[str | Path, dict[str, Any], list[finished.Result]]:
+    """The last model that is named, with what says how to ask it, and the results of those before it."""
+    *others, (model, how) = with_words(args)
+    before = [suite.evaluate(one, classes=args.classes, **its, **calls) for one, its in others]
+    return model, {**how, "against": before}, before
 
 
 def _paper(name: str, suite: finished.FinishedSuite, results: Sequence[finished.Result], terminal: Terminal) -> int:
@@ -307,22 +308,32 @@ def _paper(name: str, suite: finished.FinishedSuite, results: Sequence[finished.
     return 0 if results[-1].passed else EXIT_BROKEN
 
 
-def with_preprocess(models: Sequence[str | Path], words: Sequence[str]) -> list[tuple[str | Path, str | None]]:
-    """Each model with the words that declare its input: those of all models, or one's each."""
-    run = [model for model in models if isinstance(model, str)]
-    if len(words) > 1 and len(words) != len(run):
-        raise CounterfactoryError(f"--preprocess was given {len(words)} times for {len(run)} models: once, or for each")
-    each = iter(words if len(words) > 1 else [*words] * len(run))
-    return [(model, next(each, None) if isinstance(model, str) else None) for model in models]
+def with_words(args: Namespace) -> list[tuple[str | Path, dict[str, Any]]]:
+    """Each model with what says how to ask it: words for all models, or for each its own."""
+    models: Sequence[str | Path] = args.models
+    run = sum(isinstance(model, str) for model in models)
+    each = {}
+    for name in ("preprocess", "output"):
+        words = getattr(args, name)
+        if len(words) > 1 and len(words) != run:
+            raise CounterfactoryError(f"--{name} was given {len(words)} times for {run} models: once, or for each")
+        each[name] = iter(words if len(words) > 1 else [*words] * run)
+    return [
+        (model, {name: next(words, None) for name, words in each.items()} | {"fresh": args.fresh})
+        if isinstance(model, str)
+        else (model, {"preprocess": None, "output": None, "fresh": False})
+        for model in models
+    ]
 
 
 def report(args: Namespace, terminal: Terminal) -> int:
     suite, options = finished.open(args.suite), keywords(args, ReportOptions)
     with terminal.callbacks() as calls:
         if args.models:
-            options["predictions"], options["preprocess"], options["against"] = _asked(args, suite, calls)
-        elif args.preprocess:
-            raise CounterfactoryError("--preprocess says how pictures become a model's input: give it with --model")
+            options["predictions"], how, _ = _asked(args, suite, calls)
+            options |= how
+        else:
+            Given(None, None, args.preprocess, args.output, args.fresh).require_model()
         files = suite.report(**calls, **options)
     terminal.note(*files.left_out)
     for name, path in (("page", files.page), ("contact sheet", files.sheet), ("figures", files.data)):

@@ -95,6 +95,13 @@ class CommandOptions:
         if answers:
             self.take("--predictions FILE", answers, dest="models", action="append")
 
+    def take_asking(self, text: str = "how pictures become its input: as in evaluate") -> None:
+        """How models are asked."""
+        self.take("--preprocess WORDS", text, action="append", default=[])
+        text = "which of its outputs is the answer, by its name; as often as --preprocess"
+        self.take("--output NAME", text, action="append", default=[])
+        self.flag("--fresh", "ask about all pictures, whatever answers are kept")
+
     def group(self, title: str) -> CommandOptions:
         """Those under a heading."""
         return CommandOptions(self.of.add_argument_group(title))

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from ..api.answers import Given
 from ..api.options import Caller
 from ..api.predicting import FieldPrediction, predict_field
 from ..judging.transfer import Bounded, Transfer
 from ..report.effects_text import points
 from ..report.table import Table
-from .commands import with_preprocess
+from .commands import with_words
 from .terminal import Terminal
 
 
 def predicts(args: Namespace, terminal: Terminal) -> int:
-    models = with_preprocess(args.models, args.preprocess)
+    models = [Given(model, args.classes, **how) for model, how in with_words(args)]
     with terminal.progress() as on_progress:
         caller = Caller.of(on_progress, terminal.warn)
-        prediction = predict_field(args.suite, args.real, models, args.classes, caller)
+        prediction = predict_field(args.suite, args.real, models, caller)
     terminal.show(transfers_table(prediction))
     terminal.say(*map(transfer_line, prediction.transfers))
     terminal.finish(prediction.to_json())

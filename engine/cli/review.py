@@ -15,6 +15,7 @@ from ..errors import CounterfactoryError
 from ..review.answer_book import FILE, AnswerBook
 from ..review.answer_tables import write_answers
 from .check_text import recheck_lines
+from .commands import with_words
 from .review_text import results_tables
 from .terminal import Terminal
 
@@ -42,8 +43,9 @@ def _wrong(args: Namespace, suite: finished.FinishedSuite, terminal: Terminal) -
         return None
     if len(args.models) > 1:
         raise CounterfactoryError("review takes one model: name it once")
+    ((model, how),) = with_words(args)
     with terminal.callbacks() as calls:
-        return wrong_answers(suite, args.models[0], preprocess=args.preprocess, classes=args.classes, **calls)
+        return wrong_answers(suite, model, classes=args.classes, **how, **calls)
 
 
 def _exchange(args: Namespace, suite: finished.FinishedSuite, book: AnswerBook, terminal: Terminal) -> int:

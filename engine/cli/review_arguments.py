@@ -35,7 +35,7 @@ def add_review(commands: Commands) -> None:
     )
     study.take("--seed N", "which ones are drawn (0)", type=seed)
     study.take_models("whose errors to ask about, or to correct", "or its answers: as in evaluate")
-    study.take("--preprocess WORDS", "how pictures become its input: as in evaluate")
+    study.take_asking()
     study.take("--classes FILE", "names of its numbers: as in evaluate")
     page = options.group("the page")
     page.take("--port N", "on 127.0.0.1, 0 for any (%(default)s)", type=count, default=8377)

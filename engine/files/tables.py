@@ -1,4 +1,5 @@
-"""Tables that users bring: CSV with a header, JSONL with one object per line, or Parquet, read row by row.
+"""Tables that users bring: CSV with a header (commas, tabs or semicolons), JSONL with one object per line, or
+Parquet, read row by row.
 
 A file and the names of its columns give numbered rows, each a mapping or, if that row alone is broken, the reason. What
 the columns mean is the caller's business.
@@ -22,7 +23,7 @@ from .reading import number_lines, open_file, parse_json, read_text
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-SUFFIXES = (".csv", ".jsonl")
+SUFFIXES = (".csv", ".tsv", ".jsonl")
 PARQUET = ".parquet"
 
 # Rows of Parquet that are in memory together.
@@ -40,19 +41,22 @@ def read_table(path: Path, required: Sequence[str | tuple[str, ...]]) -> Iterato
 
     A row maps columns to values: stripped text from CSV, any value from JSONL and Parquet. Columns may be missing from
     a row; only a header is held to `required`: columns, or several names for one. Raises CounterfactoryError for a
-    table that is wrong as a whole: another suffix than .csv, .jsonl and .parquet, unreadable, not UTF-8, not CSV,
+    table that is wrong as a whole: another suffix than .csv, .tsv, .jsonl and .parquet, unreadable, not UTF-8, not CSV,
     without a header, with a column twice or without a required one.
     """
     suffix = path.suffix.lower()
     if suffix == PARQUET:
         return _parquet_rows(path, required)
     if suffix not in SUFFIXES:
-        raise CounterfactoryError(f"{path} is no table that is read; tables are .csv, .jsonl and .parquet files")
-    return _csv_rows(read_text(path), path, required) if suffix == ".csv" else _jsonl_rows(read_text(path))
+        raise CounterfactoryError(f"{path} is no table that is read; tables are .csv, .tsv, .jsonl and .parquet files")
+    return _jsonl_rows(read_text(path)) if suffix == ".jsonl" else _csv_rows(read_text(path), path, required)
 
 
 def _csv_rows(text: str, path: Path, required: Sequence[str | tuple[str, ...]]) -> Iterator[tuple[int, Row | str]]:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    names = {name for group in required for name in ((group,) if isinstance(group, str) else group)}
+    first = text.partition("\n")[0]
+    mark = next((mark for mark in ",\t;" if names & {name.strip(' "') for name in first.split(mark)}), ",")
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=mark)
     try:
         header = [name.strip() for name in next(reader, [])]
         _check_header(header, path, required)

@@ -9,6 +9,7 @@ what its numbers stand for.
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,29 +18,35 @@ from pathlib import Path
 from ..english.label_names import short_name, synset_of
 from ..english.nouns import load_nouns
 from ..errors import CounterfactoryError, list_some
-from ..files.reading import read_text
-from ..sources.class_map import SYNSET, label_names
+from ..files.reading import read_json, read_text
+from ..sources.class_map import BACKGROUND, SYNSET, label_names
 from ..sources.labels import fold_label, label_text, whole_number
+from ..sources.yolo import yaml_names
 from ..suite import PictureRow
-from ..suite.recorded import recorded_classes, recorded_labels
+from ..suite.recorded import recorded_labels, recorded_numbers
 from .evaluation import StrangeAnswer
 from .predictions import Prediction
 
 # Numbers as torchvision's ImageFolder gives them: by the sorted names of class folders.
 IMAGE_FOLDER = "imagefolder"
+# What a detector's numbers are of where nobody says it.
+SET_NUMBERS = "the numbers of the set's own categories"
 # One answer in so many may be unknown: more say nothing of the model.
 _MOST = 10
 # Answers, and labels, that an error shows, and those that are recorded.
 _SHOWN, _RECORDED = 4, 20
 _SIMILAR = 0.5
 _DIGITS = 10
+_ITEM = re.compile(r"item\s*\{(.*?)\}", re.DOTALL)
+_FIELD = re.compile(r"\b(id|name|display_name)\s*:\s*(?:([\"'])(.*?)\2|([0-9]{1,9}))")
 
 
 @dataclass(frozen=True)
 class Vocabulary:
     """`labels` are those of the suite's pictures, sorted; answers in `known` may be counted. `renamed` are other ways
-    to say a label: a class's number, its synset. `folders` are the labels in ImageFolder's order, `listed` says where
-    the model's classes are listed, None where they are not; there are so many `numbers`, 0 where that is not known.
+    to say a label: a class's number, its synset, and `spelled` what only one known class is like in spelling. `folders`
+    are the labels in ImageFolder's order, `of_set` the classes that the set names, `listed` says where the model's
+    classes are listed, None where they are not; there are so many `numbers`, 0 where that is not known.
     """
 
     labels: tuple[str, ...]
@@ -48,27 +55,45 @@ class Vocabulary:
     renamed: Mapping[str, str] = field(default_factory=dict)
     listed: str | None = None
     numbers: int = 0
+    spelled: Mapping[str, str] = field(default_factory=dict)
+    of_set: frozenset[str] = frozenset()
 
     def settle(self, answer: Prediction) -> Prediction:
         """The answer in the labels' words."""
-        label, likeliest = self._settled(answer.label), answer.likeliest
+        label, likeliest = self.settle_text(answer.label), answer.likeliest
         if likeliest is None:
             return answer if label == answer.label else replace(answer, label=label)
-        return replace(answer, label=label, likeliest=tuple(map(self._settled, likeliest)))
+        return replace(answer, label=label, likeliest=tuple(map(self.settle_text, likeliest)))
 
-    def _settled(self, text: str) -> str:
+    def settle_text(self, text: str) -> str:
+        """A label in the labels' words."""
         for form in (text, whole_number(text)):
             if form in self.renamed:
                 return self.renamed[form]
             if form in self.known:
                 return form
-        return text
+        return next((self.spelled[form] for form in _spellings(text) if form in self.spelled), text)
+
+    def respelled(self, answers: Iterable[str]) -> dict[str, str]:
+        """The labels that answers are in another spelling."""
+        known = self.known | self.renamed.keys()
+        settled = {text: self.settle_text(text) for text in set(answers) if not {text, whole_number(text)} & known}
+        return {text: label for text, label in sorted(settled.items()) if label != text}
+
+    def numbered(self, names: Mapping[int, str], where: str) -> Vocabulary:
+        """With classes of these names by number, whatever else numbers stood for."""
+        by_number = {str(n): name if name in self.labels else self.settle_text(name) for n, name in names.items()}
+        others = {form: label for form, label in self.renamed.items() if not _are_numbers([form])}
+        others |= {label: f"no class {label}" for label in self.labels if _are_numbers([label])}
+        known = frozenset(one for one in self.known if one in self.labels or not _are_numbers([one]))
+        known |= set(by_number.values())
+        return replace(self, renamed=others | by_number, known=known, listed=where, numbers=max(names) + 1)
 
     def require_known(self, answers: Sequence[str]) -> tuple[StrangeAnswer, ...]:
         """The answers that are no known class, the commonest first. Raises CounterfactoryError where these are a tenth
         or more of all.
         """
-        counts = {answer: count for answer, count in Counter(answers).items() if not self._knows(answer)}
+        counts = {answer: count for answer, count in Counter(answers).items() if not self.knows(answer)}
         strange = sum(counts.values())
         commonest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         if self.labels and strange and strange * _MOST >= len(answers):
@@ -79,7 +104,7 @@ class Vocabulary:
         """The suite's labels that the model's own list of classes lacks."""
         return tuple(label for label in self.labels if self.listed is not None and label not in self.renamed.values())
 
-    def _knows(self, answer: str) -> bool:
+    def knows(self, answer: str) -> bool:
         """Known are also all of ImageNet's synsets where the labels are synsets."""
         if answer in self.known:
             return True
@@ -127,29 +152,52 @@ def read_vocabulary(
     of_boxes: bool = False,
 ) -> Vocabulary:
     """What the answers to a suite's pictures may be called; `classes` is a file that lists the model's classes by their
-    numbers, or `IMAGE_FOLDER`; without it `own` are the names that a model gives its numbers. With `of_boxes`
-    labels are those of boxes. Raises CounterfactoryError for a list that cannot be read, or that no label is in.
+    numbers, or `IMAGE_FOLDER`; without it `own` are the names that a model gives its numbers. With `of_boxes` labels
+    are those of boxes, and numbers that nobody names are the set's own. Raises CounterfactoryError for a list that
+    cannot be read, or that no label is in.
     """
-    boxes = (box.label for row in rows for box in row.boxes)
+    boxes = (box.label for row in rows for box in row.things)
     labels = tuple(sorted(set(boxes if of_boxes else (row.label for row in rows if row.label is not None))))
     try:
-        recorded, names = recorded_labels(suite), recorded_classes(suite) or ()
+        recorded, numbers = recorded_labels(suite), recorded_numbers(suite) or {}
     except CounterfactoryError:  # a broken record makes no label unknown
-        recorded, names = (), ()
-    # A number without a name goes by itself there.
-    known = frozenset((*labels, *recorded, *(name for name in names if not name.isdigit())))
-    plain = Vocabulary(labels, known, recorded or labels, _trimmed(labels))
+        recorded, numbers = (), {}
+    known = frozenset((*labels, *recorded, *(name for name in numbers.values() if not name.isdigit())))
+    plain = Vocabulary(labels, known, recorded or labels, _trimmed(labels, recorded or labels))
+    plain = replace(plain, spelled=_spelled(labels, known), of_set=known - {BACKGROUND})
+    if classes is None and own is None and of_boxes:
+        things = {number: name for number, name in numbers.items() if name != BACKGROUND}
+        return plain.numbered(things, SET_NUMBERS) if set(labels) & set(things.values()) else plain
     if classes is None:
         return plain if own is None else _listed(plain, _as_labels(own), named_by)
     if str(classes) == IMAGE_FOLDER:
         renamed = {str(number): label for number, label in enumerate(plain.folders)}
         return replace(plain, renamed=renamed, numbers=len(plain.folders))
-    return _listed(plain, _read_names(classes), str(classes))
+    return _listed(plain, _as_labels(read_names(classes)), str(classes))
 
 
-def _trimmed(labels: Collection[str]) -> dict[str, str]:
-    """Labels by what a table makes of them: no space around, no ".0" behind."""
+def _spellings(text: str) -> list[str]:
+    """What texts that mean one class share: letters, a synset, the first of its words. A number is like no other."""
+    if _are_numbers([text]):
+        return []
+    return list(filter(None, (fold_label(text), synset_of(text), fold_label(short_name(text)))))
+
+
+def _spelled(labels: Collection[str], known: Collection[str]) -> dict[str, str]:
+    """The class of each spelling that is one's alone: a label's before that of another known class."""
+    of_one: dict[str, str] = {}
+    for names in (set(known).difference(labels), labels):
+        of = [(form, name) for name in names for form in set(_spellings(name))]
+        count = Counter(form for form, _ in of)
+        of_one |= {form: name for form, name in of if count[form] == 1}
+    return of_one
+
+
+def _trimmed(labels: Collection[str], folders: Sequence[str]) -> dict[str, str]:
+    """Labels by what a table makes of them: no space around, no ".0" behind, and of "00", "01", ... the number."""
     forms = [(form, label) for label in labels for form in (label.strip(), whole_number(label))]
+    if _are_numbers(folders) and sorted(map(int, folders)) == list(range(len(folders))):
+        forms += [(str(int(label)), label) for label in labels]
     return {form: label for form, label in forms if form not in labels}
 
 
@@ -178,13 +226,39 @@ def _listed(plain: Vocabulary, named: Mapping[int, str], where: str) -> Vocabula
     return replace(plain, renamed=dict(plain.renamed) | renamed, known=known, listed=where, numbers=max(named) + 1)
 
 
-def _read_names(file: Path) -> Mapping[int, str]:
-    if file.suffix.lower() in (".json", ".toml", ".txt"):
+def read_names(file: Path) -> Mapping[int, str]:
+    """The names of classes by number in a file: lines from 0, a class map, JSON of names, of COCO's categories or of
+    a model's id2label, YOLO's YAML, or TensorFlow's labelmap. Raises CounterfactoryError.
+    """
+    suffix, listed = file.suffix.lower(), read_json(file) if file.suffix.lower() == ".json" else None
+    if isinstance(listed, Mapping) and (inner := listed.get("categories", listed.get("id2label"))):
+        pairs = inner.items() if isinstance(inner, Mapping) else ((one["id"], one["name"]) for one in inner)
+        try:
+            names: Mapping[int, str] = {int(number): str(name).strip() for number, name in pairs}
+        except (KeyError, TypeError, ValueError) as error:
+            raise CounterfactoryError(f"{file} has categories without id and name, or an id2label of none") from error
+    elif suffix in (".json", ".toml", ".txt"):
         names = label_names(str(file))[0]
+    elif suffix in (".yaml", ".yml"):
+        names = yaml_names(file)
+    elif suffix == ".pbtxt":
+        names = _item_names(file)
     else:
         lines = [line.strip() for line in read_text(file).rstrip().splitlines()]
         names = {number: (synset_of(line) or line) for number, line in enumerate(lines)}
-    return _as_labels(names)
+    return names
+
+
+def _item_names(file: Path) -> dict[int, str]:
+    """The names of a labelmap of TensorFlow's: item { id: 1 name: "person" }, of which a display_name is the name."""
+    names: dict[int, str] = {}
+    for item in _ITEM.findall(read_text(file)):
+        fields = {key: quoted or number for key, _, quoted, number in _FIELD.findall(item)}
+        if "id" in fields and (name := fields.get("display_name", fields.get("name"))):
+            names[int(fields["id"])] = name
+    if not names:
+        raise CounterfactoryError(f"{file} has no item with an id and a name")
+    return names
 
 
 def _as_labels(names: Mapping[int, str]) -> dict[int, str]:

@@ -19,7 +19,7 @@ from typing import Any
 from ..edit import Edit
 from ..errors import CounterfactoryError
 from ..files.escaping import for_spreadsheet
-from ..files.tables import SUFFIXES, read_table
+from ..files.tables import read_table
 from ..files.writing import write_whole
 from ..keys import content_key
 from ..profile.check import TEXT_SCORES, CheckSettings
@@ -133,7 +133,7 @@ def require_new(path: Path) -> None:
     """Raises CounterfactoryError for a name that does not end in .csv or .jsonl, and for a file that is there: it may
     hold labels.
     """
-    if path.suffix.lower() not in SUFFIXES:
+    if path.suffix.lower() not in (".csv", ".jsonl"):
         raise CounterfactoryError(f"{path}: edits are written as .csv or .jsonl; name a file that ends so")
     if path.exists():
         raise CounterfactoryError(f"{path} is there already and may hold labels; name another file, or remove it")

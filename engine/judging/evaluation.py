@@ -174,6 +174,7 @@ class Evaluation:
     `outcomes` are the single pictures', by file name: 1 for a right label and 0 for a wrong one, or a mask's mIoU.
     `measures` are further measures of the same answers ("beside" in JSON). `rejections` are by type and by value.
     `strange` are answers that may be misspelt labels, and `unanswered` says of which pictures nothing is known.
+    `unlabelled` counts a detector's sure boxes of classes that the set does not label, by class: they count in nothing.
     `insights` are what the model relies on to recognise a class, the costliest first.
     """
 
@@ -194,6 +195,7 @@ class Evaluation:
     unanswered: tuple[Unanswered, ...] = ()
     rejections: tuple[Rejections, ...] = ()
     boxes: tuple[BoxScore, ...] = ()
+    unlabelled: Mapping[str, int] = field(default_factory=dict)
     insights: tuple[Insight, ...] = ()
 
     @property

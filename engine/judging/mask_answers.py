@@ -8,8 +8,9 @@ answers in other numbers are counted, and from a tenth of the pixels on they are
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,12 @@ _BLACK_WHITE = (0, 255, 65_535)
 # The share of pixels with numbers that are no class from which on no figure is given.
 _TOO_MANY = 0.1
 _SHOWN = 5
+# Maps that are turned to be looked at, and what of a class is right then at least, and more than before.
+_TURNED, _RIGHT, _BETTER = 20, 0.75, 0.25
 _CALLED = {"cityscapes-trainids": "Cityscapes' trainIds", "cityscapes": "Cityscapes' labelIds"}
 
 Pair = tuple[NDArray[Any], NDArray[Any]]
+Turn = Callable[[NDArray[Any]], NDArray[Any]]
 
 
 def compare_masks(
@@ -61,15 +65,16 @@ def compare_masks(
         )
     masked = [row for row in rows if row.mask is not None]
     answered = [(folder / row.file_name).is_file() for row in masked]
-    require_answers(masked, answered, f"mask in {folder}", "; name masks as metadata.parquet names pictures")
     tally = tally or AnswerTally(folder, suite)
+    require_answers(masked, answered, f"mask in {tally.name}", "; name masks as metadata.parquet names pictures")
     if names is None:
-        known, highest = _numbers(_pairs(folder, suite, rows))
+        known, highest = _numbers(_pairs(folder, suite, rows), tally.unseen)
         tally.names = {number: str(number) for number in sorted(known)}
         names = {number: str(number) for number in range(highest + 1)}
     else:
         names = names if isinstance(names, Mapping) else dict(enumerate(names))
         tally.names = names
+    tally.rows = rows
     return _confusions(_pairs(folder, suite, rows), rows, sorted(names), tally), tuple(names[n] for n in sorted(names))
 
 
@@ -92,6 +97,7 @@ def _confusions(
         joint, truths = joint[truths != VOID], truths[truths != VOID]
         if row.accepted:
             tally.add(truths, answers, joint)
+        joint, answers = joint[:, answers != tally.unseen], answers[answers != tally.unseen]
         counts = np.zeros((size + 1, size + 1), np.int64)
         np.add.at(counts, (place[truths][:, None], place[answers][None]), joint)
         yield counts[:size] if counts[:size, size].any() else counts[:size, :size]
@@ -100,26 +106,46 @@ def _confusions(
 @dataclass
 class AnswerTally:
     """How often each number of the truth was answered by each number, over all pictures, and what that says of the
-    answers in `folder` to `suite` as a whole. `names` are those of the numbers that are classes.
+    answers in `folder` to `suite` as a whole. `name` is what to call them; `unseen` marks pixels that the model was not
+    shown, `names` are those of the numbers that are classes.
     """
 
     folder: Path
     suite: Path
+    name: str = ""
+    unseen: int | None = None
     names: Mapping[int, str] = field(default_factory=dict)
+    rows: Sequence[PictureRow] = ()
     _joint: Counter[tuple[int, int]] = field(default_factory=Counter)
     _white: int = 0
+    _unseen: int = 0
+
+    def __post_init__(self) -> None:
+        self.name = self.name or str(self.folder)
 
     def read_white(self, answer: NDArray[Any]) -> NDArray[Any]:
         """The answer, where white is class 1 if there are two classes, 0 and 1, and it is black and white."""
-        if not set(self.names) <= {0, 1} or not (white := answer > 1).any() or not np.isin(answer, _BLACK_WHITE).all():
+        unseen = answer == self.unseen
+        white = (answer > 1) & ~unseen
+        if not set(self.names) <= {0, 1} or not white.any() or not np.isin(answer[~unseen], _BLACK_WHITE).all():
             return answer
         self._white += 1
-        return white.astype(np.uint8)
+        return np.where(unseen, answer, white.astype(answer.dtype))
 
     def add(self, truths: NDArray[np.intp], answers: NDArray[np.intp], joint: Counts) -> None:
         """Adds a picture: `joint[i, j]` of its pixels have the number `truths[i]` and were answered `answers[j]`."""
         for i, j in zip(*np.nonzero(joint), strict=True):
-            self._joint[int(truths[i]), int(answers[j])] += int(joint[i, j])
+            if answers[j] == self.unseen:
+                self._unseen += int(joint[i, j])
+            else:
+                self._joint[int(truths[i]), int(answers[j])] += int(joint[i, j])
+
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on what of the pictures was looked at, and on a model that sees nothing in them."""
+        seen, answers = self._joint.total(), {answer for _, answer in self._joint}
+        notes = [f"{self.name} looked at {100 * seen / (seen + self._unseen):.0f} % of the pixels, which count"]
+        blind = f"warning: {self.name} answers every pixel of all pictures with {self._named(min(answers, default=0))}"
+        return (*notes[: self._unseen > 0], *[blind][: len(answers) == 1])
 
     def settle(self, warn: Callable[[str], None]) -> None:
         """Warns of numbers that are no class. Raises CounterfactoryError where these are a tenth or more, where the
@@ -132,7 +158,7 @@ class AnswerTally:
                 answers[answer] += count
             else:
                 unnamed[truth] += count
-        shown = [self._name(number) for number in truths]
+        shown = [self._named(number) for number in truths]
         if len(shown) < 2:
             only = f"{shown[0]} alone" if shown else "nothing"
             raise CounterfactoryError(
@@ -140,17 +166,17 @@ class AnswerTally:
                 "suite of masks with two classes or more, and say by --class-map what their numbers are"
             )
         if self._white:
-            warn(f"{self._white} masks in {self.folder} are black and white: white is read as {self._name(1)}")
+            warn(f"{self._white} masks in {self.name} are black and white: white is read as {self._named(1)}")
         if unnamed:
             warn(f"numbers in the suite's masks that have no name are not counted: {self._shares(unnamed)}")
         strange = {number: count for number, count in answers.items() if number not in self.names}
-        share, cause = sum(strange.values()) / truths.total(), self._cause(truths)
+        share, cause = sum(strange.values()) / truths.total(), self._cause(truths) or self._turned()
         if cause is None and not strange:
             return
-        have = f"{self.folder} has numbers that are no class of the suite in {100 * share:.1f} % of the pixels"
-        listed = f"{have}: {self._shares(strange)}" if strange else f"{self.folder} has other numbers than the suite"
+        have = f"{self.name} has numbers that are no class of the suite in {100 * share:.1f} % of the pixels"
+        listed = f"{have}: {self._shares(strange)}" if strange else f"{self.name} has other numbers than the suite"
         if cause is not None or share >= _TOO_MANY:
-            classes = list_some([self._name(number) for number in sorted(self.names)], _SHOWN)
+            classes = list_some([self._named(number) for number in sorted(self.names)], _SHOWN)
             looks = f"; they look like {cause}" if cause else "; where they are classes, name all by --classes"
             raise CounterfactoryError(f"{listed}{looks}; write the numbers of the suite's masks, {classes}")
         warn(f"{listed}; they count as wrong")
@@ -158,20 +184,42 @@ class AnswerTally:
     def _cause(self, truths: Counter[int]) -> str | None:
         """What the answers' numbers are, if by other numbers they are mostly right, and by their own they are not."""
 
-        def agree(number_of: Mapping[int, int]) -> tuple[int, int]:
+        def agree(number_of: Mapping[int, int], among: Collection[int]) -> tuple[int, int]:
             right: Counter[int] = Counter()
             for (truth, answer), count in self._joint.items():
-                right[truth] += count * (number_of.get(answer) == truth)
+                if truth in among:
+                    right[truth] += count * (number_of.get(answer) == truth)
             return sum(2 * count > truths[truth] for truth, count in right.items()), right.total()
 
-        own, most, likeliest = agree({number: number for number in self.names}), truths.total() / 2, None
+        most, likeliest = 0, None
         for cause, number_of in _renumberings(self.names):
-            classes, pixels = agree(number_of)
-            if classes >= 2 and classes > own[0] and pixels > max(most, own[1]):
+            # Other classes, such as what ADE20K counts for nothing, can be right by their own numbers alone.
+            among = {truth for answer, truth in number_of.items() if answer >= 0 and truth in truths}
+            own, (classes, pixels) = agree({number: number for number in self.names}, among), agree(number_of, among)
+            half = sum(truths[truth] for truth in among) / 2
+            if classes >= 2 and classes > own[0] and pixels > max(half, own[1], most):
                 most, likeliest = pixels, cause
         return likeliest
 
-    def _name(self, number: int) -> str:
+    def _turned(self) -> str | None:
+        """How the maps lie, where turned so nearly all of some of them is right, and as they lie much less is."""
+        turns: dict[str, Turn] = {"transposed, [W, H]": np.transpose, "upside down": np.flipud, "mirrored": np.fliplr}
+        own = self._recall(np.asarray)
+        best, turn = max((self._recall(turn), called) for called, turn in turns.items()) if own < _RIGHT else (0.0, "")
+        return f"maps that are {turn}" if best >= max(_RIGHT, own + _BETTER) else None
+
+    def _recall(self, turn: Turn) -> float:
+        """The mean over classes of the share of pixels that is right, in some of the maps, each turned."""
+        rows, right, whole = [row for row in self.rows if row.accepted], Counter[int](), Counter[int]()
+        for truth, answer in islice(filter(None, _pairs(self.folder, self.suite, rows)), _TURNED):
+            turned = turn(self.read_white(answer))
+            if turned.shape == truth.shape:
+                for counts, numbers in ((whole, truth), (right, truth[turned == truth])):
+                    counts.update({n: count for n, count in enumerate(np.bincount(numbers.ravel()).tolist()) if count})
+        recalls = [right[number] / count for number, count in whole.items() if number in self.names]
+        return sum(recalls) / max(1, len(recalls))
+
+    def _named(self, number: int) -> str:
         name = self.names[number]
         return name if name == str(number) else f"{number} ({name})"
 
@@ -194,6 +242,8 @@ def _renumberings(names: Mapping[int, str]) -> Iterator[tuple[str, dict[int, int
     ordered = sorted(names)
     yield "the classes' places, counted from 0", dict(enumerate(ordered))
     yield "the classes' places, counted from 1", dict(enumerate(ordered, start=1))
+    if len(ordered) > 2:
+        yield "numbers spread over 0 to 255", {round(i * 255 / (len(ordered) - 1)): n for i, n in enumerate(ordered)}
     yield "numbers from 1, where the suite's are from 0", {number + 1: number for number in names}
     yield "numbers from 0, where the suite's are from 1", {number - 1: number for number in names}
 
@@ -234,12 +284,13 @@ def _read(file: Path) -> NDArray[Any]:
     return mask
 
 
-def _numbers(pairs: Iterable[Pair | None]) -> tuple[set[int], int]:
+def _numbers(pairs: Iterable[Pair | None], unseen: int | None) -> tuple[set[int], int]:
     """The truths' numbers, and the highest of truths and answers; black and white answers to 0 and 1 add none."""
     truths, answers, black_white = set[int](), set[int](), set[int]()
     for pair in filter(None, pairs):
         truth, answer = (set(np.flatnonzero(np.bincount(array.ravel())).tolist()) for array in pair)
         truths |= truth - {VOID}
+        answer -= {unseen}
         (black_white if answer <= set(_BLACK_WHITE) else answers).update(answer)
     highest = max(truths | answers | (set() if truths <= {0, 1} else black_white) | {0})
     if highest >= _MOST_CLASSES:

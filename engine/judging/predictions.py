@@ -4,13 +4,17 @@ The table is CSV (with a header), JSONL or Parquet. `image` (or `file_name`) nam
 an original also by its source's name or file; folders may stand before either. `prediction` is the model's label. Where
 there are any, `confidence` (or `probability`) is what the model gives that label, 0..1, `p_true` what it gives the true
 one, and the likeliest labels are `prediction_2` to `prediction_5`, or `top5`: a list, in CSV with | between the labels.
+A prediction may be what a pipeline of Hugging Face's gives for a picture: a list of dicts of `label` and `score`. An
+empty one is no answer. A column `sha256` names the bytes of the picture that was asked about.
 """
 
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -27,9 +31,12 @@ _NEXT = tuple(f"prediction_{rank}" for rank in range(2, 6))
 _TRUE = ("p_true",)
 # What metadata.parquet calls the image.
 _FILE_NAME = "file_name"
-_READ = (*COLUMNS, _FILE_NAME, *_CONFIDENCE, *_TRUE, "top5", *_NEXT)
+_DIGEST = "sha256"
+_READ = (*COLUMNS, _FILE_NAME, _DIGEST, *_CONFIDENCE, *_TRUE, "top5", *_NEXT)
 # What the model gives the true label: LANCE's p(y_GT), whose change is its delta p (arXiv 2305.19164, section 4).
 P_TRUE = "p(true)"
+# What a suite calls its pictures' files.
+_KEYED = re.compile("[0-9a-f]{16}")
 _MOST = 5
 _LONGEST = 160
 
@@ -48,10 +55,13 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Predictions:
-    """`answers` by image, as the file names it; `ignored` are the file's columns that are not read."""
+    """`answers` by image, as the file names it; `ignored` are the file's columns that are not read, `digests` the
+    SHA-256 of images, where it names them.
+    """
 
     answers: dict[str, Prediction]
     ignored: tuple[str, ...]
+    digests: Mapping[str, str] = field(default_factory=dict)
 
 
 def load_predictions(path: Path) -> Predictions:
@@ -86,18 +96,25 @@ def read_predictions(rows: Iterable[tuple[str, Mapping[str, Any] | str]], name: 
     """
     answers: dict[str, Prediction] = {}
     labels: dict[str, str] = {}  # each is held once
+    digests: dict[str, str] = {}
     ignored: dict[str, None] = {}
     first: Prediction | None = None
     for where, row in rows:
         if isinstance(row, str):
             raise CounterfactoryError(f"{where} {row}")
         ignored |= dict.fromkeys(column for column in row if column not in _READ)
+        row = _as_cells(row, where)
         image, label = row.get("image", row.get(_FILE_NAME)), _label(row.get("prediction"))
-        if not isinstance(image, str) or not image or label is None:
+        empty = label_text(row.get("prediction")) is None
+        if not isinstance(image, str) or not image or (label is None and not empty):
             raise CounterfactoryError(
                 f"{where}: every row needs an image, as text, and a prediction, as text or a whole number; "
                 f"found {_shorten(str(row))}"
             )
+        if row.get(_DIGEST):
+            digests[image] = str(row[_DIGEST])
+        if label is None:
+            continue
         sure, true = (_probability(row, names, where) for names in (_CONFIDENCE, _TRUE))
         prediction = Prediction(labels.setdefault(label, label), sure, _likeliest(label, row, where), true)
         first = first or prediction
@@ -106,7 +123,24 @@ def read_predictions(rows: Iterable[tuple[str, Mapping[str, Any] | str]], name: 
             raise CounterfactoryError(f"{where}: a second, different prediction for {image}")
     if not answers:
         raise CounterfactoryError(f"{name} holds no predictions; write the columns {' and '.join(COLUMNS)}")
-    return Predictions(answers, tuple(ignored))
+    return Predictions(answers, tuple(ignored), digests)
+
+
+def _as_cells(row: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """A row with the likeliest labels of what a pipeline gives in the place of that."""
+    listed = row.get("prediction")
+    if not isinstance(listed, (list, tuple, Mapping)):
+        return row
+    try:
+        listed = [listed] if isinstance(listed, Mapping) else listed
+        best = sorted(listed, key=lambda one: -float(one["score"]))[:_MOST]
+        labels, scores = [one["label"] for one in best], [one["score"] for one in best]
+    except (KeyError, TypeError, ValueError) as error:
+        raise CounterfactoryError(
+            f"{where} needs a list of dicts of label and score, found {_shorten(str(listed))}"
+        ) from error
+    top = {"top5": labels} if len(listed) >= _MOST else {}
+    return {**row, "prediction": labels[0], "confidence": scores[0], **top} if best else {**row, "prediction": None}
 
 
 def _label(value: object) -> str | None:
@@ -206,13 +240,21 @@ class RowPredictions:
         return measures
 
 
-def match_predictions(answers: Mapping[str, Prediction], rows: Sequence[PictureRow]) -> RowPredictions:
+def match_predictions(
+    answers: Mapping[str, Prediction], rows: Sequence[PictureRow], digests: Mapping[str, str] | None = None
+) -> RowPredictions:
     """The predictions of the suite's pictures.
 
-    Rejected pictures need none. Raises CounterfactoryError if no accepted variant has one, and if a picture has two
-    that differ.
+    Rejected pictures need none. Raises CounterfactoryError if no accepted variant has one, if a picture has two that
+    differ, and if one of the `digests` of images is not the picture's.
     """
-    numbers = _find_rows(answers, rows)
+    numbers = find_rows(answers, rows)
+    named = {image: digest.strip().lower() for image, digest in (digests or {}).items() if image in numbers}
+    if others := [image for image, digest in named.items() if digest != rows[numbers[image]].sha256]:
+        raise CounterfactoryError(
+            f"{len(others)} of {len(named)} predictions are of other pictures than the suite's, by their sha256: the "
+            f"first is {_shorten(others[0])}; ask the model about this suite's pictures"
+        )
     image_of: dict[int, str] = {}
     for image, number in numbers.items():
         earlier = image_of.setdefault(number, image)
@@ -251,13 +293,18 @@ def find_unanswered(rows: Sequence[PictureRow], answered: Sequence[bool]) -> tup
     return tuple(lacking)
 
 
-def _find_rows(images: Iterable[str], rows: Sequence[PictureRow]) -> dict[str, int]:
+def find_rows(images: Iterable[str], rows: Sequence[PictureRow]) -> dict[str, int]:
     """The row that each image is a picture of, by its number; unmatched are left out.
 
-    Folders may stand before a file of the suite, whose name is like no other. A source's name may be that of pictures
-    elsewhere: folders before it count only where all are in one folder, and no source goes by its bare name.
+    Folders may stand before a file of the suite, whose name is like no other, and its own may be left out. A source's
+    name may be that of pictures elsewhere: folders before it count only where all are in one folder, and no source goes
+    by its bare name.
     """
-    files = {row.file_name: number for number, row in enumerate(rows)}
+    ends = [(i, PurePosixPath(row.file_name)) for i, row in enumerate(rows)]
+    keyed = [(form, i) for i, end in ends if _KEYED.fullmatch(end.stem) for form in (end.name, end.stem)]
+    counts = Counter(form for form, _ in keyed)
+    files = {form: i for form, i in keyed if counts[form] == 1}
+    files |= {row.file_name: number for number, row in enumerate(rows)}
     originals = [(number, row) for number, row in enumerate(rows) if row.kind == "original"]
     sources = {name: number for number, row in originals for name in (row.source, row.origin.path)}
     number_of: dict[str, int] = {}

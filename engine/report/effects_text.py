@@ -101,7 +101,7 @@ def unplaced_notes(evaluation: Evaluation) -> list[str]:
 
 def _placed_notes(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
     """Each note, with the table that it explains: of "effects", of edits "alone", of "sides", of "boxes"."""
-    effects = evaluation.effects
+    effects, strange = evaluation.effects, {answer.answer for answer in evaluation.strange}
     if effects.exact:
         yield "effects", "weather and light are drawn into the sources themselves: effects are against originals"
     elif effects.copies and effects.against != "control":
@@ -144,6 +144,13 @@ def _placed_notes(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
             "AP, AP50 and AR are COCO's; recall and false alarms are of single pictures: the share of things that are "
             "detected, and of boxes that show nothing, by boxes of score 0.5 and more that overlap by half",
         )
+    if others := {name: count for name, count in evaluation.unlabelled.items() if name not in strange}:
+        named = f"{len(others)} classes" if len(others) > 1 else "a class"
+        yield (
+            "sides",
+            f"{sum(others.values())} boxes of {named} that the set does not label are not counted, such as "
+            f"{next(iter(others))}",
+        )
     yield from (("effects", line) for line in interaction_lines(effects))
     if any(measure.name == "confidence" for measure in evaluation.measures):
         yield "sides", "confidence: what the model gives its own answer on average, right or wrong"
@@ -151,7 +158,6 @@ def _placed_notes(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         if count:
             yield "sides", f"{count} rejected {kind}{'s are' if count > 1 else ' is'} not counted"
     yield from (("effects", line) for line in _rejection_lines(evaluation))
-    strange = {answer.answer for answer in evaluation.strange}
     unknown = [name for name in evaluation.unknown_classes if name not in strange]
     if unknown:
         some = ", ".join(map(repr, unknown[:_UNKNOWN])) + (" and so on" if len(unknown) > _UNKNOWN else "")

@@ -187,7 +187,7 @@ def _item(
 ) -> StudyItem:
     # A task protects all words for a class, of which the caption has one.
     named = [word for word in host.protected if re.search(rf"\b{re.escape(word)}\b", host.caption, re.IGNORECASE)]
-    words = (*(named or host.protected), *(box.label for box in host.boxes))
+    words = (*(named or host.protected), *(box.label for box in host.things))
     asks = questions.ids(word for word in words if word != host.label)
     if host.label is None:  # masks and boxes alone: what asks for a label has none to ask for
         asks = tuple(asked for asked in asks if "{label}" not in questions.question(asked).text) or asks

@@ -194,18 +194,6 @@ def _run(plan: str, session: Any, *arguments: Any) -> None:
         raise CounterfactoryError(f"plan {plan} did not run: {_reason(error)}") from error
 
 
-def declared_inputs(path: Path) -> list[Port]:
-    """The inputs of an ONNX file as it was written. Raises CounterfactoryError for a file that is no model."""
-    library = load_library("cpu")
-    options = library.SessionOptions()
-    options.log_severity_level = 4  # what goes wrong is raised
-    try:
-        session = library.InferenceSession(str(path), options, providers=[onnx_providers.PROVIDERS["cpu"]])
-    except Exception as error:  # the library's errors have no common base
-        raise CounterfactoryError(f"model file {path} cannot be loaded: {_reason(error)}") from error
-    return list(_ports(session.get_inputs()))
-
-
 def open_session(
     path: Path,
     *,

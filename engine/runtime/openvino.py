@@ -74,15 +74,6 @@ def _port(port: Any) -> Port:
     return Port(port.get_any_name(), dims, np.dtype(port.get_element_type().to_dtype()).name)
 
 
-def declared_inputs(path: Path) -> list[Port]:
-    """The inputs of a model file as it was written. Raises CounterfactoryError for a file that is no model."""
-    try:
-        return [_port(port) for port in open_core().read_model(path).inputs]
-    except RuntimeError as error:
-        reason = str(error).strip().splitlines()[-1]
-        raise CounterfactoryError(f"model file {path} cannot be loaded: {reason}") from error
-
-
 def _shape(port: Any, batch: int, size: tuple[int, int] | None) -> list[Any]:
     dims = list(port.get_partial_shape())
     dims[row_axis(port.get_any_name())] = batch
@@ -157,10 +148,15 @@ def _prepared(
         if form == "without controls":
             prompt_to_prompt.drop_controls(model)
         model = prompt_to_prompt.follow_rows(model, path)
+    settle_constants(model)
+    return model
+
+
+def settle_constants(model: ov.Model) -> None:
+    """Make of a model, before it is compiled, what compiling neither rounds nor spoils."""
     dequantize.widen_unless_multiplied(model)
     _widen_weights_of_constants(model)
     _fold_half_products(model)
-    return model
 
 
 def open_session(

@@ -3,9 +3,9 @@ for labels that are numbers (class folders 0 to 999, a table's numbers, the outp
 
 A map comes from a TOML or JSON file, from `class_maps/`, or from a set that names its own classes. The suite's masks
 hold the map's numbers, one channel, and `VOID` where a pixel counts for nothing. A file of names may also be a text
-file with a name on each line, numbered from 0, CVAT's labelmap.txt (name:r,g,b:parts:actions), or JSON: a list,
-{"0": "tench"}, or {"0": ["n01440764", "tench"]}. Where a synset stands before the name it is the label, since names of
-ImageNet's classes occur twice ("crane", "maillot").
+file with a name on each line, numbered from 0, CVAT's labelmap.txt (name:r,g,b:parts:actions), Mapillary's config.json,
+or JSON: a list, {"0": "tench"}, or {"0": ["n01440764", "tench"]}. Where a synset stands before the name it is the
+label, since names of ImageNet's classes occur twice ("crane", "maillot").
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ class ClassMap:
 
     def apply(self, mask: NDArray[Any]) -> NDArray[Any]:
         """The class numbers [H, W], uint8 or, for a number above 255, uint16, of a mask [H, W] of whole numbers or
-        uint8 [H, W, 3 or 4]. Raises UnreadableError for a number or a colour that the map does not have, and for the
+        uint8 [H, W, 3]. Raises UnreadableError for a number or a colour that the map does not have, and for the
         other kind.
         """
         if self.colours:
             numbers = self._by_colour(mask)
-        elif mask.ndim == 3 and not self.red and (mask[..., :3] != mask[..., :1]).any():
+        elif mask.ndim == 3 and not self.red and (mask != mask[..., :1]).any():
             raise UnreadableError(f"is coloured, and {self.where} names numbers; write the map by colours")
         else:
             numbers = self._by_number(mask[..., 0] if mask.ndim == 3 else mask)
@@ -147,6 +147,8 @@ def load_class_map(named: str) -> ClassMap:
         return _parse(read_toml(maps[named]), f"the class map {named}")
     if path.suffix.lower() == ".txt" and (colours := label_lines(path)[1]) is not None:
         return colours
+    if (mapillary := _mapillary(path)) is not None:
+        return mapillary
     if (names := _plain_names(path)) is not None:
         return _by_numbers(str(path), names)
     return _parse(read_toml(path) if path.suffix.lower() == ".toml" else read_json(path), str(path))
@@ -219,6 +221,21 @@ def _plain_names(path: Path) -> dict[int, str] | None:
             raise CounterfactoryError(f"{path}: class {number} needs a name, found {str(value)[:40]!r}")
         names[int(number)] = name.split()[0] if SYNSET.fullmatch(name.split()[0]) else name
     return names
+
+
+def _mapillary(path: Path) -> ClassMap | None:
+    """The map of Mapillary Vistas' config.json, whose labels lie in the order of the masks' numbers; None for another.
+    What is not evaluated counts for nothing.
+    """
+    content = read_json(path) if path.suffix.lower() == ".json" else None
+    labels = content.get("labels") if isinstance(content, dict) else None
+    if not isinstance(labels, list) or not labels or not all(isinstance(label, dict) for label in labels):
+        return None
+    names = [label.get("readable") or label.get("name") for label in labels]
+    if wrong := [name for name in names if not isinstance(name, str) or not name.strip() or unprintable(name)]:
+        raise CounterfactoryError(f"{path}: a label needs a name, found {wrong[0]!r:.40}")
+    used = (label.get("evaluate", True) for label in labels)
+    return _by_numbers(str(path), dict(enumerate(name if use else None for name, use in zip(names, used, strict=True))))
 
 
 def _parse(table: Any, where: str) -> ClassMap:

@@ -12,15 +12,18 @@ from typing import Any
 
 from ..errors import CounterfactoryError, list_some
 from ..files.disk_list import DiskList, repeated
+from .boxes import BoxCensus
+from .class_folders import SPLIT
 from .class_map import BACKGROUND, SYNSET, label_names, load_class_map
 from .depth import with_depth
 from .labels import whole_number
 from .layouts import ACCEPTED, SetOptions, list_set
-from .listing import SPLIT, Entry, Listing, Problem
+from .listing import Entry, Listing, Problem
 from .mask_contents import UNNAMED, MaskTally, white_as_object
 from .sampling import Selection, draw, groups, require_known
 from .shapes import DrawnMask
 from .source import Examine, Progress, Reader, Source
+from .truths import lacks, without_truths
 
 __all__ = ["DataSet", "Selection", "SetOptions", "find_sources", "read_set", "refuse_suite_among_sources"]
 
@@ -77,7 +80,8 @@ def read_set(
 
     `on_progress` is called with (images verified, images) now and then; `examine` sees each picture while it is read.
     Where it is enough to know about how much there is, `whole` says how many pictures are read (see `Reader`).
-    Raises CounterfactoryError if `root` has no image at all, is no such layout, or an option contradicts it.
+    Raises CounterfactoryError if `root` has no image at all, is no such layout, an option contradicts it, or nothing
+    is there that a model of the options' task is judged by.
     """
     return read_listing(list_set(root, options), root, options, on_progress, examine, whole)
 
@@ -93,6 +97,10 @@ def read_listing(
     """The data set that a listing of `root` names, as `read_set` has it."""
     if not listing.entries and not listing.problems:
         raise CounterfactoryError(f"no images found in {root}; {ACCEPTED}")
+    if listing.entries and options.task is not None and all(lacks(options.task, one) for one in listing.entries):
+        as_layout = f"the layout is {listing.layout}, and --layout folders takes what the folders say"
+        layout = [as_layout] if options.task == "classification" and listing.layout != "folders" else []
+        raise without_truths(options.task, [*listing.notes, *layout])  # before a file is decoded
     if options.depth is not None:
         listing.entries = with_depth(listing.entries, options.depth)
     named, names = options.class_map, dict[int, str]()
@@ -109,7 +117,9 @@ def read_listing(
     # In a set without labels an image is of the classes that it shows.
     shown = chosen.classes if all(entry.label is None for entry in listing.entries) else None
     require_known(shown or (), listing.class_names or tuple(names.values()))
-    reader = Reader(listing.class_map, names or None, options.depth_values, on_progress, examine, listing.boxes, whole)
+    # What layouts without --boxes hold is in their form.
+    boxes = listing.boxes or BoxCensus(root, "corners", of_user=True)
+    reader = Reader(listing.class_map, names or None, options.depth_values, on_progress, examine, boxes, whole)
     tally = MaskTally(listing.class_map, drawn=any(isinstance(entry.mask, DrawnMask) for entry in listing.entries))
 
     def check(entries: Sequence[Entry]) -> Iterator[Source | None]:
@@ -132,9 +142,8 @@ def read_listing(
         tally.class_map, names = by_white, dict(by_white.names)
         sources = DiskList(reader.read_as(sources, by_white))
     problems = sorted([*problems, *reader.lost], key=lambda p: (p.name, p.reason))
-    if listing.boxes is not None:
-        listing.boxes.refuse()
-        listing.notes += listing.boxes.notes()
+    boxes.refuse()
+    listing.notes += boxes.notes()
     listing.note_first(sorted(reader.grey), "pictures end in plain grey, as broken files do that were saved again")
     if reader.skimmed:
         listing.notes.append(

@@ -18,6 +18,7 @@ from .boxes import BoxCensus, BoxForm
 from .labels import label_text, whole_numbers
 from .listing import Entry, Listing, finish
 from .objects import COLUMN, Objects, read_objects
+from .shapes import things
 
 PREFIX = "hf:"
 _LABELS = ("label", "labels", "class", "fine_label")
@@ -72,7 +73,7 @@ def _list_rows(where: str, advice: str, of_hub: tuple[str, str | None] | None, f
     census, objects = BoxCensus.of(where, "sizes", form), Objects([()] * len(data_set))
     if COLUMN in features:
         objects = read_objects(features[COLUMN], data_set.with_format(None)[COLUMN], census)
-    classes = {box.label for of_row in objects.boxes for box in of_row}
+    classes = {box.label for of_row in objects.boxes for box in things(of_row)}
     listing = Listing("datasets", class_names=tuple(sorted(classes)), notes=objects.notes, boxes=census)
     for row, (label, of_row) in enumerate(zip(labels, objects.boxes, strict=True)):
         if row in objects.problems:

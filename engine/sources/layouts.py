@@ -6,16 +6,20 @@ A layout is recognised by names that its publisher gave. Where two would do, or 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from ..errors import CounterfactoryError
 from ..files.tables import SUFFIXES as TABLES
 from . import coco, hub, imagenet, pairs, shards, voc, yolo
 from .boxes import BoxForm
+from .companions import companion_notes
 from .depth import DepthValues
+from .labelling_tools import TOOLS, is_tool, list_tool
 from .listing import Listing, list_folder, list_remote, list_table
 from .sampling import Selection
+from .truths import lacks
 
 ACCEPTED = (
     "accepted are a folder of images (class folders give labels), a folder with images/ and masks/, a .csv or .jsonl "
@@ -28,8 +32,13 @@ def _holds(*groups: Sequence[str]) -> Callable[[Path], bool]:
     return lambda root: any(all((root / name).exists() for name in names) for names in groups)
 
 
+def _is_tool_s_file(layout: str, root: Path) -> bool:
+    return root.is_file() and is_tool(layout, root)
+
+
 # What recognises a folder or a file, and what lists it; the order is that of recognition.
 _LAYOUTS: Mapping[str, tuple[Callable[[Path], bool], Callable[..., Listing]]] = {
+    **{name: (partial(_is_tool_s_file, name), partial(list_tool, name)) for name in TOOLS},
     "datasets": (_holds(("dataset_dict.json",), ("dataset_info.json", "state.json")), hub.list_saved),
     "coco": (coco.is_coco, coco.list_coco),
     "yolo": (yolo.is_yolo, yolo.list_yolo),
@@ -40,6 +49,7 @@ _LAYOUTS: Mapping[str, tuple[Callable[[Path], bool], Callable[..., Listing]]] = 
     "imagenet-val": (imagenet.is_flat, imagenet.list_flat),
     "webdataset": (shards.is_sharded, shards.list_shards),
 }
+_SPLIT = {"voc": (voc.is_voc, voc.list_voc), "yolo": (yolo.is_yolo, yolo.list_yolo)}
 LAYOUTS = ("folders", *_LAYOUTS)
 # Those whose boxes are four numbers, which may be others than the layout's.
 _BOXED = ("datasets", "coco", "yolo", "voc")
@@ -52,8 +62,9 @@ class SetOptions:
     """A user's options for a data set: `labels` is a file about a folder's images, which then lists the set's images;
     `masks` a folder of masks with the images' stems; `layout` one of `LAYOUTS`, None to recognise it; `pairs` a pattern
     such as "{stem}_img.jpg={stem}_seg.png"; `class_map` a file or a published map's name; `split` a list of Pascal
-    VOC's ImageSets/; `depth` a folder of depth maps with the images' stems, and `depth_values` the meaning of their
-    numbers; `boxes` what the four numbers of a box are, None where they are the layout's.
+    VOC's ImageSets/, or a split of YOLO's; `depth` a folder of depth maps with the images' stems, and `depth_values`
+    the meaning of their numbers; `boxes` what the four numbers of a box are, None where they are the layout's; `task`
+    the built-in task that the set is for, None for another.
     """
 
     labels: Path | None = None
@@ -66,6 +77,7 @@ class SetOptions:
     depth: Path | None = None
     depth_values: DepthValues = "distance"
     boxes: BoxForm | None = None
+    task: str | None = None
 
     def refuse(self, what: str, *names: str) -> None:
         """Raises CounterfactoryError where one of the options `names` is given although `what` decides it."""
@@ -90,11 +102,32 @@ def list_set(root: str, options: SetOptions) -> Listing:
         if not path.exists():
             raise CounterfactoryError(f"there is no {path}; {ACCEPTED}")
         listing = _list_path(path, options)
+        if options.task == "detection" and listing.layout == "folders":
+            listing = _with_boxes(path, options, listing)
     except OSError as error:
         raise CounterfactoryError(f"cannot read {error.filename or path}: {error.strerror}") from error
-    if options.boxes is not None and listing.boxes is None:
+    if options.boxes is not None and (listing.boxes is None or listing.layout in TOOLS):
         none = f"the layout {listing.layout} has no such: leave it out"
         raise CounterfactoryError(f"--boxes is about boxes of {', '.join(_BOXED)}; {none}")
+    return listing
+
+
+def _recognised(root: Path) -> str | None:
+    return next((name for name, (recognises, _) in _LAYOUTS.items() if recognises(root)), None)
+
+
+def _with_boxes(root: Path, options: SetOptions, listing: Listing) -> Listing:
+    """A folder's pictures without boxes by the files of labels beside them, if there are any that are read."""
+    if {options.layout, options.labels, options.masks} != {None} or not all(
+        lacks("detection", entry) for entry in listing.entries
+    ):
+        return listing
+    layout = "voc" if voc.has_files(root) else next((name for name in TOOLS if is_tool(name, root)), None)
+    if layout is not None:
+        listing = _list_path(root, replace(options, layout=layout))
+        listing.notes.insert(0, f"boxes are those of {layout} files that lie there (--layout {layout})")
+        return listing
+    listing.notes += companion_notes(root)
     return listing
 
 
@@ -102,12 +135,14 @@ def _list_path(root: Path, options: SetOptions) -> Listing:
     labels, masks, layout = options.labels, options.masks, options.layout
     if options.split is not None:
         options.refuse("--split", "labels", "masks", "pairs")
-        if layout not in (None, "voc") or not voc.is_voc(root):
+        lists = next((_SPLIT[name][1] for name in _SPLIT if layout in (None, name) and _SPLIT[name][0](root)), None)
+        if lists is None:
+            of = layout or _recognised(root) or "folders"
             raise CounterfactoryError(
-                f"--split names a list of Pascal VOC's ImageSets/, and {root} is no such set; name the folder of a "
-                "split as SOURCES, or for the hub hf:ID:SPLIT"
+                f"--split names a list of Pascal VOC's ImageSets/ or a split of YOLO's, and {root} is read as {of}; "
+                "name the folder of a split as SOURCES, or for the hub hf:ID:SPLIT"
             )
-        return voc.list_voc(root, options.split, options.boxes)
+        return lists(root, options.split, options.boxes)
     if options.pairs is not None:
         options.refuse("--pairs", "labels", "masks", "layout")
         if not root.is_dir():
@@ -115,7 +150,7 @@ def _list_path(root: Path, options: SetOptions) -> Listing:
         return pairs.list_pairs(root, options.pairs)
     if labels is not None and labels.suffix.lower() not in TABLES:
         if labels.suffix.lower() != ".txt":
-            raise CounterfactoryError(f"labels come in a .csv, .jsonl or .txt file, not in {labels}")
+            raise CounterfactoryError(f"labels come in a .csv, .tsv, .jsonl or .txt file, not in {labels}")
         if masks is not None:
             advice = "give --masks with a .csv or .jsonl file, or alone"
             raise CounterfactoryError(f"{labels} is a list of labels; {advice}")
@@ -123,15 +158,15 @@ def _list_path(root: Path, options: SetOptions) -> Listing:
     if layout not in (None, "folders"):
         options.refuse(f"--layout {layout}", "labels", "masks")
     elif layout is None and labels is None and masks is None:
-        layout = next((name for name, (recognises, _) in _LAYOUTS.items() if recognises(root)), None)
+        layout = _recognised(root)
     if layout is not None and layout in _LAYOUTS:
         lists = _LAYOUTS[layout][1]
         return lists(root, form=options.boxes) if layout in _BOXED else lists(root)
     if root.is_dir():
         metadata = next((root / name for name in _METADATA if (root / name).is_file()), None)
-        return list_folder(root, masks, labels or metadata, options.depth, every=layout is not None)
+        return list_folder(root, masks, labels or metadata, options.depth, options.boxes, every=layout is not None)
     if root.suffix.lower() not in TABLES:
         raise CounterfactoryError(f"{root} is not a set of images; {ACCEPTED}")
     if labels is not None:
         raise CounterfactoryError(f"{root} has a label column of its own; leave {labels} out")
-    return list_table(root, masks)
+    return list_table(root, masks, options.boxes)

@@ -5,7 +5,6 @@ images at all is checked by `source`. A set may have millions of images, so what
 from __future__ import annotations
 
 import os
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,21 +12,26 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from reprlib import repr as shortened
+from typing import Any
 
 from ..errors import CounterfactoryError, list_some
 from ..files.disk_list import DiskList, repeated
 from ..files.tables import Row, read_table
 from .aside import leave_aside
 from .blobs import Blob, StoredObject, printable, unprintable
-from .boxes import BoxCensus
+from .boxes import BoxCensus, BoxForm
+from .class_folders import label_folders
 from .class_map import ClassMap
 from .given import GivenPictures
 from .labels import alike, label_text, whole_numbers
+from .objects import COLUMN, objects_of_rows
 from .shapes import Box, DrawnMask
 
 SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm", ".pbm")
 )
+# Where file servers, macOS and Windows keep thumbnails and what was thrown away.
+_SYSTEM = frozenset(("@eadir", "__macosx", "#recycle", "#snapshot", "$recycle.bin", "lost+found"))
 # These are photographs too: skipping them silently would lose a user's data.
 UNREAD_SUFFIXES = frozenset((".heic", ".heif", ".avif", ".jxl", ".jp2", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".psd"))
 
@@ -39,7 +43,6 @@ _COLUMNS = {
 }
 # Columns that a sentence names.
 _SHOWN = 20
-SPLIT = re.compile(r"(train|training|val|valid|validation|dev|test|testing)(\d{4})?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -111,10 +114,17 @@ class Listing:
 
 
 def list_folder(
-    root: Path, masks: Path | None, labels: Path | None, depth: Path | None = None, *, every: bool = False
+    root: Path,
+    masks: Path | None,
+    labels: Path | None,
+    depth: Path | None = None,
+    form: BoxForm | None = None,
+    *,
+    every: bool = False,
 ) -> Listing:
     """The images under a folder, with a folder of masks, a table of labels and a folder of depth maps, which are no
-    images. Without `every`, or a table that says it, masks and thumbnails beside images are none.
+    images. Without `every`, or a table that says it, masks and thumbnails beside images are none; `form` is that of the
+    boxes of a table's `objects` that are no sizes.
     """
     root, masks = _image_root(root, masks, depth)
     files, problems = image_files(root, skip=[folder for folder in (masks, depth) if folder is not None])
@@ -122,12 +132,12 @@ def list_folder(
     if labels is None and not every:
         files, notes = leave_aside(root, files)
     listing = Listing("folders", problems, notes=notes)
-    of_splits, label_of = _label_folders(files)
+    of_folders, label_of = label_folders(files, first=every)
     listing.entries = DiskList(entry_of(root, path, label_of(path)) for path in files)
     if labels is not None:
-        listing.entries = _apply_labels(listing, root, labels)
+        listing.entries = _apply_labels(listing, root, labels, form)
     else:
-        listing.notes += of_splits
+        listing.notes += of_folders
     return finish(listing, masks)
 
 
@@ -142,29 +152,21 @@ def list_remote(url: str) -> Listing:
         store, base = url_to_fs(root)
         for folder, _, files in store.walk(base):
             inner = str(folder)[len(base) :].strip("/")
+            if not _SYSTEM.isdisjoint(inner.lower().split("/")):
+                continue
             for path in (f"{inner}/{name}" if inner else name for name in sorted(files)):
                 if _is_picture(path, listing.problems):
                     paths.append(path)
     except Exception as error:  # each store's client has exceptions of its own
         reason = f"{url} cannot be read ({(str(error) or type(error).__name__).splitlines()[0]})"
         raise CounterfactoryError(f"{reason}: see that the address and the rights are right") from error
-    listing.notes, label_of = _label_folders(paths)
+    listing.notes, label_of = label_folders(paths)
     blobs = ((path, StoredObject(f"{root}/{path}")) for path in paths)
     listing.entries = DiskList(Entry(path, printable(path), blob, label_of(path)) for path, blob in blobs)
     return finish(listing)
 
 
-def _label_folders(paths: Iterable[str]) -> tuple[list[str], Callable[[str], str | None]]:
-    """A sentence where all first folders of paths are called as splits are, and what gives a path its label, the name
-    of its first folder; where those are splits, of its second one.
-    """
-    splits = {path.partition("/")[0] if "/" in path else "" for path in paths}
-    depth = int(bool(splits) and all(map(SPLIT.fullmatch, splits)))
-    notes = [f"{', '.join(sorted(splits))}: taken for splits of the set, not for classes"] * depth
-    return notes, lambda path: path.split("/")[depth] if path.count("/") > depth else None
-
-
-def list_table(table: Path, masks: Path | None) -> Listing:
+def list_table(table: Path, masks: Path | None, form: BoxForm | None = None) -> Listing:
     """The images of a CSV or JSONL file; its paths are relative to the file itself."""
     listing, root = Listing("table"), absolute(table.parent)
     entries: dict[str, Entry] = {}
@@ -177,7 +179,7 @@ def list_table(table: Path, masks: Path | None) -> Listing:
         if rows.accept(path, name, row.get("label"), where):
             mask = absolute(root, row["mask"]) if "mask" in row else None
             entries[path] = Entry(name, printable(name), path, row.get("label"), mask)
-    listing.entries = number_labels([entry for path, entry in entries.items() if path not in rows.contradicted])
+    listing.entries = number_labels(rows.usable(entries, form))
     return finish(listing, masks)
 
 
@@ -198,10 +200,12 @@ def _image_root(root: Path, masks: Path | None, depth: Path | None) -> tuple[Pat
     return (root if any(path.is_dir() or path.suffix.lower() in SUFFIXES for path in others) else images), masks
 
 
-def image_files(root: Path, skip: Collection[Path] = ()) -> tuple[DiskList[str], list[Problem]]:
-    """The paths below `root`, with "/", of all image files but hidden ones, and problems of photographs in other
-    formats. Links to folders are followed, each folder once, real ones first: loops end, and a picture that is reached
-    twice is one.
+def image_files(
+    root: Path, skip: Collection[Path] = (), suffixes: Collection[str] = SUFFIXES
+) -> tuple[DiskList[str], list[Problem]]:
+    """The paths below `root`, with "/", of all image files but hidden ones, or of files with other `suffixes`, and
+    problems of photographs in other formats. Links to folders are followed, each folder once, real ones first: loops
+    end, and a picture that is reached twice is one.
     """
     files = DiskList[str]()
     problems: list[Problem] = []
@@ -220,7 +224,7 @@ def image_files(root: Path, skip: Collection[Path] = ()) -> tuple[DiskList[str],
         inner, others = list[tuple[str, bool]](), list[Problem]()
         try:
             with os.scandir(path) as children:
-                for name in DiskList.ordered(_pictures(children, folder, inner, others), key=str):
+                for name in DiskList.ordered(_pictures(children, folder, suffixes, inner, others), key=str):
                     files.append(name)
         except OSError as error:
             problems.append(Problem(printable(folder or "."), f"cannot be read: {error.strerror}"))
@@ -232,24 +236,30 @@ def image_files(root: Path, skip: Collection[Path] = ()) -> tuple[DiskList[str],
 
 
 def _pictures(
-    children: Iterable[os.DirEntry[str]], folder: str, inner: list[tuple[str, bool]], others: list[Problem]
+    children: Iterable[os.DirEntry[str]],
+    folder: str,
+    suffixes: Collection[str],
+    inner: list[tuple[str, bool]],
+    others: list[Problem],
 ) -> Iterator[str]:
     """The image files in a folder, by their paths; notes folders, whether they are links, and other photographs."""
     for entry in children:
         relative = f"{folder}/{entry.name}" if folder else entry.name
+        if entry.name.lower() in _SYSTEM:
+            continue
         if not entry.name.startswith(".") and _is_folder(entry):
             inner.append((relative, entry.is_symlink()))
-        elif _is_picture(relative, others):
+        elif _is_picture(relative, others, suffixes):
             yield relative
 
 
-def _is_picture(relative: str, others: list[Problem]) -> bool:
+def _is_picture(relative: str, others: list[Problem], suffixes: Collection[str] = SUFFIXES) -> bool:
     """Whether a path is that of an image file, and no hidden one; notes photographs in formats that are not read."""
     name = relative.rpartition("/")[2]
     stem, _, ending = name.rpartition(".")
     if stem and name[0] != "." and f".{ending.lower()}" in UNREAD_SUFFIXES:
         others.append(Problem(printable(relative), f".{ending} files are not read; convert them to JPEG or PNG"))
-    return bool(stem) and name[0] != "." and f".{ending.lower()}" in SUFFIXES
+    return bool(stem) and name[0] != "." and f".{ending.lower()}" in suffixes
 
 
 def is_folder(path: Path) -> bool:
@@ -282,7 +292,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
     return False
 
 
-def _apply_labels(listing: Listing, root: Path, table: Path) -> DiskList[Entry]:
+def _apply_labels(listing: Listing, root: Path, table: Path, form: BoxForm | None) -> DiskList[Entry]:
     """The entries with the table's labels and masks; an image that is not in the table becomes a problem. The table's
     paths may be relative to the images' folder or to the table itself.
     """
@@ -301,7 +311,7 @@ def _apply_labels(listing: Listing, root: Path, table: Path) -> DiskList[Entry]:
     for path, entry in by_path.items():
         if path not in labelled:
             listing.skip(entry.file, f"{table.name} says nothing about this image")
-    return number_labels([entry for path, entry in labelled.items() if path not in rows.contradicted])
+    return number_labels(rows.usable(labelled, form))
 
 
 def number_labels(entries: Sequence[Entry]) -> DiskList[Entry]:
@@ -312,13 +322,16 @@ def number_labels(entries: Sequence[Entry]) -> DiskList[Entry]:
 
 class _Rows:
     """The usable rows of a table of images; others become problems of its listing. Of two rows about one image the
-    first counts, and where they give it two labels neither does (`contradicted`).
+    first counts, and where they give it two labels neither does.
     """
 
     def __init__(self, table: Path, listing: Listing) -> None:
-        self.contradicted: set[str] = set()
+        self._contradicted: set[str] = set()
         self._table, self._listing = table, listing
         self._seen: dict[str, tuple[str, str | None]] = {}
+        # What the row that was read last says of things, and the first row about each picture.
+        self._last: Any = None
+        self._objects = dict[str, Any]()
 
     def __iter__(self) -> Iterator[tuple[str, dict[str, str]]]:
         """("file:line", the columns that are not empty under their own names, "image" always among them)."""
@@ -330,6 +343,8 @@ class _Rows:
                 self._listing.skip(where, str(values))
                 continue
             used = [next((name for name in names if name in row), None) for names in _COLUMNS.values()]
+            self._last = row.get(COLUMN)
+            used += [COLUMN] if isinstance(self._last, dict | list) else []
             extra |= dict.fromkeys(name for name in row if name not in used)
             yield where, values
         self._listing.note_unused(self._table, extra)
@@ -338,15 +353,31 @@ class _Rows:
         """Whether this row is the first about its image."""
         if path not in self._seen:
             self._seen[path] = where, label
+            if isinstance(self._last, dict | list):
+                self._objects[path] = self._last
             return True
         first, first_label = self._seen[path]
         if None not in (label, first_label) and label != first_label:
-            self.contradicted.add(path)
+            self._contradicted.add(path)
             reason = f"has two labels, {first_label!r} ({first}) and {label!r} ({where}); keep the right one"
         else:
             reason = f"named a second time, by {where}; the first row counts"
         self._listing.skip(name, reason)
         return False
+
+    def usable(self, entries: Mapping[str, Entry], form: BoxForm | None) -> list[Entry]:
+        """The entries, by path, whose labels agree, with the boxes of their rows, of a form that is not sizes."""
+        kept = {path: entry for path, entry in entries.items() if path not in self._contradicted}
+        if not self._objects:
+            return list(kept.values())
+        self._listing.boxes = BoxCensus.of(self._table, "sizes", form)
+        objects = objects_of_rows([self._objects.get(path) for path in kept], self._listing.boxes)
+        for number, reason in objects.problems.items():
+            self._listing.skip(list(kept.values())[number].file, reason)
+        self._listing.notes += objects.notes
+        self._listing.class_names = tuple(sorted({box.label for boxes in objects.boxes for box in boxes}))
+        pairs = enumerate(zip(kept.values(), objects.boxes, strict=True))
+        return [replace(entry, boxes=boxes) for number, (entry, boxes) in pairs if number not in objects.problems]
 
 
 def check_values(
@@ -384,8 +415,8 @@ def finish(listing: Listing, masks: Path | None = None) -> Listing:
         matched = ((entry, f"{masks}/{match_stem(entry, by_stem, '.png')}") for entry in entries)
         entries = DiskList(entry if entry.mask else replace(entry, mask=mask) for entry, mask in matched)
     # A million names are not held: only those that may be there twice.
-    listing.entries = DiskList(_named(listing, entries, _several(lambda: (file_stem(entry.name) for entry in entries))))
-    foreign = _several(
+    listing.entries = DiskList(_named(listing, entries, several(lambda: (file_stem(entry.name) for entry in entries))))
+    foreign = several(
         lambda: (unicodedata.normalize("NFC", of.name) for of in listing.entries if not of.name.isascii())
     )
     listing.note_first(list(foreign), "names are there in two Unicode forms, which macOS takes for one")
@@ -399,7 +430,7 @@ def _named(listing: Listing, entries: Iterable[Entry], stems: Collection[str]) -
         stem = file_stem(entry.name)
         return entry.name if stem in stems else stem
 
-    twice, first = _several(lambda: map(name_of, entries)), dict[str, Entry]()
+    twice, first = several(lambda: map(name_of, entries)), dict[str, Entry]()
     for entry in entries:
         name = name_of(entry)
         if unprintable(name):
@@ -412,7 +443,7 @@ def _named(listing: Listing, entries: Iterable[Entry], stems: Collection[str]) -
             yield replace(entry, name=name)
 
 
-def _several(texts: Callable[[], Iterable[str]]) -> dict[str, int]:
+def several(texts: Callable[[], Iterable[str]]) -> dict[str, int]:
     """How often texts are there that are there more than once, in their order."""
     hashes = repeated(texts())
     counts = Counter(text for text in texts() if hash(text) in hashes) if hashes else {}

@@ -55,9 +55,9 @@ class MaskFacts:
 
 
 def examine_mask(mask: NDArray[Any], palette: NDArray[np.uint8] | None, digest: str = "") -> MaskFacts:
-    """The facts of a mask as it is in its file, [H, W] or [H, W, 3 or 4] with the `palette` [N, 3] of its numbers."""
+    """The facts of a mask as it is in its file, [H, W] or [H, W, 3] with the `palette` [N, 3] of its numbers."""
     channels = 1 if mask.ndim == 2 else mask.shape[2]
-    if channels > 1 and (mask[..., :3] == mask[..., :1]).all():
+    if channels > 1 and (mask == mask[..., :1]).all():
         mask = mask[..., 0]
     if mask.ndim == 2:
         counts, digest = _count(mask), digest if (mask != mask[:1]).any() and (mask != mask[:, :1]).any() else ""

@@ -7,12 +7,13 @@ four numbers or `xmin`, `ymin`, `xmax`, `ymax`. What is known of them is read, o
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .blobs import unprintable
-from .boxes import BoxCensus, crowd_note, crowds_are_things
+from .boxes import BoxCensus, crowd_note, crowds_are_things, is_marked
 from .shapes import Box
 
 COLUMN = "objects"
@@ -29,7 +30,8 @@ _CLASSES = (
     *("class_label", "category_id", "category_ids", "label_id", "label_ids", "class_id", "class_ids"),
 )
 _AREAS = ("area", "areas")
-_CROWDS = ("iscrowd", "is_crowd", "crowd")
+_CROWDS = ("iscrowd", "is_crowd", "crowd", "is_group_of", "IsGroupOf", "ignore")
+_DIFFICULT = ("difficult", "is_difficult")
 
 
 @dataclass
@@ -50,15 +52,16 @@ class _Reader:
     kind: str
     area: str | None
     crowd: str | None
+    difficult: str | None
     names: Sequence[str] | None
     numbered: bool = False
 
     @property
     def keys(self) -> list[str]:
-        return [*self.box, self.kind, *(key for key in (self.area, self.crowd) if key is not None)]
+        return [*self.box, self.kind, *(key for key in (self.area, self.crowd, self.difficult) if key is not None)]
 
-    def read(self, thing: Mapping[str, Any]) -> tuple[Box, bool]:
-        """The box of a thing, and whether it is a crowd. Raises ValueError for one that cannot be used."""
+    def read(self, thing: Mapping[str, Any]) -> Box:
+        """The box of a thing, with its mark. Raises ValueError for one that cannot be used."""
         label = self._label(thing[self.kind])
         values, keys = [thing[key] for key in self.box], self.box
         if len(keys) == 1:
@@ -72,7 +75,11 @@ class _Reader:
         if len(keys) == 4 and self.census.form == "sizes" and keys not in _SIDES[:_SIZES]:
             c, d = c - x, d - y  # their names say that they are corners
         area = thing[self.area] if self.area is not None else None
-        return self.census.read((x, y, c, d), label, area), bool(self.crowd and thing[self.crowd])
+        box = self.census.read((x, y, c, d), label, area)
+        if self.crowd is not None and is_marked(thing[self.crowd]):
+            return replace(box, ignored="crowd")
+        difficult = self.difficult is not None and is_marked(thing[self.difficult])
+        return replace(box, ignored="difficult") if difficult else box
 
     def _label(self, kind: Any) -> str:
         if isinstance(kind, int) and not isinstance(kind, bool):
@@ -97,22 +104,29 @@ def read_objects(feature: Any, values: Iterable[Any], census: BoxCensus) -> Obje
         known = f"a box needs a key such as {', '.join(_BOXES[:4])}, its class one such as {', '.join(_CLASSES[:6])}"
         objects.notes.append(f"the column {COLUMN!r} {there}, and gives no boxes: {known}")
         return objects
-    read: list[list[tuple[Box, bool]]] = [[] for _ in rows]
     for number, row in enumerate(rows):
         try:
-            read[number] = [reader.read(thing) for thing in _things(row, reader)]
-        except ValueError as error:
-            objects.problems[number] = f"{COLUMN}: {error}"
-    crowds, count = sum(crowd for row in read for _, crowd in row), sum(map(len, read))
-    keep = crowds_are_things(crowds, count)
-    wanted = [[box for box, crowd in row if keep or not crowd] for row in read]
-    objects.boxes = [tuple(box for box in row if box.x0 != box.x1 and box.y0 != box.y1) for row in wanted]
+            objects.boxes[number] = tuple(reader.read(thing) for thing in _things(row, reader))
+        except (ValueError, TypeError, KeyError) as error:
+            objects.problems[number] = f"{COLUMN}: {'lacks ' * isinstance(error, KeyError)}{error}"
+    marks = Counter(box.ignored for of_row in objects.boxes for box in of_row)
+    crowds, count = marks["crowd"], marks.total()
+    if crowds_are_things(crowds, count):
+        objects.boxes = [
+            tuple(replace(box, ignored=None) if box.ignored == "crowd" else box for box in of_row)
+            for of_row in objects.boxes
+        ]
     objects.notes += crowd_note(COLUMN, crowds, count)
-    if flat := sum(map(len, wanted)) - sum(map(len, objects.boxes)):
-        objects.notes.append(f"{COLUMN}: {flat} boxes without width or height are left out")
     if reader.numbered and reader.names is None:
         objects.notes.append(f"{COLUMN}: {reader.kind} holds numbers, and the set has no names for them")
     return objects
+
+
+def objects_of_rows(rows: Sequence[Any], census: BoxCensus) -> Objects:
+    """The boxes of rows of JSON lines, whose first things tell the keys of all."""
+    first: Any = next((row for row in rows if row), {})
+    thing = first[0] if isinstance(first, list) else first
+    return read_objects(dict.fromkeys(thing) if isinstance(thing, dict) else thing, rows, census)
 
 
 def _fields(feature: Any) -> Mapping[str, Any]:
@@ -132,8 +146,10 @@ def _reader(fields: Mapping[str, Any], census: BoxCensus) -> _Reader | None:
     leaves = {key: _leaf(fields[key]) for key in kinds}
     names = {key: getattr(leaf, "names", None) for key, leaf in leaves.items()}
     kind = min(kinds, key=lambda key: (names[key] is None, "string" not in str(getattr(leaves[key], "dtype", ""))))
-    area, crowd = (next((key for key in keys if key in fields), None) for keys in (_AREAS, _CROWDS))
-    return _Reader(census, box, kind, area, crowd, names[kind])
+    area, crowd, difficult = (
+        next((key for key in keys if key in fields), None) for keys in (_AREAS, _CROWDS, _DIFFICULT)
+    )
+    return _Reader(census, box, kind, area, crowd, difficult, names[kind])
 
 
 def _leaf(feature: Any) -> Any:

@@ -53,7 +53,8 @@ _ON_SIDE = (5, 6, 7, 8)
 _BARE_MARKERS = frozenset((0x00, 0x01, 0xFF, *range(0xD0, 0xD9)))
 # Pillow's modes of masks, those with 16 bits apart. Palette masks keep their indices, which are the classes.
 _DEEP_MODES = ("I;16", "I;16B", "I;16L", "I")
-_MASK_MODES = ("1", "L", "P", "RGB", "RGBA", *_DEEP_MODES)
+_CLEAR_MODES = ("LA", "RGBA")
+_MASK_MODES = ("1", "L", "P", "RGB", *_CLEAR_MODES, *_DEEP_MODES)
 
 
 class UnreadableError(ValueError):
@@ -92,21 +93,22 @@ def _as_picture(image: Image.Image, data: bytes) -> NDArray[np.uint8]:
 
 
 def read_mask(data: bytes, colours: bool = False, greyscale: bool = False) -> NDArray[Any]:
-    """Decode a mask with its numbers unchanged: uint8 or uint16, [H, W] or, if colour-coded, [H, W, 3 or 4]. Those of a
-    palette are its indices, unless `colours` are asked for: then its colours, [H, W, 3].
+    """Decode a mask with its numbers unchanged: uint8 or uint16, [H, W] or, if colour-coded, [H, W, 3]. Those of a
+    palette are its indices, unless `colours` are asked for: then its colours, [H, W, 3]. Of a mask of one colour that
+    is transparent in part they are the alpha channel.
 
-    Raises `UnreadableError` as `read_picture` does, for JPEG, which changes numbers, and for colours and palettes where
-    the picture has to be `greyscale`.
+    Raises `UnreadableError` as `read_picture` does, for JPEG, which changes numbers, for colours of 16 bits, for alpha
+    that leaves open what a pixel is, and for colours and palettes where the picture has to be `greyscale`.
     """
-    return decode(data, lambda image, _: _as_mask(image, colours, greyscale))
+    return decode(data, lambda image, data: _as_mask(image, data, colours, greyscale))
 
 
-def _as_mask(image: Image.Image, colours: bool, greyscale: bool) -> NDArray[Any]:
+def _as_mask(image: Image.Image, data: bytes, colours: bool, greyscale: bool) -> NDArray[Any]:
     if image.format in ("JPEG", "MPO"):
         what = "blurs numbers; save them as a 16-bit greyscale PNG, or with numpy.save"
         raise UnreadableError(f"a JPEG {what if greyscale else 'mask blurs class numbers; save masks as PNG'}")
     image = _turn_upright(image)
-    if greyscale and (image.mode not in _MASK_MODES or image.mode in ("P", "RGB", "RGBA")):
+    if greyscale and (image.mode not in _MASK_MODES or image.mode in ("P", "RGB", *_CLEAR_MODES)):
         raise UnreadableError(f"of mode {image.mode}, not greyscale; save numbers as a 16-bit greyscale PNG")
     if image.mode not in _MASK_MODES:
         raise UnreadableError(f"a mask of mode {image.mode} is not read; save it as an 8 or 16 bit greyscale PNG")
@@ -114,7 +116,26 @@ def _as_mask(image: Image.Image, colours: bool, greyscale: bool) -> NDArray[Any]
         return _as_uint16(image)
     if colours and image.mode in ("P", "1"):
         image = image.convert("RGB")
-    return np.array(image, dtype=np.uint8)
+    pixels = np.array(image, dtype=np.uint8)
+    # Of such colours Pillow keeps the upper byte.
+    if pixels.ndim == 3 and _is_deep(image, data) and not pixels[..., : len(image.mode.rstrip("A"))].any():
+        raise UnreadableError("has 16 bits a channel and would be black; save it as a 16 bit greyscale PNG")
+    return _without_alpha(pixels, colours) if image.mode in _CLEAR_MODES else pixels
+
+
+def _without_alpha(pixels: NDArray[np.uint8], colours: bool) -> NDArray[np.uint8]:
+    """A mask [H, W, 2 or 4] without its last channel, alpha; or that channel where the others are of one colour."""
+    kept, alpha = pixels[..., :-1].squeeze(-1) if pixels.shape[2] == 2 else pixels[..., :-1], pixels[..., -1]
+    if (kept == kept[:1, :1]).all() and (alpha < 255).any():
+        if colours:
+            raise UnreadableError("has one colour, and classes in its alpha channel alone; name these by numbers")
+        return alpha
+    if not colours and (alpha != alpha[0, 0]).any():
+        clear, opaque = kept[alpha == 0], kept[alpha == 255]
+        told = len(clear) + len(opaque) == alpha.size and (clear == clear[0]).all()
+        if not told or (opaque == clear[0]).reshape(len(opaque), -1).all(axis=1).any():
+            raise UnreadableError("has an alpha channel that may mean classes or nothing; save it without one")
+    return kept
 
 
 def mask_palette(data: bytes) -> NDArray[np.uint8] | None:
@@ -190,6 +211,8 @@ def decode(
     """
     if not data:
         raise UnreadableError("the file is empty")
+    if data.startswith(b"version https://git-lfs"):
+        raise UnreadableError("a pointer of Git LFS, not the file itself; run git lfs pull where it comes from")
     if data[:2] == b"\xff\xd8" and (scans := _count_scans(data)) > MAX_SCANS:
         raise UnreadableError(f"a JPEG of {scans} scans; at most {MAX_SCANS} are read; save it again")
     image = _open_header(data, formats, least)

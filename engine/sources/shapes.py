@@ -9,8 +9,8 @@ over larger ones.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..keys import content_key
 from ..profile.image import crop_box
 
+Ignored = Literal["crowd", "difficult"]
 # A box that keeps less of its area than this shows too little of its thing to recognise it.
 MIN_VISIBLE = 0.3
 # Crossings of an outline's edges with rows of pixels that are worked out together.
@@ -37,6 +38,9 @@ class Keypoint:
 class Box:
     """What the pixels from (x0, y0) up to, not including, (x1, y1) show: `label`. The edges lie between pixels, so that
     the whole of a picture is (0, 0, width, height). `keypoints` are in the data set's order, empty where it has none.
+
+    What is `ignored` is no thing to be found, and what a model sees there is neither right nor wrong: a "crowd" covers
+    several things, of every class where its label is empty; a "difficult" one is a single thing.
     """
 
     x0: float
@@ -45,6 +49,7 @@ class Box:
     y1: float
     label: str
     keypoints: tuple[Keypoint, ...] = ()
+    ignored: Ignored | None = None
 
     @property
     def area(self) -> float:
@@ -54,7 +59,13 @@ class Box:
     def scaled(self, across: float, down: float) -> Box:
         """The box, and its keypoints, with x times `across` and y times `down`."""
         points = tuple(Keypoint(p.x * across, p.y * down, p.visibility) for p in self.keypoints)
-        return Box(self.x0 * across, self.y0 * down, self.x1 * across, self.y1 * down, self.label, points)
+        x0, y0, x1, y1 = self.x0 * across, self.y0 * down, self.x1 * across, self.y1 * down
+        return Box(x0, y0, x1, y1, self.label, points, self.ignored)
+
+
+def things(boxes: Iterable[Box]) -> tuple[Box, ...]:
+    """The boxes that count: those of things that a model has to find."""
+    return tuple(box for box in boxes if box.ignored is None)
 
 
 def fit_boxes(
@@ -65,7 +76,7 @@ def fit_boxes(
 
     Visible boxes are clipped to the new picture and in its pixels; a keypoint outside of it is no longer labelled, and
     lies at 0, 0 as in COCO. Dropped boxes show less than `MIN_VISIBLE` of their area; they are in the old picture's
-    pixels.
+    pixels. Of what is ignored any part stays, and nothing is dropped.
     """
     left, top, right, bottom = crop_box(height, width, size)
     across, down = size[1] / (right - left), size[0] / (bottom - top)
@@ -79,8 +90,10 @@ def fit_boxes(
     for box in boxes:
         x0, x1 = (min(max((x - left) * across, 0.0), float(size[1])) for x in (box.x0, box.x1))
         y0, y1 = (min(max((y - top) * down, 0.0), float(size[0])) for y in (box.y0, box.y1))
-        clipped = Box(x0, y0, x1, y1, box.label, tuple(map(move_keypoint, box.keypoints)))
-        if clipped.area < MIN_VISIBLE * box.area * across * down:
+        clipped = replace(box, x0=x0, y0=y0, x1=x1, y1=y1, keypoints=tuple(map(move_keypoint, box.keypoints)))
+        if box.ignored:
+            visible += [clipped] if clipped.area else []
+        elif clipped.area < MIN_VISIBLE * box.area * across * down:
             dropped.append(box)
         else:
             visible.append(clipped)

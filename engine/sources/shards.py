@@ -1,4 +1,5 @@
-"""WebDataset shards: tar files whose members belong together by their names up to the first dot.
+"""WebDataset shards: tar files whose members belong together by their names up to the first dot. Where shards count
+their samples from the beginning each, the shard's name goes before those that recur.
 
 Pictures are read where they lie, so shards have to be tar files without compression. `.cls` or `cls.txt` is the label,
 or the key label, class or cls of `.json`; `.seg.png`, `.mask.png` or `.semseg.png` the mask.
@@ -9,13 +10,15 @@ from __future__ import annotations
 import os
 import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from ..errors import CounterfactoryError
+from ..files.disk_list import DiskList
 from ..files.reading import open_file, parse_json
-from .blobs import Stretch, printable, read_blob, unprintable
+from .blobs import Stretch, path_of, printable, read_blob, unprintable
 from .labels import label_text
-from .listing import SUFFIXES, Entry, Listing, finish, is_file, is_folder
+from .listing import SUFFIXES, Entry, Listing, file_stem, finish, is_file, is_folder, several
 
 _MASKS = ("seg.png", "mask.png", "semseg.png")
 _LABEL_KEYS = ("label", "class", "cls")
@@ -42,14 +45,23 @@ def list_shards(root: Path) -> Listing:
     shards = [root] if root.is_file() else sorted(path for path in root.iterdir() if path.suffix.lower() == ".tar")
     if not shards:
         raise CounterfactoryError(f"{root} has no .tar files; compressed shards have to be unpacked to .tar first")
-    listing, seen = Listing("webdataset"), set[str]()
+    listing = Listing("webdataset")
     for shard in shards:
+        seen = set[str]()
         try:
             for key, members in _samples(shard):
                 _add(listing, seen, shard, key, members)
         except (tarfile.TarError, OSError, EOFError) as error:
             listing.skip(shard.name, f"cannot be read as a tar file ({error}); unpack it where it is compressed")
+    entries = listing.entries
+    if recurring := several(lambda: (file_stem(entry.name) for entry in entries)):
+        listing.entries = DiskList(_of_shard(one) if file_stem(one.name) in recurring else one for one in entries)
+        listing.note_first(list(recurring), "keys are in several shards, and have the shard's name before them")
     return finish(listing)
+
+
+def _of_shard(entry: Entry) -> Entry:
+    return replace(entry, name=f"{path_of(entry.blob).stem}/{entry.name}")
 
 
 def _samples(shard: Path) -> Iterator[tuple[str, _Members]]:
@@ -78,9 +90,10 @@ def _add(listing: Listing, seen: set[str], shard: Path, key: str, members: _Memb
     mask = next((members[ending] for ending in _MASKS if ending in members), None)
     try:
         if image is None:
-            raise ValueError(f"has no picture among {', '.join(map(printable, members))}")
+            dotted = "; a key ends at the first dot" if any("." in ending for ending in members) else ""
+            raise ValueError(f"has no picture among {', '.join(map(printable, members))}{dotted}")
         if name in seen or ".." in name.split("/") or not name:
-            raise ValueError("another sample has this name, or it leads out of its folder; rename it")
+            raise ValueError("another sample of this shard has this key, or it leads out of its folder; write it anew")
         seen.add(name)
         entry = Entry(f"{name}.{image}", printable(f"{file}.{image}"), members[image], _label(members), mask)
         listing.entries.append(entry)

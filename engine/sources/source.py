@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -33,7 +33,7 @@ from .jpeg import damage, ends_grey
 from .listing import Entry, Problem
 from .mask_contents import UNNAMED, MaskFacts, count_classes, examine_mask
 from .pixels import UnreadableError, fit, fit_mask, mask_palette, picture_size, read_mask, read_picture
-from .shapes import Box, DrawnMask
+from .shapes import Box, DrawnMask, things
 
 __all__ = ["Examine", "Image", "ImageSettings", "Mask", "Pictures", "Problem", "Reader", "Source"]
 __all__ += ["load_depth", "load_mask", "load_pixels"]
@@ -104,9 +104,11 @@ class Source:
     mask_path: Path | None
     digest: str
     key: str
-    # Left out of comparisons: the key covers them. `blob` and `mask` are None where the paths say it all, `depth` where
+    # Left out of comparisons: the key covers them. It names noise: boxes are in it as they are `listed`, doubled
+    # and without marks, however they are read. `blob` and `mask` are None where the paths say it all, `depth` where
     # there is no map.
     boxes: tuple[Box, ...] = field(default=(), compare=False)
+    listed: tuple[Box, ...] = field(default=(), compare=False)
     classes: tuple[str, ...] = field(default=(), compare=False)
     blob: Blob | None = field(default=None, compare=False)
     mask: Mask | None = field(default=None, compare=False)
@@ -117,8 +119,15 @@ class Source:
 
     @property
     def whole_key(self) -> str:
-        """The key of the source with the pictures that are given of it."""
-        return self.key if self.given is None else content_key(self.key, self.given.key)
+        """The key of the source with what its boxes mean, and the pictures that are given of it."""
+        more: list[Any] = [[asdict(box) for box in self.boxes]] if self.boxes != self.listed else []
+        more += [] if self.given is None else [self.given.key]
+        return content_key(self.key, *more) if more else self.key
+
+    @property
+    def things(self) -> tuple[Box, ...]:
+        """The boxes of what a model has to find."""
+        return things(self.boxes)
 
 
 def load_pixels(source: Source, settings: ImageSettings) -> NDArray[np.uint8]:
@@ -141,7 +150,7 @@ def load_mask(source: Source, size: tuple[int, int]) -> NDArray[Any]:
         raise ValueError(f"source {source.name} has no mask")
     try:
         mask, digest = (source.mask or Mask(str(source.mask_path), None)).read(source.size)
-        truth = _truth_key(digest, source.boxes, source.depth)
+        truth = _truth_key(digest, source.listed, source.depth)
         if source_key(source.name, source.digest, source.label, truth) != source.key:
             raise UnreadableError(CHANGED)
         return fit_mask(mask, size)
@@ -166,9 +175,10 @@ def load_depth(source: Source, size: tuple[int, int]) -> NDArray[np.uint16]:
 
 def _truth_key(mask_digest: str | None, boxes: Sequence[Box], depth: Depth | None) -> str | None:
     """The key of a picture's mask, boxes and depth map: the mask's digest where there is nothing else."""
+    told = [{name: value for name, value in asdict(box).items() if name != "ignored"} for box in boxes]
     if depth is not None:
-        return content_key(mask_digest, boxes, depth.digest)
-    return content_key(mask_digest, boxes) if boxes else mask_digest
+        return content_key(mask_digest, told, depth.digest)
+    return content_key(mask_digest, told) if told else mask_digest
 
 
 # Decoding releases the GIL, and a 24-megapixel photograph holds 72 MB while it lasts.
@@ -179,7 +189,7 @@ _READERS = min(4, os.cpu_count() or 1)
 class Reader:
     """Reads entries' files and decodes them completely, a few at a time. `names` are those of the set's class numbers,
     `depth_values` the meaning of its depth maps' numbers; `on_progress` is called with (images verified, images), and
-    `boxes` counts boxes before they are clipped. Of more pictures than `whole`, where that is given, so many are read,
+    `boxes` judges boxes before they are clipped. Of more pictures than `whole`, where that is given, so many are read,
     evenly spread, and of the others the headers: these have no digests. `grey` are the names of pictures that may have
     been broken once, and `lost` the pictures of sources that were given and cannot be used.
     """
@@ -189,7 +199,7 @@ class Reader:
     depth_values: DepthValues
     on_progress: Progress
     examine: Examine | None
-    boxes: BoxCensus | None = None
+    boxes: BoxCensus
     whole: int | None = None
     facts: dict[str, MaskFacts] = field(default_factory=dict)
     grey: list[str] = field(default_factory=list)
@@ -235,9 +245,9 @@ class Reader:
             numbers, digest = mask.read(source.size)
         except UnreadableError as error:
             raise CounterfactoryError(f"{source.mask_path}: {error}") from error
-        key = source_key(source.name, source.digest, source.label, _truth_key(digest, source.boxes, source.depth))
+        key = source_key(source.name, source.digest, source.label, _truth_key(digest, source.listed, source.depth))
         named = self.class_map.shown(numbers) if self.class_map.names != UNNAMED else ()
-        shown = {*named, *(box.label for box in source.boxes)}
+        shown = {*named, *(box.label for box in source.things)}
         return replace(source, mask=mask, key=key, classes=tuple(sorted(shown)))
 
     def _skim_entry(self, entry: Entry) -> Source | Problem:
@@ -245,22 +255,24 @@ class Reader:
         try:
             path = path_of(entry.blob)
             size = picture_size(path)
-            boxes = self._boxes_of(entry, size)
+            boxes, listed = self._boxes_of(entry, size)
         except UnreadableError as error:
             return Problem(entry.file, str(error))
-        name, classes = entry.name, tuple(sorted({box.label for box in boxes}))
+        name, classes = entry.name, tuple(sorted({box.label for box in things(boxes)}))
         self.skimmed += 1
-        return Source(name, entry.file, path, size, entry.label, None, name, name, boxes, classes)
+        return Source(name, entry.file, path, size, entry.label, None, name, name, boxes, listed, classes)
 
-    def _boxes_of(self, entry: Entry, size: tuple[int, int]) -> tuple[Box, ...]:
-        """The parts of boxes that a picture of this size shows. Raises UnreadableError for none, and another size."""
+    def _boxes_of(self, entry: Entry, size: tuple[int, int]) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
+        """The parts of boxes that a picture of this size shows, as the set means them, and of things as they are
+        listed. Raises UnreadableError for a thing of which nothing is seen, and another size.
+        """
         if entry.size not in (None, size):
             raise UnreadableError(f"is {_by(size)}, its annotations are for {_by(entry.size or size)}")
         across, down = (size[1], size[0]) if entry.relative else (1, 1)
         boxes = tuple(box.scaled(across, down) for box in entry.boxes)
-        if self.boxes is not None:
-            self.boxes.add(entry.name, boxes, size)
-        return tuple(_inside(box, size) for box in boxes)
+        meant = (_inside(box, size) for box in self.boxes.settle(entry.name, boxes, size))
+        listed = (replace(_clip(box, size), ignored=None) for box in boxes if box.ignored != "crowd")
+        return tuple(box for box in meant if box is not None), tuple(box for box in listed if _has_sides(box))
 
     def _verify_entry(self, entry: Entry) -> tuple[Source | Problem, MaskFacts | None]:
         what, facts = "", None
@@ -272,7 +284,7 @@ class Reader:
             if ends_grey(picture):
                 self.grey.append(entry.name)
             size = picture.shape[:2]
-            boxes = self._boxes_of(entry, size)
+            boxes, listed = self._boxes_of(entry, size)
             known_world = None if self.examine is None else self.examine(picture)
             del picture  # before the mask is read: pictures can be large
             digest, shown, mask_digest, mask = hashlib.sha256(data).hexdigest(), set[str](), None, None
@@ -291,7 +303,7 @@ class Reader:
                 fit_depth(numbers, depth.values, size)
         except UnreadableError as error:
             return Problem(entry.file, f"{what}{error}"), None
-        truth = _truth_key(mask_digest, boxes, depth)
+        truth = _truth_key(mask_digest, listed, depth)
         source = Source(
             name=entry.name,
             file=entry.file,
@@ -302,7 +314,8 @@ class Reader:
             digest=digest,
             key=source_key(entry.name, digest, entry.label, truth),
             boxes=boxes,
-            classes=tuple(sorted(shown.union(box.label for box in boxes))),
+            listed=boxes if boxes == listed else listed,
+            classes=tuple(sorted(shown.union(box.label for box in things(boxes)))),
             blob=None if isinstance(entry.blob, str) else entry.blob,
             mask=mask,
             known_world=known_world,
@@ -334,14 +347,27 @@ def _require_size(numbers: NDArray[Any], size: tuple[int, int]) -> None:
         raise UnreadableError(f"is {_by(numbers.shape)}, the image {_by(size)}; save both at one size")
 
 
-def _inside(box: Box, size: tuple[int, int]) -> Box:
-    """The part of a box that its picture shows. Raises UnreadableError where it shows none of it."""
-    height, width = size
-    x0, y0, x1, y1 = max(box.x0, 0.0), max(box.y0, 0.0), min(box.x1, float(width)), min(box.y1, float(height))
-    if not (x0 < x1 and y0 < y1):
-        where = f"x {box.x0:g} to {box.x1:g}, y {box.y0:g} to {box.y1:g}"
-        raise UnreadableError(f"a box ({box.label}: {where}) lies outside of the picture, {_by(size)}; correct it")
-    return Box(x0, y0, x1, y1, box.label, box.keypoints)
+def _clip(box: Box, size: tuple[int, int]) -> Box:
+    x0, y0, x1, y1 = max(box.x0, 0.0), max(box.y0, 0.0), min(box.x1, float(size[1])), min(box.y1, float(size[0]))
+    return replace(box, x0=x0, y0=y0, x1=x1, y1=y1)
+
+
+def _has_sides(box: Box) -> bool:
+    return box.x0 < box.x1 and box.y0 < box.y1
+
+
+def _inside(box: Box, size: tuple[int, int]) -> Box | None:
+    """The part of a box that its picture shows; None of what is ignored and not seen. Raises UnreadableError for a
+    thing of which nothing is seen, or whose corners are reversed.
+    """
+    if _has_sides(clipped := _clip(box, size)):
+        return clipped
+    if box.ignored:
+        return None
+    where = f"a box ({box.label}: x {box.x0:g} to {box.x1:g}, y {box.y0:g} to {box.y1:g})"
+    if not _has_sides(box):
+        raise UnreadableError(f"{where} has its corners reversed, or a size below 0; correct it")
+    raise UnreadableError(f"{where} lies outside of the picture, {_by(size)}; correct it")
 
 
 def _by(size: tuple[int, ...]) -> str:

@@ -1,8 +1,11 @@
-"""Pascal VOC: JPEGImages/ with Annotations/*.xml (boxes) and SegmentationClass/*.png (masks), either or both."""
+"""Pascal VOC: JPEGImages/ with Annotations/*.xml (boxes) and SegmentationClass/*.png (masks), either or both; or its
+.xml files beside pictures or in another folder, as labelImg, Roboflow and Kaggle's sets have them.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,18 +19,22 @@ from ..errors import CounterfactoryError, list_some
 from ..files.disk_list import DiskList
 from ..files.reading import read_bytes, read_text
 from .blobs import printable, read_blob, unprintable
-from .boxes import BoxCensus, BoxForm
+from .boxes import BoxCensus, BoxForm, box_of, is_marked
 from .class_map import BACKGROUND, VOID, ClassMap, label_lines, load_class_map
+from .companions import companion_files, heads
 from .listing import Entry, Listing, entry_of, finish, image_files, is_file
 from .pixels import UnreadableError, count_numbers, mask_palette, read_mask
-from .shapes import Box
+from .shapes import Box, things
 
 _IMAGES, _BOXES, _MASKS, _SETS = "JPEGImages", "Annotations", "SegmentationClass", "ImageSets"
 # What names classes in the folder: CVAT's and labelme's files, and a plain list.
 _NAMES = ("labelmap.txt", "class_names.txt", "labels.txt", "classes.txt")
 _LOOKED_AT = 20
 _LAST = 20
-_MARKS = ("difficult", "truncated")
+_MARKS = {
+    "difficult": "what a model sees there is neither right nor wrong",
+    "truncated": "these boxes are taken as the others are",
+}
 
 
 def is_voc(root: Path) -> bool:
@@ -35,24 +42,32 @@ def is_voc(root: Path) -> bool:
     return (root / _IMAGES).is_dir() and ((root / _BOXES).is_dir() or (root / _MASKS).is_dir())
 
 
+def has_files(root: Path) -> bool:
+    """Whether there are VOC's files of boxes below a folder, wherever they lie."""
+    return any(re.search(rb"<annotation\b", head) for head in heads(root, ".xml"))
+
+
 def list_voc(root: Path, split: str | None = None, form: BoxForm | None = None) -> Listing:
     """The images of JPEGImages/, or of a list of ImageSets/: "Main/val", or "val" where only one of its folders has
     that; `form` is that of boxes that are no corners. Raises CounterfactoryError without the folders or the list.
     """
-    if not is_voc(root):
+    if not is_voc(root) and (split is not None or not has_files(root)):
         raise CounterfactoryError(f"{root} has no {_IMAGES}/ beside {_BOXES}/ or {_MASKS}/")
-    files, problems = image_files(root / _IMAGES)
+    folder = root / _IMAGES if is_voc(root) else root
+    files, problems = image_files(folder)
     wanted = None if split is None else _split_names(root, split)
     if wanted is not None:
         files = DiskList(name for name in files if name.rpartition(".")[0] in wanted)
     listing = Listing("voc", problems)
+    of_picture = {} if is_voc(root) else companion_files(root, files, ".xml", listing)
+    files = files if is_voc(root) else DiskList(of_picture)
     listing.boxes, marks = BoxCensus.of(root, "corners", form), Counter[str]()
     missing = (wanted or set()) - {name.rpartition(".")[0] for name in files}
     listing.note_first(sorted(missing), f"of the images in {split} are not in {_IMAGES}/")
     for relative in files:
         stem = relative.rpartition(".")[0]
-        xml, mask = root / _BOXES / f"{stem}.xml", root / _MASKS / f"{stem}.png"
-        entry = entry_of(root / _IMAGES, relative, mask=str(mask) if is_file(mask) else None)
+        xml, mask = root / of_picture.get(relative, f"{_BOXES}/{stem}.xml"), root / _MASKS / f"{stem}.png"
+        entry = entry_of(folder, relative, mask=str(mask) if is_file(mask) else None)
         if entry.mask is None and not is_file(xml):
             listing.skip(relative, f"has neither {_BOXES}/{stem}.xml nor {_MASKS}/{stem}.png")
             continue
@@ -60,10 +75,10 @@ def list_voc(root: Path, split: str | None = None, form: BoxForm | None = None) 
             listing.entries.append(_add_boxes(entry, xml, listing.boxes, marks) if is_file(xml) else entry)
         except (ValueError, OSError, ElementTree.ParseError) as error:
             listing.skip(relative, f"{xml.name}: {error}")
-    if marks:
-        marked = " and ".join(f"{count} are marked {mark}" for mark, count in sorted(marks.items()))
-        listing.notes.append(f"{marked}: these boxes are taken as the others are, and the marks are left out")
-    names = [box.label for entry in listing.entries for box in entry.boxes]
+    listing.notes += [
+        f"{marks[mark]} boxes are marked {mark}: {meant}" for mark, meant in _MARKS.items() if marks[mark]
+    ]
+    names = [box.label for entry in listing.entries for box in things(entry.boxes)]
     masks = [Path(str(entry.mask)) for entry in listing.entries if entry.mask is not None]
     if masks or (root / _MASKS).is_dir():
         listing.class_map = _class_map(root, masks[:_LOOKED_AT], names, listing)
@@ -150,19 +165,39 @@ def _add_boxes(entry: Entry, xml: Path, census: BoxCensus, marks: Counter[str]) 
     sides = [_number(root, f"size/{side}") for side in ("height", "width")] if root.find("size") is not None else [0, 0]
     # Writers that did not open the image leave a size of 0.
     size = (int(sides[0]), int(sides[1])) if all(sides) else None
-    things = list(root.iterfind("object"))
-    boxes = tuple(_box(thing, census) for thing in things)
-    marks.update(mark for thing in things for mark in _MARKS if (thing.findtext(mark) or "").strip() == "1")
+    objects = list(root.iterfind("object"))
+    boxes = tuple(_box(thing, census, size) for thing in objects)
+    marks.update(mark for thing in objects for mark in _MARKS if is_marked(thing.findtext(mark)))
     return replace(entry, boxes=boxes, size=size)
 
 
-def _box(thing: ElementTree.Element, census: BoxCensus) -> Box:
-    """VOC counts pixels from 1, and the last one belongs to the box."""
+def _box(thing: ElementTree.Element, census: BoxCensus, size: tuple[int, int] | None) -> Box:
+    """The box of an object, upright: labelImg2 and DIOR write turned ones as `robndbox`, CVAT a `rotation`."""
     name = (thing.findtext("name") or "").strip()
     if not name or unprintable(name):
         raise ValueError(f"an object has the name {printable(name)!r}")
-    x0, y0, x1, y1 = (_number(thing, f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax"))
-    return census.read((x0 - 1, y0 - 1, x1, y1), name)
+    if thing.find("bndbox") is None and (turned := thing.find("robndbox")) is not None:
+        box = _turned(turned, name, census)
+    else:
+        box = census.read([_number(thing, f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")], name)
+        named = {one.findtext("name"): one for one in thing.iterfind("attributes/attribute")}
+        box = census.turn(box, _number(named["rotation"], "value")) if "rotation" in named else box
+    census.origin.add((box.x0, box.y0, box.x1, box.y1), size)
+    # VOC counts pixels from 1, and the last one belongs to the box.
+    last = 0 if census.form == "corners" else 1
+    box = replace(box, x0=box.x0 - 1, y0=box.y0 - 1, x1=box.x1 - last, y1=box.y1 - last)
+    return replace(box, ignored="difficult") if is_marked(thing.findtext("difficult")) else box
+
+
+def _turned(turned: ElementTree.Element, name: str, census: BoxCensus) -> Box:
+    """The upright box around a middle, a size and radians, or around four corners."""
+    if turned.find("cx") is not None:
+        x, y, width, height, angle = (_number(turned, side) for side in ("cx", "cy", "w", "h", "angle"))
+        return census.turn(box_of((x, y, width, height), "centres", name), math.degrees(angle))
+    sides = [[_number(turned, one.tag) for one in turned if one.tag.startswith(axis)] for axis in "xy"]
+    if list(map(len, sides)) != [4, 4]:
+        raise ValueError(f"robndbox of {name} has neither cx, cy, w, h, angle nor four corners")
+    return census.around([number for point in zip(*sides, strict=True) for number in point], name)
 
 
 def _number(element: ElementTree.Element, path: str) -> float:

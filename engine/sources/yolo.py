@@ -1,5 +1,5 @@
 """YOLO: images/ beside labels/, a text file for each image, and the classes' names in a YAML file (Ultralytics) or in
-classes.txt (Label Studio).
+classes.txt (Label Studio). Darknet, CVAT and labelImg write the text files beside the images.
 
 A line is a class and a box, a class and a polygon, or a class, a box and keypoints, all in shares of the picture. An
 image without a text file shows nothing of the classes.
@@ -19,14 +19,19 @@ from typing import Any
 import yaml
 
 from ..errors import CounterfactoryError, list_some
+from ..files.disk_list import DiskList
 from ..files.reading import number_lines, read_text
 from .boxes import BoxCensus, BoxForm
 from .class_map import BACKGROUND, VOID, named_classes
+from .companions import Companions, heads
 from .listing import Entry, Listing, contents, entry_of, finish, folders_in, image_files, is_file, is_folder
 from .shapes import Box, DrawnMask, Keypoint, Shape, outline
 
 _SUFFIXES = (".yaml", ".yml")
-_LISTS = ("classes.txt", "obj.names")
+_LISTS = ("classes.txt", "obj.names", "_darknet.labels")
+_SPLITS = ("train", "val", "valid", "test")
+# A class and a box, or more.
+_LINE = re.compile(rb"\s*\d+(?:[ \t]+-?[0-9.]+(?:e-?\d+)?){4,}[ \t]*\r?(?:\n|\Z)")
 # Labels may lie a fraction of a pixel beyond the edge, where their writer rounded.
 _SLACK = 1e-3
 _ABOUT_CLASSES = re.compile(r"\b(names|nc)\b[\"']?\s*:")
@@ -47,9 +52,9 @@ def is_yolo(root: Path) -> bool:
     labels = _labels_of(root.absolute())
     folders = [folder for folder in (root, *folders_in(root)) if is_folder(folder / "images")]
     places = [*(folder / "labels" for folder in folders), labels or root / "labels"]
-    if not any(map(is_folder, places)):
-        return False
     own = _own_folders(root)
+    if not any(map(is_folder, places)):
+        return bool(_lists(own) or _yaml_files(own)) and any(map(_LINE.match, heads(root, ".txt")))
     if any("names" in read_text(path) for path in _yaml_files(own)):
         return True
     # Other sets have such lists too, beside labels/ of masks, and other projects such files above.
@@ -60,8 +65,8 @@ def is_yolo(root: Path) -> bool:
 @dataclass
 class _LabelLines:
     """Reads the lines of a set and counts what they are: `posed` are those that are read as outlines and could be boxes
-    with keypoints, of `posed_points` points in all, and `far` those that would be odd outlines; `lengths` are the
-    counts of numbers of outlines.
+    with keypoints, of `posed_points` points in all, and `far` those that would be odd outlines; `marked` says that one
+    has visibilities. `lengths` are the counts of numbers of outlines.
     """
 
     census: BoxCensus
@@ -72,6 +77,7 @@ class _LabelLines:
     posed: int = 0
     posed_points: int = 0
     far: int = 0
+    marked: bool = False
     lengths: Counter[int] = field(default_factory=Counter)
 
     def read(self, entry: Entry, labels: Path) -> Entry:
@@ -88,7 +94,8 @@ class _LabelLines:
             except ValueError:
                 values = [math.nan]
             if not all(map(math.isfinite, values)):
-                raise ValueError(f"{where}: {text[:60]!r} is not a class and numbers")
+                dota = "; in DOTA's lines corners in pixels come first" if len(text.split()) > 8 else ""
+                raise ValueError(f"{where}: {text[:60]!r} is not a class and numbers{dota}")
             if values[0] not in self.names:
                 raise ValueError(f"{where}: class {values[0]:g} is not one of the {len(self.names)} names")
             if not all(-_SLACK <= value <= 1 + _SLACK for value in values[1:5]):
@@ -106,6 +113,7 @@ class _LabelLines:
                 self.posed += pose > 0
                 self.posed_points += pose
                 self.far += far
+                self.marked |= pose > 1 and len(rest) == 4 + 3 * pose and (pose > 2 or 2 in rest[6::3])
                 if not all(-_BEYOND <= value <= 1 + _BEYOND for value in rest):
                     self.posed_points += _POINTS * (pose > 0)  # a visibility of 2 is no share
                     raise ValueError(f"{where}: an outline's points are shares of the picture, from 0 to 1{_POSE}")
@@ -113,7 +121,10 @@ class _LabelLines:
                 boxes.append(Box(min(xs), min(ys), max(xs), max(ys), self.names[kind]))
                 shapes.append(Shape(kind, (outline(rest),)))
             else:
-                raise ValueError(f"{where}: {len(rest)} numbers after the class are no box and no polygon{_POSE}")
+                fifth = ", a fifth is a score or a turn" if len(rest) == 5 else ""
+                raise ValueError(
+                    f"{where}: {len(rest)} numbers after the class are no box and no polygon{fifth}{_POSE}"
+                )
         alone = shapes and len(shapes) == len(boxes)
         mask = DrawnMask(tuple(shapes), self.background, relative=True) if alone else None
         return replace(entry, mask=mask, boxes=tuple(boxes), relative=True)
@@ -121,7 +132,7 @@ class _LabelLines:
     def refuse_poses(self, file: Path) -> None:
         """Raises CounterfactoryError where all outlines are as long as each other and look like keypoints."""
         posed = self.posed >= _POSED * self.lengths.total() and self.far >= _FAR * self.lengths.total()
-        if len(self.lengths) == 1 and posed and self.posed_points >= _POINTS:
+        if len(self.lengths) == 1 and (self.marked or (posed and self.posed_points >= _POINTS)):
             (length,) = self.lengths
             shapes = " or ".join(f"[{(length - 4) // n}, {n}]" for n in (2, 3) if (length - 4) % n == 0)
             raise CounterfactoryError(
@@ -138,36 +149,77 @@ class _LabelLines:
                 "and a picture with both has no mask"
             )
         elif set(self.lengths) == {8}:
-            yield "all lines have four points, as turned boxes have: upright boxes around them are taken"
+            yield f"all {outlines} lines have four points, as turned boxes have: upright boxes around them are taken"
 
 
-def list_yolo(root: Path, form: BoxForm | None = None) -> Listing:
-    """The images in folders images/ below a folder or a YAML file's own; `form` is that of boxes that are not YOLO's.
-    Raises CounterfactoryError without names of classes, and for keypoints that the file says nothing of.
+def list_yolo(root: Path, split: str | None = None, form: BoxForm | None = None) -> Listing:
+    """The images of a folder, or of a YAML file's own, that lie in images/ beside labels/ or have a text file, of a
+    `split` those that it lists; `form` is that of boxes that are not YOLO's. Raises CounterfactoryError without names
+    of classes or such a split, and for keypoints that the file says nothing of.
     """
     folder = root.parent if root.is_file() else root
     file, (names, keypoints) = (root, _read_names(root)) if root.is_file() else _find_names(root)
     files, problems = image_files(folder)
+    splits = _splits(folder, file)
+    if split is not None:
+        files = _of_split(folder, splits, split, files)
     class_map = named_classes(str(file), names)
     background = next(number for number, name in class_map.names.items() if name == BACKGROUND)
     lines = _LabelLines(BoxCensus.of(folder, "centres", form, relative=True), names, keypoints, background)
     listing, others = Listing("yolo", problems, class_map, tuple(names.values()), boxes=lines.census), 0
+    strays = DiskList(name for name in files if _text_file(folder, name) is None)
+    of_stray = Companions(strays).files(folder, ".txt") if strays else {}
     for relative in files:
-        image = folder.absolute() / relative
-        labels = _labels_of(image.parent)
-        if labels is None:
+        path = folder / of_stray[relative] if relative in of_stray else _text_file(folder, relative)
+        if path is None:
             others += 1
             continue
         try:
-            path = labels / image.relative_to(labels.with_name("images")).with_suffix(".txt")
             listing.entries.append(lines.read(entry_of(folder, relative), path))
         except (ValueError, CounterfactoryError) as error:
             listing.skip(relative, str(error))
     lines.refuse_poses(file)
     listing.notes += lines.notes()
     if others:
-        listing.notes.append(f"{others} images lie in no folder images/ and are left out")
+        listing.notes.append(f"{others} images have no text file, in labels/ or beside them, and are left out")
+    if split is None and len(lists := [name for name in splits if any(map(_is_list, splits[name]))]) > 1:
+        listing.notes.append(f"the pictures of all splits are taken: --split {' or '.join(lists)} takes those of one")
     return finish(listing)
+
+
+def _text_file(folder: Path, relative: str) -> Path | None:
+    """Where the labels of a picture in images/ lie or would lie, None where there is no labels/ beside that."""
+    image = folder.absolute() / relative
+    labels = _labels_of(image.parent)
+    if labels is None or not is_folder(labels):
+        return None
+    return labels / image.relative_to(labels.with_name("images")).with_suffix(".txt")
+
+
+def _is_list(end: str) -> bool:
+    return end.lower().endswith(".txt")
+
+
+def _splits(folder: Path, file: Path) -> dict[str, list[str]]:
+    """Where the pictures of each split are, by the YAML file or by lists such as train.txt: folders and lists."""
+    content = _load(file) if file.suffix.lower() in _SUFFIXES else {}
+    listed = {name: content.get(name) or [f"{name}.txt"] * is_file(folder / f"{name}.txt") for name in _SPLITS}
+    return {name: list(map(str, of if isinstance(of, list) else [of])) for name, of in listed.items() if of}
+
+
+def _of_split(folder: Path, splits: Mapping[str, Sequence[str]], split: str, files: Sequence[str]) -> DiskList[str]:
+    """The pictures that a split lists, or that lie in its folder, wherever its writer had them."""
+    if split not in splits:
+        there = f"there are {', '.join(splits)}" if splits else "neither a YAML file nor a list such as val.txt has any"
+        raise CounterfactoryError(f"{folder} has no split {split}; {there}")
+    known, listed, inside = set(files), set[str](), list[str]()
+    for end in splits[split]:
+        lists = [path for path in (folder / end, folder / Path(end).name) if _is_list(end) and is_file(path)]
+        inside += [] if lists else [f"/{end.replace('../', '').removeprefix('./').strip('/')}/"]
+        for line in _list_of(lists[0]) if lists else ():
+            parts = line.replace("\\", "/").split("/")
+            listed.update(known & {"/".join(parts[at:]) for at in range(len(parts))})
+    return DiskList(name for name in files if name in listed or any(part in f"/{name}" for part in inside))
 
 
 def _labels_of(path: Path) -> Path | None:
@@ -200,7 +252,12 @@ def _is_about_classes(path: Path) -> bool:
 
 def _lists(folders: Iterable[Path]) -> list[Path]:
     """The lists of names, a line each, that Label Studio and labelImg write into a set or among its labels."""
-    places = [place for folder in folders for place in (folder, folder / "labels", *sorted(folder.glob("labels/*/")))]
+    places = [
+        place
+        for folder in folders
+        for inner in ("", "labels", "labels/*/", "*/")
+        for place in sorted(folder.glob(inner) if inner else [folder])
+    ]
     return [place / name for place in dict.fromkeys(places) for name in _LISTS if is_file(place / name)]
 
 
@@ -283,6 +340,11 @@ def _read_names(path: Path) -> _Names:
     if len(points) != 2 or points[0] is None or points[1] is None:
         raise CounterfactoryError(f"{path}: kpt_shape should be two whole numbers, found {reprlib.repr(shape)}")
     return {number: name.strip() for number, name in named.items() if number is not None}, (points[0], points[1])
+
+
+def yaml_names(path: Path) -> dict[int, str]:
+    """The classes' names by number in a YAML file. Raises CounterfactoryError for one that has none."""
+    return _read_names(path)[0]
 
 
 def _whole(text: object, below: int) -> int | None:

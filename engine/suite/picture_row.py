@@ -13,7 +13,7 @@ import pyarrow as pa
 from ..edit import Edit
 from ..errors import CounterfactoryError
 from ..files.fill import fill_record, plain
-from ..sources.shapes import Box
+from ..sources.shapes import Box, things
 from ..variant import Kind
 from .paths import checked_name
 
@@ -25,7 +25,14 @@ def _columns(kind: pa.DataType, names: str) -> list[tuple[str, pa.DataType]]:
 _EDIT = pa.struct([*_columns(pa.string(), "type keyword alternative"), ("score", pa.float64())])
 _CROP = pa.struct(_columns(pa.float64(), "left top width height"))
 _KEYPOINT = pa.struct([*_columns(pa.float64(), "x y"), ("visibility", pa.int64())])
-_BOX = pa.struct([*_columns(pa.float64(), "x0 y0 x1 y1"), ("label", pa.string()), ("keypoints", pa.list_(_KEYPOINT))])
+_BOX = pa.struct(
+    [
+        *_columns(pa.float64(), "x0 y0 x1 y1"),
+        ("label", pa.string()),
+        ("keypoints", pa.list_(_KEYPOINT)),
+        ("ignored", pa.string()),
+    ]
+)
 _TEXTS = pa.list_(pa.string())
 BEFORE_SCORES = (
     *_columns(pa.string(), "file_name sha256 kind source label mask_file_name"),
@@ -168,6 +175,11 @@ class PictureRow:
         """The files that it names: picture, mask, original and control, each once."""
         names = dict.fromkeys((self.file_name, self.mask, self.original, self.control))
         return tuple(name for name in names if name is not None)
+
+    @property
+    def things(self) -> tuple[Box, ...]:
+        """The boxes of what a model has to find."""
+        return things(self.boxes)
 
     @property
     def edit_types(self) -> tuple[str, ...]:

@@ -93,7 +93,8 @@ class TrainingRecipe:
     def __post_init__(self) -> None:
         require(self, 1, "batch", most=_MOST_BATCH)
         require(self, 0, "smoothing", most=0.99)
-        if self.task == "segmentation" and ("crop=" in self.preprocess or self.augment.least < 1):
+        cuts = any(f"{word}=" in self.preprocess for word in ("crop", "letterbox", "pad", "middle"))
+        if self.task == "segmentation" and (cuts or self.augment.least < 1):
             raise ValueError("a crop would cut masks: segmentation takes resize=HxW alone, and least = 1 in [augment]")
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
-from counterfactory.engine.asking.preparation import read_preparation
+from counterfactory.engine.asking.published_inputs import read_preparation
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.suite.images import open_png
 from counterfactory.engine.suite.paths import Folder
@@ -39,7 +39,7 @@ class TrainingPictures(Dataset[tuple[Tensor, Tensor]]):
     def __init__(self, lesson: Lesson, pictures: Sequence[TrainingPicture], seed: int) -> None:
         self._pictures, self._seed, self._recipe = pictures, seed, lesson.recipe
         self._prepare = read_preparation(lesson.recipe.preprocess)
-        self._nearest = replace(self._prepare, interpolation="nearest", scale=None, mean=None, std=None)
+        self._nearest = replace(self._prepare, interpolation="nearest", antialias=True, scale=None, mean=None, std=None)
         self._index = np.full(1 << 16, _NO_CLASS, np.uint8)
         self._index[list(lesson.numbers)] = range(len(lesson.numbers))
         self._folders: dict[str, Folder] = {}
@@ -56,7 +56,16 @@ class TrainingPictures(Dataset[tuple[Tensor, Tensor]]):
                 size = picture.shape[0], picture.shape[1]
                 whole = prepare.resize if isinstance(prepare.resize, tuple) else size
                 picture = picture[_crop(size, augment.least, rng)]
-                prepare = replace(prepare, resize=prepare.crop or whole, crop=None)
+                prepare = replace(
+                    prepare,
+                    middle=None,
+                    keep=None,
+                    longest=None,
+                    multiple=None,
+                    pad=None,
+                    crop=None,
+                    resize=prepare.crop or prepare.pad or whole,
+                )
             if augment.mirror and rng.random() < 0.5:
                 picture, mask = picture[:, ::-1], None if mask is None else mask[:, ::-1]
         pixels = torch.from_numpy(np.ascontiguousarray(prepare.apply(picture).transpose(2, 0, 1))).float()

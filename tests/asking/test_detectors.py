@@ -81,7 +81,7 @@ def test_coco_s_results(suite: tuple[Path, list[PictureRow]], tmp_path: Path) ->
     ("listed", "message"),
     [
         ("{}", "no list of COCO's results"),
-        ("[]", "no list of COCO's results"),
+        ("3", "no list of COCO's results"),
         ("[", "is not valid JSON"),
         (json.dumps([{"image_id": 0, "category_id": 1, "score": 1}]), "result 0: image_id, category_id, bbox"),
         (json.dumps([{"image_id": 0, "category_id": 1, "bbox": [1, 2, 3], "score": 1}]), "result 0"),

@@ -16,11 +16,13 @@ from picture_rows import original_row, picture_row, written
 
 import counterfactory as cf
 from counterfactory.engine.api.answers import Judged
-from counterfactory.engine.api.model_answers import json_boxes, label_predictions, renumbering, write_maps
+from counterfactory.engine.api.box_files import json_boxes
+from counterfactory.engine.api.model_answers import label_predictions, renumbering, write_maps
 from counterfactory.engine.api.reviews import gate_accepts
-from counterfactory.engine.asking.outputs import Detection, LabelAnswer, MapAnswer, ScoreAnswer
+from counterfactory.engine.asking.outputs import LabelAnswer, MapAnswer, ScoreAnswer
 from counterfactory.engine.asking.under_test import ModelUnderTest
 from counterfactory.engine.judging.answer_labels import Vocabulary
+from counterfactory.engine.judging.detections import SeenBox
 from counterfactory.engine.judging.evaluate import evaluate_masks
 from counterfactory.engine.judging.order import fall_answers
 from counterfactory.engine.judging.predictions import Prediction
@@ -68,7 +70,7 @@ def shown(tmp_path: Path, rows: list[PictureRow]) -> Path:
 
 def model(run: Callable[[NDArray[Any]], Any], classes: Mapping[int, str] | None = None) -> ModelUnderTest:
     return ModelUnderTest(
-        "mine", lambda inputs, _: run(inputs), lambda one: one, "as it is", None, False, classes, "me"
+        "mine", lambda inputs, _: run(inputs), lambda one: one, "as it is", classes=classes, named_by="me"
     )
 
 
@@ -150,7 +152,8 @@ def test_labels_are_read_by_a_list_which_a_note_names(shown: Path, tmp_path: Pat
     names.write_text("bus\ncar")
     judged = cf.evaluate(shown, model(lambda inputs: [int(one > 1) for one in right(inputs)]), classes=names).judged
     assert judged.evaluation.variants.score.value == 1
-    assert judged.notes[:2] == ("mine: input as it is", f"mine: classes by {names}")
+    assert judged.notes[0].startswith("mine: input as it is, answers are not kept")
+    assert judged.notes[1] == f"mine: classes by {names}"
 
 
 def test_a_label_in_composed_and_in_decomposed_letters_is_one(tmp_path: Path) -> None:
@@ -163,14 +166,19 @@ def test_a_label_in_composed_and_in_decomposed_letters_is_one(tmp_path: Path) ->
 def test_a_model_answers_every_picture_alike(shown: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("counterfactory.engine.asking.under_test.BATCH", 1)
 
+    calls = list[int]()
+
     def two_kinds(inputs: NDArray[Any]) -> Any:
-        return ["bus"] if right(inputs)[0] else np.array([[0.5, 0.5]])
+        calls.append(len(inputs))
+        return ["bus"] if len(calls) < 3 else np.array([[0.5, 0.5]])
 
     def two_sizes(inputs: NDArray[Any]) -> Any:
-        return np.full((1, 3), 1 / 3) if right(inputs)[0] else np.full((1, 2), 0.5)
+        calls.append(len(inputs))
+        return np.full((1, 2), 0.5) if len(calls) < 3 else np.full((1, 3), 1 / 3)
 
     with pytest.raises(cf.CounterfactoryError, match="mine gives pictures answers of different kinds: label and score"):
         cf.evaluate(shown, model(two_kinds))
+    calls.clear()
     with pytest.raises(cf.CounterfactoryError, match="mine gives 2 and 3 scores for pictures: give one per class"):
         cf.evaluate(shown, model(two_sizes))
 
@@ -203,16 +211,16 @@ def test_scores_of_a_picture_without_a_label_have_no_share_of_truth() -> None:
     assert found == {
         "a": Prediction("car", 0.5, None, 0.5),
         "b": Prediction("car", 0.5, None, None),
-        "c": Prediction("1"),
+        "c": Prediction("car"),
     }
 
 
 def test_boxes_of_strangers_are_counted_and_boxes_of_none_refused(rows: list[PictureRow], tmp_path: Path) -> None:
     file, told = tmp_path / "boxes.json", list[str]()
     box = {"category_id": "bus", "bbox": [1, 2, 3, 4], "score": 0.5}
-    file.write_text(json.dumps([{**box, "image_id": 2}, {**box, "image_id": "nobody"}]))
-    found = json_boxes(file, rows, told.append)
-    assert [list(answer.boxes) for answer in found.values()] == [[], [], [Detection(1, 2, 4, 6, 0.5, "bus")], []]
+    file.write_text(json.dumps([{**box, "image_id": 3}, {**box, "image_id": "nobody"}]))
+    found, form = json_boxes(file, rows, told.append)
+    assert (list(found.values()), form) == ([(), (), (), (SeenBox(1, 2, 4, 6, 0.5, "bus"),)], "sizes")
     assert told == [f"{file}: 1 boxes are of no picture of the suite, such as 'nobody': not counted"]
     file.write_text(json.dumps([{**box, "image_id": "nobody"}]))
     with pytest.raises(cf.CounterfactoryError) as refused:

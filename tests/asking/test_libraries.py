@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from counterfactory.engine.asking.opening_models import open_model
-from counterfactory.engine.asking.outputs import BoxAnswer, MapAnswer, ScoreAnswer, read_outputs
+from counterfactory.engine.asking.outputs import UNSEEN, BoxAnswer, MapAnswer, ScoreAnswer
+from counterfactory.engine.asking.placement import Placement
+from counterfactory.engine.asking.reading_outputs import read_outputs
 from counterfactory.engine.asking.under_test import ModelUnderTest
 from counterfactory.engine.errors import CounterfactoryError
 
@@ -57,11 +59,7 @@ def test_a_classifier_of_hugging_face(tmp_path: Path) -> None:
 
 
 def test_a_segmenter_of_hugging_face_gives_maps_at_the_pictures_size(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    blocks = {"num_encoder_blocks": 2, "depths": [1, 1], "hidden_sizes": [8, 8], "num_attention_heads": [1, 1]}
-    shape = {"sr_ratios": [2, 1], "patch_sizes": [7, 3], "strides": [4, 2], "mlp_ratios": [1, 1]}
-    config = transformers.SegformerConfig(**blocks, **shape, decoder_hidden_size=8, **LABELS)
-    transformers.SegformerForSemanticSegmentation(config).save_pretrained(tmp_path)
+    tiny_segmenter(tmp_path)
     transformers.SegformerImageProcessorPil(size={"height": 64, "width": 64}).save_pretrained(tmp_path)
     (answer,) = asked(open_model(f"hf:{tmp_path}"), pictures(1))
     assert isinstance(answer, MapAnswer)
@@ -85,6 +83,92 @@ def test_a_detector_of_hugging_face_gives_boxes_in_the_picture_s_pixels(tmp_path
         corners = [[box.x0, box.y0, box.x1, box.y1] for box in answer.boxes]
         assert np.abs(np.array(corners) - own["boxes"].numpy()).max() < 1e-3
         assert [box.label for box in answer.boxes] == own["labels"].tolist()
+
+
+def test_a_segmenter_whose_processor_crops_sees_the_middle(tmp_path: Path) -> None:
+    """As MobileViT's DeepLab: what was cut off has no class, the rest is the input's map at the picture's scale."""
+    tiny_segmenter(tmp_path)
+    cropping = transformers.MobileViTImageProcessorPil(
+        size={"shortest_edge": 80}, crop_size={"height": 64, "width": 64}
+    )
+    cropping.save_pretrained(tmp_path)
+    model, given = open_model(f"hf:{tmp_path}"), pictures(2)
+    assert model.place((40, 56)) == Placement((40, 56), (64, 64), (80, 112), -8, -24)
+    answers = asked(model, given)
+    logits = model.run(np.stack([model.prepare(picture) for picture in given]), [(40, 56)] * 2).logits
+    whole = torch.nn.functional.interpolate(logits, (32, 32), mode="bilinear").argmax(dim=1).numpy()
+    for answer, inside in zip(answers, whole, strict=True):
+        assert (answer.numbers[4:36, 12:44] == inside).mean() > 0.97
+        outside = np.ones((40, 56), bool)
+        outside[4:36, 12:44] = False
+        assert (answer.numbers[outside] == UNSEEN).all()
+        assert (answer.numbers != UNSEEN).sum() == 32 * 32
+
+
+def test_a_segmenter_whose_processor_is_not_understood_is_refused(tmp_path: Path) -> None:
+    tiny_segmenter(tmp_path)
+    processor = transformers.SegformerImageProcessorPil(size={"height": 64, "width": 64})
+    config = json.loads(processor.to_json_string())
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({**config, "size_divisor": 7, "do_pad": True}))
+    with pytest.raises(CounterfactoryError, match="'size_divisor' is not understood"):
+        open_model(f"hf:{tmp_path}")
+    declared = open_model(f"hf:{tmp_path}", "letterbox=64 mean=imagenet std=imagenet")
+    assert declared.place((40, 56)).input == (64, 64)
+
+
+def test_boxes_of_a_detector_whose_processor_pads_are_of_the_padded_input(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    stages = {"embedding_size": 8, "hidden_sizes": [8, 8], "depths": [1, 1], "out_features": ["stage2"]}
+    shape = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "num_queries": 5, "encoder_ffn_dim": 16}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "decoder_ffn_dim": 16}
+    backbone = {"use_timm_backbone": False, "backbone_config": transformers.ResNetConfig(**stages)}
+    config = transformers.DetrConfig(
+        **backbone, **shape, **heads, use_pretrained_backbone=False, backbone=None, **LABELS
+    )
+    net = transformers.DetrForObjectDetection(config)
+    fit = {"size": {"max_height": 120, "max_width": 120}, "pad_size": {"height": 120, "width": 120}}
+    processor = transformers.DetrImageProcessorPil(**fit)
+    for part in (net, processor):
+        part.save_pretrained(tmp_path)
+    given = pictures(2, 40, 60) + pictures(1, 60, 40)
+    model = open_model(f"hf:{tmp_path}")
+    for picture in given:
+        height, width = picture.shape[:2]
+        with torch.inference_mode():
+            (boxes,) = net.eval()(**processor(images=[picture], return_tensors="pt")).pred_boxes.numpy()
+        scale = 120 / max(height, width)
+        x, y, wide, tall = (boxes * 120 / scale).T
+        right = np.stack([x - wide / 2, y - tall / 2, x + wide / 2, y + tall / 2], axis=1)
+        (answer,) = asked(model, [picture])
+        corners = [[box.x0, box.y0, box.x1, box.y1] for box in answer.boxes]
+        most = np.array([width, height, width, height])
+        assert np.abs(np.array(corners) - np.clip(right, 0, most)).max() < 1e-3
+    both = asked(model, given[:2])
+    assert both[1].boxes[0].x0 == pytest.approx(asked(model, given[1:2])[0].boxes[0].x0, abs=1e-3)
+
+
+def test_a_detector_of_hugging_face_takes_declared_words(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = transformers.YolosConfig(image_size=[32, 48], num_detection_tokens=5, **TINY, **LABELS)
+    processor = transformers.YolosImageProcessorPil(size={"height": 32, "width": 48})
+    for part in (transformers.YolosForObjectDetection(config), processor):
+        part.save_pretrained(tmp_path)
+    words = "resize=32x48 interpolation=bilinear mean=imagenet std=imagenet"
+    own, declared = (asked(open_model(f"hf:{tmp_path}", way), pictures(1))[0] for way in (None, words))
+    for one, other in zip(own.boxes, declared.boxes, strict=True):
+        assert (one.x0, one.y1, one.label) == (
+            pytest.approx(other.x0, abs=1e-2),
+            pytest.approx(other.y1, abs=1e-2),
+            other.label,
+        )
+
+
+def tiny_segmenter(folder: Path) -> None:
+    torch.manual_seed(0)
+    blocks = {"num_encoder_blocks": 2, "depths": [1, 1], "hidden_sizes": [8, 8], "num_attention_heads": [1, 1]}
+    shape = {"sr_ratios": [2, 1], "patch_sizes": [7, 3], "strides": [4, 2], "mlp_ratios": [1, 1]}
+    config = transformers.SegformerConfig(**blocks, **shape, decoder_hidden_size=8, **LABELS)
+    transformers.SegformerForSemanticSegmentation(config).save_pretrained(folder)
 
 
 def test_a_model_for_words_is_refused(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from counterfactory.engine.asking import model_file
 from counterfactory.engine.asking.callables import load_callable, wrap_callable
 from counterfactory.engine.asking.opening_models import names_model, open_model
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.runtime import foreign_graph
 
 CODE = """
 import numpy as np
@@ -71,7 +71,7 @@ def scores(path: Path, preprocess: str | None, count: int) -> NDArray[Any]:
 def test_an_onnx_file_gives_its_scores(
     batch: int | str, last: bool, runtime: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_file, "installed", lambda name: name in (runtime, "onnx"))
+    monkeypatch.setattr(foreign_graph, "installed", lambda name: name in (runtime, "onnx"))
     got = scores(graph(tmp_path / "m.onnx", batch, last=last), FLOATS, 5)
     expected = [[9 * i / 255, 2 / 255, 2 / 255] for i in range(5)]
     assert np.abs(got - expected).max() < 1e-6
@@ -115,7 +115,7 @@ def test_files_that_are_no_models_are_refused(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "text.onnx").write_text("no graph")
     with pytest.raises(CounterfactoryError, match="cannot be loaded"):
         open_model(str(tmp_path / "text.onnx"))
-    monkeypatch.setattr(model_file, "installed", lambda name: False)
+    monkeypatch.setattr(foreign_graph, "installed", lambda name: False)
     with pytest.raises(CounterfactoryError, match=r"pip install 'counterfactory\[generate\]'"):
         open_model(str(graph(tmp_path / "m.onnx")), FLOATS)
 
@@ -123,10 +123,8 @@ def test_files_that_are_no_models_are_refused(tmp_path: Path, monkeypatch: pytes
 def test_a_callable_by_its_name_may_say_more_of_itself(module: str) -> None:
     model = load_callable(f"{module}:means", None)
     assert model.run(np.stack([grey(3), grey(5)]), [(8, 10)] * 2).tolist() == [3, 5]
-    assert model.probe
     again = load_callable(f"{module}:means", None)
     assert model.digest == again.digest != load_callable(f"{module}:means", "resize=4").digest
-    assert wrap_callable(lambda pictures: ["bus"] * len(pictures)).digest is None, "what is given itself is not kept"
     model = load_callable(f"{module}:model", None)
     assert model.classes == {0: "bus", 1: "car"}
     assert model.prepare(grey(1)).shape == (4, 4, 3)
@@ -181,6 +179,13 @@ def test_what_names_a_model(tmp_path: Path) -> None:
         assert not names_model(name)
     with pytest.raises(CounterfactoryError, match=r"names no model: give an \.onnx or \.xml file"):
         open_model("resnet50")
+
+
+@pytest.mark.parametrize("name", ["net.pt", "net.PTH", "net.pkl", "folder/net.ckpt"])
+def test_pickles_are_refused_with_what_to_do(name: str, tmp_path: Path) -> None:
+    assert names_model(str(tmp_path / name))
+    with pytest.raises(CounterfactoryError, match="weights_only=True"):
+        open_model(str(tmp_path / name))
 
 
 @pytest.mark.parametrize("name", ["timm:resnet18", "torchvision:resnet18", "ultralytics:yolo11n.pt", "clip:x", "hf:x"])

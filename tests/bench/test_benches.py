@@ -10,8 +10,18 @@ import pytest
 
 BENCH = Path(__file__).parents[2] / "bench"
 # What benches share; the others are programs.
-SHARED = {"caption_file", "ceiling", "edit_judges", "journeys", "lance_peer", "lite0", "measure", "openvino_peer"}
-SHARED |= {"peer_networks", "reference", "versus", "effect_coverage", "simulated_suites", "orders"}
+SHARED = {
+    "caption_file",
+    "ceiling",
+    "coco_sets",
+    "edit_judges",
+    "journeys",
+    "lance_peer",
+    "lite0",
+    "measure",
+    "openvino_peer",
+}
+SHARED |= {"openvino_peer", "peer_networks", "reference", "versus", "effect_coverage", "simulated_suites", "orders"}
 SHARED |= {"gpu_card", "gpu_language", "gpu_networks", "gpu_peer", "training_pictures"}
 MODULES = sorted(path.stem for path in BENCH.glob("*.py"))
 

@@ -7,7 +7,8 @@ import io
 import shutil
 from pathlib import Path
 
-from wiring import MODEL, House, answers, shows
+import pytest
+from wiring import MODEL, TWO_HEADS, House, answers, shows
 from wiring_cases import arrival
 
 from counterfactory.engine.cli.arguments import main
@@ -27,6 +28,36 @@ def _(house: House, command: str) -> None:
 @shows("--preprocess", "evaluate")
 def _(house: House, command: str) -> None:
     house.refuses("'sharpen'", command, house.suite(), "--model", MODEL, "--preprocess", "sharpen=2")
+
+
+@shows("--output", "evaluate")
+def _(house: House, command: str) -> None:
+    suite, kinds = house.suite(), ("--classes", house.file("four.txt", "bus\ncar\ntram\ntruck"))
+    truths = [row.label for row in read_metadata(suite) if row.kind == "original"]
+    for output, label in (("first", "bus"), ("second", "car")):
+        ran = house.run(command, suite, "--model", TWO_HEADS, "--output", output, *kinds)
+        assert ran.data["originals"]["score"]["value"] == pytest.approx(truths.count(label) / len(truths))
+    both = ("--model", TWO_HEADS, "--model", TWO_HEADS, *kinds)
+    ran = house.run(command, suite, *both, "--output", "first", "--output", "second")
+    ((name, first, second),) = [
+        (one["name"], one["first"], one["second"]) for one in ran.data["comparisons"][0]["sides"]
+    ][:1]
+    assert (name, first, second) == ("originals", truths.count("bus") / 3, truths.count("car") / 3)
+    assert not any("alike" in note for note in ran.data["notes"])
+    ran = house.run(command, suite, *both, "--output", "first")
+    assert any("alike" in note for note in ran.data["notes"])
+    house.refuses("first, second", command, suite, "--model", TWO_HEADS, "--output", "third", *kinds)
+    house.refuses("3 times for 2 models", command, suite, *both, *["--output", "first"] * 3)
+
+
+@shows("--fresh", "evaluate")
+def _(house: House, command: str) -> None:
+    suite, kinds = house.suite(), ("--classes", house.file("kinds.txt", "\n".join(EMBEDDED.kinds)))
+    kept = [
+        any("were kept" in note for note in house.run(command, suite, "--model", MODEL, *kinds, *more).data["notes"])
+        for more in ((), ("--all",), ("--fresh",), ("--all", "--fail-under", "0"))
+    ]
+    assert kept == [False, True, False, True]
 
 
 @shows("--predictions", "evaluate")

@@ -12,6 +12,8 @@ from command_line import Command
 from PIL import Image
 from training_suites import colour_suite
 
+from counterfactory.engine.suite.ledger import Ledger
+
 # They say "bus" of what is lighter than their threshold; their numbers are scores of two classes.
 MODELS = """
 import numpy as np
@@ -40,6 +42,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     colour_suite(tmp_path / "suite")
     yield tmp_path
     sys.modules.pop("darkness_of_tests", None)
+
+
+def test_fresh_answers_are_of_the_suite_and_of_real_pictures(folder: Path, run: Command) -> None:
+    expected = run.json(*words(folder))
+    assert run.json(*words(folder, "--fresh")) == expected
+    bases = list((folder / "suite" / "predictions").glob("*.sqlite"))
+    assert len(bases) == 4
+    rounds = [stage for base in bases for stage in Ledger(base, read_only=True).stages() if stage.startswith("answers")]
+    assert sorted(rounds) == ["answers 0"] * 4 + ["answers 1"] * 4
+    expected["transfers"].clear()
+    (folder / "darkness_of_tests.py").write_text(MODELS.replace("(20, 80, 120, 160)", "(160, 120, 80, 20)"))
+    sys.modules.pop("darkness_of_tests")
+    assert run.json(*words(folder))["models"] != expected["models"], "what closures hold counts"
 
 
 def real_table(folder: Path, label: str = "label", value: str = "bus") -> Path:
@@ -104,6 +119,7 @@ def test_a_models_numbers_are_named(folder: Path, run: Command) -> None:
 def test_too_few_models_and_words_that_say_nothing_are_refused(folder: Path, run: Command) -> None:
     run.refuses("needs 4 models or more, got 3", *words(folder, models=FOUR[:3]))
     run.refuses("'sharpen'", *words(folder, "--preprocess", "sharpen=2"))
+    run.refuses("has no output 'b'", *words(folder, "--output", "b"))
     (folder / "answers.csv").write_text("image,prediction\n")
     run.refuses("is no model that can be asked", *words(folder, models=("answers.csv",) * 4))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from wiring import MODEL, House, answers, judgements, page, shows
+from wiring import MODEL, TWO_HEADS, House, answers, judgements, page, shows
 from wiring_cases import arrival
 
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.suite import read_metadata
+from counterfactory.engine.suite.ledger import Ledger
 
 
 @shows("--out", "report")
@@ -31,6 +32,24 @@ def _(house: House, command: str) -> None:
 @shows("--preprocess", "report")
 def _(house: House, command: str) -> None:
     house.refuses("'sharpen'", command, house.suite(), "--model", MODEL, "--preprocess", "sharpen=2")
+
+
+@shows("--output", "report")
+@shows("--fresh", "report")
+def _(house: House, command: str) -> None:
+    suite, kinds = house.suite(), house.file("four.txt", "bus\ncar\ntram\ntruck")
+    house.refuses("first, second", command, suite, "--model", TWO_HEADS, "--output", "third", "--classes", kinds)
+    pages = [
+        page(house, suite, "--model", TWO_HEADS, "--output", output, "--classes", kinds, *more)
+        for output, *more in (("first",), ("second",), ("first", "--fresh"))
+    ]
+    assert pages[0] != pages[1]
+    bases = [Ledger(base, read_only=True) for base in (suite / "predictions").glob("*.sqlite")]
+    assert sorted(stage for base in bases for stage in base.stages() if "answers" in stage) == [
+        *("answers 0", "answers 0", "answers 1")
+    ]
+    for word in (("--output", "first"), ("--fresh",)):
+        house.refuses(word[0], command, suite, *word)
 
 
 @shows("--predictions", "report")

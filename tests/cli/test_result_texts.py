@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from counterfactory.engine.api.predicting import FieldPrediction
 from counterfactory.engine.api.retraining import Gain, Retraining
 from counterfactory.engine.cli import gpus
 from counterfactory.engine.cli.check_text import fid_line
-from counterfactory.engine.cli.commands import with_preprocess
+from counterfactory.engine.cli.commands import with_words
 from counterfactory.engine.cli.predicts import transfer_line, transfers_table
 from counterfactory.engine.cli.retrain import gain_line, gains_table
 from counterfactory.engine.judging.compare import Gap
@@ -77,8 +78,15 @@ def test_what_machines_are_given(tmp_path: Path, run: Command) -> None:
 
 def test_words_on_inputs_go_to_models_and_not_to_answers(tmp_path: Path) -> None:
     table = tmp_path / "answers.csv"
-    assert with_preprocess([table, "m:f", table, "m:g"], ["crop=8", "crop=9"]) == [
-        *((table, None), ("m:f", "crop=8"), (table, None), ("m:g", "crop=9"))
+    asked = Namespace(
+        models=[table, "m:f", table, "m:g"], preprocess=["crop=8", "crop=9"], output=["scores"], fresh=True
+    )
+    nothing = {"preprocess": None, "output": None, "fresh": False}
+    assert with_words(asked) == [
+        (table, nothing),
+        ("m:f", {"preprocess": "crop=8", "output": "scores", "fresh": True}),
+        (table, nothing),
+        ("m:g", {"preprocess": "crop=9", "output": "scores", "fresh": True}),
     ]
 
 

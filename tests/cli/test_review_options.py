@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from wiring import House, answers, shows
+from wiring import TWO_HEADS, House, answers, shows
 from wiring_cases import arrival
 
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.review import serving
 from counterfactory.engine.suite import read_metadata
+from counterfactory.engine.suite.ledger import Ledger
 
 
 def asked(house: House, suite: Path, *options: str | int | Path) -> list[dict[str, str]]:
@@ -173,6 +174,20 @@ def _(house: House, command: str) -> None:
     house.refuses("none.onnx", command, house.suite(), "--model", "none.onnx", "--export", house.new("x.csv"))
     words = ("--model", "counterfactory.engine.pocket.judges:classify_streets", "--preprocess", "sharpen=2")
     house.refuses("'sharpen'", command, house.suite(), *words, "--export", house.new("x.csv"))
+
+
+@shows("--output", "review")
+@shows("--fresh", "review")
+def _(house: House, command: str) -> None:
+    suite, kinds = house.suite(), house.file("four.txt", "bus\ncar\ntram\ntruck")
+    more = ("--draw", "misclassified", "--model", TWO_HEADS, "--classes", kinds, "--output")
+    house.refuses("first, second", command, house.suite(), *more, "third", "--export", house.new("x.csv"))
+    words = (command, suite, *more)
+    for output, again, files in (("first", (), 1), ("second", (), 2), ("second", ("--fresh",), 2)):
+        house.run(*words, output, *again, "--study", house.new("study.sqlite"), "--export", house.new("x.csv"))
+        bases = list((suite / "predictions").glob("*.sqlite"))
+        assert len(bases) == files
+    assert sum(1 for base in bases for stage in Ledger(base, read_only=True).stages() if stage == "answers 1") == 1
 
 
 @shows("--predictions", "review")

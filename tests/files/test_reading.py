@@ -116,13 +116,26 @@ def test_files_that_cannot_be_read_are_one_sentence(name: str, read: Callable[[P
         ("t.csv", "a,c,a\n1,2,3\n", "names a column twice: a$"),
         ("t.csv", 'a,b\n"1,2\n', "is not valid CSV"),
         ("t.csv", "a,b\n1," + "x" * 200_000, "is not valid CSV: field larger than field limit"),
-        ("t.txt", "a,b\n", "tables are .csv, .jsonl and .parquet files"),
+        ("t.txt", "a,b\n", "tables are .csv, .tsv, .jsonl and .parquet files"),
     ],
 )
 def test_tables_that_are_wrong_as_a_whole(name: str, text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
     with pytest.raises(CounterfactoryError, match=message):
         list(read_table(tmp_path / name, ["a", ("b", "c")]))
+
+
+@pytest.mark.parametrize(
+    ("name", "mark"), [("t.csv", ","), ("t.csv", ";"), ("t.csv", "\t"), ("t.TSV", "\t"), ("t.tsv", ",")]
+)
+def test_the_header_tells_what_parts_fields(name: str, mark: str, tmp_path: Path) -> None:
+    table = tmp_path / name
+    table.write_text(f'"c"{mark} a \r\n"1,5;2"{mark}x\r\n', encoding="utf-8-sig")
+    assert list(read_table(table, [("b", "a")])) == [(2, {"c": "1,5;2", "a": "x"})]
+    table.write_text("a\n1,5;2\n" if mark != "," else "a\n1;2\n")
+    assert [row for _, row in read_table(table, ["a"])] == [
+        {"a": "1;2"} if mark == "," else "has 2 fields where the first line names 1"
+    ]
 
 
 def test_rows_that_are_wrong_by_themselves(tmp_path: Path) -> None:

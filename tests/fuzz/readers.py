@@ -36,8 +36,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from picture_rows import control_row, original_row, picture_row, written
 from session_records import costs, session_facts
 
-from counterfactory.engine.api import answers, model_answers
-from counterfactory.engine.asking import outputs, preparation
+from counterfactory.engine.api import answers, box_files, model_answers
+from counterfactory.engine.asking import outputs, published_inputs
 from counterfactory.engine.cluster.parts import Part, PartHead
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate import measured
@@ -68,6 +68,7 @@ from counterfactory.engine.sources import (
     edited_pairs,
     imagenet,
     jpeg,
+    labelling_tools,
     listing,
     palette,
     pixels,
@@ -524,7 +525,9 @@ READERS: dict[str, FuzzedReader] = {
     "PNG of a suite": FuzzedReader(_of(read_png), lambda: pictures()[1:2], refuses=_VALUE),
     "depth": FuzzedReader(_of(depth.read_depth), numpy_files, refuses=_BAD, once=(b"\x93NUMPY\x01\x00\x04\x00'''\n",)),
     "array": FuzzedReader(_of(arrays.parse_array), numpy_files, refuses=_VALUE),
-    "array of answers": FuzzedReader(lambda path: model_answers.array_answers(path, ROWS[:2]), numpy_files, "x.npy"),
+    "array of answers": FuzzedReader(
+        lambda path: model_answers.array_answers(path, ROWS[:2], lambda text: None), numpy_files, "x.npy"
+    ),
     "COCO": _tree(
         coco.list_coco,
         *("x.json", COCO),
@@ -547,6 +550,57 @@ READERS: dict[str, FuzzedReader] = {
         *(_folder(voc.list_voc, up=1), _texts(VOC), "Annotations/a.xml"),
         place=put_pictures("JPEGImages/a.jpg", "Annotations/b.jpg"),
         once=(VOC.replace("utf-8", "x").encode(),),
+    ),
+    "VOC beside pictures": FuzzedReader(
+        *(_folder(voc.list_voc), _texts(VOC), "a.xml"),
+        place=put_pictures("a.jpg", "b.jpg"),
+    ),
+    "labelme": _tree(
+        *(_folder(partial(labelling_tools.list_tool, "labelme")), "a.json"),
+        {"shapes": [{"label": "bus", "points": [[1, 2], [5, 6]], "shape_type": "rectangle"}], "imageHeight": 24},
+        {"shapes": [{"label": "bus", "points": [[1, 2], [5, 6]], "shape_type": "circle"}], "imageWidth": 16},
+        place=put_pictures("a.jpg"),
+    ),
+    "BDD100K": _tree(
+        *(_folder(partial(labelling_tools.list_tool, "bdd100k")), "x.json"),
+        [{"name": "a.jpg", "labels": [{"category": "bus", "box2d": {"x1": 1, "y1": 2, "x2": 5, "y2": 6}}]}],
+        [{"name": "a.jpg", "labels": [{"category": "bus", "poly2d": [{"vertices": [[1, 2], [5, 6], [3, 9]]}]}]}],
+        {"name": "a", "frames": [{"objects": [{"category": "bus", "poly2d": [[1, 2, "L"], [5, 6, "L"]]}]}]},
+        place=put_pictures("a.jpg"),
+    ),
+    "CVAT": FuzzedReader(
+        _folder(partial(labelling_tools.list_tool, "cvat")),
+        _texts(
+            '<annotations><image name="a.jpg" width="16" height="24"><box label="bus" xtl="1" ytl="2" xbr="5" ybr="6" '
+            'rotation="9"/><polygon label="bus" points="1,2;5,6;3,9"/></image></annotations>'
+        ),
+        "x.xml",
+        place=put_pictures("a.jpg"),
+        once=(b"<?xml version='1.0' encoding='x'?><annotations/>",),
+    ),
+    "KITTI": _plain(
+        *(_folder(partial(labelling_tools.list_tool, "kitti")), "a.txt"),
+        "Car 0.00 0 -1.58 1.00 2.00 5.00 6.00 1.65 1.67 3.64 -0.65 1.71 46.70 -1.59\n" * 2,
+        place=put_pictures("a.jpg"),
+    ),
+    "boxes of a table": FuzzedReader(
+        partial(listing.list_table, masks=None),
+        _texts(
+            '{"image": "a.jpg", "objects": {"bbox": [[1, 2, 3, 4]], "categories": ["bus"], "iscrowd": [0]}}\n'
+            '{"image": "b.jpg", "objects": [{"bbox": [1, 2, 3, 4], "category": 1}]}\n'
+        ),
+        *("x.jsonl", mutate_json),
+        place=put_pictures("a.jpg", "b.jpg"),
+    ),
+    "Mapillary's classes": _tree(
+        *(_named(class_map.load_class_map), "x.json"),
+        {"labels": [{"name": "a--b", "readable": "B", "evaluate": True}, {"name": "c", "evaluate": False}]},
+    ),
+    "lists of YOLO": FuzzedReader(
+        _folder(partial(yolo.list_yolo, split="val")),
+        _texts("./images/a.jpg\nC:\\x\\images\\a.jpg\n"),
+        "val.txt",
+        place=put_yolo,
     ),
     "VOC's labels": _plain(class_map.label_lines, "x", "# label:color\nbackground:0,0,0::\nbus:128,64,0::\n", "a\nb\n"),
     "shard": FuzzedReader(shards.list_shards, tar_file, "x.tar"),
@@ -604,10 +658,15 @@ READERS: dict[str, FuzzedReader] = {
     "predictions of JSONL": FuzzedReader(predictions.load_predictions, _texts(_JSONL), "x.jsonl", mutate_json),
     "predictions of Parquet": FuzzedReader(predictions.load_predictions, parquet_answers, "x.parquet"),
     "a pipeline's labels": _tree(model_answers.json_predictions, "x.json", PIPELINE),
-    "boxes": _tree(lambda path: model_answers.json_boxes(path, ROWS, lambda text: None), "x.json", BOXES, DETECTED),
+    "boxes": _tree(lambda path: box_files.json_boxes(path, ROWS, lambda text: None), "x.json", BOXES, DETECTED),
     "names of a model's classes": _plain(
         *(lambda path: answer_labels.read_vocabulary(path.parent, ROWS, path), "x.json"),
-        *("bus\ncar\n", '{"0": "bus", "1": "car"}'),
+        *("bus\ncar\n", '{"0": "bus", "1": "car"}', '{"categories": [{"id": 3, "name": "bus"}]}'),
+        '{"id2label": {"0": "bus"}}',
+    ),
+    "labelmap of TensorFlow": _plain(
+        *(answer_labels.read_names, "x.pbtxt"),
+        *('item { id: 3 name: "bus" }', "item {\n  name: 'x'\n  id: 6\n  display_name: 'car'\n}\n"),
     ),
     "valid": _plain(
         *(lambda path: threshold_curve.load_valid(path, ROWS), "x.csv"),
@@ -633,9 +692,9 @@ READERS: dict[str, FuzzedReader] = {
     ),
     "TOML": FuzzedReader(read_toml, _texts('a = 1\n[b]\nc = [1.5, "x"]\nd = 2026-01-01\n')),
     "JSON": FuzzedReader(reading.read_json, _json(COCO), "x.json"),
-    "preparation": _tree(_named(preparation.read_preparation), "preprocessor_config.json", CONFIG),
+    "preparation": _tree(_named(published_inputs.read_preparation), "preprocessor_config.json", CONFIG),
     "declared preparation": _plain(
-        _text(preparation.read_preparation),
+        _text(published_inputs.read_preparation),
         "x",
         "resize=256 crop=224 mean=imagenet std=imagenet",
         "resize=3x4 scale=255",

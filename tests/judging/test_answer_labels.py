@@ -15,7 +15,7 @@ from refusing import refusal
 from session_records import costs, session_facts
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.judging.answer_labels import Vocabulary, nearest_label, read_vocabulary
+from counterfactory.engine.judging.answer_labels import Vocabulary, nearest_label, read_names, read_vocabulary
 from counterfactory.engine.judging.evaluation import StrangeAnswer
 from counterfactory.engine.judging.predictions import Prediction
 from counterfactory.engine.suite.run_record import RunRecord, write_run
@@ -190,3 +190,51 @@ def test_a_label_is_its_own_answer_whatever_it_is(labels: list[str], other: str)
     assert settled(words, *labels) == labels
     assert nearest_label(other, labels) in (None, *labels)
     assert all(nearest_label(label, [label]) == label for label in labels)
+
+
+def test_answers_in_another_spelling_are_the_one_class_that_they_are_like(tmp_path: Path) -> None:
+    words = vocabulary(tmp_path, ("Boston_bull", "crane (bird)", "crane (machine)", "car", "12"))
+    for answer in ("Boston bull", "boston-bull", "BOSTON_BULL", "n02096585 Boston bull", "n02096585_Boston_bull"):
+        assert settled(words, answer) == ["Boston_bull"]
+        assert words.respelled([answer, "car", "tram"]) == {answer: "Boston_bull"}
+    assert settled(words, "crane", "012", "tram") == ["crane", "012", "tram"]
+    assert settled(vocabulary(tmp_path, SYNSETS), "golden retriever", "n01440764 tench") == [SYNSETS[2], SYNSETS[0]]
+    assert settled(vocabulary(tmp_path, ("bus", "Bus")), "Bus", "BUS") == ["Bus", "BUS"]
+    known = vocabulary(tmp_path, ("bus",), classes={"0": "Traffic_light"})
+    assert settled(known, "traffic light") == ["Traffic_light"]
+
+
+def test_padded_numbers_are_their_numbers_where_both_orders_are_one(tmp_path: Path) -> None:
+    padded = tuple(f"{number:02}" for number in range(12))
+    assert settled(vocabulary(tmp_path, padded), "3", "11", "03") == ["03", "11", "03"]
+    assert settled(vocabulary(tmp_path, padded[1:]), "3") == ["3"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("instances.json", json.dumps({"categories": [{"id": 3, "name": "car"}, {"id": 6, "name": "bus"}]})),
+        ("config.json", json.dumps({"id2label": {"3": "car", "6": "bus"}})),
+        ("data.yaml", "names:\n  3: car\n  6: bus\n"),
+        ("map.pbtxt", 'item { id: 3 name: "x" display_name: "car" }\nitem {\n  name: \'bus\'\n  id: 6\n}\n'),
+    ],
+)
+def test_files_of_other_tools_say_what_numbers_stand_for(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    assert read_names(tmp_path / name) == {3: "car", 6: "bus"}
+    assert settled(vocabulary(tmp_path, listed=tmp_path / name), "3", "6", "7") == ["car", "bus", "7"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("a.json", json.dumps({"categories": [{"id": 3}]}), "categories without id and name"),
+        ("a.json", json.dumps({"id2label": ["a"]}), "an id2label of none"),
+        ("a.pbtxt", "item { id: 3 }", "no item with an id and a name"),
+        ("a.yaml", "nc: 3", "names should be"),
+    ],
+)
+def test_files_that_name_nothing_are_refused(name: str, text: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with refusal(told):
+        read_names(tmp_path / name)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from coco_sets import by_evaluate, by_pycocotools, write_set
 from picture_rows import control_row, original_row, picture_row
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
@@ -19,7 +22,8 @@ from refusing import refusal
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.judging.detections import SeenBox, evaluate_boxes
 from counterfactory.engine.judging.evaluation import MeanScore, Side
-from counterfactory.engine.sources.shapes import Box
+from counterfactory.engine.report.effects_text import note_lines
+from counterfactory.engine.sources.shapes import Box, Ignored
 from counterfactory.engine.suite import PictureRow
 
 KINDS = ("bus", "car", "person")
@@ -108,7 +112,7 @@ def test_recall_and_false_alarms_of_a_picture() -> None:
     sure = [SeenBox(0, 0, 10, 10, 0.9, "bus"), SeenBox(20, 20, 40, 39, 0.5, "car")]
     seen = {
         rows[0].file_name: sure,
-        # Too unsure, of another class, of no class of the suite: one of two found, two of three false.
+        # Too unsure, of another class, of no class of the set: one of two found, one of two false.
         rows[1].file_name: [
             sure[0],
             SeenBox(20, 20, 40, 40, 0.4, "car"),
@@ -123,7 +127,7 @@ def test_recall_and_false_alarms_of_a_picture() -> None:
     assert [one.name for one in judged.measures] == ["AP50", "AR", "false alarms"]
     false = judged.measures[2]
     assert (false.originals, false.controls) == (MeanScore(0, None), MeanScore(1, 0))
-    assert false.variants == MeanScore(2, pytest.approx(1 / 3))
+    assert false.variants == MeanScore(2, pytest.approx(1 / 4))
     (effect,) = judged.effects.by_type
     assert effect.value == pytest.approx(-0.75)
     assert (judged.measure, judged.classes) == ("AP", ("bus", "car", "person"))
@@ -131,7 +135,7 @@ def test_recall_and_false_alarms_of_a_picture() -> None:
     assert judged.controls.by_class["person"] is None, "nobody was shown one"
     assert judged.measures[0].controls == MeanScore(1, pytest.approx(1))
     assert judged.measures[0].effects.by_type == ()
-    assert (false.effects.measure, false.effects.by_type[0].value) == ("false alarms", pytest.approx(1 / 3))
+    assert (false.effects.measure, false.effects.by_type[0].value) == ("false alarms", pytest.approx(1 / 4))
     told = r"^2 of 2 variants have no boxes, the first is images/\S+; name pictures as metadata\.parquet does$"
     with refusal(told):
         evaluate_boxes(rows, {rows[0].file_name: sure})
@@ -141,7 +145,7 @@ def test_blind_and_perfect_detectors_and_what_does_not_count() -> None:
     rows, _ = scene(8, 1)
     blind = evaluate_boxes(rows, {row.file_name: [] for row in rows})
     assert blind.variants.score.value == 0
-    flat = [SeenBox(5, 5, 5, 20, 1.0, "bus"), SeenBox(5, 5, 20, 5, 1.0, "bus")]  # without an area they are none
+    flat = [SeenBox(5, 5, 5, 20, 0.5, "bus"), SeenBox(5, 5, 20, 5, 0.5, "bus")]  # found nothing, after all that did
     perfect = {row.file_name: [SeenBox(b.x0, b.y0, b.x1, b.y1, 0.9, b.label) for b in row.boxes] for row in rows}
     perfect = {name: [*flat, *boxes] for name, boxes in perfect.items()}
     judged = evaluate_boxes(rows, perfect)
@@ -166,3 +170,115 @@ def test_a_suite_without_boxes_and_a_missing_library_are_refused(monkeypatch: py
         monkeypatch.setitem(sys.modules, name, None)
     with refusal(r"pip install 'counterfactory\[detection\]'"):
         evaluate_boxes(rows, seen)
+
+
+def test_what_the_set_does_not_label_counts_in_nothing() -> None:
+    """The set names cats, though no picture shows one: a cat is a false alarm, a dog is nothing that it knows of."""
+    rows = [original_row(boxes=(Box(0, 0, 10, 10, "bus"),)), picture_row(boxes=(Box(0, 0, 10, 10, "bus"),))]
+    sure = SeenBox(0, 0, 10, 10, 0.9, "bus")
+    others = [SeenBox(20, 0, 30, 10, 0.9, name) for name in ("dog", "cow", "dog", "cat")]
+    seen = {row.file_name: [sure, *others, replace(others[0], score=0.4)] for row in rows}
+    judged = evaluate_boxes(rows, seen, named=("bus", "cat"))
+    assert judged.classes == ("bus",)
+    assert judged.originals.by_class == {"bus": pytest.approx(1)}
+    assert judged.originals.score.value == pytest.approx(1)
+    assert judged.measures[2].originals.value == 0.5
+    assert judged.unlabelled == {"dog": 4, "cow": 2}
+    assert list(judged.to_json()["unlabelled"]) == ["dog", "cow"]
+    (note,) = (line for line in note_lines(judged) if "does not label" in line)
+    assert note.startswith("6 boxes of 2 classes")
+    assert note.endswith("such as dog")
+    assert evaluate_boxes(rows, seen).measures[2].originals.value == 0
+
+
+def ignoring(seed: int) -> tuple[list[PictureRow], dict[str, list[SeenBox]]]:
+    """A scene with crowds, difficult things and a region of every class, and boxes on them, of few different scores."""
+    random = np.random.default_rng(seed)
+    rows, seen = scene(12, seed)
+    ignored: dict[str, tuple[Box, ...]] = {}
+    for row in rows:
+        if row.source not in ignored:
+            made = [
+                Box(x, y, x + w, y + h, str(random.choice([*KINDS, "dog"])), ignored=("crowd", "difficult")[number % 2])
+                for number, (x, y, w, h) in enumerate(random.integers(5, 60, (random.integers(0, 5), 4)).tolist())
+            ]
+            ignored[row.source] = (*made, Box(50, 50, 80, 80, "", ignored="crowd"))
+    rows = [replace(row, boxes=(*row.boxes, *ignored[row.source])) for row in rows]
+    for row in rows:
+        boxes = [replace(box, score=round(box.score, 1)) for box in seen[row.file_name]]
+        for box in row.boxes:
+            for _ in range(2 if box.ignored else 0):
+                x0, y0, x1, y1 = (v + random.normal(0, 2) for v in (box.x0, box.y0, box.x1, box.y1))
+                boxes.append(SeenBox(x0, y0, max(x0, x1), max(y0, y1), round(random.random(), 1), box.label or "bus"))
+        seen[row.file_name] = boxes
+    return rows, seen
+
+
+def overlap(seen: SeenBox, box: Box) -> float:
+    """Of both boxes' area; of a crowd's only what the model's box has."""
+    across, down = min(seen.x1, box.x1) - max(seen.x0, box.x0), min(seen.y1, box.y1) - max(seen.y0, box.y0)
+    area = (seen.x1 - seen.x0) * (seen.y1 - seen.y0)
+    inner = max(0.0, across) * max(0.0, down)
+    return inner / (area if box.ignored == "crowd" else area + box.area - inner) if inner else 0.0
+
+
+def slow_precision(rows: Sequence[PictureRow], seen: dict[str, list[SeenBox]], name: str, least: float) -> float | None:
+    """AP of a class at one overlap, box by box: a thing is found once, and what is ignored any number of times."""
+    judged: list[tuple[float, bool]] = []
+    count = sum(box.label == name for row in rows for box in row.things)
+    for row in rows:
+        left = [box for box in row.things if box.label == name]
+        ignored = [box for box in row.boxes if box.ignored and box.label in (name, "")]
+        for box in sorted((one for one in seen[row.file_name] if one.label == name), key=lambda one: -one.score)[:100]:
+            best = max(left, key=lambda thing: overlap(box, thing), default=None)
+            if best is not None and overlap(box, best) >= least:
+                left.remove(best)
+                judged.append((box.score, True))
+            elif all(overlap(box, region) < least for region in ignored):
+                judged.append((box.score, False))
+    if not count:
+        return None
+    judged.sort(key=lambda one: -one[0])
+    hits = np.cumsum([right for _, right in judged])
+    precision = np.maximum.accumulate((hits / np.arange(1, len(judged) + 1))[::-1])[::-1] if judged else np.zeros(0)
+    places = np.searchsorted(hits / count, np.linspace(0, 1, 101), side="left")
+    return float(np.mean([precision[place] if place < len(precision) else 0.0 for place in places]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_ignored_is_neither_hit_nor_alarm(seed: int) -> None:
+    rows, seen = ignoring(seed)
+    some = [row for row in rows if row.kind == "original"]
+    judged = evaluate_boxes(rows, seen)
+    overlaps = np.linspace(0.5, 0.95, 10).tolist()
+    for name in KINDS:
+        wanted = [slow_precision(some, seen, name, least) for least in overlaps]
+        assert judged.originals.by_class[name] == pytest.approx(np.mean(wanted), abs=1e-9)
+    assert judged.classes == KINDS, "of dogs there are only regions"
+    at_half = [slow_precision(some, seen, name, 0.5) for name in KINDS]
+    assert judged.measures[0].originals.value == pytest.approx(np.mean([one for one in at_half if one is not None]))
+
+
+@pytest.mark.parametrize(("mark", "alarms"), [("crowd", (0, 0)), ("difficult", (1 / 2, 2 / 3))])
+def test_a_crowd_takes_what_lies_in_it_and_a_difficult_thing_itself(mark: Ignored, alarms: tuple[float, float]) -> None:
+    things = (Box(0, 0, 10, 10, "bus"), Box(40, 0, 80, 40, "bus", ignored=mark))
+    rows = [original_row(boxes=things), picture_row(boxes=things)]
+    # The third box is on the ignored thing again, the fourth and the fifth within it.
+    boxes = [(0, 0, 10, 10), (40, 0, 80, 40), (40, 0, 80, 39), (50, 10, 60, 20), (55, 20, 65, 30)]
+    seen = [SeenBox(*map(float, box), 0.9, "bus") for box in boxes]
+    for some, value in zip((seen[:4], seen), alarms, strict=True):
+        judged = evaluate_boxes(rows, {row.file_name: some for row in rows})
+        assert judged.measures[2].originals.value == pytest.approx(value)
+        assert set(judged.outcomes.values()) == {1}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_set_in_coco_s_files_has_the_ap_that_pycocotools_gives_it(seed: int, tmp_path: Path) -> None:
+    """Crowds, areas of every size, more than 100 boxes of a class, equal scores, pictures with nothing."""
+    content, results = write_set(tmp_path, seed)
+    assert any(one["iscrowd"] for one in content["annotations"])
+    assert max(Counter((one["image_id"], one["category_id"]) for one in results).values()) > 100
+    theirs = by_pycocotools(content, results)
+    assert by_evaluate(tmp_path) == pytest.approx(theirs, abs=1e-9)
+    plain = [one | {"iscrowd": 0} for one in content["annotations"]]
+    assert by_pycocotools(content | {"annotations": plain}, results)[0] != pytest.approx(theirs[0], abs=1e-4)

@@ -19,9 +19,11 @@ from counterfactory.engine.judging.evaluation import Unanswered
 from counterfactory.engine.judging.predictions import (
     Prediction,
     RowPredictions,
+    find_rows,
     find_unanswered,
     load_predictions,
     match_predictions,
+    read_predictions,
 )
 from counterfactory.engine.suite import PictureRow
 
@@ -48,9 +50,11 @@ ROWS = [
         ("p.jsonl", b'{"image": "a", "prediction": true}', "as text or a whole number"),
         ("p.jsonl", b'{"image": 3, "prediction": "a"}', "an image, as text"),
         ("p.jsonl", b'{"image": "", "prediction": "a"}', "an image, as text"),
-        *(("p.csv", f"image,prediction\na,b\nc,{word}\n".encode(), "p.csv:3: every row") for word in NOTHING),
-        ("p.jsonl", b'{"image": "a", "prediction": NaN}', "p.jsonl:1: every row"),
-        ("p.jsonl", b'{"image": "a", "prediction": null}', "p.jsonl:1: every row"),
+        *(("p.csv", f"image,prediction\nc,{word}\n".encode(), "p.csv holds no predictions") for word in NOTHING),
+        ("p.jsonl", b'{"image": "a", "prediction": NaN}', "p.jsonl holds no predictions"),
+        ("p.jsonl", b'{"image": "a", "prediction": null}', "p.jsonl holds no predictions"),
+        ("p.jsonl", b'{"image": "a", "prediction": [{"label": "a"}]}', "p.jsonl:1 needs a list of dicts of label and"),
+        ("p.jsonl", b'{"image": "a", "prediction": ["a"]}', "p.jsonl:1 needs a list of dicts of label and score"),
     ],
 )
 def test_tables_that_are_refused(name: str, data: bytes, told: str, tmp_path: Path) -> None:
@@ -267,3 +271,55 @@ def test_answers_are_measured_by_what_stands_beside_them() -> None:
     assert RowPredictions((Prediction("car"), None), ()).measures(rows[:2]) == {}
     assert RowPredictions((None,), ()).measures(rows[:1]) == {}
     assert RowPredictions((Prediction("car", true=0.5), None), ()).measures(rows[:2]) == {"p(true)": [0.5, None]}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("nothing", ["", None])
+def test_an_empty_cell_is_no_answer_to_its_picture_alone(suffix: str, nothing: str | None, tmp_path: Path) -> None:
+    rows = [{"image": row.file_name, "prediction": "bus", "confidence": 0.5} for row in ROWS]
+    rows[2] |= {"prediction": nothing, "confidence": None}
+    file = tmp_path / f"p.{suffix}"
+    if suffix == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), file)
+    elif suffix == "csv":
+        lines = (f"{row['image']},{row['prediction'] or ''},{row['confidence'] or ''}" for row in rows)
+        file.write_text("\n".join(["image,prediction,confidence", *lines]))
+    else:
+        file.write_text("\n".join(map(json.dumps, rows)))
+    matched = match_predictions(load_predictions(file).answers, [*ROWS[:3], replace(ROWS[3], reason=None)])
+    assert matched.labels == ("bus", "bus", None, "bus")
+
+
+def test_what_a_pipeline_gives_is_read_in_a_table_as_in_a_file(tmp_path: Path) -> None:
+    few = [{"label": "car", "score": 0.25}, {"label": "bus", "score": 0.75}]
+    many = [{"label": name, "score": 0.5 - 0.0625 * i} for i, name in enumerate("fedcba")]
+    for listed, right in (
+        (few, Prediction("bus", 0.75)),
+        (few[0], Prediction("car", 0.25)),
+        (many, Prediction("f", 0.5, ("f", "e", "d", "c", "b"))),
+    ):
+        rows = [("row 0", {"image": "a", "prediction": listed}), ("row 1", {"image": "b", "prediction": []})]
+        assert read_predictions(rows, "p").answers == {"a": right}
+
+
+def test_answers_to_pictures_of_other_bytes_are_refused(tmp_path: Path) -> None:
+    rows = [replace(row, sha256=f"{i:064x}") for i, row in enumerate(ROWS)]
+    table = tmp_path / "p.csv"
+    for moved in (0, 1):
+        lines = [f"{row.file_name},bus,{rows[i - moved].sha256.upper()}" for i, row in enumerate(rows)]
+        table.write_text("\n".join(["image,prediction,sha256", *lines, "a stranger,bus,0"]))
+        read = load_predictions(table)
+        assert read.ignored == ()
+        if not moved:
+            assert match_predictions(read.answers, rows, read.digests).unmatched == ("a stranger",)
+            continue
+        with refusal(r"4 of 4 predictions are of other pictures .* sha256: the first is originals/bus/1/o.png"):
+            match_predictions(read.answers, rows, read.digests)
+
+
+def test_a_file_of_the_suite_may_go_by_its_bare_name_where_no_other_has_it() -> None:
+    first, second = "0123456789abcdef", "f" * 16
+    names = (first, second, second, "bus")
+    rows = [picture_row(i, file_name=f"images/{i}/{name}.png") for i, name in enumerate(names)]
+    images = [first, f"{first}.png", f"elsewhere/{first}.png", second, f"images/2/{second}.png", "bus"]
+    assert find_rows(images, rows) == dict.fromkeys(images[:3], 0) | {images[4]: 2}

@@ -93,7 +93,7 @@ def test_misclassified_ones_are_those_of_the_model_and_without_variants_there_is
 
 def test_what_is_asked_goes_by_label_caption_boxes_and_edits() -> None:
     words = {"protected": ("bus", "people", "person"), "caption": "A person and a bus."}
-    boxes = (Box(0, 0, 9, 9, "car"), Box(1, 1, 2, 2, "car"))
+    boxes = (Box(0, 0, 9, 9, "car"), Box(1, 1, 2, 2, "car"), Box(1, 1, 2, 2, "dog", ignored="crowd"))
 
     def asks(**changes: Any) -> tuple[str, ...]:
         (item,) = study_of([picture_row(0, **words | changes)], checks=0).items

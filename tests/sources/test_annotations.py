@@ -40,9 +40,8 @@ def test_coco_s_boxes_masks_and_keypoints(tmp_path: Path) -> None:
     found = read(tmp_path)
     first, second, third = found.sources
     assert (found.layout, found.problems) == ("coco", [])
-    left_out = "are left out; where they are single things, as CVAT's brush draws them, set iscrowd to 0"
-    marked = "instances_val2017.json: 1 of 3 boxes are marked as crowds (iscrowd 1)"
-    assert found.notes == [f"{marked} and {left_out}"]
+    (note,) = found.notes
+    assert "1 of 3 boxes are marked as crowds (iscrowd 1)" in note
     assert found.class_names == {0: "background", 1: "person", 18: "dog"}
     assert found.classes == ["dog", "person"]
     person = Box(0, 0, 20, 20, "person", (Keypoint(5, 6, 2), Keypoint(0, 0, 0)))
@@ -53,19 +52,24 @@ def test_coco_s_boxes_masks_and_keypoints(tmp_path: Path) -> None:
     wanted[4:10, 4:12] = 18
     assert (load_mask(first, (24, 32)) == wanted).all()
     assert (load_mask(second, (24, 32)) == (np.arange(32) < 4)).all()
-    assert (second.boxes, third.boxes, third.mask_path) == ((), (), None)
+    assert (second.boxes, second.things) == ((Box(0, 0, 4, 24, "person", ignored="crowd"),), ())
+    assert (third.boxes, third.mask_path) == ((), None)
     assert first.path == tmp_path / "val2017" / "000000000001.jpg"
     assert read(tmp_path / "annotations" / "instances_val2017.json").sources == found.sources
     moved = coco(tmp_path, annotations=[{"image_id": 1, "category_id": 1, "bbox": [4, 4, 8, 7]}])
     assert read(moved).sources[0].key != first.key
     with pytest.raises(CounterfactoryError, match="the file has changed"):
-        load_mask(replace(first, boxes=()), (24, 32))
+        load_mask(replace(first, listed=()), (24, 32))
 
 
 @pytest.mark.parametrize(
     ("annotation", "reason"),
     [
-        ({"category_id": 7}, "annotation 9: category 7 is not among the categories of instances_val2017.json"),
+        ({"category_id": 7}, "annotation 9: category_id 7; instances_val2017.json has the categories 1, 18"),
+        ({"category_id": 1.5}, "annotation 9: category_id 1.5; instances"),
+        ({"category_id": None}, "annotation 9: category_id None; instances"),
+        ({"bbox": [9, 9, 8, 4, 30]}, "annotation 9: bbox should have 4 numbers, found 5"),
+        ({"bbox": [9, 9, 8, 4], "rotation": "30"}, "annotation 9: rotation should be a list of numbers"),
         ({"bbox": [1, 2, 3]}, "annotation 9: bbox should have 4 numbers, found 3"),
         ({"bbox": [1, "x", 3, 4]}, "annotation 9: bbox should be a list of numbers"),
         ({"bbox": [40, 2, 3, 4]}, "a box (person: x 40 to 43, y 2 to 6) lies outside of the picture, 32 x 24; correct"),
@@ -103,7 +107,7 @@ def test_coco_s_images_are_checked_against_their_files(tmp_path: Path) -> None:
     assert "there is no file" in reasons(found)["gone.jpg"]
     assert len([p for p in found.problems if "file_name below its folder" in p.reason]) == 2
     told = ("annotations are of images that it does not list", "boxes without width or height are left out")
-    assert found.notes == [f"instances_val2017.json: 1 {what}" for what in told]
+    assert [what in note for what, note in zip(told, found.notes, strict=True)] == [True, True]
 
 
 def test_coco_s_files_that_are_wrong_as_a_whole(tmp_path: Path) -> None:
@@ -122,6 +126,19 @@ def test_coco_s_files_that_are_wrong_as_a_whole(tmp_path: Path) -> None:
     refuse("2 files of annotations: name one of them as SOURCES", tmp_path)
     coco(tmp_path)
     refuse("coco names its own classes; leave --class-map voc out", file, class_map="voc")
+
+
+@pytest.mark.parametrize(("folder", "named"), [("val2017/", "val2017/000000000001"), ("", "000000000001")])
+def test_lvis_names_its_images_by_url(folder: str, named: str, tmp_path: Path) -> None:
+    save(tmp_path / folder / "000000000001.jpg")
+    images = [
+        {"id": 1, "coco_url": "http://images.cocodataset.org/val2017/000000000001.jpg", "height": 24, "width": 32}
+    ]
+    boxes = [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4]}]
+    content = {"images": images, "annotations": boxes, "categories": [{"id": 1, "name": "bus"}]}
+    write(tmp_path / "annotations" / "lvis_v1_val.json", json.dumps(content))
+    (source,) = read(tmp_path).sources
+    assert (source.name, source.boxes) == (named, (Box(1, 2, 4, 6, "bus"),))
 
 
 def voc_xml(name: str, box: tuple[object, ...], size: tuple[int, int] = (24, 32)) -> str:
@@ -175,7 +192,7 @@ LISTS = {
         ({"split": "test"}, "has no list test; there are Layout/none, Main/car_val, Main/val, Segmentation/train"),
         ({"split": "none"}, "no images found in"),
         ({"split": "train", "labels": Path("x.csv")}, "--split says where labels and masks lie; leave --labels x.csv"),
-        ({"split": "train", "layout": "yolo"}, "--split names a list of Pascal VOC's ImageSets/, and .* is no such"),
+        ({"split": "train", "layout": "yolo"}, "--split names a list .* or a split of YOLO's, and .* is read as yolo;"),
     ],
 )
 def test_voc_s_lists_of_images(options: dict[str, Any], expected: list[str] | str, tmp_path: Path) -> None:
@@ -222,7 +239,7 @@ def test_yolo_s_boxes_and_polygons(tmp_path: Path) -> None:
     assert (a.mask_path, a.classes, b.classes, empty.boxes) == (None, ("car", "person"), ("car",), ())
     assert found.notes == [
         "1 of 3 lines are outlines among boxes: the box around each is taken, and a picture with both has no mask",
-        "1 images lie in no folder images/ and are left out",
+        "1 images have no text file, in labels/ or beside them, and are left out",
     ]
     inner = read(tmp_path / "images" / "train")
     assert [s.boxes for s in inner.sources] == [a.boxes, b.boxes, ()]
@@ -273,3 +290,47 @@ def test_a_bad_line_costs_its_own_image(line: str, reason: str, tmp_path: Path) 
 def test_yolo_without_names_is_refused(text: str, reason: str, tmp_path: Path) -> None:
     write(yolo(tmp_path, a="") / "data.yaml", text if text == "nothing" else f"{text}\n# names:\n")
     refuse(reason, tmp_path, layout="yolo")
+
+
+def test_ids_are_the_same_whatever_their_type(tmp_path: Path) -> None:
+    plain = read(coco(tmp_path).parents[1]).sources
+    file = tmp_path / "annotations" / "instances_val2017.json"
+    about = json.loads(file.read_text())
+    for kind in (float, str, lambda number: f" {number}.0"):
+        images = [image | {"id": kind(image["id"])} for image in about["images"]]
+        categories = [one | {"id": kind(one["id"])} for one in about["categories"]]
+        file.write_text(json.dumps(about | {"images": images, "categories": categories}))
+        assert [source.boxes for source in read(tmp_path).sources] == [source.boxes for source in plain]
+    file.write_text(json.dumps(about | {"images": [image | {"id": f"no {image['id']}"} for image in about["images"]]}))
+    refuse("none of 3 annotations is of an image that it lists; .* image_id 1, the first image the id 'no 1'", tmp_path)
+
+
+def test_panoptic_segments_are_named(tmp_path: Path) -> None:
+    coco(tmp_path, annotations=[{"image_id": 1, "file_name": "1.png", "segments_info": [{"id": 3, "category_id": 1}]}])
+    refuse(r"panoptic segments \(segments_info\)", tmp_path)
+
+
+def test_boxes_are_around_what_is_turned(tmp_path: Path) -> None:
+    slanted = [14, 6, 20, 12, 14, 18, 8, 12]
+    turns = [
+        ({"bbox": [10, 4, 8, 4], "rotation": 0}, (10, 4, 18, 8)),
+        ({"bbox": [10, 4, 8, 4], "attributes": {"rotation": 180.0}}, (10, 4, 18, 8)),
+        ({"bbox": [10, 4, 8, 4], "attributes": {"rotation": -90}}, (12, 2, 16, 10)),
+        ({"bbox": [10, 10, 8, 4], "rotation": 45, "segmentation": [slanted]}, (8, 6, 20, 18)),
+        ({"bbox": [10, 10, 12, 12], "segmentation": [slanted]}, (10, 10, 22, 22)),
+    ]
+    coco(tmp_path, annotations=[{"image_id": 1, "category_id": 1, **about} for about, _ in turns])
+    found = read(tmp_path)
+    assert [(b.x0, b.y0, b.x1, b.y1) for b in found.sources[0].boxes] == [
+        pytest.approx(box) for box in dict.fromkeys(box for _, box in turns)
+    ]
+    assert "2 boxes are turned: the upright box around each is taken" in found.notes
+
+
+def test_lvis_s_classes_that_are_not_labelled_whole(tmp_path: Path) -> None:
+    about = {"id": 1, "file_name": "000000000001.jpg", "height": 24, "width": 32, "neg_category_ids": [1]}
+    coco(tmp_path, images=[{**about, "not_exhaustive_category_ids": [18, 99, None]}])
+    found = read(tmp_path)
+    (source,) = found.sources
+    assert source.boxes[2:] == (Box(0, 0, 32, 24, "dog", ignored="crowd"),)
+    assert any("neg_category_ids" in note for note in found.notes)

@@ -16,13 +16,13 @@ from small_sets import read, reasons, refuse, save, write
 from counterfactory.engine.sources import shapes
 from counterfactory.engine.sources.boxes import FORMS, BoxForm, box_of
 from counterfactory.engine.sources.pixels import fit_mask
-from counterfactory.engine.sources.shapes import Box, DrawnMask, Keypoint, Shape, cover, fit_boxes, outline
+from counterfactory.engine.sources.shapes import Box, DrawnMask, Keypoint, Shape, cover, fit_boxes, outline, things
 
 HEIGHT, WIDTH = 60, 80
 Four = tuple[float, float, float, float]
 
 
-def things(count: int) -> list[Four]:
+def things_of(count: int) -> list[Four]:
     """True boxes x, y, width, height, all over the picture."""
     rng = np.random.default_rng(count)
     sizes = rng.integers(4, 40, (count, 2)).tolist()
@@ -82,7 +82,7 @@ def test_numbers_that_mean_another_form_are_refused_with_what_to_say(
     layout: str, written: BoxForm, tmp_path: Path
 ) -> None:
     make, own = SETS[layout]
-    true = things(24)
+    true = things_of(24)
     root = make(tmp_path, map(WRITTEN[written], true))
     if written == own:
         assert read(root).notes == []
@@ -108,14 +108,14 @@ def test_few_boxes_show_corners_and_a_true_box_may_leave_its_picture(tmp_path: P
 
 def test_a_set_whose_things_leave_their_pictures_is_no_other_form(tmp_path: Path) -> None:
     """Every third thing is seen in part, on all sides."""
-    true = [(x - 15.0 * (i % 3 == 0), y, w, h) for i, (x, y, w, h) in enumerate(things(30))]
+    true = [(x - 15.0 * (i % 3 == 0), y, w, h) for i, (x, y, w, h) in enumerate(things_of(30))]
     true[3], true[6] = (70, 40, 30, 15), (60, 50, 18, 30)
     assert "leave their pictures" in read(coco(tmp_path, true)).notes[0]
 
 
 @pytest.mark.parametrize("make", [coco, voc])
 def test_shares_are_no_pixels(make: Callable[[Path, Iterable[Four]], Path], tmp_path: Path) -> None:
-    root = make(tmp_path, [(x / WIDTH, y / HEIGHT, w / WIDTH, h / HEIGHT) for x, y, w, h in things(3)])
+    root = make(tmp_path, [(x / WIDTH, y / HEIGHT, w / WIDTH, h / HEIGHT) for x, y, w, h in things_of(3)])
     refuse("the numbers of 3 of 3 boxes lie between 0 and 1.*multiply them by the pictures' widths and heights", root)
     refuse("lie between 0 and 1", root, boxes="corners")
 
@@ -143,10 +143,12 @@ def test_forms_by_their_definition(form: BoxForm) -> None:
 
 
 @pytest.mark.parametrize(("crowds", "left"), [([0, 0, 0, 1], 3), ([0, 0, 1, 1], 2), ([0, 1, 1, 1], 4), ([1] * 4, 4)])
-def test_crowds_have_no_box_unless_nearly_all_are_marked(crowds: list[int], left: int, tmp_path: Path) -> None:
-    found = read(coco(tmp_path, things(4), iscrowd=crowds))
-    assert len(found.sources[0].boxes) == left
-    what = "they are taken for single things" if left == 4 else "and are left out; where they are single things"
+def test_crowds_are_no_things_unless_nearly_all_are_marked(crowds: list[int], left: int, tmp_path: Path) -> None:
+    found = read(coco(tmp_path, things_of(4), iscrowd=crowds))
+    assert (len(found.sources[0].boxes), len(found.sources[0].things)) == (4, left)
+    what = (
+        "they are taken for single things" if left == 4 else "is neither right nor wrong; where they are single things"
+    )
     (note,) = found.notes
     assert f"{sum(crowds)} of 4 boxes are marked as crowds (iscrowd 1)" in note
     assert what in note
@@ -159,7 +161,7 @@ def test_annotations_without_a_box_are_counted(tmp_path: Path) -> None:
 
 def test_coco_s_images_are_those_of_its_split_and_size(tmp_path: Path) -> None:
     """The same names in images/, in the folder of the split, and in one of another size."""
-    root = coco(tmp_path / "set", things(2))
+    root = coco(tmp_path / "set", things_of(2))
     (root / "a.png").unlink()
     about = json.loads((root / "instances_a.json").read_text())
     (root / "instances_a.json").unlink()
@@ -178,11 +180,11 @@ def test_coco_s_images_are_those_of_its_split_and_size(tmp_path: Path) -> None:
 
 
 def test_voc_s_marks_are_said(tmp_path: Path) -> None:
-    marks = "<truncated>1</truncated><difficult>0</difficult>"
-    found = read(voc(tmp_path, map(corners, things(3)), marks))
-    said = "3 are marked truncated: these boxes are taken as the others are, and the marks are left out"
-    assert found.notes == [said]
-    assert read(voc(tmp_path, map(corners, things(3)))).notes == []
+    for mark, ignored in (("difficult", "difficult"), ("truncated", None)):
+        found = read(voc(tmp_path / mark, map(corners, things_of(3)), f"<{mark}>1</{mark}><pose>0</pose>"))
+        assert {box.ignored for box in found.sources[0].boxes} == {ignored}
+        assert found.notes[0].startswith(f"3 boxes are marked {mark}: ")
+    assert read(voc(tmp_path, map(corners, things_of(3)), "<difficult>0</difficult>")).notes == []
 
 
 def lines(root: Path, made: Iterable[Iterable[float]]) -> Path:
@@ -212,6 +214,13 @@ def test_keypoints_that_the_file_does_not_name_are_no_outlines(points: int, numb
     assert {len(box.keypoints) for box in read(tmp_path).sources[0].boxes} == {points}
 
 
+@pytest.mark.parametrize("seen", [(2, 1), (0, 1, 1, 0), (1, 1, 2, 0)])
+def test_one_row_with_visibilities_is_told_from_an_outline(seen: tuple[int, ...], tmp_path: Path) -> None:
+    points = [n for at, mark in enumerate(seen) for n in (0.45 + at / 50, 0.55, float(mark))]
+    row = [0.5, 0.5, 0.4, 0.4, *points]
+    refuse(rf"add kpt_shape: .*\[{len(seen)}, 3\]", lines(tmp_path, [row] + [[0.5, 0.5, 0.4, 0.4]] * (len(seen) > 2)))
+
+
 @pytest.mark.parametrize("count", [3, 5, 8])
 def test_outlines_of_one_length_are_outlines(count: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(count)
@@ -226,8 +235,8 @@ def test_outlines_of_one_length_are_outlines(count: int, tmp_path: Path) -> None
 
 def test_lines_of_another_kind_are_said(tmp_path: Path) -> None:
     turned = [0.2, 0.3, 0.5, 0.2, 0.6, 0.5, 0.3, 0.6]
-    said = "all lines have four points, as turned boxes have: upright boxes around them are taken"
-    assert read(lines(tmp_path / "a", [turned, turned])).notes == [said]
+    said = "all 2 lines have four points, as turned boxes have: upright boxes around them are taken"
+    assert read(lines(tmp_path / "a", [turned, turned[2:] + turned[:2]])).notes[0] == said
     said = "1 of 2 lines are outlines among boxes: the box around each is taken, and a picture with both has no mask"
     assert read(lines(tmp_path / "b", [turned, [0.5] * 4])).notes == [said]
     odd = lines(tmp_path / "c", [[0.5] * 55, [0.5] * 4])
@@ -344,3 +353,93 @@ def test_boxes_and_their_keypoints_are_scaled_and_clipped_and_keep_their_order()
     ((box,), _) = fit_boxes([Box(5, 0, 40, 20, "person", points)], 20, 40, (40, 40))
     outside = Keypoint(0, 0, 0)
     assert box.keypoints == (Keypoint(4, 10, 2), outside, Keypoint(39, 39, 1), outside, outside)
+
+
+def test_what_is_ignored_stays_as_far_as_it_is_seen_and_drops_nothing() -> None:
+    boxes = [Box(5, 0, 14, 9, "crowd", ignored="crowd"), Box(0, 0, 5, 5, "gone", ignored="difficult")]
+    kept, dropped = fit_boxes([*boxes, Box(5, 0, 11, 9, "thing")], 20, 40, (40, 40))
+    assert kept == (Box(0, 0, 8, 18, "crowd", ignored="crowd"),)
+    assert [box.label for box in dropped] == ["thing"]
+    assert boxes[0].scaled(2, 3) == Box(10, 0, 28, 27, "crowd", ignored="crowd")
+    assert things([*boxes, Box(5, 0, 11, 9, "thing")]) == (Box(5, 0, 11, 9, "thing"),)
+
+
+def test_doubled_boxes_count_once_and_leave_the_source_s_name(tmp_path: Path) -> None:
+    true = things_of(5)
+    (one,), (two,) = (read(coco(tmp_path / str(n), [*true, *true[:n]])).sources for n in (0, 3))
+    assert two.boxes == one.boxes
+    assert (two.key == one.key, len(two.listed)) == (False, 8)
+    (marked,) = read(coco(tmp_path / "m", [*true, (1, 1, 9, 9)], iscrowd=[0] * 5 + [1])).sources
+    assert marked.key == one.key, "noise has nothing to do with crowds"
+    assert marked.whole_key != one.whole_key == one.key
+    (hard,) = read(voc(tmp_path / "h", map(corners, true), "<difficult>1</difficult>")).sources
+    (easy,) = read(voc(tmp_path / "e", map(corners, true))).sources
+    assert (hard.key == easy.key, hard.whole_key == easy.whole_key, hard.classes) == (True, False, ())
+    assert "3 boxes are there again" in read(tmp_path / "3").notes[0]
+
+
+def from_pixels(root: Path, boxes: Iterable[Four], first: int, last: int) -> list[Four]:
+    """How boxes are read whose corners are written with so much more."""
+    moved = ((x0 + first, y0 + first, x1 + last, y1 + last) for x0, y0, x1, y1 in boxes)
+    set_of = voc(root, moved)
+    text = (set_of / "Annotations" / "a.xml").read_text()
+    size = f"<annotation><size><width>{WIDTH}</width><height>{HEIGHT}</height></size>"
+    (set_of / "Annotations" / "a.xml").write_text(text.replace("<annotation>", size))
+    return [(box.x0, box.y0, box.x1, box.y1) for box in read(set_of).sources[0].boxes]
+
+
+@pytest.mark.parametrize("edge", [(0.0, 0.0, 12.0, 9.0), (0.0, 5.0, 9.0, 14.0)])
+@pytest.mark.parametrize(("first", "last"), [(1, 0), (0, 0), (0, -1)])
+def test_a_set_tells_where_its_corners_count_from(first: int, last: int, edge: Four, tmp_path: Path) -> None:
+    true = [edge, *map(corners, things_of(12)), (60.0, 40.0, float(WIDTH), float(HEIGHT))]
+    assert from_pixels(tmp_path, true, first, last) == true
+
+
+def test_a_few_zeros_are_mistakes_where_more_boxes_begin_at_1(tmp_path: Path) -> None:
+    true = [(0.0, 3.0 + i, 9.0, 20.0) for i in range(4)]
+    assert from_pixels(tmp_path, [*true, (-1.0, 5, 9, 14)], 1, 0) == [*true, (0.0, 5, 9, 14)]
+
+
+@pytest.mark.parametrize("turn", ["<cx>30</cx><cy>20</cy><w>10</w><h>4</h><angle>1.5707963</angle>", "corners"])
+def test_voc_s_turned_boxes(turn: str, tmp_path: Path) -> None:
+    points = ((28, 15), (32, 15), (32, 25), (28, 25))
+    names = ("left_top", "right_top", "right_bottom", "left_bottom")
+    four = "".join(f"<x_{n}>{x}</x_{n}><y_{n}>{y}</y_{n}>" for n, (x, y) in zip(names, points, strict=True))
+    root = voc(tmp_path, [])
+    inner = f"<object><name>car</name><robndbox>{four if turn == 'corners' else turn}</robndbox></object>"
+    (root / "Annotations" / "a.xml").write_text(f"<annotation>{inner}</annotation>")
+    (box,) = read(root).sources[0].boxes
+    assert (box.x0, box.y0, box.x1, box.y1) == pytest.approx((28, 15, 32, 25), abs=1.01)
+    assert "1 boxes are turned: the upright box around each is taken" in read(root).notes
+    (root / "Annotations" / "a.xml").write_text(
+        f"<annotation>{inner.replace('cx', 'x').replace('y_', 'z')}</annotation>"
+    )
+    assert "robndbox of car has neither" in next(iter(reasons(read(root)).values()))
+
+
+def test_reversed_corners_are_swapped_where_all_are(tmp_path: Path) -> None:
+    true = [(50.0, 30.0, 72.0, 56.0), (44.0, 34.0, 60.0, 50.0), (1.0, 2.0, 5.0, 8.0)]
+    backward = [(x1, y1, x0 + 1, y0 + 1) for x0, y0, x1, y1 in true]
+    found = read(voc(tmp_path / "all", backward), boxes="corners")
+    assert [(box.x0, box.y0, box.x1, box.y1) for box in found.sources[0].boxes] == true
+    assert "the corners of 3 of 3 boxes are reversed, and are swapped" in found.notes
+    assert read(voc(tmp_path / "two", backward[:2])).notes[0].startswith("the corners of 2 of 2")
+    refuse("say --boxes sizes, or --boxes corners", voc(tmp_path / "other", backward[2:]))
+    some = read(voc(tmp_path / "some", [*map(corners, things_of(12)), backward[0]]))
+    assert "has its corners reversed" in reasons(some)["a.jpg"]
+
+
+@pytest.mark.parametrize(("order", "places"), [("y0, x0, y1, x1", (1, 0, 3, 2)), ("x0, x1, y0, y1", (0, 2, 1, 3))])
+def test_another_order_of_corners_is_named(order: str, places: tuple[int, ...], tmp_path: Path) -> None:
+    true = [corners(box) for box in things_of(24)]
+    written = [tuple(box[place] for place in places) for box in true]
+    for number, make in enumerate((coco, voc)):
+        refuse(f"as {order} they fit: write them as", make(tmp_path / str(number), written))  # type: ignore[arg-type]
+    assert read(voc(tmp_path / "few", written[:1])).notes != []  # type: ignore[arg-type]
+
+
+def test_other_lines_of_yolo_are_named(tmp_path: Path) -> None:
+    yolo(tmp_path, [])
+    for text, told in (("0 .5 .5 .1 .1 .9", "a fifth is a score"), ("1 1 5 1 5 5 1 5 plane 0", "DOTA")):
+        write(tmp_path / "labels" / "a.txt", text)
+        assert told in next(iter(reasons(read(tmp_path)).values()))

@@ -262,3 +262,29 @@ def test_a_palette_of_your_own_is_a_file(tmp_path: Path) -> None:
             load_palette(str(file))
     with pytest.raises(CounterfactoryError, match=r"no palette 'ade': name a \.toml file, or one of ade20k, city"):
         load_palette("ade")
+
+
+def vistas(**changes: object) -> str:
+    """Mapillary Vistas' config.json, in small."""
+    labels = [
+        {"name": "animal--bird", "readable": "Bird", "color": [165, 42, 42], "evaluate": True, "instances": True},
+        {"name": "construction--flat--road", "readable": "Road", "color": [128, 64, 128], "evaluate": True},
+        {"name": "void--unlabeled", "readable": "Unlabeled", "color": [0, 0, 0], "evaluate": False, **changes},
+    ]
+    return json.dumps({"labels": labels, "version": "1.2", "mapping": "public", "folder_structure": "{split}"})
+
+
+def test_mapillary_s_config_is_a_class_map(tmp_path: Path) -> None:
+    config = write(tmp_path / "config_v1.2.json", vistas())
+    found = load_class_map(str(config))
+    assert found.names == {0: "Bird", 1: "Road"}
+    assert found.apply(np.uint8([[0, 1, 2]])).tolist() == [[0, 1, 255]]
+    write(config, vistas(readable="Road", evaluate=True))
+    assert load_class_map(str(config)).names == {0: "Bird", 1: "Road"}
+    for changes in ({"readable": 3}, {"readable": "a\x1b"}, {"readable": None, "name": ""}):
+        write(config, vistas(**changes))
+        with pytest.raises(CounterfactoryError, match="a label needs a name"):
+            load_class_map(str(config))
+    write(config, '{"labels": [1]}')
+    with pytest.raises(CounterfactoryError, match="labels"):
+        load_class_map(str(config))

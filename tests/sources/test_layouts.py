@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from scipy.io import savemat
-from small_sets import labels, read, reasons, refuse, save, save_mask, write
+from small_sets import encoded, labels, noise, read, reasons, refuse, save, save_mask, write
 
 from counterfactory.engine.sources.shapes import Box
 from counterfactory.engine.sources.source import ImageSettings, load_mask, load_pixels
@@ -64,6 +64,13 @@ def test_a_layout_that_is_not_there_is_refused(tmp_path: Path) -> None:
     ):
         refuse(reason, tmp_path, layout=layout)
     assert read(tmp_path, layout="folders").sources[0].name == "a"
+
+
+def test_thumbnails_of_file_servers_are_no_sources(tmp_path: Path) -> None:
+    for i, name in enumerate(("a.png", "@eaDir/a.png/SYNOPHOTO_THUMB_XL.png", "b/@eaDir/c.png", "b/__MACOSX/c.png")):
+        save(tmp_path / name, i)
+    save(tmp_path / "b" / ".ipynb_checkpoints" / "d.png", 9)
+    assert labels(read(tmp_path)) == [("a", None)]
 
 
 VAL = "ILSVRC2012_val_{:08d}.JPEG"
@@ -181,6 +188,37 @@ def test_camvid_in_its_forms(images: str, masks: str, ending: str, values: Any, 
     refuse("has two forms of CamVid; move one of them out", tmp_path)
 
 
+def shard(path: Path, members: dict[str, bytes]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w") as tar:
+        for name, data in members.items():
+            about = tarfile.TarInfo(name)
+            about.size = len(data)
+            tar.addfile(about, io.BytesIO(data))
+
+
+def test_keys_that_begin_anew_in_each_shard(tmp_path: Path) -> None:
+    pictures = [encoded(noise(i)) for i in range(6)]
+    for at in range(2):
+        samples = {f"{i:06d}": pictures[3 * at + i] for i in range(3)}
+        members = {
+            f"{key}.{end}": data for key, png in samples.items() for end, data in (("png", png), ("cls", b"%d" % at))
+        }
+        shard(tmp_path / f"shard-{at}.tar", members | {f"own{at}/a.png": pictures[at], "twice.png": pictures[0]})
+    shard(tmp_path / "shard-2.tar", {"b.png": pictures[0], "x.cls": b"1", "b.jpg": pictures[0], "c.d.png": pictures[1]})
+    found = read(tmp_path)
+    assert labels(found) == [
+        *(("b", None), ("own0/a", None), ("own1/a", None)),
+        *((f"shard-0/{i:06d}", "0") for i in range(3)), ("shard-0/twice", None),
+        *((f"shard-1/{i:06d}", "1") for i in range(3)), ("shard-1/twice", None),
+    ]  # fmt: skip
+    assert found.notes[:1] == [
+        "4 keys are in several shards, and have the shard's name before them, the first is 000000"
+    ]
+    assert "another sample of this shard" in reasons(found)["shard-2.tar/b"]
+    assert "d.png; a key ends at the first dot" in reasons(found)["shard-2.tar/c"]
+
+
 def test_webdataset_s_shards(tmp_path: Path) -> None:
     picture, mask = save(tmp_path / "x.jpg").read_bytes(), save_mask(tmp_path / "x.png", (1, 3)).read_bytes()
     (shards := tmp_path / "shards").mkdir()
@@ -190,11 +228,7 @@ def test_webdataset_s_shards(tmp_path: Path) -> None:
         "0003.txt": b"no picture", "0004.jpg": picture, "0004.cls": b"\xff",
         "0005.jpg": picture, "0005.cls": b"\x1b",
     }  # fmt: skip
-    with tarfile.open(shards / "train-000000.tar", "w") as tar:
-        for name, data in members.items():
-            about = tarfile.TarInfo(name)
-            about.size = len(data)
-            tar.addfile(about, io.BytesIO(data))
+    shard(shards / "train-000000.tar", members)
     (shards / "train-000001.tar").write_bytes(b"x" * 600)
     found = read(shards)
     assert found.layout == "webdataset"

@@ -59,6 +59,11 @@ BLACK_WHITE: dict[str, Callable[[NDArray[np.uint8]], Any]] = {
     "L": lambda seen: 255 * seen,
     "RGB": lambda seen: np.repeat(255 * seen[..., None], 3, 2),
     "RGBA": lambda seen: np.dstack([np.repeat(255 * seen[..., None], 3, 2), np.full(seen.shape, 255, np.uint8)]),
+    "LA": lambda seen: np.dstack([255 * seen, np.full_like(seen, 255)]),
+    "alpha alone": lambda seen: np.dstack([np.zeros((*seen.shape, 3), np.uint8), 255 * seen]),
+    "alpha alone, white": lambda seen: np.dstack([np.full((*seen.shape, 3), 255, np.uint8), 255 * seen]),
+    "alpha of grey alone": lambda seen: np.dstack([np.zeros_like(seen), 255 * seen]),
+    "clear background": lambda seen: np.dstack([np.repeat(255 * seen[..., None], 3, 2), 255 * seen]),
     "P": lambda seen: Image.fromarray(255 * seen).convert("P"),
     "16 bit": lambda seen: seen.astype(np.uint16) * 65_535,
 }
@@ -182,6 +187,46 @@ def test_colours_are_said(tmp_path: Path) -> None:
         f"masks are colour-coded: colour {first}, colour {second}; no answers can be judged by them before --class-map "
         "says which class each colour is"
     ]
+
+
+@pytest.mark.parametrize("behind", [255, 0])
+def test_colours_with_an_opaque_alpha_or_a_clear_background_are_colours(behind: int, tmp_path: Path) -> None:
+    seen = scene(0, (0, 1))
+    coloured = np.where(seen[..., None] == 1, np.uint8([200, 30, 60]), np.uint8(0))
+    found = read(masks_of(tmp_path, [np.dstack([coloured, np.where(seen == 1, 255, behind).astype(np.uint8)])]))
+    assert "masks are colour-coded: colour 0 0 0 " in found.contents[0]
+    np.testing.assert_array_equal(loaded(found)[0], coloured)
+
+
+def _half_clear(mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    mask[0, 0, -1] = 128
+    return mask
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        _half_clear(np.dstack([np.repeat(scene(0)[..., None], 3, 2), np.where(scene(0), 255, 0).astype(np.uint8)])),
+        np.dstack([scene(0), np.where(scene(1), 255, 0).astype(np.uint8)]),
+        np.dstack([noise(0, 96, 128), 255 * scene(0, (0, 1))]),
+    ],
+    ids=["half transparent", "grey in both", "a photograph's cut-out"],
+)
+def test_alpha_that_may_mean_something_costs_its_picture(mask: NDArray[np.uint8], tmp_path: Path) -> None:
+    found = read(masks_of(tmp_path, [mask, scene(3)]))
+    assert [source.name for source in found.sources] == ["1"]
+    assert "alpha" in found.problems[0].reason
+
+
+def test_a_map_of_colours_ignores_alpha_and_knows_no_classes_in_it(tmp_path: Path) -> None:
+    seen = scene(0, (0, 1))
+    alone = np.dstack([np.zeros((*seen.shape, 3), np.uint8), 255 * seen])
+    text = '[classes]\n"0 0 0" = "ground"\n"255 255 255" = "crack"\n'
+    both = np.dstack([np.repeat(255 * seen[..., None], 3, 2), 255 * scene(5, (0, 1))])
+    found = read(masks_of(tmp_path / "set", [alone, both]), class_map=str(write(tmp_path / "map.toml", text)))
+    assert [source.name for source in found.sources] == ["1"]
+    np.testing.assert_array_equal(loaded(found)[0], seen)
+    assert "alpha channel alone" in found.problems[0].reason
 
 
 def test_palettes_in_another_order_are_refused_without_their_colours(tmp_path: Path) -> None:

@@ -148,9 +148,10 @@ def test_crowds_flat_boxes_and_corners(tmp_path: Path) -> None:
     feature = datasets.Sequence({"bbox": FOUR, "label": Names, "iscrowd": Value("bool"), "area": Value("float32")})
     row = {"bbox": [*NUMBERS, [1, 1, 0, 4]], "label": [0, 1, 1], "iscrowd": [False, True, False], "area": [80, 96, 0]}
     found = read(saved(tmp_path / "a", feature, [row]))
-    assert boxes(found) == [(CAR,)]
+    assert [source.things for source in found.sources] == [(CAR,)]
+    assert [box.ignored for box in boxes(found)[0]] == [None, "crowd"]
     assert "1 of 3 boxes are marked as crowds" in found.notes[0]
-    assert found.notes[1:] == ["objects: 1 boxes without width or height are left out"]
+    assert found.notes[1:] == ["1 boxes without width or height are left out"]
     by_corners = {"bbox": [[1, 2, 11, 10]], "label": [0], "iscrowd": [False], "area": [80]}
     path = saved(tmp_path / "b", feature, [by_corners])
     refuse("the area of 1 of 1 boxes is another; .* say --boxes corners", path)

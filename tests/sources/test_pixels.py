@@ -216,6 +216,24 @@ def scans(count: int) -> bytes:
     return data[:last] + data[last:-2] * (count - data.count(b"\xff\xda") + 1) + data[-2:]
 
 
+@pytest.mark.parametrize("channels", [3, 4])
+def test_masks_of_16_bits_a_channel_are_refused_where_their_numbers_are_lost(channels: int) -> None:
+    """Pillow keeps their upper bytes, in which small numbers are all 0."""
+    numbers = np.arange(256, dtype=np.uint16).reshape(16, 16, 1).repeat(channels, 2)
+    numbers[..., 3:] = 65_535
+    with pytest.raises(UnreadableError, match="16 bits a channel"):
+        read_mask(cv2.imencode(".png", numbers)[1].tobytes())
+    scaled = np.where(np.arange(channels) < 3, numbers * 257, numbers).astype(np.uint16)
+    assert (read_mask(cv2.imencode(".png", scaled)[1].tobytes()) == numbers[..., :3]).all()
+
+
+def test_a_pointer_of_git_lfs_is_called_so() -> None:
+    data = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+    for reader in (read_picture, read_mask):
+        with pytest.raises(UnreadableError, match="git lfs pull"):
+            reader(data)
+
+
 def test_a_jpeg_of_endless_scans_is_not_decoded() -> None:
     """Each costs a pass over all pixels, however few bytes it has."""
     assert read_picture(scans(100)).shape == (16, 16, 3)

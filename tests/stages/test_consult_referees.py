@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -132,8 +132,10 @@ def test_an_ensemble_says_how_many_agree(four_sources: list[Source], tmp_path: P
 def test_masks_and_boxes_are_those_carried_over(four_sources: list[Source], tmp_path: Path) -> None:
     plain, boxes = replace(four_sources[0], label=None), (Box(0, 0, *four_sources[0].size[::-1], "bus"),)
     _, digest = Mask(str(plain.mask_path), None).read(plain.size)
-    key = source_key(plain.name, plain.digest, None, content_key(digest, boxes))
-    boxed = [replace(plain, boxes=boxes, key=key)]
+    told = [{name: value for name, value in asdict(box).items() if name != "ignored"} for box in boxes]
+    key = source_key(plain.name, plain.digest, None, content_key(digest, told))
+    crowd = Box(0, 0, 9, 9, "bus", ignored="crowd")
+    boxed = [replace(plain, boxes=(crowd, *boxes), listed=boxes, key=key)]
     variants = tiny_variants(boxed, 2)
     size = load_pixels(boxed[0], IMAGE).shape[:2]
     truth, whole = load_mask(boxed[0], size).astype(np.int64), (0.0, 0.0, float(size[1]), float(size[0]), 2)
@@ -144,7 +146,7 @@ def test_masks_and_boxes_are_those_carried_over(four_sources: list[Source], tmp_
         both = [referee("masks", "json:dumps", known), referee("boxes", "json:loads")]
         found = consult_referees(run.of(referees=tuple(both)), run.paint(variants, pixels_of), open_sight)
         assert all((scores["miou"], scores["recall"], scores["boxes"]) == (1.0, 1.0, 1.0) for scores in found.values())
-        bare = [replace(v, source=replace(v.source, mask_path=None, boxes=())) for v in variants]
+        bare = [replace(v, source=replace(v.source, mask_path=None, boxes=(crowd,))) for v in variants]
         unseen = consult_referees(run.of(referees=tuple(both)), run.paint(bare, pixels_of), open_sight)
         assert unseen == {variant: {} for variant in bare}
     assert len(asked) == 2

@@ -62,6 +62,7 @@ def test_has_the_columns_of_the_contract_in_order(tmp_path: Path) -> None:
 
 def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     boxes = (Box(0, 1.5, 20, 30, "bus"), Box(2, 3, 4, 5, "person", (Keypoint(3, 4, 2), Keypoint(0, 0, 0))))
+    boxes += (Box(1, 1, 9, 9, "bus", ignored="crowd"), Box(1, 1, 9, 9, "", ignored="difficult"))
     files = {"mask": "masks/bus/0000/0000000000000001.png", "control": control_row().file_name}
     about = {"label": None, "reason": "text 0.1 is below 0.2", "boxes": boxes}
     painting = replace(PAINTING, self_attention=0.6)

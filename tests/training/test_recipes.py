@@ -58,3 +58,16 @@ def test_a_recipe_that_contradicts_itself_is_refused_with_its_file(
     with pytest.raises(CounterfactoryError, match=message) as refused:
         load_recipe(str(file))
     assert str(file) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "words", ["letterbox=64", "resize=64x64 keep=fit pad=64", "crop=64", "middle=0.9 resize=64x64"]
+)
+def test_a_recipe_of_masks_takes_the_whole_picture(words: str, tmp_path: Path) -> None:
+    file = recipe_file(tmp_path, least=1)
+    text = file.read_text().replace('task = "classification"', 'task = "segmentation"')
+    file.write_text(text)
+    assert load_recipe(str(file)).task == "segmentation"
+    file.write_text(text.replace('preprocess = "mean=0.5 std=0.5"', f'preprocess = "{words} scale=255"'))
+    with pytest.raises(CounterfactoryError, match="would cut masks"):
+        load_recipe(str(file))

@@ -58,7 +58,7 @@ def consult_referees(run: Run, painted: Painted, open_sight: Opener) -> dict[Var
 def _has_truth(source: Source, referee: RefereeSettings) -> bool:
     if referee.kind == "masks":
         return source.mask_path is not None
-    return bool(source.boxes) if referee.kind == "boxes" else _place(source.label, referee.classes) is not None
+    return bool(source.things) if referee.kind == "boxes" else _place(source.label, referee.classes) is not None
 
 
 def _judge(run: Run, painted: Painted, referee: RefereeSettings, open_sight: Opener) -> dict[Variant, dict[str, float]]:
@@ -95,7 +95,7 @@ def _scores(source: Source, size: tuple[int, ...], seen: Any, referee: RefereeSe
     if referee.kind == "masks":
         return mask_scores(load_mask(source, (height, width)), seen, referee.classes)
     if referee.kind == "boxes":
-        return box_scores(fit_boxes(source.boxes, *source.size, (height, width))[0], seen, referee.classes)
+        return box_scores(fit_boxes(source.things, *source.size, (height, width))[0], seen, referee.classes)
     place = _place(source.label, referee.classes)
     assert place is not None, "of sources with a label that the referee knows"
     return {"probability": float(seen[place]), "right": float(int(np.argmax(seen)) == place)}
