@@ -258,9 +258,8 @@ class Result:
 
     def effects(self, by: Literal["type", "value", "class"] = "type") -> DataFrame:
         """A row per type of edit, per value, or per class: what it does to the model in points, between `low` and
-        `high` 95 times in 100, with `q` and the number of sources compared; the worst first. Types and values are those
-        of one edit alone where `evaluation.effects.leads_alone`. Raises CounterfactoryError where pandas is not
-        installed.
+        `high` 95 times in 100, with `q` and the number of sources compared; the worst first. Raises
+        CounterfactoryError where pandas is not installed.
         """
         effects = self.evaluation.effects
         groups = {"type": effects.leading_types, "value": effects.leading_values, "class": effects.by_class}

@@ -409,3 +409,27 @@ def test_groups_of_sources_are_what_every_interval_is_of() -> None:
     same = dict.fromkeys(worse, 1.0)
     gaps = [compare(some, same, worse, ("a", "b")).sides[-1].effect for some in (drives, rows)]
     assert [gap.sources for gap in gaps] == [5, 100]
+
+
+def test_what_stands_out_and_what_the_mix_says_more_are_of_the_edit_alone() -> None:
+    """By night alone every second source fails, at dusk none; whatever carries two edits fails."""
+    rows, said = list[PictureRow](), list[str]()
+    night, dusk, red = ("time", "night"), ("time", "dusk"), ("colour", "red")
+    for g in range(40):
+        rows += [row(f"s{g}", "bus", kind="control")]
+        rows += [row(f"s{g}", "bus", *edits) for edits in ((night,), (dusk,), (red,), (dusk, red), (night, red))]
+        said += ["bus", "bus" if g % 2 else "car", "bus", "bus", "car", "car"]
+    effects = evaluate_labels(rows, said).effects
+    assert (effects.leads_alone, effects.mixed) == (True, True)
+    assert effects.leading_types == effects.by_type_alone
+    assert {one.name: one.clear for one in effects.standouts} == {"time: dusk": False, "time: night": True}
+    assert [one.others for one in effects.standouts] == pytest.approx([-0.5, 0], abs=1e-9)
+    gaps = {one.name: (one.value, one.clear) for one in effects.mix_gaps}
+    mix, alone = ({one.name: one.value for one in some} for some in (effects.by_type, effects.by_type_alone))
+    assert gaps == {name: (pytest.approx(mix[name] - alone[name]), True) for name in ("colour", "time")}
+    several = [one for one in rows if one.kind == "control" or len(one.edits) > 1]
+    never = evaluate_labels(several, ["bus"] * len(several)).effects
+    assert (never.leads_alone, never.mixed, never.by_type_alone) == (False, True, ())
+    assert never.leading_values == never.by_value
+    single = [one for one in rows if len(one.edits) < 2]
+    assert not evaluate_labels(single, ["bus"] * len(single)).effects.mixed
