@@ -103,7 +103,7 @@ def evaluate_boxes(
         boxes=tuple(
             coco.score(name, [row.kind == "variant" and name in of(row) for row in used])[0] for name, of in names
         ),
-        insights=find_insights(coco.by_class(), effects.against, embed, "recall", effects.leads_alone),
+        insights=find_insights(coco.by_class(), effects.against, embed, "recall"),
         unlabelled=_count_sure(used, answers, seen - set(counted)),
     )
 

@@ -86,7 +86,7 @@ def evaluate_labels(
         none_fail=_fraction([all(answers) for answers in right.values()]),
         unanswered=find_unanswered(rows, [answer is not None for answer in predictions]),
         measures=tuple(measure_of(name, some, _label_effects(some, name)) for name, some in others.items()),
-        insights=find_insights(by_label.items(), effects.against, embed, alone=effects.leads_alone),
+        insights=find_insights(by_label.items(), effects.against, embed),
     )
 
 
@@ -180,7 +180,7 @@ def evaluate_masks(
         effects=effects,
         sources=len({row.source for row, _, _ in used if row.kind == "variant"}),
         unanswered=find_unanswered(masked, [row.file_name in answered for row in masked]),
-        insights=find_insights(by_name(), effects.against, embed, "IoU", effects.leads_alone),
+        insights=find_insights(by_name(), effects.against, embed, "IoU"),
     )
 
 

@@ -58,7 +58,8 @@ class Insight:
     the group, the most frequent first. `pictures` carry one, `sources` were compared. `q` is corrected for all groups
     of all classes. `worst` are the keys of the variants that lose most, the worst first. `measure` is what of a picture
     is compared. Other classes lose `others` by the same edits, and this one from `more_low` to `more_high` more: of all
-    groups at once 95 times in 100. These are None where no other class has such edits.
+    groups and types at once 95 times in 100. These are None where no other class has such edits. They are of all edits
+    of the type where these tell the class from others and the group alone does not: then they are `by_type`.
     """
 
     label: str
@@ -78,16 +79,19 @@ class Insight:
     others: float | None = None
     more_low: float | None = None
     more_high: float | None = None
+    by_type: bool = False
 
     @property
     def clear(self) -> bool:
         """Whether the class certainly loses, and certainly more than others."""
         return self.drop > 0 and self.q < 1 - CONFIDENCE and (self.more_low or 0.0) > 0
 
-    def judged(self, q: float | None, gap: Standout | None) -> Insight:
-        """The same with its corrected chance, and what it loses beyond other classes."""
+    def judged(self, q: float | None, group: Standout | None, type_: Standout | None) -> Insight:
+        """The same with its corrected chance, and what it loses beyond other classes, by the group or by its type."""
+        by_type = group is None or bool(type_ and type_.clear and not group.clear)
+        gap = type_ if by_type else group
         ends = (None, None, None) if gap is None else (-100 * gap.others, -100 * gap.high, -100 * gap.low)
-        return replace(self, q=q or 0.0, others=ends[0], more_low=ends[1], more_high=ends[2])
+        return replace(self, q=q or 0.0, others=ends[0], more_low=ends[1], more_high=ends[2], by_type=by_type)
 
     @property
     def sentence(self) -> str:
@@ -99,6 +103,7 @@ class Insight:
         if self.more_low is not None and self.more_high is not None:
             low, high = (f"{points:.0f}".replace("-", _MINUS) for points in (self.more_low, self.more_high))
             more = f"{low} to {high} points more than other classes lose"
+            more += f" by all edits of {self.type}" if self.by_type else ""
         return f"recognising {self.label} {what}: {more}, {self.pictures} pictures"
 
 
@@ -107,44 +112,49 @@ def find_insights(
     against: Kind | None,
     embed: Embed,
     measure: str = "accuracy",
-    alone: bool = False,
 ) -> tuple[Insight, ...]:
     """The groups of edits of each class, clear ones first, then by what they cost.
 
     `outcomes` has the classes, each with its pictures and their outcomes, 0..1; those of the kind `against` are what
-    variants are compared with, those of one edit where that is `alone`. `embed` turns captions into vectors.
+    variants are compared with. `embed` turns captions into vectors.
     """
-    insights, effects = list[Insight](), list[tuple[_Grouped, Effect]]()
+    insights, effects, types = list[Insight](), list[_GroupEffect](), dict[tuple[str, str], _GroupEffect]()
     every: dict[str, list[float]] = defaultdict(list)
     rows: dict[str, PictureRow] = {}
     if against is None:
         return ()
-    for label, all_ in outcomes:
-        pictures = [one for one in all_ if one[0].kind != "variant" or len(one[0].edits) == 1 or not alone]
+    for label, pictures in outcomes:
         for row, value in pictures:
             rows[row.file_name] = row
             every[row.file_name].append(value)
         if len({row.unit for row, _ in pictures}) < _FEWEST_SOURCES:
             continue
         grouped = _Grouped.of(pictures, embed)
-        some = grouped.effects(against)
-        insights += [grouped.insight(label, effect, against, measure) for effect in some]
-        effects += [(grouped, effect) for effect in some]
+        some = [(grouped, effect) for effect in grouped.effects(against)]
+        insights += [grouped.insight(label, effect, against, measure) for _, effect in some]
+        effects += some
+        whole = replace(grouped, group={edit: edit.type for edit in grouped.group})
+        types |= {(label, effect.name): (whole, effect) for effect in whole.effects(against)}
     corrected = correct([effect for _, effect in effects])
-    gaps = _beyond_others(insights, effects, every, rows, against) if effects else []
-    insights = [one.judged(e.q, gap) for one, e, gap in zip(insights, corrected, gaps, strict=True)]
-    return tuple(sorted(insights, key=lambda one: (not one.clear, -one.drop, one.label, one.name)))
+    named = [(one.type, one.values) for one in insights] + [(type_, ()) for _, type_ in types]
+    gaps = _beyond_others([*effects, *types.values()], named, every, rows, against) if effects else []
+    of_type = dict(zip(types, gaps[len(insights) :], strict=True))
+    judged = [
+        one.judged(e.q, gap, of_type.get((one.label, one.type)))
+        for one, e, gap in zip(insights, corrected, gaps, strict=False)
+    ]
+    return tuple(sorted(judged, key=lambda one: (not one.clear, -one.drop, one.label, one.name)))
 
 
 def _beyond_others(
-    insights: Sequence[Insight],
-    effects: Sequence[tuple[_Grouped, Effect]],
+    effects: Sequence[_GroupEffect],
+    named: Sequence[tuple[str, Sequence[str]]],
     every: Mapping[str, Sequence[float]],
     rows: Mapping[str, PictureRow],
     against: Kind,
 ) -> list[Standout | None]:
-    """What each group costs its class beyond others, by the outcomes that `every` picture has, one for each class that
-    it shows; None where no other class has such edits.
+    """What each group of edits, `named` by its type and values, costs its class beyond others, by the outcomes that
+    `every` picture has, one for each class that it shows; None where no other class has such edits.
     """
     if any(len(values) > 1 for values in every.values()):
         contrasts = [grouped.contrast(effect, every, against) for grouped, effect in effects]
@@ -152,7 +162,7 @@ def _beyond_others(
         pairs = [(rows[name], values[0]) for name, values in every.items()]
         answers = [PictureOutcome(row.source, row.kind, value, _values(row), row.unit) for row, value in pairs]
         joint = JointEffects.of(answers, against)
-        contrasts = [_contrast(one, effect, joint) for one, (_, effect) in zip(insights, effects, strict=True)]
+        contrasts = [_contrast(*names, effect, joint) for names, (_, effect) in zip(named, effects, strict=True)]
     gaps = iter(stand_out([contrast for contrast in contrasts if contrast]))
     return [next(gaps) if contrast else None for contrast in contrasts]
 
@@ -161,22 +171,21 @@ def _values(row: PictureRow) -> frozenset[str]:
     return frozenset({edit.value for edit in row.edits} if row.kind == "variant" else ())
 
 
-def _contrast(insight: Insight, effect: Effect, joint: JointEffects) -> Contrast | None:
-    """A group's effect on its class beside that of the same edits, else of its type's, on all others: by the `joint`
-    effects on all pictures, of which the class has a part. None where no other class shows such edits.
+def _contrast(type_: str, values: Sequence[str], effect: Effect, joint: JointEffects) -> Contrast | None:
+    """A group's effect on its class beside that of the same edits, the `values` or all of a type, on all others: by the
+    `joint` effects on all pictures, of which the class has a part. None where no other class shows such edits.
     """
-    of_type, estimates = joint.separate(f"{insight.type}: "), joint.estimates
-    for numbers in ([k for k in of_type if joint.names[k] in insight.values], of_type):
-        carrying = estimates.carrying[numbers]
-        part = effect.pictures / max(1, int(carrying.sum()))
-        if numbers and part < _WHOLE and effect.value is not None and effect.error is not None:
-            weights = carrying / carrying.sum()
-            others = float(weights @ estimates.value[numbers] - part * effect.value) / (1 - part)
-            doubt = float(effect.error**2 * (1 - 2 * part) + weights @ joint.covariance(numbers) @ weights)
-            error = max(0.0, doubt) ** 0.5 / (1 - part)
-            sources = min(effect.sources, max(estimates.vary[numbers].tolist()))
-            return Contrast(insight.name, effect.value, others, error, sources, effect.most)
-    return None
+    estimates = joint.estimates
+    numbers = [k for k in joint.separate(f"{type_}: ") if not values or joint.names[k] in values]
+    carrying = estimates.carrying[numbers]
+    part = effect.pictures / max(1, int(carrying.sum()))
+    if not numbers or part > _WHOLE or effect.value is None or effect.error is None:
+        return None
+    weights = carrying / carrying.sum()
+    others = float(weights @ estimates.value[numbers] - part * effect.value) / (1 - part)
+    doubt = float(effect.error**2 * (1 - 2 * part) + weights @ joint.covariance(numbers) @ weights)
+    sources = min(effect.sources, max(estimates.vary[numbers].tolist()))
+    return Contrast(effect.name, effect.value, others, max(0.0, doubt) ** 0.5 / (1 - part), sources, effect.most)
 
 
 @dataclass(frozen=True)
@@ -254,6 +263,9 @@ class _Grouped:
         worst = tuple(key for fall, key in sorted(falls)[:_WORST] if fall < 0)
         named = (label, edit.value, edit.type, edit.keyword, edit.alternative)
         return Insight(*named, drop, -high, -low, 1.0, effect.pictures, effect.sources, values, worst, measure)
+
+
+_GroupEffect = tuple[_Grouped, Effect]
 
 
 def _texts(row: PictureRow, edit: Edit) -> tuple[str, str]:

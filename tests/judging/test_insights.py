@@ -26,6 +26,7 @@ from counterfactory.engine.judging.insights import (
     silhouette,
     unit,
 )
+from counterfactory.engine.judging.standouts import Standout
 from counterfactory.engine.sources.shapes import Box
 from counterfactory.engine.suite import PictureRow
 
@@ -111,6 +112,26 @@ def test_what_all_classes_lose_alike_is_no_class_s_weakness() -> None:
     found = [insights(suite_rows(150, seed), night, seed) for seed in range(20)]
     assert sum(any(one.q < 0.05 for one in some) for some in found) == 20, "each loses for certain"
     assert sum(any(one.clear for one in some) for some in found) <= 1
+
+
+def test_a_group_that_does_not_tell_by_itself_is_judged_by_all_edits_of_its_type() -> None:
+    first = insights(suite_rows(150), needs_daylight, 2)[0]
+    clear, unclear, wide = (Standout("x", -0.1, low, high) for low, high in ((-0.6, -0.2), (-0.5, 0.1), (-0.9, 0.4)))
+    cases = [
+        (clear, clear, 20, False),
+        (clear, None, 20, False),
+        (unclear, clear, 20, True),
+        (None, clear, 20, True),
+        (unclear, wide, -10, False),
+        (None, wide, -40, True),
+    ]
+    for group, type_, low, by_type in cases:
+        one = first.judged(0.01, group, type_)
+        assert (one.more_low, one.by_type, one.clear) == (pytest.approx(low), by_type, low > 0)
+        assert ("all edits of time" in one.sentence) == by_type
+        assert one.others == pytest.approx(10)
+    assert not first.judged(0.06, clear, clear).clear
+    assert first.judged(0.01, None, None).more_low is None
 
 
 def test_classes_that_share_pictures_are_compared_on_them() -> None:
