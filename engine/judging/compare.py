@@ -108,8 +108,9 @@ def compare(
 
 
 def _doubled(effect: Effect) -> Effect:
-    value, low, high = (None if end is None else 2 * end for end in (effect.value, effect.low, effect.high))
-    return replace(effect, value=value, low=low, high=high)
+    ends = (effect.value, effect.low, effect.high, effect.error)
+    value, low, high, error = (None if end is None else 2 * end for end in ends)
+    return replace(effect, value=value, low=low, high=high, error=error, most=2 * effect.most)
 
 
 def _gaps(pairs: Sequence[_Pair], names: Names) -> tuple[Gap, ...]:
