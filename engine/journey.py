@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from .content_keys import LIGHT, MATRIX, OF_SOURCES, STAGES, outcome_key
+from .content_keys import MATRIX, OF_SOURCES, STAGES, outcome_key
 from .errors import CounterfactoryError
 from .estimate.estimate import residency_of
 from .estimate.measured import measured_rates, save_rates
@@ -400,10 +400,6 @@ def outcome_key_of(run: Run, sources: Sequence[Source]) -> str:
     decided_by: tuple[object, ...] = (run.profile.decisive, world_of(run.profile), *palettes, *referees)
     if run.request.interventions is not None:
         decided_by += ("matrix", MATRIX)
-    if run.keys.painter is not None:
-        decided_by += ("painter", run.keys.painter)
-    if run.request.baseline is not None:
-        decided_by += ("baseline", LIGHT)
     if not run.request.has_room:  # which values a source has depends on the sources before it
         decided_by += ([source.key for source in sources],)
     return outcome_key(decided_by, run.request, run.classes.names, run.keys.makers)

@@ -16,8 +16,6 @@ from counterfactory.engine import content_keys
 from counterfactory.engine.content_keys import STAGES, ContentKeys, code_of, maker_key
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.keys import content_key, generator
-from counterfactory.engine.light.draw import draw_light, open_photograph
-from counterfactory.engine.light.menu import MENU
 from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime.installing import releases
@@ -132,7 +130,7 @@ def test_the_number_of_a_stage_s_code_is_in_the_keys(monkeypatch: pytest.MonkeyP
     def named() -> list[str]:
         return [maker_key("paint", [], "", {}), content_keys.outcome_key("profile", "settings", [], {})]
 
-    assert {stage: code_of(stage) for stage in STAGES} == dict.fromkeys(STAGES, 1) | {"rewrite": 13, "check": 6}
+    assert {stage: code_of(stage) for stage in STAGES} == dict.fromkeys(STAGES, 1) | {"rewrite": 12, "check": 6}
     before = named()
     monkeypatch.setattr(content_keys, "code_of", lambda stage: 1000)
     assert not set(before) & set(named())
@@ -217,7 +215,7 @@ def rewrite_numbers() -> str:
 @pytest.mark.parametrize(
     ("stage", "number", "numbers", "found"),
     [
-        ("rewrite", 13, rewrite_numbers, "8c1ad259a9986ef2"),
+        ("rewrite", 12, rewrite_numbers, "8c1ad259a9986ef2"),
         ("edges", 1, lambda: digest(edge_maps(picture()[None], load_profile("pocket").edges)), "c857c8da9ccfa677"),
         ("paint", 1, paint_numbers, "fdf63a716bffb1e0"),
         ("check", 6, check_numbers, "fed12661c1ab5a59"),
@@ -227,19 +225,3 @@ def test_code_that_gives_other_results_has_another_number(
     stage: content_keys.Stage, number: int, numbers: Callable[[], str], found: str
 ) -> None:
     assert (code_of(stage), numbers()) == (number, found)
-
-
-def test_light_that_is_drawn_otherwise_has_another_number() -> None:
-    """If one of these means moves, raise `content_keys.LIGHT`, then write the new one here."""
-
-    def mean(image: np.ndarray, *values: tuple[str, str]) -> float:
-        return float(draw_light(open_photograph(image), values, 1.0, np.random.default_rng(7)).mean())
-
-    found = {value: mean(picture(), (type_, value)) for type_, values in MENU.items() for value in values}
-    large = np.asarray(cv2.resize(picture(), (720, 480)) // 8, np.uint8)
-    found["at night, snowy"] = mean(large, ("time", "at night"), ("weather", "snowy"))
-    times = {"at sunset": 114.5, "at dusk": 34.7, "at night": 25.4}
-    weathers = {"overcast": 96.8, "hazy": 132.7, "foggy": 134.8, "rainy": 93.6, "snowy": 117.7, "at night, snowy": 17.4}
-    camera = {"out of focus": 87.6, "in motion": 87.7, "discoloured": 68.4, "noisy": 85.7, "compressed": 87.6}
-    expected = {**times, **weathers, "in glare": 167.7, **camera}
-    assert (content_keys.LIGHT, found) == (3, pytest.approx(expected, abs=0.3))

@@ -23,7 +23,6 @@ from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Problem, Source
-from counterfactory.engine.stages import recording
 from counterfactory.engine.suite import Suite, read_metadata, read_run
 from counterfactory.engine.suite.outcome import Outcome
 from counterfactory.engine.suite.run_record import RunSummary
@@ -82,9 +81,7 @@ def test_a_shard_with_a_picture_that_was_lost_is_taken_again(sources: Sequence[S
     assert ([*again.problems], again.variants, again.reused) == ([], 6, first.painted)
 
 
-def test_a_shard_is_decided_by_what_is_asked_and_by_all_labels(
-    sources: Sequence[Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shard_is_decided_by_what_is_asked_and_by_all_labels(sources: Sequence[Source], tmp_path: Path) -> None:
     weathers = parse_interventions("weather: rainy, foggy, snowy", "test")
     few = replace(REQUEST, interventions=parse_interventions("weather: rainy", "test"))
 
@@ -102,8 +99,6 @@ def test_a_shard_is_decided_by_what_is_asked_and_by_all_labels(
     assert key(few, sources) == key(few, sources[:2])
     tight = replace(REQUEST, interventions=weathers)
     assert key(tight, sources) != key(tight, sources[:2])
-    monkeypatch.setattr(recording, "LIGHT", 1000)
-    assert key(REQUEST, sources) != plain, "light that is drawn otherwise is drawn again"
 
 
 @pytest.mark.parametrize(

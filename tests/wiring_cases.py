@@ -112,8 +112,8 @@ def _(house: House, command: str) -> None:
     thing = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [70, 70, 90, 100]}
     about = {"images": [{"id": 1, "file_name": "a.png"}], "categories": [{"id": 1, "name": "bus"}]}
     (boxed / "instances_a.json").write_text(json.dumps({**about, "annotations": [thing]}))
-    house.fails("say --boxes corners", command, of=boxed)
     task = () if command == "estimate" else ("--task", "detection")
+    house.fails("say --boxes corners", command, *task, of=boxed)
     ran = house.ask(command, "--boxes", "corners", *task, of=boxed)
     assert ran.count == 1
     if ran.suite is not None:

@@ -24,7 +24,7 @@ from ..asking.outputs import ANYTHING, UNSEEN, BoxAnswer, LabelAnswer, MapAnswer
 from ..asking.score_scale import tell_scale
 from ..asking.under_test import ModelUnderTest
 from ..errors import CounterfactoryError
-from ..files.reading import read_bytes, read_text
+from ..files.reading import read_text
 from ..judging.answer_census import pair_sources, settle_words
 from ..judging.answer_labels import IMAGE_FOLDER, SET_NUMBERS, Vocabulary, read_names, read_vocabulary
 from ..judging.box_census import BoxEvidence, box_notes, settle_boxes
@@ -32,7 +32,7 @@ from ..judging.detections import SURE, SeenBox, evaluate_boxes
 from ..judging.evaluate import evaluate_labels, evaluate_masks
 from ..judging.evaluation import Evaluation
 from ..judging.failures import label_failures, mask_failures
-from ..judging.mask_answers import AnswerTally, compare_masks
+from ..judging.mask_answers import AnswerTally, compare_masks, read_class_mask
 from ..judging.order import VariantAnswer, fall_answers, label_answers
 from ..judging.predictions import (
     COLUMNS,
@@ -47,7 +47,6 @@ from ..report.album import add_scores
 from ..sources.boxes import BoxForm
 from ..sources.class_map import VOID
 from ..sources.labels import label_text
-from ..sources.pixels import read_mask
 from ..suite import PictureRow
 from ..suite.images import open_png
 from ..suite.paths import Folder
@@ -306,8 +305,9 @@ def _require_two(model: ModelUnderTest, kind: type[ModelAnswer], on: _Judging) -
     """Raise CounterfactoryError for a suite of more than the two classes that one channel tells apart."""
     classes: set[Any] = {row.label for row in on.rows} - {None}
     if kind is MapAnswer and (classes := set(recorded_numbers(on.suite) or ())) == set():
-        masks = [on.suite / row.mask for row in on.rows[:_FEW] if row.mask is not None]
-        classes = {number for mask in masks for number in np.unique(read_mask(read_bytes(mask))).tolist()} - {VOID}
+        inside = Folder(on.suite)
+        masks = [read_class_mask(inside.path(row.mask)) for row in on.rows[:_FEW] if row.mask is not None]
+        classes = {number for mask in masks for number in np.unique(mask).tolist()} - {VOID}
     if len(classes) > 2:
         of = "pixel" if kind is MapAnswer else "picture"
         raise CounterfactoryError(

@@ -133,19 +133,26 @@ def _of_class(name: str, keys: ConfigurationKeys, parts: dict[str, Any], crop: S
 
 def _values(keys: ConfigurationKeys) -> dict[str, Any]:
     """How pixels become numbers. EfficientNet takes 1 off before it normalises, and divides by the deviation twice."""
-    scale, normal = keys("rescale_factor", 1 / 255, lambda factor: 1 / float(factor)), keys("do_normalize", False)
+    scale = keys("rescale_factor", 1 / 255, lambda factor: 1 / float(factor))
+    normal = keys("do_normalize", False, _flag)
     scale = scale if keys("do_rescale", True) else None
     mean, std = keys("image_mean", 0, _colours), keys("image_std", 1, lambda value: _colours(value, 0.0))
     mean = mean if normal else [0.0] * 3
     if keys("rescale_offset", False) and scale is not None:
         mean = [value + 1 for value in mean]
-    times = int(normal) + int(keys("include_top", False))
+    times = int(normal) + int(keys("include_top", False, _flag))
     return {
         "scale": 1.0 if scale is None and times else scale,
         "mean": triple(mean) if any(mean) else None,
         "std": triple([value**times for value in std]) if times else None,
         "channels": "bgr" if keys("do_flip_channel_order", False) else "rgb",
     }
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, int):
+        raise ValueError
+    return bool(value)
 
 
 def _colours(value: Any, least: float = -math.inf) -> Triple:

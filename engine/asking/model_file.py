@@ -164,9 +164,9 @@ def _published(path: Path, graph: ForeignGraph, port: Port) -> Published:
     if (listed := path.with_name("metadata.yaml")).is_file() and path.suffix == ".xml":
         try:
             table = yaml.safe_load(read_text(listed))
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
             raise CounterfactoryError(f"{listed} is no YAML: {error!s:.80}") from error
-        own |= table if isinstance(table, Mapping) else {}
+        own |= {str(key): value for key, value in table.items()} if isinstance(table, Mapping) else {}
     info = {key.removeprefix("model_info "): value for key, value in own.items() if key.startswith("model_info ")}
     known = of_ultralytics(own) or of_openvino(info or (own if path.suffix == ".xml" else {}), _size(port))
     if known is None and (config := configuration_beside(path)) is not None:

@@ -88,14 +88,14 @@ def open_parquet(of: Path | bytes, row_bytes: int = 1) -> Iterator[pq.ParquetFil
     """Parquet, a file or its bytes, to be read. It holds a value that recurs once, so that kilobytes can be gigabytes
     of rows or text: refused is what has less than `row_bytes` for each row, or would take too much memory for its size.
 
-    To be read with `use_threads=False`: a thread that holds Python's bytes as the process ends makes it abort. Raises
-    OSError, and ArrowException for what cannot be read and for what is refused.
+    To be read with `use_threads=False`, and nothing is read ahead: a thread of pyarrow's that is left where the process
+    ends makes it abort. Raises OSError, and ArrowException for what cannot be read and for what is refused.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     opening = pa.BufferReader(of) if isinstance(of, bytes) else open_file(of)
-    with opening as opened, pq.ParquetFile(opened, page_checksum_verification=True) as file:
+    with opening as opened, pq.ParquetFile(opened, pre_buffer=False, page_checksum_verification=True) as file:
         facts, size = file.metadata, len(of) if isinstance(of, bytes) else os.fstat(opened.fileno()).st_size
         try:
             groups = chunk_sizes(_footer(opened, size))
@@ -113,7 +113,7 @@ def open_parquet(of: Path | bytes, row_bytes: int = 1) -> Iterator[pq.ParquetFil
         texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
         many = sum(max(8 * chunk.values, chunk.bytes) for _, chunk in chunks) > room
         try:
-            with pq.ParquetFile(opened, read_dictionary=texts, metadata=facts) as lengths:
+            with pq.ParquetFile(opened, read_dictionary=texts, metadata=facts, pre_buffer=False) as lengths:
                 parts = (lengths.read_row_group(i, texts, use_threads=False) for i in doubtful if not many)
                 grown = sum(map(_decoded_bytes, parts))
         except KeyError as error:

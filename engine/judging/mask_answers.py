@@ -263,7 +263,7 @@ def _pairs(folder: Path, suite: Path, rows: Sequence[PictureRow]) -> Iterator[Pa
         if row.mask is None or not file.is_file():
             yield None
             continue
-        truth, answer = _read(inside.path(row.mask)), _read(file)
+        truth, answer = read_class_mask(inside.path(row.mask)), read_class_mask(file)
         if truth.shape != answer.shape:
             raise CounterfactoryError(
                 f"{file} is {answer.shape[1]} x {answer.shape[0]}, its picture {truth.shape[1]} x {truth.shape[0]}: "
@@ -272,7 +272,8 @@ def _pairs(folder: Path, suite: Path, rows: Sequence[PictureRow]) -> Iterator[Pa
         yield truth, answer
 
 
-def _read(file: Path) -> NDArray[Any]:
+def read_class_mask(file: Path) -> NDArray[Any]:
+    """The class numbers [H, W] in a mask. Raises CounterfactoryError for what is none."""
     try:
         mask = read_mask(read_bytes(file))
     except OSError as error:

@@ -27,7 +27,7 @@ from ..keys import file_digest
 from ..profile.rewrite import LLAMA_FILES, LLAMA_GRAPH
 from ..runtime import dequantize
 from ..runtime.blob_cache import BlobCache
-from ..runtime.compiling import CompileInputs, compile_model
+from ..runtime.compiling import CompileInputs, compile_model, least_threads
 from ..runtime.openvino import Precision, open_core
 from ..runtime.quiet_openvino import ov
 from ..runtime.session import require_finite
@@ -99,7 +99,7 @@ class Llama:
             "CPU_RUNTIME_CACHE_CAPACITY": _KEPT_OPERATIONS,
         }
         if threads or small:
-            config["INFERENCE_NUM_THREADS"] = 1 if small else threads
+            config["INFERENCE_NUM_THREADS"] = max(least_threads(precision), 1 if small else threads)
         making = CompileInputs(files, (__file__, dequantize.__file__), {}, config)
         prepare = partial(_prepared, graph, self._element)
         compiled = compile_model(core, making, prepare, blobs, digest)

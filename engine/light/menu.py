@@ -14,14 +14,7 @@ MENU: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "camera": ("out of focus", "in motion", "discoloured", "noisy", "compressed"),
     }
 )
-# Two that are never in one picture, beside those of one type: the sun shines neither through clouds, rain or snow nor
-# when it is down, glare and air are two veils over one scene, and nobody sees at night whether there are clouds.
+# Two that cannot be in one picture: no low sun shines through clouds, and nobody sees at night whether there are any.
 EXCLUSIVE: frozenset[frozenset[str]] = frozenset(
-    frozenset((value, other))
-    for value, others in (
-        ("at sunset", ("overcast", "rainy", "snowy")),
-        ("in glare", ("at dusk", "at night", *MENU["weather"])),
-        ("at night", ("overcast",)),
-    )
-    for other in others
+    frozenset(pair) for pair in (("at sunset", "overcast"), ("at night", "overcast"), ("in glare", "overcast"))
 )

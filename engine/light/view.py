@@ -3,15 +3,13 @@ small.
 
 What an edit must know of the whole picture (how bright it is, where its sky lies) it reads from the small one, and what
 it lays over the picture (fog, glows, streaks) are fields: maps of a size of their own. So a picture of any size passes
-through in strips, and all that edits do scales with it. Linear light is float32, 1 where sRGB's 255 is (IEC 61966-2-1),
-and no edit passes on less than black or what is no number (`checked`): the next one may take its logarithm or its root.
+through in strips, and all that edits do scales with it. Linear light is float32, 1 where sRGB's 255 is (IEC 61966-2-1).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +23,6 @@ Colour = tuple[float, float, float]
 Rows = Callable[[int, int], Floats]
 
 LUMINANCE: Colour = (0.2126, 0.7152, 0.0722)
-# More light than any edit means to make, in whites.
-_BRIGHTEST = 100.0
 # Sides of the small picture at most, and of fields of particles.
 _SMALL, _SMALL_LONG = 192, 1536
 
@@ -109,20 +105,6 @@ class View:
             rows=lambda top, bottom: change(rows(top, bottom), Window(height, width, top, bottom)),
             small=change(self.small.copy(), self.whole()),
         )
-
-    def checked(self, edit: str) -> View:
-        """After an `edit`, with its light between 0 and `_BRIGHTEST`, as noise goes below black. Where the edit gives
-        what is no finite number it raises FloatingPointError, or its rows do.
-        """
-        rows, small = self.rows, _in_range(self.small, edit)
-        return replace(self, rows=lambda top, bottom: _in_range(rows(top, bottom), edit), small=small)
-
-
-def _in_range(pixels: Floats, edit: str) -> Floats:
-    low, high = float(pixels.min()), float(pixels.max())  # NaN if one of them is
-    if not (isfinite(low) and isfinite(high)):
-        raise FloatingPointError(f"'{edit}' gives light that is no finite number")
-    return pixels if low >= 0 and high <= _BRIGHTEST else np.clip(pixels, 0, _BRIGHTEST, out=pixels)
 
 
 def open_view(picture: Bytes, depth: Floats | None) -> View:

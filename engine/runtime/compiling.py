@@ -100,6 +100,14 @@ def compiler(core: ov.Core, cpuinfo: Path = Path("/proc/cpuinfo")) -> dict[str, 
     }
 
 
+def least_threads(precision: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> int:
+    """The fewest threads that a Llama's plan may have. On a processor with AMX OpenVINO 2026.4.1 gives its feed-forward
+    in bf16 to two halves of the threads, and ends the process (SIGFPE) where there is one alone.
+    """
+    tiles = any(trait.startswith("flags:") and "amx_bf16" in trait.split() for trait in _traits(cpuinfo))
+    return 2 if precision == "bf16" and tiles else 1
+
+
 def _traits(cpuinfo: Path) -> list[str]:
     """The lines about the first processor that tell it from other models; none on systems without the file."""
     traits = []

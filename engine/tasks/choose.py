@@ -83,11 +83,9 @@ def choose_edits(
         rng = generator(key, f"edits of variant {index}")
         taken = set(chosen)
         most = low if index % 2 == 0 else min(high, len(_slots(choices)))
-        least = min(low + index % 2, most)
-        drawn = (_draw(choices, least, most, used, rng, exclusive) for _ in range(_DRAWS))
-        whole = (edits for edits in drawn if len(edits) >= least)
-        every = (edits for edits in _all_sets(choices, low, high) if not _clash(edits, exclusive))
-        fresh = next((edits for edits in itertools.chain(whole, every) if edits not in taken), None)
+        drawn = (_draw(choices, min(low + index % 2, most), most, used, rng) for _ in range(_DRAWS))
+        tried = itertools.chain(drawn, _all_sets(choices, low, high))
+        fresh = next((edits for edits in tried if edits not in taken and not _clash(edits, exclusive)), None)
         if fresh is None:
             break
         chosen.append(fresh)
@@ -147,27 +145,18 @@ def cover_cells(
 
 
 def _draw(
-    choices: Sequence[Choice],
-    low: int,
-    high: int,
-    used: Counter[object],
-    rng: np.random.Generator,
-    exclusive: Exclusive,
+    choices: Sequence[Choice], low: int, high: int, used: Counter[object], rng: np.random.Generator
 ) -> tuple[Edit, ...]:
-    """Draw one set of edits at random among those that were used least so far; of fewer where no more go together."""
+    """Draw one set of edits at random among those that were used least so far."""
     types = Counter({choice.type: used[choice.type] for choice in choices})
     left = list(choices)
     edits: dict[Choice, Edit] = {}
-    size = int(rng.integers(low, high + 1))
-    while left and len(edits) < size:
+    for _ in range(int(rng.integers(low, high + 1))):
         rank = rng.random(len(left))
         at = min(range(len(left)), key=lambda i: (types[left[i].type], used[left[i].type, left[i].keyword], rank[i]))
         choice = left.pop(at)
         left = [other for other in left if other.slot is None or other.slot != choice.slot]
-        every = (Edit(choice.type, choice.keyword, alternative) for alternative in choice.alternatives)
-        options = [edit for edit in every if not _clash([*edits.values(), edit], exclusive)]
-        if not options:
-            continue
+        options = [Edit(choice.type, choice.keyword, alternative) for alternative in choice.alternatives]
         luck = rng.random(len(options))
         edits[choice] = options[min(range(len(options)), key=lambda i: (used[options[i]], luck[i]))]
         types[choice.type] += 1

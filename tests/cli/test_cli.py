@@ -81,9 +81,9 @@ def test_generate_says_what_it_takes(sources: str, tmp_path: Path, run: Command)
 
 
 def test_generate_needs_one_usable_image(tmp_path: Path, run: Command) -> None:
-    (tmp_path / "set").mkdir()
-    (tmp_path / "set" / "a.png").write_text("no image")
-    said = run.refuses("skipped a", "generate", tmp_path / "set", "--out", tmp_path / "suite")
+    (tmp_path / "set" / "bus").mkdir(parents=True)
+    (tmp_path / "set" / "bus" / "a.png").write_text("no image")
+    said = run.refuses("skipped bus/a", "generate", tmp_path / "set", "--out", tmp_path / "suite")
     assert "none of the 1 images" in said
 
 

@@ -108,7 +108,8 @@ def strange_suite(made_suite: MadeSuite) -> Path:
 
 def test_evaluations_begin_with_it(strange_suite: Path, tmp_path: Path, run: Command) -> None:
     answers = tmp_path / "answers.csv"
-    answers.write_text("image,prediction\n" + "".join(f"{r.file_name},car\n" for r in read_metadata(strange_suite)))
+    told = enumerate(read_metadata(strange_suite))
+    answers.write_text("image,prediction\n" + "".join(f"{r.file_name},{('car', 'bus')[i % 2]}\n" for i, r in told))
     _, out, _ = run("evaluate", strange_suite, "--predictions", answers)
     assert " ".join(out.split()).startswith(f"1 of 3 sources are {MARK}")
     _, out, _ = run("evaluate", strange_suite, "--predictions", answers, "--json")

@@ -65,7 +65,7 @@ Make = Callable[[Path], Path]
         (lambda root: table(root, "image\na.png\nb.png\n"), (), NO_LABELS),
         (lambda root: table(root, "image,cat,dog\na.png,1,0\nb.png,0,1\n"), (), NO_LABELS),
         (pickled, (), NO_LABELS),
-        (pickled, ("--labels", "labels.pkl"), "labels come in a .csv, .jsonl or .txt file"),
+        (pickled, ("--labels", "labels.pkl"), "labels come in a .csv, .tsv, .jsonl or .txt file"),
     ],
 )
 def test_plan_refuses_what_generate_refuses(

@@ -37,7 +37,7 @@ from picture_rows import control_row, original_row, picture_row, written
 from session_records import costs, session_facts
 
 from counterfactory.engine.api import answers, box_files, model_answers
-from counterfactory.engine.asking import outputs, published_inputs
+from counterfactory.engine.asking import model_file, outputs, published_inputs
 from counterfactory.engine.cluster.parts import Part, PartHead
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate import measured
@@ -59,6 +59,8 @@ from counterfactory.engine.review.answer_book import AnswerBook, Rating
 from counterfactory.engine.review.serving import ReviewApp
 from counterfactory.engine.review.study_results import SuiteFacts, find_results
 from counterfactory.engine.runtime import cuda_norms, onnx_header, plans
+from counterfactory.engine.runtime.onnx_file import read_onnx_file
+from counterfactory.engine.runtime.session import Port
 from counterfactory.engine.server import comfyui, exchange
 from counterfactory.engine.sources import (
     class_map,
@@ -355,6 +357,7 @@ VOC = """<?xml version="1.0" encoding="utf-8"?><annotation><size><width>16</widt
 <object><name>bus</name><difficult>0</difficult><bndbox><xmin>1</xmin><ymin>2</ymin><xmax>8</xmax><ymax>9</ymax></bndbox>
 </object></annotation>"""
 YAML = "path: .\ntrain: images\nnames:\n  0: bus\n  1: car\nkpt_shape: [2, 3]\n"
+OPEN_PORT = Port("images", (1, 3, 8, 8), "float32")
 SHAPES = {"onnx_sha256": "a" * 64, "profiles": [{"x": {"min": [1, 2], "opt": [2, 2], "max": [4, 2]}}]}
 MANIFEST = SHAPES | {"classes": ["AutoencoderTiny"]}
 PLAN_KEY = SHAPES | {"precision": "f16", "library": "tensorrt 10", "device": "SM86", "plan_sha256": "b" * 64}
@@ -785,5 +788,12 @@ READERS: dict[str, FuzzedReader] = {
         _folder(open_captioner), numpy_files, "opt_embeddings.npy", place=put_captioner
     ),
     "ONNX": FuzzedReader(onnx_header.read_ports, onnx_file, "x.onnx"),
+    "ONNX of a user": FuzzedReader(read_onnx_file, onnx_file, "x.onnx"),
+    "what a model says of itself": _plain(
+        lambda path: model_file._published(path.with_name("x.xml"), SimpleNamespace(metadata={}), OPEN_PORT),  # type: ignore[arg-type]
+        "metadata.yaml",
+        "names: {0: bus, 1: car}\ntask: detect\nimgsz: [8, 8]\nstride: 32\nbatch: 1\n",
+        "names: [bus]\ntask: [1]\nimgsz: x\n",
+    ),
     "norms in ONNX": FuzzedReader(cuda_norms.norms_for_cuda, norm_files, "x.onnx"),
 }

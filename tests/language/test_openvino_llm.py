@@ -35,6 +35,7 @@ from counterfactory.engine.language.openvino_llm import OpenVinoLlm
 from counterfactory.engine.language.questions import PlainPrompts
 from counterfactory.engine.language.token_filter import TokenFilter, TokenVocabulary, allowed
 from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.runtime.compiling import least_threads
 from counterfactory.engine.runtime.openvino import resolve_precision
 from counterfactory.export.language.llama_steps import write_llama
 from counterfactory.export.language.llm import write_for_cpu
@@ -301,6 +302,15 @@ def test_small_networks_take_one_thread_and_others_what_they_are_told(
     assert threads(2) == 1
     monkeypatch.setattr(llama_module, "_SMALL", 0)
     assert threads(2) == min(2, os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize(("precision", "flags", "threads"), [("bf16", "avx amx_bf16", 2), ("f32", "amx_bf16", 1)])
+def test_one_thread_is_too_few_for_bf16_where_there_are_tiles(
+    precision: str, flags: str, threads: int, tmp_path: Path
+) -> None:
+    (tmp_path / "cpuinfo").write_text(f"processor: 0\nflags\t\t: fpu {flags}\n\nprocessor: 1\n")
+    assert least_threads(precision, tmp_path / "cpuinfo") == threads
+    assert least_threads("bf16", tmp_path / "none") == 1
 
 
 def test_rows_of_like_lengths_lie_side_by_side(llm: OpenVinoLlm, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,6 +131,12 @@ def case(name: str, source: str, right: Mapping[str, Any]) -> Callable[[Callable
     return enter
 
 
+def kind_of(report: Case) -> str:
+    """What a report is one of: its number without its letter, or its first words."""
+    first, *rest = report.name.split()
+    return first.rstrip("abcdefghijklmnopqrst") or " ".join([first, *rest[:1]])
+
+
 def differences(right: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Facts that are not as they should be, with both."""
     return {key: (want, found.get(key)) for key, want in right.items() if not _same(want, found.get(key))}

@@ -14,7 +14,7 @@ from small_sets import noise
 import counterfactory as cf
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.light.drawable import drawn_as, named_by
-from counterfactory.engine.light.menu import EXCLUSIVE, MENU
+from counterfactory.engine.light.menu import MENU
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.suite import PictureRow
 
@@ -175,18 +175,6 @@ def test_no_edit_makes_the_label_false(
     assert types >= kept
     assert not any("gets no variants" in line or "get no variants" in line for line in told)
     assert all(edit.alternative != "snowy" or "snow" not in label for one in plan.variants for edit in one.edits)
-
-
-def test_what_never_meets_meets_in_no_variant_and_is_named_where_nothing_is_left(photos: Path, tmp_path: Path) -> None:
-    values = {"time": ["night", "sunset"], "light": ["glare"], "weather": ["fog", "in the rain"]}
-    plan = cf.plan(photos, profile="light", variants=9, edits=(1, 3), interventions=values, warn=lambda _: None)
-    drawn = [frozenset(drawn_as(edit.type, edit.alternative) for edit in one.edits) for one in plan.variants]
-    assert not any(pair <= values for pair in EXCLUSIVE for values in drawn)
-    assert {frozenset(("at sunset", "in glare")), frozenset(("at night", "rainy"))} <= set(drawn)
-    told: list[str] = []
-    out, apart = tmp_path / "suite", {"time": ["night"], "light": ["glare"]}
-    cf.generate(photos, out=out, profile="light", variants=1, edits=2, interventions=apart, warn=told.append)
-    assert any("at night" in line and "glare" in line for line in told)
 
 
 def test_words_are_drawn_as_what_they_mean_and_a_label_is_a_weather_by_its_last_word() -> None:

@@ -40,27 +40,6 @@ def test_only_the_painter_of_light_spoils_the_camera(painter: Painter, types: se
     assert (found.exclusive, found.problem) == (EXCLUSIVE, None)
 
 
-def test_no_picture_has_the_sun_by_night_or_in_clouds_or_two_veils() -> None:
-    sunless, veils = {"at dusk", "at night", "overcast", "rainy", "snowy"}, {"foggy", "hazy", "rainy", "snowy"}
-    for sun, others in (("in glare", sunless | veils), ("at sunset", {"overcast", "rainy", "snowy"})):
-        assert {value for pair in EXCLUSIVE if sun in pair for value in pair} == {sun, *others}
-    assert frozenset(("at night", "snowy")) not in EXCLUSIVE
-    # A variant changes a type once, so that two of one type never meet.
-    assert veils <= set(MENU["weather"])
-    assert {"at sunset", "at dusk", "at night"} == set(MENU["time"])
-
-
-def test_what_never_meets_is_known_in_any_words() -> None:
-    values = Interventions((("time", ("night", "morning")), ("light", ("glare",)), ("weather", ("fog", "in the rain"))))
-    for painter in ("server", "light"):
-        named = values if painter == "server" else Interventions((("time", ("night",)), *values.axes[1:]))
-        found = draft("dog", ("weather",), painter, interventions=named)
-        words = {choice.type: choice.alternatives for choice in found.choices}
-        (glare,) = words["light"]
-        others = (*words["weather"], words["time"][0])
-        assert found.exclusive == {frozenset((glare, other)) for other in others}
-
-
 def test_what_would_make_the_label_false_or_is_to_be_avoided_is_left_out() -> None:
     (time,) = draft("dog", ("time",), avoid=("night",)).choices
     assert time.alternatives == tuple(phrase for phrase in MENU["time"] if "night" not in phrase)

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.light.menu import EXCLUSIVE, MENU
 from counterfactory.engine.tasks.choose import Choice, choose_edits, combinations, cover_cells
 from counterfactory.engine.tasks.spread import TypeSpread, skewed, spread_of, value_of
 
@@ -172,18 +171,6 @@ def test_what_cannot_be_in_one_picture_is_in_no_set() -> None:
     cells = {one.alternative: [one] for one in edits_of(time, light, weather)}
     sets = cover_cells([time, weather, light, more], cells, 2, never)
     assert [{edit.alternative for edit in edits} for edits in sets] == [{"at night", "in fog"}, {"at noon", "sunny"}]
-
-
-def test_values_that_never_meet_leave_the_others_as_even_as_they_were() -> None:
-    """A value that goes with few others, and so is in few sets, crowds out none of them."""
-    weathers, choices = MENU["weather"], [Choice(type_, "", values) for type_, values in MENU.items()]
-    for sizes in ((1, 3), (2, 2), (3, 3)):
-        chosen = [choose_edits(choices, 6, sizes, f"key {i}", exclusive=EXCLUSIVE) for i in range(60)]
-        sets = [{edit.alternative for edit in edits} for of in chosen for edits in of]
-        assert not any(pair <= values for pair in EXCLUSIVE for values in sets)
-        assert all(len(edits) >= min(2, sizes[1]) for of in chosen for edits in of[1::2]), "as without"
-        used = Counter(value for values in sets for value in values)
-        assert max(used[one] for one in weathers) < 2 * min(used[one] for one in weathers)
 
 
 def test_cells_of_different_types_go_together_while_there_are_any() -> None:

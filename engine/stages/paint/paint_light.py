@@ -7,12 +7,11 @@ their strength differs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import CounterfactoryError
 from ...keys import generator
 from ...light.draw import Photograph, draw_light, open_photograph
 from ...light.drawable import drawn
@@ -40,8 +39,7 @@ def paint_light(run: Run, variants: Sequence[Variant], maps: MapsOf, pictures: P
 
 def draw_variants(run: Run, variants: Sequence[Variant], pictures: Pictures) -> Iterator[VariantPicture]:
     """Variants' pictures, of their sources' size; a control is its source. Edits that light and weather cannot show are
-    left out, [protect] keeps a part of the source, and a source that cannot be read has none. Where light comes to no
-    finite number it raises CounterfactoryError.
+    left out, [protect] keeps a part of the source, and a source that cannot be read has none.
     """
     images = pictures.of(variant.source for variant in variants)
     photograph_of = once_each(lambda source: _open(source, images[source.key]), _WORKERS)
@@ -50,7 +48,9 @@ def draw_variants(run: Run, variants: Sequence[Variant], pictures: Pictures) -> 
         source = variant.source
         if not variant.edits:
             return picture
-        painted = _draw_edits(photograph_of, variant)
+        values = [(edit.type, value) for edit in variant.edits if (value := drawn(edit)) is not None]
+        rng = generator(variant.noise_key, "light")
+        painted = draw_light(photograph_of(source), values, variant.level / variant.levels, rng)
         kept = protected_share(run, source, picture.shape[:2], pictures)
         return painted if kept is None else _keep(picture, painted, kept)
 
@@ -63,19 +63,6 @@ def _open(source: Source, picture: Pixels) -> Photograph:
         return open_photograph(picture)
     near = load_depth(source, picture.shape[:2]) / np.float32(_DEEPEST)
     return open_photograph(picture, (1 - near).astype(np.float32))
-
-
-def _draw_edits(photograph_of: Callable[[Source], Photograph], variant: Variant) -> Pixels:
-    values = [(edit.type, value) for edit in variant.edits if (value := drawn(edit)) is not None]
-    rng = generator(variant.noise_key, "light")
-    try:
-        return draw_light(photograph_of(variant.source), values, variant.level / variant.levels, rng)
-    except FloatingPointError as error:
-        raise CounterfactoryError(
-            f"{variant.source.name} with {', '.join(value for _, value in values)} comes to numbers that are none "
-            f"({error}), which would be black blocks in its picture; leave the photograph out, or name other values "
-            "(--interventions), and please report both"
-        ) from error
 
 
 def _keep(source: Pixels, painted: Pixels, share: NDArray[np.float32]) -> Pixels:

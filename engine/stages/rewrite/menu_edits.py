@@ -6,8 +6,7 @@ is left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import combinations
+from collections.abc import Sequence
 
 from ...english.additions import phrase_of
 from ...english.words import says_any
@@ -17,7 +16,7 @@ from ...light.menu import EXCLUSIVE, MENU
 from ...profile.painter import Painter
 from ...request import SuiteRequest
 from ...sources.source import Source
-from ...tasks.choose import Choice, Exclusive
+from ...tasks.choose import Choice
 from ...tasks.user_task import Interventions
 from .caption_edits import CaptionEdits, Questions
 
@@ -28,21 +27,14 @@ def find_choices(drafts: Sequence[CaptionEdits], questions: Questions, painter: 
     if painter != "light":  # faults of a camera are nothing to ask an editor for
         types = [type_ for type_ in types if type_ != "camera"]
     values = values_of(wanted.interventions, painter) if wanted.interventions else {one: MENU[one] for one in types}
-    exclusive = _exclusive(values)
     for draft in drafts:
-        draft.exclusive = exclusive
+        draft.exclusive = EXCLUSIVE
         for type_, phrases in values.items():
             allowed = tuple(phrase for phrase in phrases if _allowed(draft.source, type_, phrase, wanted))
             if allowed:
                 draft.choices.append(Choice(type_, "", allowed))
         if not draft.choices:
             draft.problem = f"its label {draft.source.label!r} is what every edit that is left would change"
-
-
-def _exclusive(values: Mapping[str, Sequence[str]]) -> Exclusive:
-    """The pairs of phrases, in whatever words, that say what is never in one picture."""
-    shown = {phrase: drawn_as(type_, phrase) for type_, phrases in values.items() for phrase in phrases}
-    return frozenset(frozenset(pair) for pair in combinations(shown, 2) if frozenset(map(shown.get, pair)) in EXCLUSIVE)
 
 
 def values_of(named: Interventions, painter: Painter) -> dict[str, tuple[str, ...]]:

@@ -21,7 +21,6 @@ from ...edit import Edit
 from ...english.additions import apply_by_rule, count_links, phrase_of
 from ...english.edit_scope import TextLimit, check_edited_caption, cut_edit, fit_caption
 from ...english.replacing import write_by_rule
-from ...errors import list_some
 from ...language.chat import ChatPrompts, prompts_of
 from ...language.grammar import edited_grammar, text_grammar
 from ...language.llm_request import LlmRequest
@@ -201,9 +200,7 @@ def _choose(draft: CaptionEdits, wanted: SuiteRequest, first: EditSets) -> EditS
     chosen = choose_edits(draft.choices, wanted.sets, wanted.edits, key, first, draft.exclusive)
     if not chosen and not draft.problem:
         low, high = wanted.edits
-        never = list_some(sorted(" and ".join(sorted(pair)) for pair in draft.exclusive), 3)
-        why = f"never together are {never}" if never else repr(draft.caption)
-        draft.problem = draft.unread or f"its caption allows no set of {low} to {high} edits: {why}"
+        draft.problem = draft.unread or f"its caption allows no set of {low} to {high} edits: {draft.caption!r}"
     return chosen
 
 
