@@ -3,8 +3,8 @@ edit that costs a class more than it costs others.
 
 Of many estimates the largest is large by chance, too, and then says more than is true. So what is named is the
 difference from the others, by an interval that holds for all that could have been named at once (Bonferroni; Benjamini
-and Yekutieli, JASA 100, 2005, on what a selection does to intervals): of suites in which nothing differs, one in forty
-names a value, and one in forty a class.
+and Yekutieli, JASA 100, 2005, on what a selection does to intervals): of all values and all classes of a suite, so that
+of suites in which nothing differs one in forty names one that loses more.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from .effects import CONFIDENCE, PictureOutcome, judge_difference, largest_diffe
 from .within import SEPARATE, Estimates, regress
 
 Floats = NDArray[np.float64]
+# Values, and classes, are looked through for what stands out.
+_FAMILIES = 2
 
 
 @dataclass(frozen=True)
 class Standout:
-    """What pictures called `name` lose (below 0) or gain beyond `others` like it lies from `low` to `high`: all of a
-    suite's at once, 95 times in 100.
+    """What pictures called `name` lose (below 0) or gain beyond `others` like it lies from `low` to `high`: of all that
+    a suite could name at once, 95 times in 100.
     """
 
     name: str
@@ -118,8 +120,10 @@ def _contrasts(joint: JointEffects, numbers: Sequence[int]) -> list[Contrast]:
 
 
 def stand_out(contrasts: Sequence[Contrast]) -> tuple[Standout, ...]:
-    """Each contrast's difference with the interval that holds for all of them at once, in their order."""
-    chance = (1 - CONFIDENCE) / max(1, len(contrasts))
+    """Each contrast's difference, in their order, with the interval that holds for all of them at once, and for those of
+    the other kind.
+    """
+    chance = (1 - CONFIDENCE) / _FAMILIES / max(1, len(contrasts))
     return tuple(_standout(contrast, chance) for contrast in contrasts)
 
 

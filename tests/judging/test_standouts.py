@@ -40,7 +40,7 @@ def test_the_contrast_is_the_value_less_the_mean_of_the_others_with_its_own_erro
     others = sum(weights[name] * effects[name].value for name in weights) / sum(weights.values())
     night = found["time: night"]
     assert night.others == pytest.approx(others)
-    # Leaving out each source, as everywhere, with the interval that holds for six at once.
+    # Leaving out each source, as everywhere, with the interval that holds for six values, and for classes, at once.
     parts = []
     for g in range(100):
         some = {one.name: one for one in find_effects([a for a in answers if a.source != str(g)], "control")}
@@ -48,7 +48,7 @@ def test_the_contrast_is_the_value_less_the_mean_of_the_others_with_its_own_erro
         parts.append(some["time: night"].value - left)
     gap = effects["time: night"].value - others
     error = np.sqrt(99 / 100 * ((np.array(parts) - gap) ** 2).sum())
-    reach = t_reach(1 - 0.05 / 6, effects["time: night"].sources - 1) * error
+    reach = t_reach(1 - 0.05 / 12, effects["time: night"].sources - 1) * error
     assert (night.low, night.high) == (pytest.approx(gap - reach, rel=0.03), pytest.approx(gap + reach, rel=0.03))
     assert [name for name, one in found.items() if one.clear] == ["time: night"]
     assert found["time: dawn"].low > 0, "it certainly loses less"
