@@ -120,7 +120,7 @@ def _contrasts(joint: JointEffects, numbers: Sequence[int]) -> list[Contrast]:
 
 
 def stand_out(contrasts: Sequence[Contrast]) -> tuple[Standout, ...]:
-    """Each contrast's difference, in their order, with the interval that holds for all of them at once, and for those of
+    """Each contrast's difference, in their order, with the interval that holds for all of them at once and for those of
     the other kind.
     """
     chance = (1 - CONFIDENCE) / _FAMILIES / max(1, len(contrasts))
