@@ -7,8 +7,9 @@ stand side by side with their difference by type, which is the painter's own. `-
 docs/effects.json. `--folder` keeps the suite, and goes on from it.
 
 `--coverage` asks instead, of models whose faults are known (`simulated_suites.py`), how often intervals of fresh suites
-hold what 50,000 other sources show, how often an effect that is none is called clear, and how often edits that do not
-add are said to. `--scale` judges 1,000 classes over 50,000 sources. Both write into docs/truth.json.
+hold what 50,000 other sources show, how often an effect that is none is called clear, how often edits that do not add
+are said to, and how often a page's sentences are true (`sentence_coverage.py`). `--scale` judges 1,000 classes over
+50,000 sources. Both write into docs/truth.json.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from effect_coverage import measure_coverage, measure_scale
 from journeys import Bench
 from measure import DOCS, Pixels, bench_parser, finish, picture_at, show
 from numpy.typing import NDArray
+from sentence_coverage import measure_sentences
 
 from counterfactory.engine.cli.demo import demo_scene, write_sources
 from counterfactory.engine.judging.effects import Effect, PictureOutcome, find_effects
@@ -53,7 +55,7 @@ def main() -> None:
     parser.add_argument("--scale", action="store_true", help="judge 1,000 classes over 50,000 sources")
     asked = parser.parse_args()
     if asked.coverage or asked.scale:
-        measured = measure_coverage(asked.draws) if asked.coverage else measure_scale()
+        measured = measure_coverage(asked.draws) | measure_sentences(asked.draws) if asked.coverage else measure_scale()
         claim = "intervals of effects hold the truth" if asked.coverage else "a thousand classes are judged"
         finish(claim, into=asked.write and DOCS / "truth.json", **measured)
         return

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.judging.effects import PictureOutcome
+from counterfactory.engine.judging.effects import PictureOutcome, picture_weights
 from counterfactory.engine.judging.within import Observations
 from counterfactory.engine.suite import Crop, Origin, Painting, PictureRow
 from counterfactory.engine.suite.metadata import write_table
@@ -103,7 +103,8 @@ class Suite:
         names = [TYPES[n // 10 // _KINDS] + valued.format(n % 10, n // 10 % _KINDS) for n in numbers]
         sources = np.concatenate([np.arange(len(self.controls)), self.source[some]])
         outcomes = np.concatenate([self.controls, self.variants[some]])
-        return names, Observations(sources, outcomes, picture + len(self.controls), name, len(names))
+        weight = picture_weights(sources, np.arange(len(sources)) >= len(self.controls))
+        return names, Observations(sources, outcomes, picture + len(self.controls), name, len(names), weight)
 
     def answers(self) -> list[PictureOutcome]:
         """The same as `find_interactions` takes it, by type."""

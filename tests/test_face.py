@@ -435,26 +435,27 @@ def test_reports_with_and_without_answers(made_suite: MadeSuite, tmp_path: Path)
 
 
 def test_what_a_class_relies_on_and_what_to_look_at_first(tmp_path: Path) -> None:
-    """Of twelve buses all fail at night and none elsewhere; another model fails on the first alone."""
+    """Of twelve buses all fail at night and none elsewhere, of twelve cars none; another model fails on the first."""
     rows = []
-    for index in range(12):
+    for index in range(24):
         same = {"source": str(index), "caption": "a bus by day.", "edited_caption": "a bus at night."}
+        same |= {"label": "bus" if index < 12 else "car"}
         rows += [original_row(index, **same | {"edited_caption": "a bus by day."})]
         rows += [picture_row(3 * index, **same, edits=(Edit("time", "by day", "at night"),))]
         rows += [picture_row(3 * index + 1, **same | {"edited_caption": "a red bus by day."}, edits=(RED,))]
-    rows.append(original_row(20, source="20", label="car"))
     suite = written(tmp_path, rows)
     right = {row.file_name: str(row.label) for row in rows}
     night = right | {row.file_name: "car" for row in rows if "time" in row.edit_types}
     one = right | {rows[1].file_name: "car"}
     result = cf.evaluate(suite, night, warn=list[str]().append)
     insights = result.insights()
-    assert list(insights["clear"]) == [True, False]
+    assert list(insights["clear"]) == [True, False, False, False]
     assert insights.loc[0, ["label", "name", "drop", "pictures"]].tolist() == [
         *("bus", "time: at night", pytest.approx(100), 12)
     ]
-    sentence = 'recognising bus relies on "by day": \N{MINUS SIGN}100 points (74 to 100), 12 pictures'
-    assert insights.loc[0, "sentence"] == result.evaluation.to_json()["insights"][0]["sentence"] == sentence
+    sentence = insights.loc[0, "sentence"]
+    assert sentence == result.evaluation.to_json()["insights"][0]["sentence"]
+    assert all(fact in sentence for fact in ('bus relies on "by day"', "to 100 points more", "12 pictures"))
     assert set(insights.loc[0, "worst"]) <= {row.key for row in rows if row.edits}
     assert "edits are grouped by their words" in result.notes
     order = result.order()
@@ -465,7 +466,7 @@ def test_what_a_class_relies_on_and_what_to_look_at_first(tmp_path: Path) -> Non
     with pytest.raises(cf.CounterfactoryError, match="has no run"):
         cf.open(suite).perplexity()
     well = cf.evaluate(suite, right, warn=list[str]().append)
-    assert "no class clearly relies on anything: 2 kinds of edits in 1 classes were compared" in well.notes
+    assert "no class clearly relies on anything: 4 kinds of edits in 2 classes were compared" in well.notes
 
 
 def test_a_set_as_a_whole(made_suite: MadeSuite) -> None:

@@ -262,7 +262,7 @@ class Result:
         CounterfactoryError where pandas is not installed.
         """
         effects = self.evaluation.effects
-        groups = {"type": effects.by_type, "value": effects.by_value, "class": effects.by_class}
+        groups = {"type": effects.leading_types, "value": effects.leading_values, "class": effects.by_class}
         if by not in groups:
             raise CounterfactoryError(f"effects are by {', '.join(groups)}, got {by!r}")
         rows = [

@@ -77,7 +77,9 @@ def predict_field(suite: Path, table: Path, models: Sequence[Given], caller: Cal
         answers = ask_model(opened, suite, real, caller.on_progress, caller.warn, _read, wanted=wants).answers
         outcomes = _outcomes(opened, answers, real, suite, given.classes, judged.words)
         measure = effects.measure
-        drops.append(ModelDrops(opened.name, (*effects.by_type, *effects.by_value), _real_effects(real, outcomes)))
+        drops.append(
+            ModelDrops(opened.name, (*effects.leading_types, *effects.leading_values), _real_effects(real, outcomes))
+        )
     transfers = find_transfers([_values(one.painted) for one in drops], [_values(one.real) for one in drops])
     return FieldPrediction(measure, tuple(drops), transfers, len(real), len({one.source for one in real}))
 

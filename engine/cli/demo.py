@@ -28,7 +28,7 @@ from ..pocket.tasks import street_task
 from ..pocket.worlds import EMBEDDED
 from ..profile.profile import load_profile
 from ..report.album import Answer, add_scores, mark_answers
-from ..report.effects_text import alone_table, effects_table, note_lines, sides_table
+from ..report.effects_text import effects_table, note_lines, other_table, sides_table
 from ..report.folder import edge_detector, write_report
 from ..report.page import ReportText
 from ..report.suite_text import reason_table, suite_notes
@@ -62,7 +62,7 @@ def demo(args: Namespace, terminal: Terminal) -> int:
     labels, masks, answers = ask_models(rows, suite_path, *models)
     clock.append(time.monotonic())
     tables = (
-        *(table for of in (labels.effects, masks.effects) for table in (effects_table(of), alone_table(of))),
+        *(table for of in (labels.effects, masks.effects) for table in (effects_table(of), other_table(of))),
         sides_table({f"classifier's {labels.measure_name}": labels, f"segmenter's {masks.measure_name}": masks}),
     )
     text, shown = _text(suite_path, rows, labels, masks), add_scores(rows, masks.effects.measure, masks.outcomes)

@@ -108,8 +108,9 @@ def compare(
 
 
 def _doubled(effect: Effect) -> Effect:
-    value, low, high = (None if end is None else 2 * end for end in (effect.value, effect.low, effect.high))
-    return replace(effect, value=value, low=low, high=high)
+    ends = (effect.value, effect.low, effect.high, effect.error)
+    value, low, high, error = (None if end is None else 2 * end for end in ends)
+    return replace(effect, value=value, low=low, high=high, error=error, most=2 * effect.most)
 
 
 def _gaps(pairs: Sequence[_Pair], names: Names) -> tuple[Gap, ...]:
@@ -126,11 +127,11 @@ def _gaps(pairs: Sequence[_Pair], names: Names) -> tuple[Gap, ...]:
 
 
 def mean_difference(name: str, pairs: Sequence[_Pair], most: float) -> Effect:
-    """The mean of the second numbers less the first over pictures, and its interval over their sources; no difference
+    """The mean of the second numbers less the first over pictures, and its interval over their units; no difference
     is larger than `most`.
     """
     sources: dict[str, int] = {}
-    number = np.array([sources.setdefault(row.source, len(sources)) for row, _, _ in pairs])
+    number = np.array([sources.setdefault(row.unit, len(sources)) for row, _, _ in pairs])
     sums, counts = np.bincount(number, np.array([b - a for _, a, b in pairs])), np.bincount(number)
     count, value = len(sources), float(sums.sum() / counts.sum())
     if count < 2:

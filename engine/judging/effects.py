@@ -5,13 +5,14 @@ variants carry: an edit type, an edit's value, a class. The comparison is within
 baseline of the same sources: their controls, which carry the painter's damage and no edit, or their originals. It does
 not know which model answered, or how outcomes were measured.
 
-The estimate is the regression of `within`. With one picture of a name and one baseline a source it is the mean
-difference of the two. Where a name's effect depends on the names beside it, it is an average over the mix of names that
-the pictures carry: `find_interactions` tests that.
+The estimate is the regression of `within`, in which each source counts once, however many of its variants there are:
+an effect is the mean over sources. With one picture of a name and one baseline a source it is the mean difference of
+the two. Where a name's effect depends on the names beside it, it is an average over the mix of names that the pictures
+carry: `find_interactions` tests that, and `find_mix_gaps` by how much it is another than that of the name alone.
 
-The interval is Student's t of as many degrees of freedom as sources vary in the name, less one, and never narrower than
-what so many sources can have missed: where few pictures fail, none of two dozen may have, and the jackknife then knows
-of no doubt. `bench/effects.py --coverage` measures both.
+The interval is Student's t of as many degrees of freedom as sources (or groups of sources that depend on each other)
+vary in the name, less one, and never narrower than what so many can have missed: where few pictures fail, none of two
+dozen may have, and the jackknife then knows of no doubt. `bench/effects.py --coverage` measures both.
 """
 
 from __future__ import annotations
@@ -32,6 +33,12 @@ from .within import SEPARATE, Estimates, Observations, regress
 CONFIDENCE = 0.95
 # Between the names of a pair that stands for what the two do beyond the sum.
 WITH = " with "
+# What a source's baselines count together, where its variants count one: the more, the nearer each variant is compared
+# with its baseline alone, and then a source counts the same whatever share of its variants carries a name; the less,
+# the more the source's other variants steady it.
+_BASELINE_WEIGHT = 4.0
+# Behind a source, or a name, of the second half of a regression that holds two.
+_ALONE = "\0alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +46,19 @@ class PictureOutcome:
     """A picture that the model answered: `outcome` is 1 for right, 0 for wrong, or any measure in [0, 1].
 
     `names` are the names of a variant that effects are estimated for, such as its edits' types. A baseline has none.
+    `group` is what the source depends on others by, such as the drive that frames are of: "" where it does not.
     """
 
     source: str
     kind: Kind
     outcome: float
     names: frozenset[str] = frozenset()
+    group: str = ""
+
+    @property
+    def unit(self) -> str:
+        """What does not depend on others: the group, or the source by itself."""
+        return self.group or self.source
 
 
 @dataclass(frozen=True)
@@ -53,8 +67,9 @@ class Effect:
 
     `value` is None where the name cannot be separated from others that always occur with it, and the interval where
     fewer than two sources can be compared. `p` is for "no effect"; `q` is `p` corrected for the number of names tested
-    together (Benjamini and Hochberg, 1995): of those below 0.05, one in twenty is no effect. `sources` were compared,
-    `pictures` carry the name.
+    together (Benjamini and Hochberg, 1995): of those below 0.05, one in twenty is no effect. `sources` (or groups of
+    sources) were compared, `pictures` carry the name. `error` is the standard error of `value`, and no two pictures of
+    a source differ by more than `most`.
     """
 
     name: str
@@ -65,6 +80,15 @@ class Effect:
     q: float | None
     sources: int
     pictures: int
+    error: float | None = None
+    most: float = 1.0
+
+    @property
+    def floored(self) -> bool:
+        """Whether the interval says no more than what so many sources can have missed."""
+        if self.error is None:
+            return False
+        return t_reach(CONFIDENCE, self.sources - 1) * self.error < self.most * missed_share(self.sources)
 
     @property
     def clear(self) -> bool:
@@ -109,7 +133,7 @@ def find_effects(answers: Sequence[PictureOutcome], baseline: Kind) -> tuple[Eff
     nothing of a name that all of their pictures carry. Several baselines of a source count as their mean does.
     """
     names = tuple(sorted({name for answer in answers for name in answer.names}))
-    return estimate_effects(names, _pictures(answers, names, baseline)) if names else ()
+    return estimate_effects(names, observe_pictures(answers, names, baseline)) if names else ()
 
 
 def find_interactions(answers: Sequence[PictureOutcome], baseline: Kind) -> tuple[Effect, ...]:
@@ -125,22 +149,52 @@ def find_interactions(answers: Sequence[PictureOutcome], baseline: Kind) -> tupl
     return correct([effect for effect in find_effects(paired, baseline) if effect.name in pairs])
 
 
+def find_mix_gaps(answers: Sequence[PictureOutcome], baseline: Kind) -> tuple[Effect, ...]:
+    """By how much the effect of each name over all pictures is another than that over those which carry it alone.
+
+    Both are of one regression, in which a source stands twice, its group holding the two together: once with what
+    carries one name, and once with everything, where names have a second one for what is not as alone.
+    """
+    single = {name for answer in answers if len(answer.names) == 1 for name in answer.names}
+    if all(len(answer.names) < 2 for answer in answers):
+        return ()
+    twice = []
+    for answer in answers:
+        group = answer.unit
+        if len(answer.names) < 2:
+            twice.append(replace(answer, source=f"{answer.source}{_ALONE}", group=group))
+        both = answer.names | {f"{name}{_ALONE}" for name in answer.names & single}
+        twice.append(replace(answer, names=both, group=group))
+    gaps = [effect for effect in find_effects(twice, baseline) if effect.name.endswith(_ALONE)]
+    return correct([replace(gap, name=gap.name.removesuffix(_ALONE)) for gap in gaps])
+
+
 def estimate_effects(names: Sequence[str], pictures: Observations) -> tuple[Effect, ...]:
     """The effects of the `names`, which the pictures carry by number."""
-    estimates, most = regress(pictures), _largest_difference(pictures)
+    estimates, most = regress(pictures), largest_difference(pictures)
     return correct([_effect(name, estimates, k, most) for k, name in enumerate(names)])
 
 
-def _pictures(answers: Sequence[PictureOutcome], names: Sequence[str], baseline: Kind) -> Observations:
+def observe_pictures(answers: Sequence[PictureOutcome], names: Sequence[str], baseline: Kind) -> Observations:
+    """The answers that effects are of, as `regress` takes them."""
     used = [answer for answer in answers if answer.kind == baseline or answer.names]
-    number, sources = {name: k for k, name in enumerate(names)}, dict[str, int]()
+    number, sources, groups = {name: k for k, name in enumerate(names)}, dict[str, int](), dict[str, int]()
     carried = [(i, number[name]) for i, answer in enumerate(used) for name in answer.names]
     picture, name = np.array(carried, np.int64).reshape(-1, 2).T
     source = np.array([sources.setdefault(answer.source, len(sources)) for answer in used], np.int64)
-    return Observations(source, np.array([answer.outcome for answer in used]), picture, name, len(names))
+    group = np.array([groups.setdefault(answer.unit, len(groups)) for answer in used], np.int64)
+    outcome = np.array([answer.outcome for answer in used])
+    weight = picture_weights(source, np.array([bool(answer.names) for answer in used]))
+    return Observations(source, outcome, picture, name, len(names), weight, group)
 
 
-def _largest_difference(pictures: Observations) -> float:
+def picture_weights(source: NDArray[np.int64], varied: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """What each picture [N] of the sources [N] counts: the variants of a source one together, its baselines four."""
+    counts = np.bincount(2 * source + varied)
+    return np.where(varied, 1.0, _BASELINE_WEIGHT) / counts[2 * source + varied]
+
+
+def largest_difference(pictures: Observations) -> float:
     """Between two pictures of one source, of all sources; 1 where nothing differs, which says nothing of its size."""
     most, least = (np.full(int(pictures.source.max()) + 1, bound) for bound in (-np.inf, np.inf))
     np.maximum.at(most, pictures.source, pictures.outcome)
@@ -167,11 +221,11 @@ def _flips(name: str, answers: Sequence[PictureOutcome], right: dict[str, bool])
     for answer in answers:
         failed = answer.outcome != 1
         if right[answer.source]:
-            chances[answer.source] += 1
-            wrong[answer.source] += failed
-            balance[answer.source] += failed
+            chances[answer.unit] += 1
+            wrong[answer.unit] += failed
+            balance[answer.unit] += failed
         elif not failed:
-            balance[answer.source] -= 1
+            balance[answer.unit] -= 1
     count, flipped = chances.total(), wrong.total()
     mended = sum(answer.outcome == 1 for answer in answers if not right[answer.source])
     if not count:
@@ -188,7 +242,7 @@ def _rate_interval(parts: NDArray[np.int64], wholes: NDArray[np.int64]) -> tuple
     if sources < 2:
         return None, None
     if rate in (0, 1):  # nothing varies: what so many sources would have shown (Clopper and Pearson, 1934)
-        unseen = _unseen(sources)
+        unseen = missed_share(sources)
         return (0.0, unseen) if rate == 0 else (1 - unseen, 1.0)
     reach = t_reach(CONFIDENCE, sources - 1) * jackknife(parts, wholes)
     return max(0.0, float(rate) - reach), min(1.0, float(rate) + reach)
@@ -201,9 +255,9 @@ def jackknife(parts: NDArray[Any], wholes: NDArray[Any]) -> float:
     return float(np.sqrt((sources - 1) / sources * ((without - parts.sum() / wholes.sum()) ** 2).sum()))
 
 
-def _unseen(sources: int) -> float:
+def missed_share(sources: int, confidence: float = CONFIDENCE) -> float:
     """The largest share of sources that could react, and none of these do, once in forty times."""
-    return float(1 - ((1 - CONFIDENCE) / 2) ** (1 / sources))
+    return float(1 - ((1 - confidence) / 2) ** (1 / sources))
 
 
 def _effect(name: str, estimates: Estimates, k: int, most: float) -> Effect:
@@ -216,20 +270,32 @@ def _effect(name: str, estimates: Estimates, k: int, most: float) -> Effect:
     return judge_difference(name, value, spread, sources, pictures, most)
 
 
-def judge_difference(name: str, value: float, spread: float, sources: int, pictures: int, most: float) -> Effect:
+def judge_difference(
+    name: str, value: float, spread: float, sources: int, pictures: int, most: float, confidence: float = CONFIDENCE
+) -> Effect:
     """The effect of an estimate and its standard error over two sources or more; pictures of one source differ by
-    `most` at most.
+    `most` at most. Its interval holds the truth with this `confidence`.
     """
     # What shows in no source may show in some share of others, as far as any picture of the suite differs from another.
-    times = t_reach(CONFIDENCE, sources - 1)
-    reach = max(times * spread, most * _unseen(sources))
+    times = t_reach(confidence, sources - 1)
+    reach = max(times * spread, most * missed_share(sources, confidence))
     if spread < SEPARATE:  # all sources react alike: as many heads in a row
         p = 1.0 if abs(value) < SEPARATE else 2.0 ** (1 - sources)
     else:
         p = two_sided_p(times * value / reach, sources - 1)
     # Outcomes are in [0, 1]; a regression may say more than there is to lose.
     low, high = (max(-1.0, min(1.0, end)) for end in (value - reach, value + reach))
-    return Effect(name, value, low, high, p, None, sources, pictures)
+    return Effect(name, value, low, high, p, None, sources, pictures, spread, most)
+
+
+def among(effect: Effect, count: int) -> Effect:
+    """The effect, which has an interval, with that which holds for all of so many at once (Bonferroni): what is picked
+    out for being large is not as large as it looks.
+    """
+    figures = (effect.value or 0.0, effect.error or 0.0, effect.sources, effect.pictures, effect.most)
+    return replace(
+        judge_difference(effect.name, *figures, 1 - (1 - CONFIDENCE) / max(1, count)), p=effect.p, q=effect.q
+    )
 
 
 def correct(effects: Sequence[Effect]) -> tuple[Effect, ...]:

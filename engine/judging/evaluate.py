@@ -7,8 +7,9 @@ were loaded; any set of labels or classes works.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,10 +20,21 @@ from ..suite import PictureRow
 from ..variant import KINDS, Kind
 from .baselines import Names, Outcomes, find_baseline_effects
 from .confusion import Counts, accuracy, confusion_matrix, iou, mean_iou, recall, row_normalised
-from .effects import Effect, LevelEffect, PictureOutcome, correct, find_effects, find_flips, find_interactions
-from .evaluation import Effects, Evaluation, MeanScore, Measure, Rejections, Side
+from .effects import (
+    Effect,
+    LevelEffect,
+    PictureOutcome,
+    correct,
+    find_effects,
+    find_flips,
+    find_interactions,
+    find_mix_gaps,
+)
+from .evaluation import Effects, Evaluation, MeanScore, Measure, Side
 from .insights import Embed, bags_of_words, find_insights
 from .predictions import find_unanswered
+from .rejections import find_rejections
+from .standouts import find_standouts
 
 T = TypeVar("T")
 
@@ -79,9 +91,11 @@ def evaluate_labels(
 
 
 def evaluation_of(
-    rows: Sequence[PictureRow], side: Callable[[Kind], Side], outcomes: Outcomes, **figures: Any
+    rows: Sequence[PictureRow], side: Callable[[Kind], Side], outcomes: Outcomes, effects: Effects, **figures: Any
 ) -> Evaluation:
-    """An evaluation: the `figures`, its sides, and what rows and outcomes of single pictures say of any model."""
+    """An evaluation: the `figures`, its sides and `effects`, and what rows and outcomes of single pictures say of any
+    model.
+    """
     excluded, excluded_controls = (
         sum(row.kind == kind and not row.accepted for row in rows) for kind in ("variant", "control")
     )
@@ -92,7 +106,8 @@ def evaluation_of(
         excluded=excluded,
         excluded_controls=excluded_controls,
         outcomes={row.file_name: outcome for row, outcome in outcomes},
-        rejections=_rejections(rows),
+        rejections=find_rejections(rows, outcomes, effects.against, (edit_types, edit_values)),
+        effects=effects,
         **figures,
     )
 
@@ -187,7 +202,7 @@ def effects_of(
     turned = find_flips(picture_outcomes(alone, edit_types), against) if flips and against else ()
     if flips and of_painter:
         turned = (*find_flips(picture_outcomes(painted, lambda _: {"painting"}, "control"), "original"), *turned)
-    return Effects(
+    whole = Effects(
         against=against,
         baselines=find_baseline_effects(outcomes, lambda row: edit_types(row) | edit_values(row), against)
         if against
@@ -205,7 +220,10 @@ def effects_of(
         copies=len(copies),
         measure=measure,
         by_level=_by_level(outcomes, against) if against else (),
+        mix_gaps=find_mix_gaps(types, against) if against else (),
     )
+    leading = picture_outcomes(alone if whole.leads_alone else outcomes, edit_values)
+    return replace(whole, standouts=find_standouts(leading, against) if against else ())
 
 
 def _by_level(outcomes: Outcomes, against: Kind) -> tuple[LevelEffect, ...]:
@@ -232,19 +250,6 @@ def _copies(outcomes: Outcomes) -> set[str]:
     return {row.file_name for row, _ in outcomes if row.kind == "control" and originals.get(row.original) == row.sha256}
 
 
-def _rejections(rows: Sequence[PictureRow]) -> tuple[Rejections, ...]:
-    """By type and by value, each sorted by name."""
-    carried, lost = Counter[str](), Counter[str]()
-    names = (edit_types, edit_values)
-    for row in rows:
-        if row.kind == "variant":
-            for of in names:
-                carried.update(of(row))
-                lost.update(() if row.accepted else of(row))
-    groups = [sorted({name for row in rows for name in of(row)}) for of in names]
-    return tuple(Rejections(name, carried[name], lost[name]) for group in groups for name in group)
-
-
 def picture_outcomes(outcomes: Outcomes, names: Names, carrier: Kind = "variant") -> list[PictureOutcome]:
     """Outcomes as `find_effects` takes them: pictures of the kind `carrier` carry their `names`, the others none."""
     none, shared = frozenset[str](), dict[frozenset[str], frozenset[str]]()
@@ -253,7 +258,7 @@ def picture_outcomes(outcomes: Outcomes, names: Names, carrier: Kind = "variant"
         own = frozenset(names(row)) if row.kind == carrier else none
         return shared.setdefault(own, own)  # few differ, and a suite has many rows
 
-    return [PictureOutcome(row.source, row.kind, outcome, carried(row)) for row, outcome in outcomes]
+    return [PictureOutcome(row.source, row.kind, outcome, carried(row), row.unit) for row, outcome in outcomes]
 
 
 def effect_of_all(outcomes: Outcomes, name: str, against: Kind, carrier: Kind = "variant") -> tuple[Effect, ...]:

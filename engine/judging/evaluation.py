@@ -11,9 +11,13 @@ from ..variant import Kind
 from .baselines import BaselineEffect
 from .effects import Effect, Flips, LevelEffect
 from .insights import Insight
+from .rejections import Rejections
+from .standouts import Standout
 
 # Letters of an answer that a sentence shows.
 _SHOWN = 40
+# Sources with a variant of one edit of a type, that are enough to say what it does alone.
+_ENOUGH_ALONE = 12
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,9 @@ class Effects:
     ("painting"), and of variants with one edit that were right on what `against` says, by type; masks have none.
     `measure` is what of a picture is compared. `baselines` are how much of it weather and light alone do, by types and
     values, where the suite has drawn them. The painter of `exact` pictures leaves alone all that no edit names.
-    `by_level` are the types at each level of severity, where a suite was painted at several.
+    `by_level` are the types at each level of severity, where a suite was painted at several. `mix_gaps` are by how much
+    the types' effects over the mix are others than alone, and `standouts` the `leading_values` beside the others of
+    their type.
     """
 
     against: Kind | None
@@ -70,20 +76,37 @@ class Effects:
     baselines: tuple[BaselineEffect, ...] = ()
     exact: bool = False
     by_level: tuple[LevelEffect, ...] = ()
+    mix_gaps: tuple[Effect, ...] = ()
+    standouts: tuple[Standout, ...] = ()
+
+    @property
+    def leads_alone(self) -> bool:
+        """Whether enough variants carry one edit: then what an edit does alone is said first, and the average over the
+        mix beside it.
+        """
+        alone = {one.name: one.sources for one in self.by_type_alone if one.low is not None}
+        return any(alone.get(one.name, 0) >= min(_ENOUGH_ALONE, (one.sources + 1) // 2) for one in self.by_type)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether some variants carry several edits."""
+        alone = {one.name: one.pictures for one in self.by_type_alone}
+        return any(one.pictures != alone.get(one.name) for one in self.by_type)
+
+    @property
+    def leading_types(self) -> tuple[Effect, ...]:
+        """What is said first of types."""
+        return self.by_type_alone if self.leads_alone else self.by_type
+
+    @property
+    def leading_values(self) -> tuple[Effect, ...]:
+        """What is said first of values."""
+        return self.by_value_alone if self.leads_alone else self.by_value
 
     @property
     def beyond_sum(self) -> tuple[Effect, ...]:
         """The pairs of types whose effects clearly do not add, the largest difference first."""
         return tuple(sorted((e for e in self.interactions if e.clear), key=lambda e: -abs(e.value or 0)))
-
-
-@dataclass(frozen=True)
-class Rejections:
-    """Of `variants` with an edit of this `name`, a type or a value, so many were `rejected`."""
-
-    name: str
-    variants: int
-    rejected: int
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """The limits that a test step sets for a model: how far it may fall, how good it has to be, and whether it is.
 
 A limit is broken when the fall is certain: the whole 95 % interval lies beyond. It is kept when even the interval's
-worse end is within. Between the two it is undecided, which more sources would settle. A type whose effect depends on
-the edits beside it, and its values, are held to the limit twice: over the suite's mix of edits, and alone.
+worse end is within. Between the two it is undecided, which more sources would settle. It is one of the edit alone
+where single edits are there in sufficient number. A type whose effect depends on the edits beside it, and its values,
+are held to it over the suite's mix of edits as well.
 """
 
 from __future__ import annotations
@@ -55,8 +56,11 @@ def check_limits(evaluation: Evaluation, drops: Sequence[Drop], least: float | N
 
 
 def _check_drop(effects: Effects, drop: Drop) -> LimitResult:
-    groups = (effects.by_class, effects.by_value, effects.by_type)  # of one name, the type counts
-    by_name = {effect.name: effect for group in groups for effect in group}
+    mix, alone = (effects.by_value, effects.by_type), (effects.by_value_alone, effects.by_type_alone)
+    first, other = (alone, mix) if effects.leads_alone else (mix, alone)
+    # Of one name, the type counts; what is seldom alone is held to the limit over the mix.
+    lasts = [one for group in first for one in group if one.low is not None or not effects.leads_alone]
+    by_name = {effect.name: effect for group in (effects.by_class, *other, lasts) for effect in group}
     if (effect := by_name.get(drop.name)) is None:
         raise CounterfactoryError(
             f"--max-drop {drop.name}: this suite has no such type, value or class; {nearest(drop.name, by_name)}"
@@ -66,12 +70,14 @@ def _check_drop(effects: Effects, drop: Drop) -> LimitResult:
         )
     limit = f"{drop.name} costs at most {drop.points:g} points"
     outcome, figures = _hold(effect, drop)
-    if any(drop.name.partition(": ")[0] in pair.name.split(WITH) for pair in effects.beyond_sum):
-        # An average over other edits says less than either: what the edit does by itself must keep the limit as well.
-        for single in (*effects.by_type_alone, *effects.by_value_alone):
-            if single.name == drop.name:
-                other, more = _hold(single, drop)
-                outcome, figures = max(outcome, other, key=_GRAVITY.index), f"{figures}; alone {more}"
+    type_ = drop.name.partition(": ")[0]
+    depends = any(type_ in pair.name.split(WITH) for pair in effects.beyond_sum)
+    if depends or any(gap.clear and gap.name == type_ for gap in effects.mix_gaps):
+        # Neither says all of the edit: it must keep the limit by itself and beside others.
+        for second in (one for group in other for one in group if one.name == drop.name and one is not effect):
+            worse, more = _hold(second, drop)
+            named = "over the mix" if effects.leads_alone else "alone"
+            outcome, figures = max(outcome, worse, key=_GRAVITY.index), f"{figures}; {named} {more}"
     return LimitResult(limit, outcome, figures + _first_broken(effects, drop))
 
 

@@ -79,13 +79,15 @@ def find_transfers(painted: Sequence[ByName], real: Sequence[ByName]) -> tuple[T
 
 
 def _transfer(name: str, x: Floats, y: Floats) -> Transfer:
-    """Of effects [models, names]."""
+    """Of effects [models, names], each name's mean over the models taken out: that night is harder than rain on both
+    sides is no word on models.
+    """
     draws = generator(name, "models").integers(len(x), size=(_DRAWS, len(x)))
 
     def bounded(figure: Callable[[Floats, Floats], Floats]) -> Bounded:
-        (value,) = figure(x.reshape(1, -1), y.reshape(1, -1)).tolist()
+        (value,) = figure(*(_apart(side[None]) for side in (x, y))).tolist()
         parts = np.array_split(draws, _PARTS)
-        drawn = np.concatenate([figure(*(side[some].reshape(len(some), -1) for side in (x, y))) for some in parts])
+        drawn = np.concatenate([figure(*(_apart(side[some]) for side in (x, y))) for some in parts])
         drawn = drawn[~np.isnan(drawn)]
         if np.isnan(value) or len(drawn) < _DRAWS // 2:
             return Bounded(None if np.isnan(value) else value, None, None)
@@ -93,6 +95,12 @@ def _transfer(name: str, x: Floats, y: Floats) -> Transfer:
 
     painted, real = (tuple(side.mean(axis=1).tolist()) for side in (x, y))
     return Transfer(name, painted, real, bounded(rank_correlations), bounded(slopes))
+
+
+def _apart(effects: Floats) -> Floats:
+    """Of each draw's effects [N, models, names] those beyond the name's mean, [N, M]."""
+    less = effects - effects.mean(axis=1, keepdims=True)
+    return np.asarray(np.round(less, 12).reshape(len(effects), -1))  # what is equal stays equal
 
 
 def rank_correlations(x: Floats, y: Floats) -> Floats:

@@ -8,14 +8,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..errors import list_some
+from ..judging.power import TOLD
+from ..judging.rejections import share_to_explain, share_to_hide
 from .table import Table, percent
 
 if TYPE_CHECKING:
     from ..judging.compare import Comparison, Gap
     from ..judging.effects import Effect, Flips
-    from ..judging.evaluation import BoxScore, Effects, Evaluation, MeanScore, Rejections
+    from ..judging.evaluation import BoxScore, Effects, Evaluation, MeanScore
     from ..judging.insights import Insight
     from ..judging.limits import LimitResult
+    from ..judging.rejections import Rejections
 
 # Values and classes in a table: those that do most harm.
 _WORST = 8
@@ -23,8 +26,7 @@ _WORST = 8
 _CONFUSED = 8
 # Labels, and values, that a note shows.
 _UNKNOWN = 5
-# The share of a value's variants that, once rejected, a note speaks of.
-_MANY = 1 / 3
+_ALONE, _MIX = "one edit alone", "average over this suite's mix of edits"
 # What the controls lose against the originals.
 PAINTING = "painting alone"
 _MINUS, _TO = "\N{MINUS SIGN}", " \N{HORIZONTAL ELLIPSIS} "
@@ -65,13 +67,15 @@ def evaluation_tables(evaluation: Evaluation, everything: bool = False, confused
         if of.against is not None and (of.by_type or of.painter):
             table = effects_table(of, evaluation.rejections)
             tables.append(noted(table, "effects") if of is effects else table)
-            if of.by_type_alone and (of is effects or everything):
-                tables.append(noted(alone_table(of), "alone" if of is effects else ""))
+            if of.by_type_alone and of.mixed and (of is effects or everything):
+                tables.append(noted(other_table(of), "other" if of is effects else ""))
         tables += [baselines_table(of)] if of.baselines else []
     if effects.by_level:
         tables.append(_levels_table(effects))
-    alone = effects.by_value_alone if everything else ()
-    for title, group in (("value", effects.by_value), ("value, one edit alone", alone), ("class", effects.by_class)):
+    other = effects.by_value if effects.leads_alone else effects.by_value_alone
+    less = other if everything and effects.mixed else ()
+    second = f"value, {_MIX if effects.leads_alone else _ALONE}"
+    for title, group in (("value", effects.leading_values), (second, less), ("class", effects.by_class)):
         if len(group) > 1:
             worst = _worst_table(title, group, len(group) if everything else _WORST)
             tables += [worst] if worst.rows else []
@@ -115,15 +119,18 @@ def _placed_notes(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         yield "effects", "no original has an answer: what painting does by itself is not known"
     if effects.copies and effects.against == "control":
         yield "effects", f"{effects.copies} controls are their originals again and say nothing of painting"
+    lead, other = ("effects", "other") if effects.leads_alone else ("other", "effects")
     if effects.by_type:
+        yield "effects", "* is clear: q below 0.05"
+    if effects.mixed:
         yield (
-            "effects",
-            "an effect is adjusted for the other edits beside it, and an average over this suite's mix of edits; "
-            "* is clear: q below 0.05",
+            other,
+            "an average over this suite's mix of edits is adjusted for the other edits beside an edit, and says less "
+            "of it than the edit alone",
         )
     if effects.flips and effects.by_type_alone:
         painting = ", and of controls whose original is" if effects.painter else ""
-        yield "alone", f"turned wrong: of variants with one edit whose {effects.against} is right{painting}"
+        yield lead, f"turned wrong: of variants with one edit whose {effects.against} is right{painting}"
     several = evaluation.variants.score.count > evaluation.sources
     if several and evaluation.all_fail is not None and evaluation.none_fail is not None:
         shares = (evaluation.all_fail, 1 - evaluation.all_fail - evaluation.none_fail, evaluation.none_fail)
@@ -150,7 +157,7 @@ def _placed_notes(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
     for count, kind in ((evaluation.excluded, "variant"), (evaluation.excluded_controls, "control")):
         if count:
             yield "sides", f"{count} rejected {kind}{'s are' if count > 1 else ' is'} not counted"
-    yield from (("effects", line) for line in _rejection_lines(evaluation.rejections))
+    yield from (("effects", line) for line in _rejection_lines(evaluation))
     unknown = [name for name in evaluation.unknown_classes if name not in strange]
     if unknown:
         some = ", ".join(map(repr, unknown[:_UNKNOWN])) + (" and so on" if len(unknown) > _UNKNOWN else "")
@@ -184,17 +191,40 @@ def interaction_lines(effects: Effects) -> list[str]:
     ]
 
 
-def _rejection_lines(rejections: Sequence[Rejections]) -> list[str]:
-    """The types and values that lost many variants, and what that can do."""
-    many = sorted((r for r in rejections if r.rejected >= _MANY * r.variants), key=lambda r: (-r.rejected, r.name))
-    if not many:
-        return []
-    some = ", ".join(f"{r.name} {r.rejected} of {r.variants}" for r in many[:_UNKNOWN])
-    more = f" and {len(many) - _UNKNOWN} more" if len(many) > _UNKNOWN else ""
-    return [
-        f"a third or more was rejected of {some}{more}: their effects are of what was left, and too small where the "
-        "checks reject what the model fails on"
-    ]
+def _rejection_lines(evaluation: Evaluation) -> list[str]:
+    """Where the checks reject what the model fails on, and what would have to be missing to turn a type's result."""
+    lines, effects = [], evaluation.effects
+    by_name = {one.name: one for one in evaluation.rejections}
+    biased = [one for one in by_name.values() if one.follow_failure]
+    if biased:
+        parts = (f"{one.name} {percent(one.on_wrong)} against {percent(one.on_right)}" for one in biased)
+        lines.append(
+            f"the checks reject more of sources whose {effects.against} is answered wrongly, of "
+            f"{list_some(list(parts), _UNKNOWN)}: these effects are of what was left, and too small"
+        )
+    before = (evaluation.controls if effects.against == "control" else evaluation.originals).score.value
+    if evaluation.measure != "accuracy" or before is None:
+        return lines
+    shares: dict[str, list[str]] = {"hide": [], "explain": []}
+    for one in effects.leading_types:
+        lost = by_name.get(one.name)
+        if one.low is not None and lost is not None:
+            loses = one.clear and (one.value or 0) < 0
+            share = (share_to_explain if loses else share_to_hide)(one, lost, before)
+            if share is not None and not (one.clear and not loses):
+                whole = percent(lost.rejected / lost.variants)
+                shares["explain" if loses else "hide"].append(f"{one.name} {percent(share)} (of all {whole} are)")
+    if shares["hide"]:
+        lines.append(
+            f"to hide a loss of {100 * TOLD:g} points, so many of the pictures that fail would have to be among the "
+            f"rejected: {list_some(shares['hide'], _UNKNOWN)}"
+        )
+    if shares["explain"]:
+        lines.append(
+            "to explain a loss, so many of the pictures that do not fail would have to be among the rejected: "
+            f"{list_some(shares['explain'], _UNKNOWN)}"
+        )
+    return lines
 
 
 def comparison_tables(comparison: Comparison, everything: bool = False) -> tuple[Table, ...]:
@@ -230,7 +260,8 @@ def headline(evaluation: Evaluation) -> tuple[str, str]:
     """The one figure of an evaluation, with its name: how answers fall from what variants are compared with."""
     controls = evaluation.effects.against == "control"
     before = (evaluation.controls if controls else evaluation.originals).score.value
-    name = f"{evaluation.measure_name}, {'controls' if controls else 'originals'} to variants"
+    mix = " of one edit and several" if evaluation.effects.mixed else ""
+    name = f"{evaluation.measure_name}, {'controls' if controls else 'originals'} to variants{mix}"
     return name, f"{percent(before)} \N{RIGHTWARDS ARROW} {percent(evaluation.variants.score.value)}"
 
 
@@ -301,21 +332,46 @@ def _confusion_table(evaluation: Evaluation, most: int) -> tuple[Table, ...]:
 
 def effects_table(effects: Effects, rejections: Sequence[Rejections] = ()) -> Table:
     """What each type of edit does to a measure, in points, with its interval, its chance, the sources that say so and
-    the share of its variants that were rejected: painting itself first, which is against the originals.
+    the share of its variants that were rejected: painting itself first, which is against the originals. It is of the
+    edit alone where that leads, with how often answers turned wrong that were right on the control (of painting: on
+    the original).
     """
+    return _types_table(effects_title(effects), effects.measure, effects, effects.leads_alone, rejections)
+
+
+def other_table(effects: Effects) -> Table:
+    """The same of the average over the mix, where edits alone lead, and of edits alone where they do not."""
+    which = _MIX if effects.leads_alone else _ALONE
+    title = f"{which[0].upper()}{which[1:]}: {effects.measure} against the {BASELINES[str(effects.against)]}"
+    return _types_table(title, "points", effects, not effects.leads_alone)
+
+
+def _types_table(
+    title: str, points: str, effects: Effects, alone: bool, rejections: Sequence[Rejections] = ()
+) -> Table:
     lost = {r.name: percent(r.rejected / r.variants) for r in rejections if r.variants}
+    turned = {flip.name: percent(flip.rate) for flip in effects.flips} if alone else {}
     named = {PAINTING: effects.painter} if effects.painter else {}
+    named |= {e.name: e for e in (effects.by_type_alone if alone else effects.by_type)}
+    more = [("turned wrong", turned)] if turned else []
     rows = tuple(
-        (name, *_certainty(e), *((lost.get(name, "-"),) if lost else ()))
-        for name, e in (named | {e.name: e for e in effects.by_type}).items()
+        (
+            name,
+            *_figures(e),
+            *(of.get(e.name, "-") for _, of in more),
+            str(e.sources),
+            *((lost.get(name, "-"),) if lost else ()),
+        )
+        for name, e in named.items()
     )
-    columns = ("edit", effects.measure, *_COLUMNS, "sources", *(("rejected",) if lost else ()))
-    return Table(effects_title(effects), columns, rows, of="type")
+    columns = ("edit", points, *_COLUMNS, *(name for name, _ in more), "sources", *(("rejected",) if lost else ()))
+    return Table(title, columns, rows, of="type")
 
 
 def effects_title(effects: Effects) -> str:
-    """What a table, or a chart, of effects is of."""
-    return f"What edits do to {effects.measure}, in points against the {BASELINES[str(effects.against)]}"
+    """What the first table, or a chart, of effects is of."""
+    what = "one edit alone does" if effects.leads_alone and effects.mixed else "edits do"
+    return f"What {what} to {effects.measure}, in points against the {BASELINES[str(effects.against)]}"
 
 
 def baselines_table(effects: Effects) -> Table:
@@ -327,21 +383,6 @@ def baselines_table(effects: Effects) -> Table:
         rows.append((one.name, *both, percent(one.share), span, str(one.sources)))
     columns = ("edit", "painted", "light alone", "share", "95 %", "sources")
     return Table(f"What weather and light alone do to {effects.measure}, in points", columns, tuple(rows))
-
-
-def alone_table(effects: Effects) -> Table:
-    """The same of variants that carry one edit, with how often their answers turned wrong where the control's (of
-    painting: the original's) is right, and the count of variants (of painting: of controls).
-    """
-    turned = {flip.name: percent(flip.rate) for flip in effects.flips}
-    named = {PAINTING: effects.painter} if effects.painter else {}
-    rows = tuple(
-        (name, *_figures(e), *((turned.get(e.name, "-"),) if turned else ()), str(e.pictures))
-        for name, e in (named | {e.name: e for e in effects.by_type_alone}).items()
-    )
-    columns = ("edit", "points", *_COLUMNS, *(("turned wrong",) if turned else ()), "pictures")
-    title = f"One edit alone: {effects.measure} against the {BASELINES[str(effects.against)]}"
-    return Table(title, columns, rows, of="type")
 
 
 def by_certain_harm(effects: Sequence[Effect]) -> list[Effect]:

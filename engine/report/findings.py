@@ -1,30 +1,29 @@
 """What an evaluation says, in sentences: one per finding, the certain harm first, then what cannot be told yet.
 
-A finding names what its pictures carry. Nothing is judged here: a finding is certain by the rule of the
-tables (q below 0.05). How many sources would tell a loss of `TOLD` points follows from an interval's half width, which
-falls with the square root of the number of sources, all else the same.
+A finding names what its pictures carry. Nothing is judged here: a finding is certain by the rule of the tables (q
+below 0.05), by the standouts' where it compares, and where the whole of an interval lies within `TOLD` of nothing. What
+an edit does alone is said first, where single edits are there in sufficient number, and the average over the suite's
+mix beside it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, log10
 from urllib.parse import urlencode
 
 from ..judging.compare import Comparison
-from ..judging.effects import Effect
+from ..judging.effects import Effect, among
 from ..judging.evaluation import Effects, Evaluation
+from ..judging.power import TOLD, sources_to_tell
 from ..suite import PictureRow
 from .effects_text import interaction_lines
 from .suite_text import reason_table
 from .table import percent
 
-# Points that a suite should be able to tell from nothing.
-TOLD = 0.05
 # Values, and classes, that have a sentence.
 _MOST = 3
-_SUBJECTS = {"type": "Edits of {}", "value": "Edits to “{}”", "class": "Of class {}, edits"}
+_MARGIN = f"{100 * TOLD:g} either way"
 
 
 @dataclass(frozen=True)
@@ -45,22 +44,22 @@ def address(choices: Mapping[str, str]) -> str:
 
 def find_sentences(evaluation: Evaluation, sources: int) -> tuple[ReportFinding, ...]:
     """What a suite of so many `sources` says of a model."""
-    effects, measure = evaluation.effects, evaluation.effects.measure
+    effects = evaluation.effects
     if effects.against is None:
         return (
             ReportFinding("What edits do cannot be told: that takes answers to the controls, or to the originals."),
         )
-    sure = {one.name for one in effects.by_type if one.clear}
-    values = [one for one in effects.by_value if one.name.partition(": ")[0] not in sure]
     certain = [
-        *_certain("type", effects.by_type, measure, effects.by_value),
-        *_certain("value", values, measure)[:_MOST],
+        *_types(effects),
+        *_values(effects),
         *_painting(effects),
         *_insights(evaluation),
-        *_certain("class", effects.by_class if len(effects.by_class) > 1 else (), measure)[:_MOST],
+        *_classes(effects),
     ]
-    first = [] if certain else [ReportFinding(f"No edit changes this model's {measure} for certain.")]
-    warnings = [ReportFinding(line) for line in interaction_lines(effects)]
+    mix = "Too few variants carry one edit alone: effects are adjusted averages over this suite's mix of edits."
+    first = [] if certain else [ReportFinding(f"No edit changes this model's {effects.measure} for certain.")]
+    first += [ReportFinding(mix)] if effects.mixed and not effects.leads_alone else []
+    warnings = [ReportFinding(line) for line in (*_gap_lines(effects), *interaction_lines(effects))]
     return (*first, *certain, *warnings, *_undecided(effects, sources))
 
 
@@ -98,22 +97,72 @@ def suite_sentences(rows: Sequence[PictureRow]) -> tuple[ReportFinding, ...]:
     )
 
 
-def _certain(kind: str, effects: Sequence[Effect], measure: str, values: Sequence[Effect] = ()) -> list[ReportFinding]:
-    """A sentence for each clear effect, the greatest loss first; a type's names the value that costs most."""
-    findings = []
-    for one in sorted((e for e in effects if e.clear), key=lambda e: (e.value, e.name)):
-        worst = _worst([value for value in values if value.name.startswith(f"{one.name}: ")], one)
-        sentence = f"{_SUBJECTS[kind].format(one.name)} {_change(one)} of {measure} ({_span(one)}){worst}."
-        findings.append(ReportFinding(sentence, True, ((kind, one.name),)))
+def _types(effects: Effects) -> list[ReportFinding]:
+    """A sentence for each type that is clear, the greatest loss first, with the value that stands out of it."""
+    findings, mix = [], {one.name: one for one in effects.by_type}
+    for one in sorted((e for e in effects.leading_types if e.clear), key=lambda e: (e.value, e.name)):
+        worst = "".join(f", most of all {text}" for text in _worst(effects, one.name) if (one.value or 0) < 0)
+        alone = " alone" if effects.mixed and effects.leads_alone else ""
+        average = f"; {_average(mix[one.name])}" if alone and mix[one.name].low is not None else ""
+        sentence = f"Edits of {one.name}{alone} {_change(one)} of {effects.measure} ({_span(one)}){worst}{average}."
+        findings.append(ReportFinding(sentence, True, (("type", one.name),)))
     return findings
 
 
-def _worst(values: Sequence[Effect], of: Effect) -> str:
-    """The value of a type that certainly costs most, where the type has several."""
-    clear = sorted((e for e in values if e.clear and (e.value or 0) < min(of.value or 0, 0)), key=lambda e: e.high or 0)
-    if len(values) < 2 or not clear:
-        return ""
-    return f", most of all {clear[0].name.partition(': ')[2]}: {_points(clear[0].value)} ({_span(clear[0])})"
+def _average(effect: Effect) -> str:
+    return f"{_points(effect)} ({_span(effect)}) as an adjusted average over this suite's mix of edits"
+
+
+def _worst(effects: Effects, type_: str) -> list[str]:
+    """The value that certainly costs more than the others of the type, the surest of them, with how much more."""
+    more = [one for one in effects.standouts if one.clear and one.name.startswith(f"{type_}: ")]
+    first = sorted(more, key=lambda one: (one.high, one.name))[:1]
+    return [
+        f"{one.name.partition(': ')[2]}: {_number(-one.high)} to {_number(-one.low)} points more than the others"
+        for one in first
+    ]
+
+
+def _values(effects: Effects) -> list[ReportFinding]:
+    """A sentence for values that lose, and more than the others of a type that is not clear itself."""
+    sure = {one.name for one in effects.leading_types if one.clear}
+    clear = {one.name for one in effects.leading_values if one.clear and (one.value or 0) < 0}
+    more = [one for one in effects.standouts if one.clear and one.name in clear]
+    sentences = [
+        (one.name, f"Edits to “{one.name}” cost {_number(-one.high)} to {_number(-one.low)} points of "
+        f"{effects.measure} more than other edits of {one.name.partition(': ')[0]}.")
+        for one in sorted(more, key=lambda one: (one.high, one.name))
+        if one.name.partition(": ")[0] not in sure
+    ]  # fmt: skip
+    return [ReportFinding(text, True, (("value", name),)) for name, text in sentences[:_MOST]]
+
+
+def _classes(effects: Effects) -> list[ReportFinding]:
+    """A sentence for the classes that most certainly change, by intervals that hold for all classes at once."""
+    count = len(effects.by_class)
+    wide = [among(one, count) for one in effects.by_class if count > 1 and one.clear]
+    told = [one for one in wide if (one.high or 0) < 0 or (one.low or 0) > 0]
+    over = " over this suite's mix" if effects.mixed else ""
+    findings = []
+    for one in sorted(told, key=lambda e: (e.high, e.name))[:_MOST]:
+        sentence = f"Of class {one.name}, edits{over} {_verb(one)} {_span(one)} points of {effects.measure}."
+        findings.append(ReportFinding(sentence, True, (("class", one.name),)))
+    return findings
+
+
+def _gap_lines(effects: Effects) -> list[str]:
+    """Where a type's average over the mix is certainly another than what the type does alone."""
+    gaps = [one for one in effects.mix_gaps if one.clear] if effects.leads_alone else []
+    lines = []
+    for lower, how in ((True, "more"), (False, "less")):
+        some = sorted((one for one in gaps if ((one.value or 0) < 0) == lower), key=lambda e: -abs(e.value or 0))
+        if some:
+            which = _joined([f"{one.name} {_points(one)} points ({_span(one)})" for one in some])
+            lines.append(
+                f"Averages over this suite's mix say {how} than one edit alone, of {which}: pictures with several "
+                f"edits lose {how} than the sum of their edits."
+            )
+    return lines
 
 
 def _painting(effects: Effects) -> list[ReportFinding]:
@@ -133,26 +182,40 @@ def _insights(evaluation: Evaluation) -> list[ReportFinding]:
 
 def _undecided(effects: Effects, sources: int) -> list[ReportFinding]:
     """What is small for certain, and what cannot be told yet with the sources that it would take."""
-    findings, open_, mixed = [], [], []
-    for one in effects.by_type:
-        if one.low is None or one.high is None:
-            mixed.append(one.name)
+    findings, open_, unknown = [], list[tuple[int, Effect]](), []
+    leading, alone = ({one.name: one for one in some} for some in (effects.leading_types, effects.by_type_alone))
+    tests = sum(one.low is not None for one in leading.values())
+    for average in effects.by_type:
+        one = leading.get(average.name)
+        if one is None or one.low is None:
+            unknown.append(average.name)
+        elif not one.clear and all(map(_is_little, (one, average, alone.get(one.name, one)))):
+            sentence = f"Edits of {one.name} do little to {effects.measure}: {_ends(one)} points, within {_MARGIN}."
+            findings.append(ReportFinding(sentence, True, (("type", one.name),)))
         elif not one.clear:
-            needed, span = sources_to_tell(one, sources), f"{_signed(one.low)} to {_signed(one.high)}"
-            if needed <= sources:
-                sentence = f"Edits of {one.name} do little to {effects.measure}: {span} points."
-                findings.append(ReportFinding(sentence, True, (("type", one.name),)))
-            else:
-                open_.append((needed, f"{one.name} ({span})"))
+            open_.append((sources_to_tell(one, sources, tests), one))
     if open_:
-        names = _joined([name for _, name in sorted(open_)])
-        counts = _joined([f"{count:,}" for count, _ in sorted(open_)])
-        unknown = f"Cannot be told yet, in points of {effects.measure}: {names}. A loss of {100 * TOLD:g} points"
-        findings.append(ReportFinding(f"{unknown} would show in about {counts} sources like these {sources:,}."))
-    if mixed:
-        sentence = f"Nothing can be said of {_joined(mixed)}: too few sources tell it from other edits."
-        findings.append(ReportFinding(sentence))
+        open_.sort(key=lambda pair: (pair[0], pair[1].name))
+        names = _joined([f"{one.name} ({_ends(one)})" for _, one in open_])
+        counts = _joined([f"{count:,}" for count in dict.fromkeys(count for count, _ in open_)])
+        findings.append(
+            ReportFinding(
+                f"Cannot be told yet, in points of {effects.measure}: {names}. To show a loss of {100 * TOLD:g} "
+                f"points, four times in five, takes about {counts} sources like these {sources:,}."
+            )
+        )
+    if floored := [one.name for one in leading.values() if one.floored]:
+        few = "so few sources allow, not a measured spread."
+        findings.append(ReportFinding(f"What is said of {_joined(floored)} is the narrowest interval that {few}"))
+    if unknown:
+        why = "variants carry it alone" if effects.leads_alone else "sources tell it from other edits"
+        findings.append(ReportFinding(f"Nothing can be said of {_joined(unknown)}: too few {why}."))
     return findings
+
+
+def _is_little(effect: Effect) -> bool:
+    """Whether an effect lies within the margin for certain."""
+    return effect.low is not None and effect.high is not None and max(-effect.low, effect.high) <= TOLD
 
 
 def _joined(words: Sequence[str]) -> str:
@@ -160,17 +223,12 @@ def _joined(words: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
-def sources_to_tell(effect: Effect, sources: int) -> int:
-    """How many sources like these would narrow an effect's interval to `TOLD` on either side; two digits count."""
-    value, low, high = (end or 0.0 for end in (effect.value, effect.low, effect.high))
-    needed = sources * (max(high - value, value - low) / TOLD) ** 2
-    scale = int(10 ** max(0, floor(log10(max(needed, 1))) - 1))
-    return ceil(round(needed / scale, 6)) * scale
-
-
 def _change(effect: Effect, loses: str = "cost", gains: str = "add") -> str:
-    value = effect.value or 0
-    return f"{loses if value < 0 else gains} {_points(value)} points"
+    return f"{_verb(effect, loses, gains)} {_points(effect)} points"
+
+
+def _verb(effect: Effect, loses: str = "cost", gains: str = "add") -> str:
+    return loses if (effect.value or 0) < 0 else gains
 
 
 def _span(effect: Effect) -> str:
@@ -180,8 +238,13 @@ def _span(effect: Effect) -> str:
     return f"{_number(low)} to {_number(high)}"
 
 
-def _points(value: float | None) -> str:
-    return _number(abs(value or 0))
+def _points(effect: Effect) -> str:
+    return _number(abs(effect.value or 0))
+
+
+def _ends(effect: Effect) -> str:
+    """From where to where, with signs."""
+    return f"{_signed(effect.low or 0)} to {_signed(effect.high or 0)}"
 
 
 def _number(share: float) -> str:

@@ -39,8 +39,10 @@ class Forest:
 
 
 def draw_forest(effects: Effects) -> Forest | None:
-    """The chart of painting, types, values and classes; None where there is no effect with an interval."""
-    named = {"type": effects.by_type, "value": effects.by_value, "class": effects.by_class}
+    """The chart of painting, types, values and classes, of one edit alone where that leads; None where there is no
+    effect with an interval.
+    """
+    named = {"type": effects.leading_types, "value": effects.leading_values, "class": effects.by_class}
     groups = {kind: by_certain_harm(some) for kind, some in named.items()}
     painter = [effects.painter] if effects.painter and effects.painter.high is not None else []
     every = [*painter, *(one for some in groups.values() for one in some)]
@@ -61,7 +63,7 @@ def draw_forest(effects: Effects) -> Forest | None:
 
     rows = {kind: tuple(row(one, one.name, kind) for one in some) for kind, some in groups.items()}
     first = (*(row(one, PAINTING, "") for one in painter), *rows["type"])
-    plural = {"value": "values", "class": "classes"}
+    plural = {"value": "values", "class": "classes, by all their edits" if effects.mixed else "classes"}
     more = tuple((f"{len(rows[kind]):,} {word}", rows[kind]) for kind, word in plural.items() if len(rows[kind]) > 1)
     step = 0.5 if whole > 1.5 else 0.25 if whole > 0.8 else 0.1 if whole > 0.3 else 0.05
     marks = [step * k for k in range(-floor(low / step + 1e-9), floor(high / step + 1e-9) + 1)]

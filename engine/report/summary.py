@@ -12,7 +12,12 @@ from .table import Table
 # What Markdown, or HTML in it, would read as its own.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 # Of what a summary has tables.
-_TABLES = ("What edits do to ", "How pictures are answered", "The second against the first")
+_TABLES = (
+    "What edits do to ",
+    "What one edit alone does to ",
+    "How pictures are answered",
+    "The second against the first",
+)
 
 
 def report_json(text: ReportText) -> str:

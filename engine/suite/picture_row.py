@@ -156,6 +156,11 @@ class PictureRow:
     painter: str | None = None
 
     @property
+    def unit(self) -> str:
+        """What stands for itself among pictures: the source."""
+        return self.source
+
+    @property
     def accepted(self) -> bool:
         """Whether the picture counts."""
         return self.reason is None

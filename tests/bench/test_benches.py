@@ -22,7 +22,7 @@ SHARED = {
     "openvino_peer",
 }
 SHARED |= {"openvino_peer", "peer_networks", "reference", "versus", "effect_coverage", "simulated_suites", "orders"}
-SHARED |= {"gpu_card", "gpu_language", "gpu_networks", "gpu_peer", "training_pictures"}
+SHARED |= {"sentence_coverage", "gpu_card", "gpu_language", "gpu_networks", "gpu_peer", "training_pictures"}
 MODULES = sorted(path.stem for path in BENCH.glob("*.py"))
 
 

@@ -139,4 +139,4 @@ def test_masks_are_compared_by_each_pictures_miou(folder: Path, run: Command) ->
     table.write_text("\n".join(row.replace("mask.png", "half.png") if "night" in row else row for row in rows))
     data = run.json(*words(folder, models=("darkness_of_tests:masks",) * 4, table=table))
     assert data["measure"] == "picture mIoU"
-    assert [one["real"] for one in data["transfers"]] == [[-0.75] * 4] * 3
+    assert [one["real"] for one in data["transfers"]] == [pytest.approx([-0.75] * 4)] * 3

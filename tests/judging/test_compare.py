@@ -98,6 +98,11 @@ def test_what_an_edit_does_to_one_model_more() -> None:
     assert breaks["weather"].value == pytest.approx(0)
     assert breaks["time"].clear
     assert not breaks["weather"].clear
+    assert breaks["weather"].floored, "the floor is of differences, which are twice as large"
+    rare = second | {next(row.file_name for row in rows if "weather" in row.edit_types): 0.0}
+    for one in compare(rows, first, rare, ("a", "b")).breaks_by_type:
+        known = max(one.error * stats.t.ppf(0.975, one.sources - 1), one.most * (1 - 0.025 ** (1 / one.sources)))
+        assert one.high - one.value == pytest.approx(known)
     by_value = {effect.name: effect.value for effect in found.breaks_by_value}
     assert by_value == {"time: x": pytest.approx(-1), "weather: x": pytest.approx(0)}
     assert [(gap.name, gap.first, gap.second) for gap in found.by_class] == [("bus", 1, 0.5)]

@@ -54,21 +54,35 @@ def test_types_values_and_classes_may_be_named_and_the_type_comes_first() -> Non
 
 
 def test_a_type_that_depends_on_its_company_is_held_to_the_limit_alone_as_well() -> None:
-    mixed, single = effect("time", -0.03, -0.04, -0.02), effect("time", -0.4, -0.5, -0.3)
-    pair = replace(effect("time with weather", 0.4, 0.3, 0.5), q=0.01)
-    (found,) = check_limits(evaluation(mixed, by_type_alone=(single,)), [Drop("time", 5)], None)
-    assert found.outcome == "kept", "effects add as far as is known"
-    (found,) = check_limits(evaluation(mixed, by_type_alone=(single,), interactions=(pair,)), [Drop("time", 5)], None)
-    assert found.outcome == "broken"
-    assert found.figures.endswith("30 sources; alone -40.0 points, -50.0 to -30.0, 30 sources")
+    mixed, single = effect("time", -0.4, -0.5, -0.3), effect("time", -0.03, -0.04, -0.02)
+    pair = replace(effect("time with weather", -0.4, -0.5, -0.3), q=0.01)
+
+    def outcome(*by_type: Effect, name: str = "time", **more: tuple[Effect, ...]) -> LimitResult:
+        (result,) = check_limits(evaluation(*by_type, **more), [Drop(name, 5)], None)
+        return result
+
+    assert outcome(mixed, by_type_alone=(single,)).outcome == "kept", "effects add as far as is known"
+    for more in ({"interactions": (pair,)}, {"mix_gaps": (replace(pair, name="time"),)}):
+        result = outcome(mixed, by_type_alone=(single,), **more)
+        assert result.outcome == "broken"
+        assert result.figures.endswith("30 sources; over the mix -40.0 points, -50.0 to -30.0, 30 sources")
+    unclear = {"mix_gaps": (replace(pair, name="time", q=0.5),)}
+    assert outcome(mixed, by_type_alone=(single,), **unclear).outcome == "kept"
     unsure = effect("time", -0.04, -0.2, 0.1)
-    (found,) = check_limits(evaluation(mixed, by_type_alone=(unsure,), interactions=(pair,)), [Drop("time", 5)], None)
-    assert found.outcome == "undecided"
-    night = [effect("time: night", value, value - 0.01, value + 0.01) for value in (-0.03, -0.4)]
-    by_value = evaluation(by_value=(night[0],), by_value_alone=(night[1],), interactions=(pair,))
-    assert check_limits(by_value, [Drop("time: night", 5)], None)[0].outcome == "broken"
-    other = evaluation(effect("colour", -0.03, -0.04, -0.02), by_type_alone=(single,), interactions=(pair,))
-    assert check_limits(other, [Drop("colour", 5)], None)[0].outcome == "kept"
+    assert outcome(single, by_type_alone=(unsure,), interactions=(pair,)).outcome == "undecided"
+    assert outcome(mixed, by_type_alone=(effect("time", -0.03, None, None),)).outcome == "broken", "never alone"
+    few = replace(single, sources=5)
+    assert outcome(mixed, by_type_alone=(few,)).outcome == "broken", "seldom alone"
+    result = outcome(mixed, by_type_alone=(few,), interactions=(pair,))
+    assert (result.outcome, "; alone -3.0" in result.figures) == ("broken", True)
+    night = [effect("time: night", value, value - 0.01, value + 0.01) for value in (-0.4, -0.03)]
+    values = {"by_value": (night[0],), "by_value_alone": (night[1],)}
+    assert outcome(mixed, name="time: night", by_type_alone=(single,), **values).outcome == "kept"
+    assert (
+        outcome(mixed, name="time: night", by_type_alone=(single,), interactions=(pair,), **values).outcome == "broken"
+    )
+    colour = effect("colour", -0.03, -0.04, -0.02)
+    assert outcome(colour, name="colour", by_type_alone=(single,), interactions=(pair,)).outcome == "kept"
 
 
 def test_unknown_names_are_refused() -> None:

@@ -12,13 +12,13 @@ from counterfactory.engine.judging.compare import compare
 from counterfactory.engine.judging.evaluate import evaluate_labels, evaluate_masks
 from counterfactory.engine.judging.evaluation import Evaluation, StrangeAnswer
 from counterfactory.engine.report.effects_text import (
-    alone_table,
     answer_lines,
     comparison_tables,
     effects_table,
     evaluation_tables,
     headline,
     note_lines,
+    other_table,
     sides_table,
 )
 from counterfactory.engine.suite import PictureRow
@@ -36,28 +36,55 @@ def test_an_effect_stands_with_its_chance_its_sources_and_what_was_rejected() ->
     found = answered("original", "control")
     table = effects_table(found.effects, found.rejections)
     assert table.title == "What edits do to accuracy, in points against the controls"
-    assert table.columns == ("edit", "accuracy", "95 % interval", "q", "sources", "rejected")
+    columns = ("edit", "accuracy", "95 % interval", "q", "turned wrong", "sources", "rejected")
+    assert table.columns == columns
     painter, weather = table.rows
-    assert (painter[0], painter[1], painter[3:]) == ("painting alone", "0.0", ("1.000  ", "6", "-"))
-    assert (weather[0], weather[1], weather[3:]) == ("weather", "−50.0", ("0.076  ", "6", "0.0 %"))
+    assert (painter[0], painter[1], painter[3:]) == ("painting alone", "0.0", ("1.000  ", "0.0 %", "6", "-"))
+    assert (weather[0], weather[1], weather[3:]) == ("weather", "−50.0", ("0.076  ", "50.0 %", "6", "0.0 %"))
     assert " … " in weather[2]
-
-
-def test_one_edit_alone_says_how_often_answers_turned_wrong_beside_painting_s_own_rate() -> None:
-    table = alone_table(answered("original").effects)
-    assert table.title == "One edit alone: accuracy against the controls"
-    assert table.columns == ("edit", "points", "95 % interval", "q", "turned wrong", "pictures")
-    assert [(row[0], row[1], *row[4:]) for row in table.rows] == [
+    painter, weather = effects_table(answered("original").effects).rows
+    assert [(row[0], row[1], *row[4:]) for row in (painter, weather)] == [
         ("painting alone", "−50.0", "50.0 %", "6"),
         ("weather", "0.0", "0.0 %", "6"),
     ]
+
+
+def mixed(single: int, several: int) -> Evaluation:
+    """Of so many sources with a variant of one edit, which do nothing, and so many with two, which fail."""
+    rows = [row for g in range(single) for row in (control_row(g), picture_row(3 * g, edits=(FOG,)))]
+    rows += [control_row(g) for g in range(single, several)]
+    rows += [picture_row(3 * g + 1, edits=(FOG, RED)) for g in range(several)]
+    rows += [picture_row(3 * g + 2, edits=(RED,)) for g in range(single)]
+    return evaluate_labels(rows, ["car" if len(row.edits) > 1 and row.kind == "variant" else "bus" for row in rows])
+
+
+def test_one_edit_alone_stands_first_and_the_average_over_the_mix_beside_it() -> None:
+    result = mixed(14, 14)
+    first, second, *_ = evaluation_tables(result)
+    assert (first.title.partition(" to ")[0], first.rows[1][:2]) == ("What one edit alone does", ("weather", "0.0"))
+    assert (second.title.partition(":")[0], second.rows[1][0]) == ("Average over this suite's mix of edits", "weather")
+    assert float(second.rows[1][1].replace("−", "-")) < -30
+    assert "turned wrong" in first.columns
+    assert "turned wrong" not in second.columns
+    (note,) = (note for note in second.notes if "mix of edits" in note)
+    assert note not in first.notes
+
+
+def test_without_enough_single_edits_the_average_over_the_mix_leads() -> None:
+    result = mixed(5, 40)
+    assert not result.effects.leads_alone
+    first, second, *_ = evaluation_tables(result)
+    assert (first.title.partition(" to ")[0], second.title.partition(":")[0]) == ("What edits do", "One edit alone")
+    assert first.rows[1][-2] == "40"
+    assert second.rows[1][-1] == "5"
+    assert other_table(result.effects) == replace(second, notes=())
 
 
 def test_a_clear_effect_is_marked_by_its_own_rule() -> None:
     rows = [r for g in range(20) for r in (control_row(g), picture_row(3 * g), picture_row(3 * g + 1, edits=(RED,)))]
     found = evaluate_labels(rows, ["car" if i % 3 == 1 and i % 9 else "bus" for i in range(60)])
     assert {effect.name: effect.clear for effect in found.effects.by_type} == {"weather": True, "colour": False}
-    for table in evaluation_tables(found)[:3]:
+    for table in evaluation_tables(found)[:2]:
         marked = {row[0].partition(":")[0]: row[table.columns.index("q")].endswith(" *") for row in table.rows}
         assert marked == {"weather": True, "colour": False}, table.title
 
@@ -65,10 +92,9 @@ def test_a_clear_effect_is_marked_by_its_own_rule() -> None:
 def test_masks_have_no_answers_that_turn_wrong_and_two_names_for_two_mious() -> None:
     rows = [row for g in range(3) for row in (control_row(g), picture_row(3 * g))]
     found = evaluate_masks(rows, [np.array([[3, 1], [0, 4]], np.int64)] * 6, ("sky", "road"))
-    (table, alone, *_, answered) = evaluation_tables(found)
+    (table, *_, answered) = evaluation_tables(found)
     assert table.columns == ("edit", "picture mIoU", "95 % interval", "q", "sources", "rejected")
     assert table.rows[0][0::4] == ("weather", "3")
-    assert alone.columns == ("edit", "points", "95 % interval", "q", "pictures")
     assert answered.columns == ("pictures", "count", "pooled mIoU")
     assert headline(found)[0] == "pooled mIoU, controls to variants"
     as_json = found.to_json()
@@ -90,11 +116,48 @@ def test_effects_that_do_not_add_are_said_with_the_pair() -> None:
     assert not [note for note in note_lines(adding) if note.startswith("EFFECTS DO NOT ADD")]
 
 
-def test_values_that_lost_a_third_are_named_with_what_that_does() -> None:
-    rows = [control_row(), picture_row(0), picture_row(1, reason="dark")]
-    rows += [*(picture_row(i, edits=(RED,)) for i in (2, 3, 4)), picture_row(5, edits=(RED,), reason="dark")]
-    (note,) = [n for n in note_lines(evaluate_labels(rows, ["bus"] * 7)) if "a third or more" in n]
-    assert "rejected of weather 1 of 2, weather: snowy 1 of 2: their effects are of what was left" in note
+def test_what_would_have_to_be_among_the_rejected_is_said_of_small_effects_and_of_losses() -> None:
+    """Of 100 sources every tenth fails anyway. Fog's variants are rejected 40 times, colour's never."""
+    rows = [row for g in range(100) for row in (control_row(g), picture_row(3 * g, edits=(FOG,)))]
+    rows += [picture_row(3 * g + 1, edits=(RED,)) for g in range(100)]
+    rows = [
+        replace(row, reason="dark") if FOG in row.edits and row.kind == "variant" and int(row.source[4:]) < 40 else row
+        for row in rows
+    ]
+
+    def lines(fails: int) -> list[str]:
+        said = ["car" if int(row.source[4:]) % 10 == 3 else "bus" for row in rows]
+        said = [
+            "car" if FOG in r.edits and r.kind == "variant" and int(r.source[4:]) >= 100 - fails else s
+            for r, s in zip(rows, said, strict=True)
+        ]
+        return [line for line in note_lines(evaluate_labels(rows, said)) if "would have to be" in line]
+
+    # 6 of 60 fail: of a loss of 5 points 15 of 100 would, so 9 of 15 are missing.
+    (hidden,) = lines(0)
+    assert "weather 60.0 % (of all 40.0 % are)" in hidden
+    assert "colour" not in hidden
+    # 27 of 60 are right: of no loss 90 of 100 would be, but only 40 can be missing.
+    assert lines(30) == []
+    # 54 - 9 of 60: of 90 right ones 45 would have to be missing.
+    assert lines(10) == []
+
+
+def test_checks_that_reject_what_the_model_fails_on_are_named() -> None:
+    def lines(rejected: set[int], failing: set[int]) -> list[str]:
+        rows = [
+            row
+            for g in range(60)
+            for row in (control_row(g), picture_row(3 * g, reason="x" if g in rejected else None))
+        ]
+        said = ["car" if int(row.source[4:]) in failing else "bus" for row in rows]
+        return [line for line in note_lines(evaluate_labels(rows, said)) if "reject more" in line]
+
+    (line,) = lines(set(range(12)), set(range(15)))
+    assert "weather 80.0 % against 0.0 %" in line
+    assert lines(set(range(12)), set(range(10, 25))) == []
+    assert lines(set(range(12)), set()) == lines(set(), set(range(12))) == []
+    assert lines(set(range(12, 60)), set(range(12))) == [], "what is easy is rejected"
 
 
 def test_of_nothing_accepted_there_is_no_table_of_effects() -> None:
@@ -144,14 +207,12 @@ def test_everything_is_shown_on_request() -> None:
     found = evaluate_labels(rows, [row.label for row in rows])
     assert [table.title for table in evaluation_tables(found)] == [
         "What edits do to accuracy, in points against the controls",
-        "One edit alone: accuracy against the controls",
         "By value, certain harm first, 8 of 9",
         "By class, certain harm first, 8 of 9",
         "How pictures are answered",
     ]
-    *_, values, alone, classes, _, turned, answered = evaluation_tables(found, everything=True)
+    *_, values, classes, _, turned, answered = evaluation_tables(found, everything=True)
     assert turned.rows == (("weather", "0.0 %", "18", "-", "0"),)
-    assert (alone.title, alone.columns[0]) == ("By value, one edit alone, certain harm first", "value")
     assert (values.title, len(values.rows)) == ("By value, certain harm first", 9)
     assert (classes.title, len(classes.rows)) == ("By class, certain harm first", 9)
     assert (answered.title, len(answered.rows)) == ("How classes are answered (right)", 9)
@@ -183,8 +244,7 @@ def test_notes_say_what_is_compared_and_what_is_left_out() -> None:
 
     rows = [original_row(), control_row(), picture_row()]
     compared = [
-        "an effect is adjusted for the other edits beside it, and an average over this suite's mix of edits; * is "
-        "clear: q below 0.05",
+        "* is clear: q below 0.05",
         "turned wrong: of variants with one edit whose control is right, and of controls whose original is",
     ]
     assert notes(rows, ["bus"] * 3) == compared
@@ -203,8 +263,6 @@ def test_notes_say_what_is_compared_and_what_is_left_out() -> None:
         *of_originals,
         "2 rejected variants are not counted",
         "1 rejected control is not counted",
-        "a third or more was rejected of weather 2 of 3, weather: snowy 2 of 3: their effects are of what was left, "
-        "and too small where the checks reject what the model fails on",
     ]
     copied = [original_row(), control_row(sha256=original_row().sha256), picture_row()]
     assert notes(copied, ["bus"] * 3) == [
@@ -243,9 +301,8 @@ def test_further_measures_have_effects_and_means_of_their_own() -> None:
     sure = [0.9 if row.kind == "control" else 0.6 for row in rows]
     tables = evaluation_tables(evaluate_labels(rows, ["bus"] * 12, {"top-5 accuracy": [1.0] * 12, "confidence": sure}))
     titles = [f"What edits do to {name}, in points against the controls" for name in ("top-5 accuracy", "confidence")]
-    assert [table.title for table in tables[2:4]] == titles
-    assert [table.rows[0][1] for table in tables[2:4]] == ["0.0", "\N{MINUS SIGN}30.0"]
-    assert sum(table.title.startswith("One edit alone") for table in tables) == 1, "of the first measure"
+    assert [table.title for table in tables[1:3]] == titles
+    assert [table.rows[0][1] for table in tables[1:3]] == ["0.0", "\N{MINUS SIGN}30.0"]
     assert tables[-1].columns == ("pictures", "count", "accuracy", "top-5 accuracy", "confidence")
     means = [("controls", "6", *["100.0 %"] * 2, "90.0 %"), ("variants", "6", *["100.0 %"] * 2, "60.0 %")]
     assert list(tables[-1].rows[1:]) == means
