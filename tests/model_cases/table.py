@@ -82,7 +82,7 @@ class Workshop:
         return self.run("evaluate", suite, *words)
 
     def module(self, name: str, code: str) -> None:
-        """Write a module that `--model name:function` finds, without the bytecode of one of the same second and size."""
+        """Write a module that `--model name:function` finds, without bytecode of the same second and size."""
         (file := self.folder / f"{name}.py").write_text(code)
         Path(cache_from_source(str(file))).unlink(missing_ok=True)
         sys.modules.pop(name, None)
