@@ -19,7 +19,7 @@ from ..files.fill import plain
 from ..suite import PictureRow
 from ..variant import COMPARED, Kind
 from .baselines import Names
-from .effects import CONFIDENCE, Effect, correct, find_effects, jackknife, judge_difference
+from .effects import CONFIDENCE, Effect, correct, fewest_units, find_effects, jackknife, judge_difference
 from .evaluate import edit_types, edit_values, picture_outcomes
 from .limits import LimitResult, Outcome, effect_figures
 from .student import false_discovery, t_reach, two_sided_p
@@ -134,7 +134,7 @@ def mean_difference(name: str, pairs: Sequence[_Pair], most: float) -> Effect:
     number = np.array([sources.setdefault(row.unit, len(sources)) for row, _, _ in pairs])
     sums, counts = np.bincount(number, np.array([b - a for _, a, b in pairs])), np.bincount(number)
     count, value = len(sources), float(sums.sum() / counts.sum())
-    if count < 2:
+    if count < fewest_units(grouped=any(row.unit != row.source for row, _, _ in pairs)):
         return Effect(name, value, None, None, None, None, count, len(pairs))
     return judge_difference(name, value, jackknife(sums, counts), count, len(pairs), most)
 

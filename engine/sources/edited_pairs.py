@@ -21,7 +21,19 @@ from ..files.disk_list import DiskList
 from ..files.tables import PARQUET, SUFFIXES, read_table
 from .blobs import printable, unprintable
 from .given import GivenPicture, GivenPictures, leads_out, parse_edits
-from .listing import Entry, Listing, absolute, check_values, file_stem, finish, image_files, list_folder, number_labels
+from .listing import (
+    Cells,
+    Entry,
+    Listing,
+    absolute,
+    cells_of,
+    check_values,
+    file_stem,
+    finish,
+    image_files,
+    list_folder,
+    number_labels,
+)
 
 _ORIGINALS, _EDITED, _MASKS = "originals", "edited", "masks"
 _NAMES = ("original", _EDITED, "edit", "caption", "edited_caption", "label", "mask", "kind", "level")
@@ -55,9 +67,12 @@ _WANTED = (
 
 @dataclass
 class _Original:
-    """An original at `path`: its pictures by their paths, and what rows say of it, each with its place."""
+    """An original at `path`: its pictures by their paths, and what rows say of it, each with its place; the first row's
+    `cells`.
+    """
 
     path: str
+    cells: Cells
     pictures: dict[str, GivenPicture] = field(default_factory=dict)
     about: dict[str, tuple[str, str]] = field(default_factory=dict)
     contradicted: bool = False
@@ -83,9 +98,10 @@ class _Table:
             if isinstance(row, str) or isinstance(values, str):
                 self._listing.skip(where, str(values))
                 continue
-            extra |= dict.fromkeys(name for name in row if name not in _COLUMNS)
+            others = {name: value for name, value in row.items() if name not in _COLUMNS}
+            extra |= dict.fromkeys(others)
             try:
-                self._take(where, values)
+                self._take(where, values, cells_of(others))
             except ValueError as error:
                 self._listing.skip(where, str(error))
         if self._counts["variant"] and self._counts["variant"] == self._counts["unnamed"]:
@@ -93,7 +109,7 @@ class _Table:
                 f"{self._path} says of no picture what was edited: add a column edit, such as 'weather: foggy' or "
                 "'weather: sunny -> foggy', or a column edited_caption"
             )
-        self._listing.note_unused(self._path, extra)
+        self._listing.unused += [(self._path.name, column) for column in extra]
         levels = max((one.level for of in self._originals.values() for one in of.pictures.values()), default=0)
         entries = [self._entry(of, levels) for of in self._originals.values() if not of.contradicted]
         self._listing.entries = number_labels(entries)
@@ -104,12 +120,12 @@ class _Table:
         _note_missing(listing)
         return listing
 
-    def _take(self, where: str, values: Mapping[str, str]) -> None:
+    def _take(self, where: str, values: Mapping[str, str], cells: Cells) -> None:
         """Takes a row. Raises ValueError for one that cannot be used."""
         path, edited = (self._inside(values.get(name), name) for name in ("original", _EDITED))
         mask = self._inside(values["mask"], "mask") if "mask" in values else None
         picture = _picture(values, edited)
-        of = self._originals.setdefault(path, _Original(path))
+        of = self._originals.setdefault(path, _Original(path, cells))
         if edited in of.pictures:
             raise ValueError(f"the pair of {values['original']} and {values[_EDITED]} is there twice; the first counts")
         self._tell(of, where, {"label": values.get("label"), "mask": mask, "caption": values.get("caption")})
@@ -154,7 +170,7 @@ class _Table:
     def _entry(self, of: _Original, levels: int) -> Entry:
         label, mask, caption = (of.about.get(name, (None,))[0] for name in ("label", "mask", "caption"))
         name, given = self._name(of), GivenPictures(tuple(of.pictures.values()), caption, max(levels, 1))
-        return Entry(name, printable(name), of.path, label, mask, given=given)
+        return Entry(name, printable(name), of.path, label, mask, given=given, cells=of.cells)
 
 
 def _picture(values: Mapping[str, str], path: str) -> GivenPicture:
