@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..errors import CounterfactoryError
@@ -52,7 +52,14 @@ def check_limits(evaluation: Evaluation, drops: Sequence[Drop], least: float | N
             findings.append(LimitResult(limit, "undecided", "no variant was answered"))
         else:
             findings.append(LimitResult(limit, "kept" if value >= least else "broken", f"{100 * value:.1f} %"))
-    return tuple(findings)
+    return name_units(findings, evaluation.groups)
+
+
+def name_units(findings: Sequence[LimitResult], groups: int | None) -> tuple[LimitResult, ...]:
+    """The results, whose figures are of groups of sources where there are some."""
+    if groups is None:
+        return tuple(findings)
+    return tuple(replace(one, figures=one.figures.replace(" sources", " groups")) for one in findings)
 
 
 def _check_drop(effects: Effects, drop: Drop) -> LimitResult:
