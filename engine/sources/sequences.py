@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 # How far looks of copies, and half of the neighbours in a sequence, are apart at most.
-_COPY, _NEAR = 0.1, 0.35
+_COPY, _NEAR = 0.15, 0.35
 # Bits that have to be set in two looks for them to say anything: of a grey picture none is.
 _TOLD = 16
 # Frames that a neighbour has to be nearer than, in how many pairs of neighbours, by how many standard errors.
@@ -31,8 +32,8 @@ _FURTHER, _SHARE, _SURE = range(4, 13), 0.8, 3.1
 _ENOUGH, _FEW = 12, 3
 # Pictures of which every two are compared, neighbours by name; and rows at a time.
 _MOST, _ROWS = 20_000, 512
-# The pixels that a look is made of, across and down, are some.
-_SIDE = 128
+# Of a larger picture not every pixel is looked at, but so many across and down, at least.
+_SIDE = 256
 _PUBLISHED = tuple(
     re.compile(rf"(?:^|/){name}")
     for name in (
@@ -77,8 +78,7 @@ def find_sequences(pictures: Sequence[SeenFile]) -> dict[int, str]:
         join(places, name)
     named = set(names)
     looks = np.frombuffer(b"".join(one.look or bytes(16) for one in pictures), np.uint8).reshape(-1, 16)
-    runs = _runs([place for place in range(len(pictures)) if place not in named], pictures)
-    for run in _true_runs(runs, looks):
+    for run in _true_runs([place for place in range(len(pictures)) if place not in named], pictures, looks):
         join(run.places, run.name)
     order = np.array(sorted(range(len(pictures)), key=lambda place: pictures[place].file), np.int64)
     for start in range(0, len(order), _MOST):
@@ -104,41 +104,70 @@ def _published(pictures: Sequence[SeenFile]) -> dict[str, list[int]]:
 
 @dataclass(frozen=True)
 class _Run:
-    """Pictures whose names differ in a counter, in its order: `form` is a name with # for its numbers."""
+    """Pictures whose names differ in a counter, in its order: `form` is a name with # for its numbers, `near` how far
+    neighbours are apart, and `far` frames further on.
+    """
 
     name: str
     form: str
     places: tuple[int, ...]
+    near: tuple[float, ...]
+    far: tuple[float, ...]
+
+    @classmethod
+    def of(cls, name: str, form: str, numbered: Iterable[tuple[int, int]], looks: NDArray[np.uint8]) -> _Run:
+        """That of places with their numbers."""
+        places = tuple(place for _, place in sorted(numbered))
+        bits = np.unpackbits(looks[list(places)], axis=1).astype(np.float32)
+        far = [d for lag in _FURTHER if lag < len(bits) for d in _apart(bits[lag:], bits[:-lag]).tolist()]
+        return cls(name, form, places, tuple(_apart(bits[1:], bits[:-1]).tolist()), tuple(far))
 
 
-def _runs(places: Sequence[int], pictures: Sequence[SeenFile]) -> Iterator[_Run]:
-    alike = defaultdict[tuple[str, str], list[tuple[list[str], int]]](list)
+def _true_runs(places: Sequence[int], pictures: Sequence[SeenFile], looks: NDArray[np.uint8]) -> Iterator[_Run]:
+    """The runs that look like sequences: of files in a folder, or across folders, as where these are classes."""
+    across, within = list[_Run](), list[_Run]()
+    for (form, name), folders in _numbered(places, pictures).items():
+        order = [
+            folder for _, folder in sorted((number, folder) for folder, run in folders.items() for number, _ in run)
+        ]
+        turns, count = sum(a != b for a, b in pairwise(order)), len({n for run in folders.values() for n, _ in run})
+        if len(folders) > 1 and count == len(order) and turns >= 2 * len(folders):
+            across.append(_Run.of(name, form, (one for run in folders.values() for one in run), looks))
+        within += [_Run.of(f"{folder}/{name}".lstrip("/"), form, run, looks) for folder, run in folders.items()]
+    whole = list(_sequences(across))
+    taken = {place for run in whole for place in run.places}
+    yield from whole
+    yield from _sequences([run for run in within if taken.isdisjoint(run.places)])
+
+
+def _numbered(
+    places: Sequence[int], pictures: Sequence[SeenFile]
+) -> dict[tuple[str, str], dict[str, list[tuple[int, int]]]]:
+    """By the form of names, and names with * for the counter, the numbers and places of pictures by their folders."""
+    alike = defaultdict[str, list[tuple[str, list[str], int]]](list)
     for place in places:
         folder, _, name = pictures[place].file.rpartition("/")
         parts = re.split(r"([0-9]+)", name.rpartition(".")[0] or name)
-        alike[folder, "#".join(parts[::2])].append((parts, place))
-    for (folder, form), members in alike.items():
+        alike["#".join(parts[::2])].append((folder, parts, place))
+    runs = defaultdict[tuple[str, str], dict[str, list[tuple[int, int]]]](lambda: defaultdict(list))
+    for form, members in alike.items():
         # The last number that is not the same in all of them counts; what others differ in is another run.
-        at = max((k for k in range(1, len(members[0][0]), 2) if len({parts[k] for parts, _ in members}) > 1), default=0)
-        by_rest = defaultdict[str, list[tuple[int, int]]](list)
-        for parts, place in members if at else ():
-            by_rest["".join([*parts[:at], "*", *parts[at + 1 :]])].append((int(parts[at]), place))
-        for rest, run in by_rest.items():
-            yield _Run(f"{folder}/{rest}".lstrip("/"), form, tuple(place for _, place in sorted(run)))
+        numbers = range(1, len(members[0][1]), 2)
+        at = max((k for k in numbers if len({parts[k] for _, parts, _ in members}) > 1), default=0)
+        for folder, parts, place in members if at else ():
+            runs[form, "".join([*parts[:at], "*", *parts[at + 1 :]])][folder].append((int(parts[at]), place))
+    return runs
 
 
-def _true_runs(runs: Iterator[_Run], looks: NDArray[np.uint8]) -> Iterator[_Run]:
-    """The runs that look like sequences."""
-    forms = defaultdict[str, list[tuple[_Run, list[float], list[float]]]](list)
+def _sequences(runs: Sequence[_Run]) -> Iterator[_Run]:
+    """Those of the runs that are sequences: short ones by all of their form."""
+    forms = defaultdict[str, list[_Run]](list)
     for run in runs:
-        bits = _bits(looks[list(run.places)])
-        further = [_apart(bits[lag:], bits[:-lag]) for lag in _FURTHER if lag < len(bits)]
-        neighbours = _apart(bits[1:], bits[:-1]).tolist()
-        forms[run.form].append((run, neighbours, np.concatenate([[], *further]).tolist()))
-    for of_form in forms.values():
-        together = _is_sequence([d for _, near, _ in of_form for d in near], [d for _, _, far in of_form for d in far])
-        for run, near, far in of_form:
-            if len(run.places) > 1 and (_is_sequence(near, far) if len(near) >= _ENOUGH else together):
+        forms[run.form].append(run)
+    for some in forms.values():
+        together = _is_sequence([d for run in some for d in run.near], [d for run in some for d in run.far])
+        for run in some:
+            if len(run.places) > 1 and (_is_sequence(run.near, run.far) if len(run.near) >= _ENOUGH else together):
                 yield run
 
 
@@ -152,10 +181,6 @@ def _is_sequence(neighbours: Sequence[float], further: Sequence[float]) -> bool:
     return nearer >= _SHARE * count and 2 * nearer - count >= _SURE * count**0.5
 
 
-def _bits(looks: NDArray[np.uint8]) -> Bits:
-    return np.unpackbits(looks, axis=1).astype(np.float32)
-
-
 def _apart(first: Bits, second: Bits) -> NDArray[np.float64]:
     """How far looks [N, 128] are apart, 0..1: [N]; 1 where they say nothing."""
     both, either = (first * second).sum(axis=1), np.maximum(first, second).sum(axis=1)
@@ -164,7 +189,7 @@ def _apart(first: Bits, second: Bits) -> NDArray[np.float64]:
 
 def _copies(places: NDArray[np.int64], looks: NDArray[np.uint8]) -> Iterator[list[int]]:
     """For each of the places that has copies behind it, itself and those."""
-    bits = _bits(looks[places])
+    bits = np.unpackbits(looks[places], axis=1).astype(np.float32)
     count = bits.sum(axis=1)
     for start in range(0, len(bits), _ROWS):
         both = bits[start : start + _ROWS] @ bits[start:].T
