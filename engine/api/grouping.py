@@ -12,8 +12,8 @@ from PIL.Image import Image
 
 from ..judging.groups import group_rows
 from ..sources.data_set import DataSet
-from ..sources.groups import AUTO, NONE, Member, SourceGroups, group_members
-from ..sources.sequences import look_of
+from ..sources.groups import AUTO, NONE, SourceGroups, group_members
+from ..sources.sequences import Member, look_of
 from ..suite import PictureRow, read_run
 from ..suite.images import open_png
 from ..suite.paths import Folder
@@ -26,7 +26,7 @@ def group_set(data: DataSet, by: str | None, warn: Warn) -> DataSet:
     """
     if by == NONE or not data.sources:
         return data
-    members = [Member(one.name, one.file, dict(one.cells), one.look) for one in data.sources]
+    members = [Member(one.name, one.file, one.look, dict(one.cells)) for one in data.sources]
     groups = group_members(by or AUTO, members)
     if by is not None or groups.of:
         warn(f"groups     {groups_line(groups, len(members))}")
@@ -70,7 +70,7 @@ def _members(suite: Path, rows: Sequence[PictureRow], *, look: bool) -> list[Mem
         if row.source not in members:
             cells = {"label": row.label, "caption": row.caption, "painter": row.painter}
             seen = look_of(open_png(inside.path(row.original), _pixels)) if look else b""
-            members[row.source] = Member(row.source, row.origin.path, cells, seen)
+            members[row.source] = Member(row.source, row.origin.path, seen, cells)
     return list(members.values())
 
 

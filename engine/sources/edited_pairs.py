@@ -21,19 +21,7 @@ from ..files.disk_list import DiskList
 from ..files.tables import PARQUET, SUFFIXES, read_table
 from .blobs import printable, unprintable
 from .given import GivenPicture, GivenPictures, leads_out, parse_edits
-from .listing import (
-    Cells,
-    Entry,
-    Listing,
-    absolute,
-    cells_of,
-    check_values,
-    file_stem,
-    finish,
-    image_files,
-    list_folder,
-    number_labels,
-)
+from .listing import Entry, Listing, absolute, check_values, file_stem, finish, image_files, list_folder, number_labels
 
 _ORIGINALS, _EDITED, _MASKS = "originals", "edited", "masks"
 _NAMES = ("original", _EDITED, "edit", "caption", "edited_caption", "label", "mask", "kind", "level")
@@ -67,12 +55,9 @@ _WANTED = (
 
 @dataclass
 class _Original:
-    """An original at `path`: its pictures by their paths, and what rows say of it, each with its place; the first row's
-    `cells`.
-    """
+    """An original at `path`: its pictures by their paths, and what rows say of it, each with its place."""
 
     path: str
-    cells: Cells
     pictures: dict[str, GivenPicture] = field(default_factory=dict)
     about: dict[str, tuple[str, str]] = field(default_factory=dict)
     contradicted: bool = False
@@ -98,10 +83,9 @@ class _Table:
             if isinstance(row, str) or isinstance(values, str):
                 self._listing.skip(where, str(values))
                 continue
-            others = {name: value for name, value in row.items() if name not in _COLUMNS}
-            extra |= dict.fromkeys(others)
+            extra |= dict.fromkeys(name for name in row if name not in _COLUMNS)
             try:
-                self._take(where, values, cells_of(others))
+                self._take(where, values)
             except ValueError as error:
                 self._listing.skip(where, str(error))
         if self._counts["variant"] and self._counts["variant"] == self._counts["unnamed"]:
@@ -120,12 +104,12 @@ class _Table:
         _note_missing(listing)
         return listing
 
-    def _take(self, where: str, values: Mapping[str, str], cells: Cells) -> None:
+    def _take(self, where: str, values: Mapping[str, str]) -> None:
         """Takes a row. Raises ValueError for one that cannot be used."""
         path, edited = (self._inside(values.get(name), name) for name in ("original", _EDITED))
         mask = self._inside(values["mask"], "mask") if "mask" in values else None
         picture = _picture(values, edited)
-        of = self._originals.setdefault(path, _Original(path, cells))
+        of = self._originals.setdefault(path, _Original(path))
         if edited in of.pictures:
             raise ValueError(f"the pair of {values['original']} and {values[_EDITED]} is there twice; the first counts")
         self._tell(of, where, {"label": values.get("label"), "mask": mask, "caption": values.get("caption")})
@@ -170,7 +154,7 @@ class _Table:
     def _entry(self, of: _Original, levels: int) -> Entry:
         label, mask, caption = (of.about.get(name, (None,))[0] for name in ("label", "mask", "caption"))
         name, given = self._name(of), GivenPictures(tuple(of.pictures.values()), caption, max(levels, 1))
-        return Entry(name, printable(name), of.path, label, mask, given=given, cells=of.cells)
+        return Entry(name, printable(name), of.path, label, mask, given=given)
 
 
 def _picture(values: Mapping[str, str], path: str) -> GivenPicture:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from ..errors import CounterfactoryError
 from ..files.fill import nearest
 from .labels import label_text
-from .sequences import SeenFile, find_sequences
+from .sequences import Member, find_sequences
 
 AUTO, NONE = "auto", "none"
 _FORM = "write the part that names the group in parentheses, such as '(.+)_[0-9]+'"
@@ -42,16 +42,6 @@ class SourceGroups:
         return replace(self, of={name: group for name, group in self.of.items() if name in names})
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A source's `name`, its path `file` as the set has it, the `cells` of its row, and what it looks like."""
-
-    name: str
-    file: str
-    cells: Mapping[str, object] = field(default_factory=dict)
-    look: bytes = b""
-
-
 def join_groups(parts: Sequence[SourceGroups | None]) -> SourceGroups | None:
     """The groups of several suites together, in which a name is one group; None where one of them says nothing."""
     there = [one for one in parts if one is not None]
@@ -65,8 +55,7 @@ def group_members(by: str, members: Sequence[Member], advice: str = "") -> Sourc
     and one group for everything.
     """
     if by in (AUTO, NONE):
-        places = find_sequences([SeenFile(one.file, one.look) for one in members]) if by == AUTO else {}
-        return SourceGroups(by, {members[place].name: group for place, group in places.items()})
+        return SourceGroups(by, find_sequences(members) if by == AUTO else {})
     columns = sorted({column for one in members for column in one.cells})
     if by in columns:
         texts = [label_text(one.cells.get(by)) for one in members]

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -49,11 +49,13 @@ Bits = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class SeenFile:
-    """A picture's path as its set has it, and its look, b"" where nobody looked."""
+class Member:
+    """A source: its `name`, its path `file` in its set, its `look`, b"" where nobody looked, and its row's `cells`."""
 
+    name: str
     file: str
-    look: bytes
+    look: bytes = b""
+    cells: Mapping[str, object] = field(default_factory=dict)
 
 
 def look_of(picture: NDArray[np.uint8]) -> bytes:
@@ -64,42 +66,32 @@ def look_of(picture: NDArray[np.uint8]) -> bytes:
     return np.packbits([across[:, 1:] > across[:, :-1], down[1:] > down[:-1]]).tobytes()
 
 
-def find_sequences(pictures: Sequence[SeenFile]) -> dict[int, str]:
-    """The name of the sequence of each picture, by its place, that is in one."""
+def find_sequences(pictures: Sequence[Member]) -> dict[str, str]:
+    """The name of the sequence, by that of the picture, of each that is in one."""
     labels, names = np.arange(len(pictures)), dict[int, str]()
 
-    def join(places: Sequence[int], name: str | None = None) -> None:
-        if name is not None:
-            names.update(dict.fromkeys(places, name))
+    def join(places: Sequence[int]) -> None:
         if len(together := np.unique(labels[list(places)])) > 1:
             labels[np.isin(labels, together)] = together[0]
 
-    for name, places in _published(pictures).items():
-        join(places, name)
-    named = set(names)
+    drives = defaultdict[str, list[int]](list)
+    for place, one in enumerate(pictures):
+        if match := next(filter(None, (form.search(one.file) for form in _PUBLISHED)), None):
+            drives[match[1]].append(place)
+            names[place] = match[1]
     looks = np.frombuffer(b"".join(one.look or bytes(16) for one in pictures), np.uint8).reshape(-1, 16)
-    for run in _true_runs([place for place in range(len(pictures)) if place not in named], pictures, looks):
-        join(run.places, run.name)
+    runs = list(_true_runs([place for place in range(len(pictures)) if place not in names], pictures, looks))
+    names |= {place: run.name for run in runs for place in run.places}
     order = np.array(sorted(range(len(pictures)), key=lambda place: pictures[place].file), np.int64)
-    for start in range(0, len(order), _MOST):
-        for places in _copies(order[start : start + _MOST], looks):
-            join(places)
+    alike = (copies for at in range(0, len(order), _MOST) for copies in _copies(order[at : at + _MOST], looks))
+    for places in (*drives.values(), *(run.places for run in runs), *alike):
+        join(places)
     members = defaultdict[int, list[int]](list)
     for place, label in enumerate(labels.tolist()):
         members[label].append(place)
-    groups = [places for places in members.values() if len(places) > 1]
-    first = {id(places): next((names[p] for p in places if p in names), pictures[places[0]].file) for places in groups}
-    return {place: first[id(places)] for places in groups for place in places}
-
-
-def _published(pictures: Sequence[SeenFile]) -> dict[str, list[int]]:
-    drives = defaultdict[str, list[int]](list)
-    for place, one in enumerate(pictures):
-        for form in _PUBLISHED:
-            if match := form.search(one.file):
-                drives[match[1]].append(place)
-                break
-    return drives
+    several = [places for places in members.values() if len(places) > 1]
+    called = [next((names[p] for p in places if p in names), pictures[places[0]].file) for places in several]
+    return {pictures[p].name: name for places, name in zip(several, called, strict=True) for p in places}
 
 
 @dataclass(frozen=True)
@@ -123,7 +115,7 @@ class _Run:
         return cls(name, form, places, tuple(_apart(bits[1:], bits[:-1]).tolist()), tuple(far))
 
 
-def _true_runs(places: Sequence[int], pictures: Sequence[SeenFile], looks: NDArray[np.uint8]) -> Iterator[_Run]:
+def _true_runs(places: Sequence[int], pictures: Sequence[Member], looks: NDArray[np.uint8]) -> Iterator[_Run]:
     """The runs that look like sequences: of files in a folder, or across folders, as where these are classes."""
     across, within = list[_Run](), list[_Run]()
     for (form, name), folders in _numbered(places, pictures).items():
@@ -141,13 +133,13 @@ def _true_runs(places: Sequence[int], pictures: Sequence[SeenFile], looks: NDArr
 
 
 def _numbered(
-    places: Sequence[int], pictures: Sequence[SeenFile]
+    places: Sequence[int], pictures: Sequence[Member]
 ) -> dict[tuple[str, str], dict[str, list[tuple[int, int]]]]:
     """By the form of names, and names with * for the counter, the numbers and places of pictures by their folders."""
     alike = defaultdict[str, list[tuple[str, list[str], int]]](list)
     for place in places:
         folder, _, name = pictures[place].file.rpartition("/")
-        parts = re.split(r"([0-9]+)", name.rpartition(".")[0] or name)
+        parts = re.split(r"([0-9]{1,18})", name.rpartition(".")[0] or name)
         alike["#".join(parts[::2])].append((folder, parts, place))
     runs = defaultdict[tuple[str, str], dict[str, list[tuple[int, int]]]](lambda: defaultdict(list))
     for form, members in alike.items():
