@@ -44,6 +44,11 @@ def check_limits(evaluation: Evaluation, drops: Sequence[Drop], least: float | N
     """The results of the limits: `drops`, and the `least` accuracy (or pooled mIoU) of the variants, 0..1. Raises
     CounterfactoryError for a name that the suite does not have.
     """
+    if drops and not evaluation.variants.score.count and evaluation.excluded:
+        raise CounterfactoryError(
+            f"--max-drop {drops[0].name}: all {evaluation.excluded} variants of the suite are rejected, so that "
+            "nothing is known of it; counterfactory check says why"
+        )
     findings = [_check_drop(evaluation.effects, drop) for drop in drops]
     if least is not None:
         value = evaluation.variants.score.value

@@ -49,6 +49,8 @@ def find_sentences(evaluation: Evaluation, sources: int) -> tuple[ReportFinding,
         return (
             ReportFinding("What edits do cannot be told: that takes answers to the controls, or to the originals."),
         )
+    if not evaluation.variants.score.count:
+        return (ReportFinding(f"No variant is judged, and {evaluation.excluded:,} are rejected: nothing can be said."),)
     if evaluation.groups is not None and evaluation.groups < FEWEST_GROUPS:
         return (ReportFinding(f"{_capital(group_line(evaluation.groups))}."),)
     certain = [
