@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image
 
+from ..judging.effects import FEWEST_GROUPS
 from ..judging.groups import group_rows
 from ..sources.data_set import DataSet
 from ..sources.sequences import Member, look_of
@@ -36,14 +37,15 @@ def group_set(data: DataSet, by: str | None, warn: Warn) -> DataSet:
 def groups_line(groups: SourceGroups, sources: int) -> str:
     """What so many sources come to, in words."""
     several, units = groups.sequences, len(set(groups.of.values())) + sources - len(groups.of)
+    few = "" if units >= FEWEST_GROUPS else f"; of fewer than {FEWEST_GROUPS} groups nothing will be certain"
     if groups.by != AUTO:
-        return f"{sources:,} sources are {units:,} groups by {groups.by!r}: each counts as one"
+        return f"{sources:,} sources are {units:,} groups by {groups.by!r}: each counts as one{few}"
     if not several:
         return f"no two of {sources:,} sources look like frames of one sequence, or like copies of each other"
     name, most = next(iter(several.items()))
     return (
-        f"{several.total():,} of {sources:,} sources look like frames of {len(several):,} sequences or like copies, "
-        f"{most:,} of {name}: each sequence counts as one (--group-by none: each picture)"
+        f"{several.total():,} of {sources:,} sources look like frames of sequences, or copies: {len(several):,} "
+        f"group{'s' * (len(several) > 1)}, {most:,} of {name}; each counts as one (--group-by none: each picture){few}"
     )
 
 

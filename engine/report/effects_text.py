@@ -101,8 +101,8 @@ def group_line(groups: int) -> str:
     """What it means that sources are so many groups."""
     if groups < FEWEST_GROUPS:
         return (
-            f"the sources are {groups} groups that depend on each other: of fewer than {FEWEST_GROUPS} nothing is "
-            "certain, however many pictures they have (--group-by)"
+            f"the sources depend on each other, {groups} group{'s' * (groups > 1)}: of fewer than {FEWEST_GROUPS} "
+            "nothing is certain, however many pictures they have (--group-by)"
         )
     return f"sources that depend on each other count as one: the sources are {groups:,} groups (--group-by)"
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 # How far looks of copies, and half of the neighbours in a sequence, are apart at most.
-_COPY, _NEAR = 0.15, 0.35
+_COPY, _NEAR = 0.12, 0.35
 # Bits that have to be set in two looks for them to say anything: of a grey picture none is.
 _TOLD = 16
 # Frames that a neighbour has to be nearer than, in how many pairs of neighbours, by how many standard errors.
