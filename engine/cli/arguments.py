@@ -414,7 +414,7 @@ def _add_retrain(commands: Commands) -> None:
     judged = options.group("what judges")
     judged.take("--held SHARE", "the share of sources that are held out of the training (0.25)")
     judged.take("--test SUITE", "or another suite; all of SUITE then trains")
-    judged.take("--seeds N", "trainings from so many seeds (%(default)s)", default=1)
+    judged.take("--seeds N", "trainings from so many seeds (%(default)s)", default=3)
     judged.take("--seed N", "the first of them (%(default)s)", type=seed, default=0)
     options.take("--device NAME", "auto, cpu, cuda or cuda:N (%(default)s)", default="auto")
 
