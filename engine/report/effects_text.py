@@ -15,13 +15,15 @@ from .table import Table, percent
 if TYPE_CHECKING:
     from ..judging.compare import Comparison, Gap
     from ..judging.effects import Effect, Flips
-    from ..judging.evaluation import BoxScore, Effects, Evaluation, MeanScore
+    from ..judging.evaluation import Effects, Evaluation, MeanScore
     from ..judging.insights import Insight
     from ..judging.limits import LimitResult
     from ..judging.rejections import Rejections
 
 # Values and classes in a table: those that do most harm.
 _WORST = 8
+# Pictures of an edit that are too few for an AP.
+_FEW = 12
 # Classes of a confusion that is shown.
 _CONFUSED = 8
 # Labels, and values, that a note shows.
@@ -81,7 +83,7 @@ def evaluation_tables(evaluation: Evaluation, everything: bool = False, confused
             tables += [worst] if worst.rows else []
     tables.append(noted(sides_table({evaluation.measure_name: evaluation}), "sides"))
     if evaluation.boxes:
-        tables.append(noted(_boxes_table(evaluation.boxes if everything else evaluation.boxes[:_WORST]), "boxes"))
+        tables.append(noted(_boxes_table(evaluation, len(evaluation.boxes) if everything else _WORST), "boxes"))
     if everything:
         tables += [_turns_table(effects)] if effects.flips else []
         tables += [_classes_table(evaluation), *_confusion_table(evaluation, confused)]
@@ -144,6 +146,8 @@ def _placed_notes(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
             "AP, AP50 and AR are COCO's; recall and false alarms are of single pictures: the share of things that are "
             "detected, and of boxes that show nothing, by boxes of score 0.5 and more that overlap by half",
         )
+    if any(one.pictures < _FEW for one in evaluation.boxes):
+        yield "boxes", f"few: AP of fewer than {_FEW} pictures says little of other pictures"
     if others := {name: count for name, count in evaluation.unlabelled.items() if name not in strange}:
         named = f"{len(others)} classes" if len(others) > 1 else "a class"
         yield (
@@ -300,9 +304,18 @@ def _levels_table(effects: Effects) -> Table:
     return Table(title, ("edit", "level", "points", *_COLUMNS, "sources"), rows, of="type")
 
 
-def _boxes_table(scores: Sequence[BoxScore]) -> Table:
-    rows = tuple((one.name, str(one.pictures), *map(percent, (one.ap, one.ap50, one.ar))) for one in scores)
-    return Table("How variants are detected, by edit", ("edit", "pictures", "AP", "AP50", "AR"), rows)
+def _boxes_table(evaluation: Evaluation, most: int) -> Table:
+    """AP on the pictures of an edit and, where they have any, on the baselines of the same sources."""
+    effects, rows = evaluation.effects, []
+    for one in evaluation.boxes[:most]:
+        counted = f"{one.pictures}, few" if one.pictures < _FEW else str(one.pictures)
+        compared = () if one.change is None else (percent(one.before), *_figures(one.change))
+        rows.append((one.name, counted, *map(percent, (one.ap, one.ap50, one.ar)), *compared))
+    against = BASELINES[effects.against] if effects.against else ""
+    columns = (f"AP of {against}", "points of AP", *_COLUMNS) if against else ()
+    title = f"How variants are detected, by edit{f', {_ALONE}' if effects.leads_alone else ''}"
+    title += f", and {against} of the same sources" if against else ""
+    return Table(title, ("edit", "pictures", "AP", "AP50", "AR", *columns), tuple(rows))
 
 
 def _turns_table(effects: Effects) -> Table:
