@@ -76,11 +76,12 @@ def _rows(sources: int, conditions: Sequence[str]) -> list[PictureRow]:
 
 def _differ(rows: Sequence[PictureRow], firsts: Outcomes, seconds: Outcomes) -> bool:
     """Whether any gain or loss is claimed between outcomes [seeds, pictures]."""
-    named = (
-        [dict(zip([row.file_name for row in rows], of, strict=True)) for of in some.tolist()]
-        for some in (firsts, seconds)
-    )
-    sides, by_type = find_gains(rows, *named, "accuracy")
+    names = [row.file_name for row in rows]
+
+    def named(some: Outcomes) -> list[dict[str, float]]:
+        return [dict(zip(names, of, strict=True)) for of in some.tolist()]
+
+    sides, by_type = find_gains(rows, named(firsts), named(seconds), "accuracy")
     return any(gain.certain or gain.harmful for gain in (*sides, *by_type))
 
 
