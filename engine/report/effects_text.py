@@ -217,15 +217,15 @@ def _rejection_lines(evaluation: Evaluation) -> list[str]:
             share = (share_to_explain if loses else share_to_hide)(one, lost, before)
             if share is not None and not (one.clear and not loses):
                 whole = percent(lost.rejected / lost.variants)
-                shares["explain" if loses else "hide"].append(f"{one.name} {percent(share)} (of all {whole} are)")
+                shares["explain" if loses else "hide"].append(f"{one.name} {percent(share)} (of all {whole})")
     if shares["hide"]:
         lines.append(
-            f"to hide a loss of {100 * TOLD:g} points, so many of the pictures that fail would have to be among the "
-            f"rejected: {list_some(shares['hide'], _UNKNOWN)}"
+            f"the checks hide a loss of {100 * TOLD:g} points if they reject so many of the pictures that fail: "
+            f"{list_some(shares['hide'], _UNKNOWN)}"
         )
     if shares["explain"]:
         lines.append(
-            "to explain a loss, so many of the pictures that do not fail would have to be among the rejected: "
+            "the checks alone explain a loss if they reject so many of the pictures that do not fail: "
             f"{list_some(shares['explain'], _UNKNOWN)}"
         )
     return lines
