@@ -29,6 +29,7 @@ from ..training.lesson import ArmName, Lesson, TrainingPicture, answers_of
 from ..training.recipe import TrainingRecipe
 from ..training.source_split import require_classes, split_sources, split_suites
 from .answers import Given, judge
+from .grouping import group_suite
 from .options import Caller
 
 _MOST_MASK_CLASSES = 254
@@ -100,17 +101,23 @@ class Retraining:
 
 
 def plan_drill(
-    suite: Path, model: str, recipe: TrainingRecipe, test: Path | None, held: float, seeds: Sequence[int]
+    suite: Path,
+    model: str,
+    recipe: TrainingRecipe,
+    test: Path | None,
+    held: float,
+    seeds: Sequence[int],
+    group_by: str | None = None,
 ) -> Drill:
-    """The lesson of a finished suite: its originals and accepted variants, split by source, or all of it where another
-    suite judges. Raises CounterfactoryError for a suite without labels or masks, as the recipe needs them, without an
-    accepted variant, and for a class that only one side has.
+    """The lesson of a finished suite: its originals and accepted variants, split by source, or by the groups of sources
+    that depend on each other, or all of it where another suite judges. Raises CounterfactoryError for a suite without
+    labels or masks, as the recipe needs them, without an accepted variant, and for a class that only one side has.
     """
-    rows, judging = _rows(suite, recipe), suite if test is None else test
+    rows, judging = _rows(suite, recipe, group_by), suite if test is None else test
     if test is None:
         split, left_out = split_sources(rows, held, seeds[0]), 0
     else:
-        split, left_out = split_suites(rows, _rows(test, recipe))
+        split, left_out = split_suites(rows, _rows(test, recipe, group_by))
     by_mask = recipe.task == "segmentation"
     names = dict(_mask_names(suite) if by_mask else enumerate(sorted({str(row.label) for row in rows})))
     if by_mask and dict(_mask_names(judging)) != names:
@@ -149,9 +156,13 @@ def plan_drill(
     return Drill(judging, lesson, split.held, left_out)
 
 
-def _rows(suite: Path, recipe: TrainingRecipe) -> list[PictureRow]:
+def _rows(suite: Path, recipe: TrainingRecipe, group_by: str | None) -> list[PictureRow]:
     require_finished(suite)
-    rows = [row for row in read_metadata(suite) if row.accepted and row.kind in ("original", "variant")]
+    rows = [
+        row
+        for row in group_suite(suite, read_metadata(suite), group_by)
+        if row.accepted and row.kind in ("original", "variant")
+    ]
     if not any(row.kind == "variant" for row in rows):
         raise CounterfactoryError(
             f"{suite} has no accepted variants to train with: see why by `counterfactory check {suite}`"

@@ -48,7 +48,7 @@ def retrain(args: Namespace, terminal: Terminal) -> int:
     if place_below(args.out, args.suite)[1] is not None:
         raise CounterfactoryError(f"--out {args.out} lies in the suite, which stays as it is: name another folder")
     seeds = range(args.seed, args.seed + args.seeds)
-    drill = plan_drill(args.suite, args.model, recipe, args.test, held, seeds)
+    drill = plan_drill(args.suite, args.model, recipe, args.test, held, seeds, args.group_by)
     write_lesson(drill.lesson, args.out)
     run_program([sys.executable, *COMMAND, "retrain", str(args.out), "--device", args.device], terminal)
     with terminal.progress() as on_progress:

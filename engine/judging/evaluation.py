@@ -178,7 +178,8 @@ class Evaluation:
     `measures` are further measures of the same answers ("beside" in JSON). `rejections` are by type and by value.
     `strange` are answers that may be misspelt labels, and `unanswered` says of which pictures nothing is known.
     `unlabelled` counts a detector's sure boxes of classes that the set does not label, by class: they count in nothing.
-    `insights` are what the model relies on to recognise a class, the costliest first.
+    `insights` are what the model relies on to recognise a class, the costliest first. `groups` says how many groups the
+    sources with an answer are where some depend on each other: then what effects call sources are these.
     """
 
     measure: str
@@ -200,6 +201,7 @@ class Evaluation:
     boxes: tuple[BoxScore, ...] = ()
     unlabelled: Mapping[str, int] = field(default_factory=dict)
     insights: tuple[Insight, ...] = ()
+    groups: int | None = None
 
     @property
     def measure_name(self) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..suite import PictureRow
-from .effects import Effect, judge_difference
+from .effects import Effect, fewest_units, judge_difference
 
 _RECALLS = np.linspace(0, 1, 101)  # COCO's, at which precision is read
 # Draws of sources: a standard error of so many is right to a twentieth.
@@ -108,7 +108,7 @@ def precision_change(
     if np.isnan(changes[0]):
         return None, Effect(name, None, None, None, None, None, count, len(edited))
     value, known = float(changes[0]), changes[1:][~np.isnan(changes[1:])]
-    if count < 2 or len(known) < 2:
+    if count < fewest_units(grouped=any(rows[i].unit != rows[i].source for i in edited)) or len(known) < 2:
         return float(without[0]), Effect(name, value, None, None, None, None, count, len(edited))
     error = float(known.std(ddof=1)) * (count / (count - 1)) ** 0.5
     return float(without[0]), judge_difference(name, value, error, count, len(edited), 1.0)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..errors import list_some
+from ..judging.effects import FEWEST_GROUPS
 from ..judging.power import TOLD
 from ..judging.rejections import share_to_explain, share_to_hide
 from .table import Table, percent
@@ -40,6 +41,7 @@ _WORDS: Mapping[str, str] = MappingProxyType(
         "q": "the chance of so large a difference if there were none, corrected for the number of rows; below 0.05 it "
         "is clear (*)",
         "sources": "how many sources could be compared",
+        "groups": "how many groups of sources that depend on each other could be compared",
         "rejected": "the share of variants with the edit that the checks rejected",
         "turned wrong": "of pictures whose baseline is answered rightly, the share that is answered wrongly",
         "turned right": "of pictures whose baseline is answered wrongly, the share that is answered rightly",
@@ -87,7 +89,24 @@ def evaluation_tables(evaluation: Evaluation, everything: bool = False, confused
     if everything:
         tables += [_turns_table(effects)] if effects.flips else []
         tables += [_classes_table(evaluation), *_confusion_table(evaluation, confused)]
-    return tuple(tables)
+    return _of_groups(tables, evaluation.groups)
+
+
+def _of_groups(tables: Sequence[Table], groups: int | None) -> tuple[Table, ...]:
+    """The tables, whose columns of sources are of groups where there are some."""
+    if groups is None:
+        return tuple(tables)
+    return tuple(replace(one, columns=tuple("groups" if c == "sources" else c for c in one.columns)) for one in tables)
+
+
+def group_line(groups: int) -> str:
+    """What it means that sources are so many groups."""
+    if groups < FEWEST_GROUPS:
+        return (
+            f"the sources are {groups} groups that depend on each other: of fewer than {FEWEST_GROUPS} nothing is "
+            "certain, however many pictures they have (--group-by)"
+        )
+    return f"sources that depend on each other count as one: the sources are {groups:,} groups (--group-by)"
 
 
 def note_lines(evaluation: Evaluation) -> list[str]:
@@ -104,6 +123,8 @@ def unplaced_notes(evaluation: Evaluation) -> list[str]:
 def _placed_notes(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
     """Each note, with the table that it explains: of "effects", of edits "alone", of "sides", of "boxes"."""
     effects, strange = evaluation.effects, {answer.answer for answer in evaluation.strange}
+    if evaluation.groups is not None:
+        yield "effects", group_line(evaluation.groups)
     if effects.exact:
         yield "effects", "weather and light are drawn into the sources themselves: effects are against originals"
     elif effects.copies and effects.against != "control":
@@ -246,7 +267,7 @@ def comparison_tables(comparison: Comparison, everything: bool = False) -> tuple
         against = BASELINES[str(comparison.against)]
         title = f"What edits do to the second more than to the first, in points against the {against}"
         tables.append(Table(title, ("edit", "points", *_COLUMNS, "sources"), cells))
-    return tuple(tables)
+    return _of_groups(tables, comparison.groups)
 
 
 def comparison_note(comparison: Comparison) -> str:
