@@ -23,6 +23,7 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.judging import detections
 from counterfactory.engine.judging.detections import SeenBox, evaluate_boxes
 from counterfactory.engine.judging.evaluation import Evaluation, MeanScore, Side
+from counterfactory.engine.judging.groups import group_rows
 from counterfactory.engine.judging.precision import ClassMatches, average_precision
 from counterfactory.engine.report.effects_text import evaluation_tables, note_lines
 from counterfactory.engine.sources.shapes import Box, Ignored
@@ -187,6 +188,16 @@ def test_a_change_of_ap_is_clear_where_there_is_one_and_few_pictures_are_said_to
     assert "AP of controls" in table.columns
     assert "95 % interval" in table.columns
     assert detected(12, 0.5).boxes == detected(12, 0.5).boxes, "draws are the same"
+
+
+def test_of_a_few_drives_no_change_of_ap_is_certain() -> None:
+    rows, seen = scene(24, 0)
+    for drives, known in ((4, False), (8, True)):
+        sources = sorted({row.source for row in rows})
+        grouped = group_rows(rows, {source: f"drive {k % drives}" for k, source in enumerate(sources)})
+        found = [one.change for one in evaluate_boxes(grouped, seen).boxes if ":" not in one.name]
+        assert found
+        assert all(one is not None and one.sources <= drives and (one.low is not None) is known for one in found)
 
 
 def test_a_detector_that_loses_nothing_is_seldom_called_worse() -> None:
