@@ -89,16 +89,19 @@ def against(
     """
     works, taught = work_of(bench, "first", most), painting_as_teacher(bench.profile)
 
-    def compared_with(engine: Profile, peer: Profile, way: str) -> Comparison:
+    def compared_with(engine: Profile, peer: Profile, way: str, box: Request | None) -> Comparison:
         own = replace(bench, profile=engine)
-        return compare_with_peer(own, peer, name, works, rounds, compiled, box_of(peer), yardstick, way)
+        return compare_with_peer(own, peer, name, works, rounds, compiled, box, yardstick, way)
 
-    level, integers = bench.profile, precision_of(bench.profile) == "int8"
-    if box_of(level) is None:  # networks of a box are in float16 on both sides
+    level, box = bench.profile, box_of(bench.profile)
+    integers = precision_of(level) == "int8"
+    if box is None:  # networks of a box are in float16 on both sides
         level = in_f32(level) if name == "reference" else unquantised(level) if integers else level
-    work = compared_with(level, level, "equal work")
-    int8 = compared_with(bench.profile, bench.profile, "int8") if integers else None
-    return Comparisons(work, int8, None if taught is bench.profile else compared_with(bench.profile, taught, "teacher"))
+    return Comparisons(
+        compared_with(level, level, "equal work", box),
+        compared_with(bench.profile, bench.profile, "int8", box) if integers else None,
+        None if taught is bench.profile else compared_with(bench.profile, taught, "teacher", box_of(taught)),
+    )
 
 
 def compare_with_peer(

@@ -58,7 +58,10 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, st
 
 
 def compared(profile: Profile, folder: Path, name: str = "openvino") -> versus.Comparisons:
-    return versus.against(Bench(profile, None, [], folder), name, 8, 1, False)  # type: ignore[arg-type]  # nothing runs
+    def box_of(one: Profile) -> None:
+        assert one.models.folder == "pocket", "masters are no box's"
+
+    return versus.against(Bench(profile, None, [], folder), name, 8, 1, False, box_of)  # type: ignore[arg-type]
 
 
 def test_equal_work_is_of_equal_precision_and_int8_and_the_teacher_stand_apart(
