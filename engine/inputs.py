@@ -11,9 +11,9 @@ from .files.disk_list import DiskList
 from .profile.image import ImageSettings, lost_share
 from .profile.profile import Profile
 from .sources.domain import drop_out_of_domain
-from .sources.groups import SourceGroups
 from .sources.shapes import MIN_VISIBLE, fit_boxes
 from .sources.source import Problem, Source
+from .sources.source_groups import SourceGroups
 from .sources.truths import NEEDED, lacks, without_truths
 from .stages.maps.draw_maps import without_maps
 from .stages.paint.protect import without_masks

@@ -12,8 +12,8 @@ from PIL.Image import Image
 
 from ..judging.groups import group_rows
 from ..sources.data_set import DataSet
-from ..sources.groups import AUTO, NONE, SourceGroups, group_members
 from ..sources.sequences import Member, look_of
+from ..sources.source_groups import AUTO, NONE, SourceGroups, group_members
 from ..suite import PictureRow, read_run
 from ..suite.images import open_png
 from ..suite.paths import Folder

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..errors import CounterfactoryError, list_some
 from ..files.reading import read_bytes
-from ..sources.groups import join_groups
+from ..sources.source_groups import join_groups
 from ..suite import PictureRow, RunRecord, Suite, count_outside, read_run, require_finished
 from ..suite.by_hand import ByHand, read_by_hand
 from ..suite.cells import add_cells, count_accepted

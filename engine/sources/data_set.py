@@ -16,7 +16,6 @@ from .boxes import BoxCensus
 from .class_folders import SPLIT
 from .class_map import BACKGROUND, SYNSET, label_names, load_class_map
 from .depth import with_depth
-from .groups import SourceGroups
 from .labels import whole_number
 from .layouts import ACCEPTED, SetOptions, list_set
 from .listing import Entry, Listing, Problem
@@ -24,6 +23,7 @@ from .mask_contents import UNNAMED, MaskTally, white_as_object
 from .sampling import Selection, draw, groups, require_known
 from .shapes import DrawnMask
 from .source import Examine, Progress, Reader, Source
+from .source_groups import SourceGroups
 from .truths import lacks, without_truths
 
 __all__ = ["DataSet", "Selection", "SetOptions", "find_sources", "read_set", "refuse_suite_among_sources"]

@@ -16,8 +16,8 @@ from ..errors import CounterfactoryError
 from ..files.fill import fill_record, plain
 from ..meter.meter import PlanUse, StageCost, device_hours_per_1k, sum_costs
 from ..profile.licences import ModelLicence, licences_of
-from ..sources.groups import SourceGroups
 from ..sources.source import Problem
+from ..sources.source_groups import SourceGroups
 from .cells import ValueCells, count_accepted
 from .contents import ADVICE, RUN_FILE, Contents, read_record, write_record
 from .picture_row import DroppedVariant, PictureRow

@@ -89,6 +89,11 @@ def test_another_suite_judges(tmp_path: Path, trained: Trained, run: Command) ->
     run.refuses("--held is of SUITE's own sources, and --test names another suite: give one of them", *both)
 
 
+def test_groups_are_on_one_side(tmp_path: Path, trained: Trained, run: Command) -> None:
+    run.refuses("has sources of one group", *words(tmp_path, "--group-by", "label"))
+    assert run.json(*words(tmp_path, "--group-by", "none"))["held"] == 2
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -7,8 +7,8 @@ import re
 import pytest
 from refusing import refusal
 
-from counterfactory.engine.sources.groups import SourceGroups, group_members, join_groups
 from counterfactory.engine.sources.sequences import Member
+from counterfactory.engine.sources.source_groups import SourceGroups, group_members, join_groups
 
 MEMBERS = [
     Member(
