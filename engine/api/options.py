@@ -25,7 +25,7 @@ Warn = Callable[[str], None]
 
 # The least that a number of things may be.
 _LEAST = {
-    **dict.fromkeys(("per_class", "sample", "variants", "levels", "shard", "workers", "first", "limit"), 1),
+    **dict.fromkeys(("per_class", "sample", "variants", "levels", "severity", "shard", "workers", "first", "limit"), 1),
     "seed": 0,
     "controls": 0,
 }
@@ -43,7 +43,7 @@ class SourceOptions(TypedDict, total=False):
     layout's). `classes` are the only ones to use: names, or a file;
     `per_class` or `sample` draws so many sources of each class, or in all, by `seed` (0). `allow_out_of_domain` takes
     sources that the models do not know. `profile` is a name or a .toml file (that which suits the sources), `variants`
-    (5) and `controls` (1) are pictures per source.
+    (5) and `controls` (1, and none where a profile draws into the sources themselves) are pictures per source.
     """
 
     labels: AnyPath | None
@@ -62,7 +62,7 @@ class SourceOptions(TypedDict, total=False):
     allow_out_of_domain: bool
     profile: AnyPath | None
     variants: int
-    controls: int
+    controls: int | None
     baseline: Literal["light"] | None
 
 
@@ -70,8 +70,9 @@ class EditOptions(SourceOptions, total=False):
     """What may be changed, beside the options of sources.
 
     `task` is "classification" (the default), "segmentation" or "detection", `task_file` a task of your own (TOML).
-    `edits` is a number of edits per variant, or the least and the most (the profile's, or (1, 3)); `levels` paints the
-    same edits from faint to full (1). `interventions` are the only edits allowed: a file, or values by type such as
+    `edits` is a number of edits per variant, or the least and the most (the profile's: 1 of a menu, else (1, 3));
+    `severity` is their strength, 1 to 5 (3 of `light`, 5 of others), or `levels` paints the same edits so many times,
+    from faint to full. `interventions` are the only edits allowed: a file, or values by type such as
     {"weather": ["rainy", "snowy"]}; `types` is a file of edit types of your own. `avoid` are words that no edit brings.
     `allow_ungrounded` changes captions that do not name their label, too.
     """
@@ -79,7 +80,8 @@ class EditOptions(SourceOptions, total=False):
     task: Literal["classification", "segmentation", "detection"] | None
     task_file: AnyPath | None
     edits: int | tuple[int, int] | None
-    levels: int
+    levels: int | None
+    severity: int | None
     interventions: AnyPath | Mapping[str, Sequence[str]] | None
     allow_ungrounded: bool
     types: AnyPath | None

@@ -94,6 +94,7 @@ class Source:
     `boxes` are in the pixels of the image, upright; `classes` the names of the classes that its mask or its boxes show,
     each once and sorted, where the set names them. `known_world` is whether the picture is within what the models know,
     None where that was not examined. `given` are pictures of it that somebody painted, None where none are given.
+    By its `turn` a source takes values of a painter's menu, None where it takes none (tasks/choose.py).
     """
 
     name: str
@@ -116,12 +117,14 @@ class Source:
     depth: Depth | None = field(default=None, compare=False)
     # Not in the key either: another picture of it leaves the source as it is.
     given: GivenPictures | None = field(default=None, compare=False)
+    turn: int | None = field(default=None, compare=False)
 
     @property
     def whole_key(self) -> str:
-        """The key of the source with what its boxes mean, and the pictures that are given of it."""
+        """The key of the source with what its boxes mean, the pictures that are given of it, and its turn."""
         more: list[Any] = [[asdict(box) for box in self.boxes]] if self.boxes != self.listed else []
         more += [] if self.given is None else [self.given.key]
+        more += [] if self.turn is None else [self.turn]
         return content_key(self.key, *more) if more else self.key
 
     @property

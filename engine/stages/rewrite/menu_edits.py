@@ -6,14 +6,18 @@ is left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 
+import numpy as np
+
 from ...english.additions import phrase_of
+from ...english.conditions import conditions_of
 from ...english.words import says_any
 from ...errors import CounterfactoryError
-from ...light.drawable import drawn_as, named_by
-from ...light.menu import EXCLUSIVE, MENU
+from ...light.drawable import drawn_as
+from ...light.menu import EXCLUSIVE, MENU, STILL
 from ...profile.painter import Painter
 from ...request import SuiteRequest
 from ...sources.source import Source
@@ -24,19 +28,53 @@ from .caption_edits import CaptionEdits, Questions
 
 def find_choices(drafts: Sequence[CaptionEdits], questions: Questions, painter: Painter) -> None:
     """Gives each draft its choices, or the problem why it has none."""
-    wanted, types = questions.request, [type_ for type_ in questions.settings.types if type_ in MENU]
-    if painter != "light":  # faults of a camera are nothing to ask an editor for
-        types = [type_ for type_ in types if type_ != "camera"]
-    values = values_of(wanted.interventions, painter) if wanted.interventions else {one: MENU[one] for one in types}
-    exclusive = _exclusive(values)
+    wanted = questions.request
+    values = _offered(wanted, questions.settings.types, painter)
+    exclusive, still = _exclusive(values), _still(values) if painter == "light" else frozenset[str]()
     for draft in drafts:
-        draft.exclusive = exclusive
-        for type_, phrases in values.items():
-            allowed = tuple(phrase for phrase in phrases if _allowed(draft.source, type_, phrase, wanted))
-            if allowed:
-                draft.choices.append(Choice(type_, "", allowed))
+        draft.exclusive, draft.still = exclusive, still
+        draft.choices += _choices(draft.source, values, wanted)
         if not draft.choices:
             draft.problem = f"its label {draft.source.label!r} is what every edit that is left would change"
+
+
+def in_turns(
+    sources: Sequence[Source], wanted: SuiteRequest, types: Sequence[str], painter: Painter
+) -> Iterator[Source]:
+    """The sources, each with its turn: its place among those that may have the same values, by label and then by key.
+    So each value comes about equally often, in each class as well, whatever the order of files and shards.
+    """
+    values, groups, labels = _offered(wanted, types, painter), dict[object, int](), list[int]()
+    names = sorted({source.label or "" for source in sources})
+    number_of, of, keys, sizes = {name: at for at, name in enumerate(names)}, list[int](), list[int](), list[int]()
+    for source in sources:
+        choices = _choices(source, values, wanted)
+        of.append(groups.setdefault(choices, len(groups)))
+        sizes += [sum(len(choice.alternatives) for choice in choices) or 1] * (len(groups) > len(sizes))
+        labels.append(number_of[source.label or ""])
+        keys.append(int(source.key[:15], 16))
+    order = np.lexsort((keys, labels, of))
+    turns, starts = np.empty(len(order), np.int64), np.searchsorted(np.array(of)[order], np.arange(len(sizes)))
+    turns[order] = np.arange(len(order)) - starts[np.array(of)[order]]
+    for source, turn, group in zip(sources, turns.tolist(), of, strict=True):
+        yield replace(source, turn=turn % sizes[group])
+
+
+def _offered(wanted: SuiteRequest, types: Sequence[str], painter: Painter) -> Mapping[str, tuple[str, ...]]:
+    """The phrases of a request by type: those that the user names, or of the menu what the painter can show."""
+    if wanted.interventions is not None:
+        return values_of(wanted.interventions, painter)
+    # Faults of a camera are nothing to ask an editor for.
+    return {one: MENU[one] for one in types if one in MENU and (painter == "light" or one != "camera")}
+
+
+def _choices(source: Source, values: Mapping[str, Sequence[str]], wanted: SuiteRequest) -> tuple[Choice, ...]:
+    allowed = ((of, tuple(one for one in some if _allowed(source, of, one, wanted))) for of, some in values.items())
+    return tuple(Choice(type_, "", some) for type_, some in allowed if some)
+
+
+def _still(values: Mapping[str, Sequence[str]]) -> frozenset[str]:
+    return frozenset(one for type_, some in values.items() for one in some if drawn_as(type_, one) in STILL)
 
 
 def _exclusive(values: Mapping[str, Sequence[str]]) -> Exclusive:
@@ -64,4 +102,4 @@ def values_of(named: Interventions, painter: Painter) -> dict[str, tuple[str, ..
 def _allowed(source: Source, type_: str, phrase: str, wanted: SuiteRequest) -> bool:
     labels, shown = [*([source.label] if source.label is not None else []), *source.classes], drawn_as(type_, phrase)
     same = shown is not None and any(drawn_as(type_, word) == shown for label in labels for word in label.split())
-    return not (same or any(named_by(type_, label) for label in labels) or says_any(wanted.avoid, phrase))
+    return not (same or any(type_ in conditions_of(label) for label in labels) or says_any(wanted.avoid, phrase))
