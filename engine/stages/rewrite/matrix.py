@@ -60,7 +60,7 @@ class Matrix:
     def plan(self, draft: CaptionEdits) -> list[tuple[Edit, ...]]:
         """The sets of edits that a source's variants begin with, each of the least number of edits."""
         request, by_cell, size, turn = self._request, self._edits(draft), self._request.edits[0], draft.source.turn
-        if not self.cells and turn is not None and request.edits == (size, size):
+        if not self.cells and turn is not None:
             every = (Edit(one.type, one.keyword, new) for one in draft.choices for new in one.alternatives)
             by_cell = {(edit.type, edit.alternative): [edit] for edit in every}
         key = choice_key(draft.source.key, request.task, request.seed)

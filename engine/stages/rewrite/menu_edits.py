@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...english.additions import phrase_of
 from ...english.conditions import conditions_of
@@ -24,6 +25,8 @@ from ...sources.source import Source
 from ...tasks.choose import Choice, Exclusive
 from ...tasks.user_task import Interventions
 from .caption_edits import CaptionEdits, Questions
+
+Integers = NDArray[np.int64]
 
 
 def find_choices(drafts: Sequence[CaptionEdits], questions: Questions, painter: Painter) -> None:
@@ -41,23 +44,38 @@ def find_choices(drafts: Sequence[CaptionEdits], questions: Questions, painter: 
 def in_turns(
     sources: Sequence[Source], wanted: SuiteRequest, types: Sequence[str], painter: Painter
 ) -> Iterator[Source]:
-    """The sources, each with its turn: its place among those that may have the same values, by label and then by key.
-    So each value comes about equally often, in each class as well, whatever the order of files and shards.
+    """The sources, each with its turn where all variants have as many edits, and fewer than there are values: those
+    that may have the same values share these out evenly.
     """
-    values, groups, labels = _offered(wanted, types, painter), dict[object, int](), list[int]()
-    names = sorted({source.label or "" for source in sources})
-    number_of, of, keys, sizes = {name: at for at, name in enumerate(names)}, list[int](), list[int](), list[int]()
+    values = _offered(wanted, types, painter)
+    if wanted.edits[0] < wanted.edits[1] or wanted.sets >= sum(map(len, values.values())):
+        yield from sources
+        return
+    groups, sizes, of, keys = dict[object, int](), list[int](), list[int](), list[int]()
     for source in sources:
         choices = _choices(source, values, wanted)
         of.append(groups.setdefault(choices, len(groups)))
-        sizes += [sum(len(choice.alternatives) for choice in choices) or 1] * (len(groups) > len(sizes))
-        labels.append(number_of[source.label or ""])
+        if len(groups) > len(sizes):
+            sizes.append(sum(len(choice.alternatives) for choice in choices) or 1)
         keys.append(int(source.key[:15], 16))
-    order = np.lexsort((keys, labels, of))
-    turns, starts = np.empty(len(order), np.int64), np.searchsorted(np.array(of)[order], np.arange(len(sizes)))
-    turns[order] = np.arange(len(order)) - starts[np.array(of)[order]]
-    for source, turn, group in zip(sources, turns.tolist(), of, strict=True):
-        yield replace(source, turn=turn % sizes[group])
+    turns, by_group, digits = np.zeros(len(keys), np.int64), np.array(of), np.array(keys, np.int64)
+    for group, size in enumerate(sizes):
+        turns[by_group == group] = _turns(digits[by_group == group], size)
+    for source, turn in zip(sources, turns.tolist(), strict=True):
+        yield replace(source, turn=turn)
+
+
+def _turns(keys: Integers, size: int) -> Integers:
+    """A turn below `size` for each of the keys, each turn as often as another, the first of them once more: by the key
+    itself, so that another source moves few, but for those that find their turn taken.
+    """
+    turns, room = keys % size, len(keys) // size + (np.arange(size) < len(keys) % size)
+    order = np.lexsort((keys, turns))
+    place = np.arange(len(keys)) - np.searchsorted(turns[order], turns[order])
+    late = order[place >= room[turns[order]]]
+    free = np.repeat(np.arange(size), np.maximum(room - np.bincount(turns, minlength=size), 0))
+    turns[late[np.argsort(keys[late])]] = free
+    return turns
 
 
 def _offered(wanted: SuiteRequest, types: Sequence[str], painter: Painter) -> Mapping[str, tuple[str, ...]]:
