@@ -27,10 +27,10 @@ _ALIVE, _DESCRIBED = {"n00015388", "n00017222"}, {"n03100490", "n04341686", "n04
 
 
 class _Lexicon(NamedTuple):
-    """The types of edits by word, which of the words are nouns, and lists of other words by their names."""
+    """The types of edits by word, which of the words are adjectives, and lists of other words by their names."""
 
     types: Mapping[str, frozenset[str]]
-    nouns: frozenset[str]
+    adjectives: frozenset[str]
     around: Mapping[str, frozenset[str]]
 
 
@@ -44,16 +44,15 @@ def _lexicon() -> _Lexicon:
         for word in words.split()
         for form in (forms(word) if kind == "nouns" else (word,))
     }
-    nouns = frozenset(form for words in table["nouns"].values() for word in words.split() for form in forms(word))
-    return _Lexicon(types, nouns, {name: word_set(words) for name, words in table["around"].items()})
+    adjectives = word_set(" ".join(table["adjectives"].values()))
+    return _Lexicon(types, adjectives, {name: word_set(words) for name, words in table["around"].items()})
 
 
 @lru_cache(maxsize=1 << 15)  # sources share labels
 def conditions_of(label: str) -> frozenset[str]:
     """The types of edits that would make a label false: "time" and "light" of "night_scene", none of "nightingale"."""
-    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", re.sub(r"\bn\d{8}(?![^\W_])", " ", label))
-    parts = re.split(r"[,;()/]", apart)
-    phrases = [re.findall(r"[^\W\d_]+", part.casefold()) for part in parts]
+    apart = re.sub(r"\bn\d{8}(?![^\W_])|(?<=[a-z])(?=[A-Z])", " ", label)
+    phrases = [re.findall(r"[^\W\d_]+", part.casefold()) for part in re.split("[,;()/]", apart)]
     if not any(phrases):
         phrases = [words.casefold().split() for words in label_words(label)]
     return frozenset(type_ for words in phrases for at in range(len(words)) for type_ in _types_at(words, at))
@@ -66,7 +65,7 @@ def _types_at(words: Sequence[str], at: int) -> frozenset[str]:
         joined = "".join(words[at:end])
         first = joined if joined in table.types else _first_part(joined) if end == at + 1 else None
         if first is not None:
-            named = _is_named(words, at, end, first in table.nouns)
+            named = _is_named(words, at, end, first not in table.adjectives)
             return frozenset() if named else table.types[first]
     return frozenset()
 

@@ -33,7 +33,8 @@ def find_choices(drafts: Sequence[CaptionEdits], questions: Questions, painter: 
     """Gives each draft its choices, or the problem why it has none."""
     wanted = questions.request
     values = _offered(wanted, questions.settings.types, painter)
-    exclusive, still = _exclusive(values), _still(values) if painter == "light" else frozenset[str]()
+    exclusive, shown = _exclusive(values), {one: drawn_as(of, one) for of, some in values.items() for one in some}
+    still = frozenset(one for one, value in shown.items() if value in STILL and painter == "light")
     for draft in drafts:
         draft.exclusive, draft.still = exclusive, still
         draft.choices += _choices(draft.source, values, wanted)
@@ -51,18 +52,19 @@ def in_turns(
     if wanted.edits[0] < wanted.edits[1] or wanted.sets >= sum(map(len, values.values())):
         yield from sources
         return
-    groups, sizes, of, keys = dict[object, int](), list[int](), list[int](), list[int]()
-    for source in sources:
-        choices = _choices(source, values, wanted)
-        of.append(groups.setdefault(choices, len(groups)))
-        if len(groups) > len(sizes):
-            sizes.append(sum(len(choice.alternatives) for choice in choices) or 1)
-        keys.append(int(source.key[:15], 16))
-    turns, by_group, digits = np.zeros(len(keys), np.int64), np.array(of), np.array(keys, np.int64)
-    for group, size in enumerate(sizes):
-        turns[by_group == group] = _turns(digits[by_group == group], size)
+    choices_of, groups = dict[object, tuple[Choice, ...]](), dict[tuple[Choice, ...], int]()
+    of, keys = np.empty(len(sources), np.int64), np.empty(len(sources), np.int64)
+    for at, source in enumerate(sources):
+        about = source.label, source.classes
+        if about not in choices_of:
+            choices_of[about] = _choices(source, values, wanted)
+        of[at], keys[at] = groups.setdefault(choices_of[about], len(groups)), int(source.key[:15], 16)
+    turns = np.empty_like(keys)
+    for choices, group in groups.items():
+        size = max(1, sum(len(choice.alternatives) for choice in choices))
+        turns[of == group] = _turns(keys[of == group], size)
     for source, turn in zip(sources, turns.tolist(), strict=True):
-        yield replace(source, turn=turn)
+        yield replace(source, turn=turn + wanted.seed)
 
 
 def _turns(keys: Integers, size: int) -> Integers:
@@ -89,10 +91,6 @@ def _offered(wanted: SuiteRequest, types: Sequence[str], painter: Painter) -> Ma
 def _choices(source: Source, values: Mapping[str, Sequence[str]], wanted: SuiteRequest) -> tuple[Choice, ...]:
     allowed = ((of, tuple(one for one in some if _allowed(source, of, one, wanted))) for of, some in values.items())
     return tuple(Choice(type_, "", some) for type_, some in allowed if some)
-
-
-def _still(values: Mapping[str, Sequence[str]]) -> frozenset[str]:
-    return frozenset(one for type_, some in values.items() for one in some if drawn_as(type_, one) in STILL)
 
 
 def _exclusive(values: Mapping[str, Sequence[str]]) -> Exclusive:
