@@ -65,8 +65,6 @@ class SuiteRequest:
             raise CounterfactoryError(f"--levels is 1 (edits in full alone) to {_MOST_LEVELS}, got {self.levels}")
         if self.severity is not None and not 1 <= self.severity <= SEVERITIES:
             raise CounterfactoryError(f"--severity is 1 (faint) to {SEVERITIES} (full), got {self.severity}")
-        if self.severity is not None and self.levels > 1:
-            raise CounterfactoryError(f"--severity {self.severity} and --levels {self.levels} contradict: give one")
         if not 1 <= self.edits[0] <= self.edits[1]:
             raise CounterfactoryError(
                 f"--edits must be a number or a range such as 1..3, got {self.edits[0]}..{self.edits[1]}"

@@ -189,7 +189,7 @@ def read_request(sources: AnyPath, options: EditOptions, caller: Caller, adapt: 
 
 
 def _asked(profile: Profile, data: DataSet, options: EditOptions, caller: Caller) -> Asked:
-    request = _request_of(profile, data, options)
+    request = _request_of(profile, data, options, caller)
     allow, judged_by = request.allow_out_of_domain, _judged_by(options)
     inputs = usable_inputs(profile, data.sources, allow_out_of_domain=allow, judged_by=judged_by)
     warn_of(inputs, caller)
@@ -218,7 +218,7 @@ def warn_of(inputs: Inputs, caller: Caller) -> None:
     caller.warn_skipped(inputs.left_out)
 
 
-def _request_of(profile: Profile, data: DataSet, options: EditOptions) -> SuiteRequest:
+def _request_of(profile: Profile, data: DataSet, options: EditOptions, caller: Caller) -> SuiteRequest:
     """Raises CounterfactoryError for files that are refused or contradict, and types that the profile's language model
     does not know.
     """
@@ -242,7 +242,7 @@ def _request_of(profile: Profile, data: DataSet, options: EditOptions) -> SuiteR
     return SuiteRequest(
         task=user_task.task,
         variants=options.get("variants", 5),
-        controls=controls_of(profile, options),
+        controls=controls_of(profile, options, caller),
         edits=usual if edits is None else span_of(edits),
         seed=options.get("seed", 0),
         interventions=_interventions(user_task, options, [type_.name for type_ in types]),
@@ -256,16 +256,13 @@ def _request_of(profile: Profile, data: DataSet, options: EditOptions) -> SuiteR
     )
 
 
-def controls_of(profile: Profile, options: SourceOptions) -> int:
+def controls_of(profile: Profile, options: SourceOptions, caller: Caller) -> int:
     """The controls of a source; none where the painter draws into the source itself, which a control would be again."""
     named = options.get("controls")
     if profile.painter_kind != "light":
         return 1 if named is None else named
     if named:
-        raise CounterfactoryError(
-            f"--controls {named}: profile {profile.name} draws into the sources themselves, so that a control would be "
-            "its source again; leave it out: effects are against the originals"
-        )
+        caller.warn(f"profile {profile.name} makes no controls: each would be its source again, which is in the suite")
     return 0
 
 

@@ -218,10 +218,10 @@ def forecast(
         if sources < 1:
             raise CounterfactoryError(f"estimate: a number of sources is needed, got {sources}")
         profile = profile_of(options)
-        baseline, controls = baseline_of(profile, options) is not None, controls_of(profile, options)
+        baseline, controls = baseline_of(profile, options) is not None, controls_of(profile, options, caller)
         return Forecast(predict(profile, sources, variants, memory_bytes, controls=controls, baseline=baseline))
     profile, data = read_data(sources, options, caller, _READ)
-    baseline, controls = baseline_of(profile, options) is not None, controls_of(profile, options)
+    baseline, controls = baseline_of(profile, options) is not None, controls_of(profile, options, caller)
     inputs = usable_inputs(profile, data.sources, allow_out_of_domain=options.get("allow_out_of_domain", False))
     warn_of(inputs, caller)
     predicted = predict(profile, inputs.sources, variants, memory_bytes, controls=controls, baseline=baseline)

@@ -85,7 +85,11 @@ def test_levels_grow_and_the_last_is_the_variant_without_levels(photos: Path, tm
 def test_light_paints_one_edit_at_level_three_of_five_and_no_control_unless_it_is_told(
     photos: Path, tmp_path: Path
 ) -> None:
-    suite = suite_of(photos, tmp_path / "suite", variants=14)
+    told = list[str]()
+    suite = cf.generate(photos, out=tmp_path / "suite", profile="light", variants=14, controls=2, warn=told.append)
+    assert any("no controls" in sentence for sentence in told)
+    assert suite.summary is not None
+    assert (suite.summary.controls, suite.summary.rejected_controls) == (0, 0)
     variants = of_kind(list(suite.rows), "variant")
     assert {(row.level, row.levels, len(row.edits)) for row in variants} == {(3, 5, 1)}
     assert all(len({row.edits for row in variants if row.source == one}) == 14 for one in {v.source for v in variants})
@@ -250,7 +254,6 @@ def test_words_are_drawn_as_what_they_mean() -> None:
         ({"interventions": {"weather": ["foggy", "sandstorm"]}}, "'weather: sandstorm' is nothing that"),
         ({"baseline": "light"}, "goes with another painter: light draws it already"),
         ({"types": "types.toml"}, "types"),
-        ({"controls": 1}, "leave it out: effects are against the originals"),
         ({"severity": 6}, r"--severity is 1 \(faint\) to 5 \(full\), got 6"),
         ({"severity": 0}, "severity is a whole number from 1, got 0"),
         ({"severity": 2, "levels": 1}, "--severity 2 and --levels 1 contradict: give one"),
