@@ -306,17 +306,19 @@ def sides_table(evaluations: Mapping[str, Evaluation]) -> Table:
     rows = tuple(
         (name, str(counts[i].count), *(percent(column[i].value) for column in scores.values()))
         for i, name in enumerate(_KINDS)
+        if counts[i].count or name != "controls"
     )
     return Table("How pictures are answered", ("pictures", "count", *scores), rows)
 
 
 def _classes_table(evaluation: Evaluation) -> Table:
-    sides = (evaluation.originals, evaluation.controls, evaluation.variants)
+    of_kinds = zip(_KINDS, (evaluation.originals, evaluation.controls, evaluation.variants), strict=True)
+    sides = {name: side for name, side in of_kinds if side.score.count or name != "controls"}
     known = [name for name in evaluation.classes if name not in evaluation.unknown_classes]
-    rows = tuple((name, *(percent(side.by_class.get(name)) for side in sides)) for name in known)
+    rows = tuple((name, *(percent(side.by_class.get(name)) for side in sides.values())) for name in known)
     what = {"accuracy": "right", "AP": "AP"}.get(evaluation.measure, "IoU")
     of = "" if evaluation.measure == "pooled_miou" else "class"
-    return Table(f"How classes are answered ({what})", ("class", *_KINDS), rows, of=of)
+    return Table(f"How classes are answered ({what})", ("class", *sides), rows, of=of)
 
 
 def _levels_table(effects: Effects) -> Table:
