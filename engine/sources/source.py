@@ -118,11 +118,14 @@ class Source:
     given: GivenPictures | None = field(default=None, compare=False)
 
     @property
+    def truth_key(self) -> str:
+        """The key of the source with what its boxes mean."""
+        return content_key(self.key, [asdict(box) for box in self.boxes]) if self.boxes != self.listed else self.key
+
+    @property
     def whole_key(self) -> str:
         """The key of the source with what its boxes mean, and the pictures that are given of it."""
-        more: list[Any] = [[asdict(box) for box in self.boxes]] if self.boxes != self.listed else []
-        more += [] if self.given is None else [self.given.key]
-        return content_key(self.key, *more) if more else self.key
+        return self.truth_key if self.given is None else content_key(self.truth_key, self.given.key)
 
     @property
     def things(self) -> tuple[Box, ...]:
