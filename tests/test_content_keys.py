@@ -191,7 +191,6 @@ def check_numbers() -> str:
     found += [
         quality_scores(dim, thumbnail(dim), look_at_source(picture())),
         distance(thumbnail(dim), thumbnail(picture())),
-        visibility_scores(dim, see_source(picture(), (), mask)),
         recolouring(
             dim, [Edit("colour", "red", "pink")], lambda colour: find_colour(source_colours(picture()), colour)
         ),
@@ -199,7 +198,10 @@ def check_numbers() -> str:
         # To three digits: the libraries below may add in another order elsewhere.
         {
             name: round(value, 3)
-            for name, value in registration_scores(small_outlines(dim), source_map(small_outlines(picture()))).items()
+            for name, value in (
+                registration_scores(small_outlines(dim), source_map(small_outlines(picture())))
+                | visibility_scores(dim, see_source(picture(), (), mask))
+            ).items()
         },
     ]
     return content_key([*found, outlined_share(small_outlines(picture()), mask)])[:16]

@@ -78,7 +78,7 @@ def plainly(picture: Pixels, source: Pixels) -> float:
                 (rest, shared), (_, own) = np.cov(seen, shown, bias=True)
                 signal = min(shared**2 / max(own, 1e-6), rest)
                 bits = np.log2(1 + own / 0.04)
-                kept += weight[i, j] / weight.sum() * min(bits, np.log2(1 + signal / (0.2 * (rest - signal) + 0.04)))
+                kept += weight[i, j] / weight.sum() * min(bits, np.log2(1 + signal / (0.4 * (rest - signal) + 0.04)))
                 there += weight[i, j] / weight.sum() * bits
         planes = [plane.reshape(height // 2, 2, width // 2, 2).mean(axis=(1, 3)) for plane in planes]
     return kept / there
@@ -147,7 +147,7 @@ def test_what_the_source_does_not_show_cannot_be_lost() -> None:
     half = np.full((96, 144, 3), 90, np.uint8)
     half[:, 72:] = SCENE[:, 72:]
     assert scores(veiled(half, 0.4), half, [Box(10, 30, 20, 40, "sky")])["visible"] > 0.4, "the picture instead"
-    dark = (SCENE // 10).astype(np.uint8)
+    dark = (SCENE // 4).astype(np.uint8)
     assert scores(dark, dark)["visible"] == 1.0
     assert scores(veiled(dark, 0.5, 0), dark)["visible"] > GATE["visible"]
 

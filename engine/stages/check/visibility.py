@@ -35,7 +35,7 @@ Floats = NDArray[np.float32]
 # Pixels of the shorter side of what is looked at, at most; how often it is halved; the window's side.
 _SIDE, _SCALES, _WINDOW = 96, 2, 3
 # The eye's noise in levels of lightness, 0 to 100, and how much of a picture's own counts beside it.
-_EYE, _MASKING = 0.2, 0.2
+_EYE, _MASKING = 0.2, 0.4
 # Bits a window below which a source shows nothing.
 _PLAIN = 2.0
 # What a box is seen with, in its own sides, and pixels of that at least; how fast pixels count less from its middle on,
@@ -150,7 +150,7 @@ def _thing(source: Pixels, rows: slice, columns: slice, weight: Floats) -> Itera
 
 def _shown(picture: Pixels, thing: Thing) -> float:
     """The share of the bits that the source shows of a thing, 0 to 1."""
-    kept = there = 0.0
+    kept, there = 0.0, 0.0
     for lightness, scale in zip(_lightnesses(picture[thing.rows, thing.columns]), thing.scales, strict=True):
         mean = _mean(lightness)
         variance = np.maximum(_mean(lightness**2) - mean**2, 0)
@@ -159,7 +159,7 @@ def _shown(picture: Pixels, thing: Thing) -> float:
         bits = np.log2(1 + signal / (np.float32(_MASKING) * (variance - signal) + np.float32(_EYE**2)))
         kept += float((scale.weight * np.minimum(bits, scale.bits)).sum())
         there += float((scale.weight * scale.bits).sum())
-    return float(kept / there)
+    return kept / there
 
 
 def _lightnesses(part: Pixels) -> Iterator[Floats]:
@@ -173,7 +173,7 @@ def _lightnesses(part: Pixels) -> Iterator[Floats]:
 
 
 def _scale(part: Pixels) -> float:
-    return _SIDE / min(part.shape[:2])
+    return float(_SIDE / min(part.shape[:2]))
 
 
 def _mean(plane: Floats) -> Floats:
