@@ -34,6 +34,7 @@ from counterfactory.engine.stages.check.verdict import (
     verdict,
     with_valid,
 )
+from counterfactory.engine.stages.check.visibility import see_source, visibility_scores
 from counterfactory.engine.stages.run import Classes
 
 GOOD = {"image_text": 0.25, "directional": -0.5, "image_image": 0.5, "edit": 0.6, "label": -0.25, "layout": 0.75}
@@ -77,7 +78,7 @@ REASONS = {
     "recall": (0.5, "a class of the mask is hardly to be seen: recall 0.490 is below 0.500"),
 }
 NOT_OF_ALL = {*("distinct", "recoloured", "said_edits", "said_label", "agreement", "ensemble", "boxes", "miou")}
-NOT_OF_ALL |= {"recall", "label", "layout", "in_place", "aligned", "kept"}
+NOT_OF_ALL |= {"recall", "label", "layout", "in_place", "aligned", "kept", "visible"}
 NOT_OF_CONTROLS = {"directional", "edit", "nearer", "changed", "recoloured", "kept"}
 
 
@@ -413,10 +414,10 @@ def test_no_profile_of_photographs_takes_a_picture_that_is_none(profile: str) ->
     noise = np.random.default_rng(3).integers(0, 255, (128, 128, 3), np.uint8)
     source = cv2.GaussianBlur(noise, (0, 0), 4)
     source = np.asarray(cv2.normalize(source, np.zeros_like(source), 0, 255, cv2.NORM_MINMAX), np.uint8)
-    look, sound = look_at_source(source), np.ascontiguousarray(source[:, ::-1])
+    look, sight, sound = look_at_source(source), see_source(source, (), None), source // 2 + 50
 
     def verdict_on(picture: NDArray[np.uint8], distinct: float = 1.0) -> object:
-        quality = quality_scores(picture, thumbnail(picture), look)
+        quality = quality_scores(picture, thumbnail(picture), look) | visibility_scores(picture, sight)
         passing = dict.fromkeys((one.name for one in SCORES), 1.0) | dict.fromkeys(check.most, -1.0)
         return failing(passing | quality | {"distinct": distinct}, check, "variant")
 
