@@ -132,7 +132,7 @@ def main(arguments: Sequence[str] | None = None, yardstick: Yardstick | None = N
         return
     profile = load_profile(asked.profile)
     # Peers check by CLIP's scores alone: not by pixels, and without the captioner's second look.
-    of_pictures = ("spread", "exposed", "sharp", "changed", "distinct")
+    of_pictures = ("intact", "visible", "sharp", "changed", "distinct")
     by_pixels = dict.fromkeys(f"min_{score}" for score in ("valid", "kept", "in_place", "aligned", *of_pictures))
     check = replace(profile.check.having(**by_pixels), recaption=None, recaption_of=None, valid=None)
     profile = replace(profile, check=check)

@@ -124,12 +124,16 @@ class Source:
     turn: int | None = field(default=None, compare=False)
 
     @property
+    def truth_key(self) -> str:
+        """The key of the source with what its boxes mean."""
+        return content_key(self.key, [asdict(box) for box in self.boxes]) if self.boxes != self.listed else self.key
+
+    @property
     def whole_key(self) -> str:
         """The key of the source with what its boxes mean, the pictures that are given of it, and its turn."""
-        more: list[Any] = [[asdict(box) for box in self.boxes]] if self.boxes != self.listed else []
-        more += [] if self.given is None else [self.given.key]
+        more: list[Any] = [] if self.given is None else [self.given.key]
         more += [] if self.turn is None else [self.turn]
-        return content_key(self.key, *more) if more else self.key
+        return content_key(self.truth_key, *more) if more else self.truth_key
 
     @property
     def things(self) -> tuple[Box, ...]:
