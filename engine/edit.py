@@ -9,6 +9,8 @@ from typing import Literal
 # (arXiv 2305.19164) that those do not have, the light and the camera's place.
 STREET_TYPES = ("weather", "time", "colour", "background", "object", "other")
 EDIT_TYPES = (*STREET_TYPES, "subject", "adjective", "domain", "light", "camera")
+# The strengths at which edits are painted, from faint to full.
+SEVERITIES = 5
 EditKind = Literal["replace", "add", "remove"]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from .edit import SEVERITIES
 from .errors import CounterfactoryError
 from .language.edit_types import EditType
 from .tasks.task import Task
@@ -33,7 +35,8 @@ class SuiteRequest:
 
     `baseline` "light" draws each variant's weather and light by rule as well, where light can show all of its edits.
 
-    With `levels` above 1 a set of edits is painted so many times, from faint to full.
+    With `levels` above 1 a set of edits is painted so many times, from faint to full. A `severity` is the level of five
+    at which all are painted instead; without either they are painted in full.
 
     Half of a source's variants have the least number of edits, so that an edit's effect is seen alone. With
     `allow_out_of_domain` sources outside of what the models know are taken too, and every result says so.
@@ -50,6 +53,7 @@ class SuiteRequest:
     avoid: tuple[str, ...] = SUBJECTIVE
     types: tuple[EditType, ...] = ()
     levels: int = 1
+    severity: int | None = None
     baseline: Literal["light"] | None = None
 
     def __post_init__(self) -> None:
@@ -59,10 +63,17 @@ class SuiteRequest:
             raise CounterfactoryError(f"--controls must be 0 (none) or more, got {self.controls}")
         if not 1 <= self.levels <= _MOST_LEVELS:
             raise CounterfactoryError(f"--levels is 1 (edits in full alone) to {_MOST_LEVELS}, got {self.levels}")
+        if self.severity is not None and not 1 <= self.severity <= SEVERITIES:
+            raise CounterfactoryError(f"--severity is 1 (faint) to {SEVERITIES} (full), got {self.severity}")
         if not 1 <= self.edits[0] <= self.edits[1]:
             raise CounterfactoryError(
                 f"--edits must be a number or a range such as 1..3, got {self.edits[0]}..{self.edits[1]}"
             )
+
+    @property
+    def painted_levels(self) -> tuple[Sequence[int], int]:
+        """The levels at which each set of edits is painted, and of how many they are."""
+        return (range(1, self.levels + 1), self.levels) if self.severity is None else ((self.severity,), SEVERITIES)
 
     @property
     def sets(self) -> int:

@@ -25,7 +25,7 @@ from streets import write_streets
 from counterfactory.engine.cli.arguments import main
 
 KINDS = ("images", "originals", "masks", "metadata.parquet", "ledger.sqlite", "run.json")
-_AGAIN = ("--sample", "3", "--variants", "2", "--controls", "1", "--profile", "light", "--anyway")
+_AGAIN = ("--sample", "3", "--variants", "3", "--profile", "light", "--anyway")
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ HARMS: dict[str, Callable[[bytes, random.Random], bytes]] = {
 
 
 def make(root: Path) -> Path:
-    """A suite of three streets with masks: two variants, a control and an original each."""
+    """A suite of three streets with masks: three variants and an original each."""
     write_streets(root / "street")
     _, status = generate(root, root / "suite")
     assert status == 0

@@ -25,6 +25,6 @@ def photographs(root: Path, indices: Iterable[int]) -> Path:
 
 
 def make_suite(photos: Path, out: Path, **options: Any) -> FinishedSuite:
-    """A suite of two variants and a control a source."""
+    """A suite of two variants a source."""
     asked: dict[str, Any] = {"profile": "light", "variants": 2, "anyway": True, "warn": lambda _: None}
     return generate(photos, out=out, **asked | options)

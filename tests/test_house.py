@@ -45,7 +45,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "asking": {"errors", "keys", "files", "runtime", "meter", "suite"},
         "training": {"errors", "keys", "files", "profile", "suite"},
         "tasks": {"errors", "edit", "keys", "files", "profile", "language", "english"},
-        "request": {"errors", "language", "tasks"},
+        "request": {"errors", "edit", "language", "tasks"},
         "pocket": {"errors", "packages", "files", "runtime", "tasks"},
         "stages": {
             *("errors", "edit", "keys", "content_keys", "files", "schedule", "profile", "runtime", "language"),

@@ -33,7 +33,7 @@ from counterfactory.engine.tasks.task import builtin_task
 from counterfactory.engine.tasks.user_task import parse_interventions
 
 LIGHT = replace(load_profile("light"), shard_sources=2)
-REQUEST = SuiteRequest(builtin_task("classification", ("a", "b")), variants=2, controls=1, edits=(1, 2), seed=3)
+REQUEST = SuiteRequest(builtin_task("classification", ("a", "b")), variants=2, controls=0, edits=(1, 2), seed=3)
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_shards_are_logged_and_passed_the_next_time(
     assert [(line["done"], line["of"], line["first"]) for line in lines] == [(1, 2, "a/0000"), (2, 2, "b/0001")]
     assert sum(line["accepted"] for line in lines) == first.accepted
     assert sum(line["rejected"] for line in lines) == first.rejected
-    assert [first.variants, first.controls + first.rejected_controls, first.sources] == [6, 3, 3]
+    assert [first.variants, first.controls + first.rejected_controls, first.sources] == [6, 0, 3]
     monkeypatch.setattr(journey, "step", lambda *_: pytest.fail("a finished shard was not passed"))
     again = travel(sources, suite, asked, on_progress=lambda now: last[1].update({now.stage: now}))
     assert (again.reused, again.accepted, again.painted) == (first.painted, first.accepted, 0)
@@ -67,7 +67,7 @@ def test_shards_are_logged_and_passed_the_next_time(
         assert of_sources.keys() >= {"caption", "rewrite"}
         assert seen.keys() - of_sources.keys() >= {"paint", "check"}
         for stage, now in seen.items():
-            assert (now.done, now.total) == ((3, 3) if stage in OF_SOURCES else (9, 9))
+            assert (now.done, now.total) == ((3, 3) if stage in OF_SOURCES else (6, 6))
     assert len(log.read_text().splitlines()) == 2
     status = read_status(suite)
     assert (status.state, status.done, status.passed, status.shards) == ("finished", 2, 2, 2)
@@ -92,7 +92,7 @@ def test_a_shard_is_decided_by_what_is_asked_and_by_all_labels(
         with Suite.open(tmp_path / "suite") as suite:
             meter = Meter(lambda _: None, None, memory=lambda: 0)
             run = Journey(LIGHT, request).open_run(suite, library_of(LIGHT), meter, labels_of or sources)
-            assert (run.sources, run.pictures) == (len(labels_of or sources), 3 * len(labels_of or sources))
+            assert (run.sources, run.pictures) == (len(labels_of or sources), 2 * len(labels_of or sources))
             return outcome_key_of(run, taken)
 
     plain = key(REQUEST, sources)

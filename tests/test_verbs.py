@@ -56,13 +56,15 @@ def test_an_estimate_is_asked_of_what_the_caller_says(predicted: list[tuple[Any,
     verbs.forecast(9, variants=2, controls=0, memory=3, **light)
     verbs.forecast(9, baseline="light")
     verbs.forecast(photos, **light, warn=print)
-    verbs.forecast(photos, variants=3, controls=2, memory=2, per_class=2, **light, warn=print)
+    verbs.forecast(photos, variants=3, memory=2, per_class=2, **light, warn=print)
+    verbs.forecast(9, controls=2)
     assert predicted == [
         ("pocket", 1, 5, None, plain),
         ("light", 9, 2, 3_000_000_000, {"controls": 0, "baseline": False}),
         ("pocket", 9, 5, None, {"controls": 1, "baseline": True}),
-        ("light", 7, 5, None, plain),
-        ("light", 4, 3, 2_000_000_000, {"controls": 2, "baseline": False}),
+        ("light", 7, 5, None, {"controls": 0, "baseline": False}),
+        ("light", 4, 3, 2_000_000_000, {"controls": 0, "baseline": False}),
+        ("pocket", 9, 5, None, {"controls": 2, "baseline": False}),
     ]
     for none in (0, -1):
         with pytest.raises(cf.CounterfactoryError, match=f"^estimate: a number of sources is needed, got {none}$"):

@@ -61,7 +61,13 @@ class Ran:
         """The plan's variants, or what the suite's rows say in the same words."""
         if self.suite is not None:
             return [
-                {"levels": row.levels, "edits": row.edits, "number": row.number, "protected": row.protected}
+                {
+                    "level": row.level,
+                    "levels": row.levels,
+                    "edits": row.edits,
+                    "number": row.number,
+                    "protected": row.protected,
+                }
                 for row in self.rows
                 if row.kind == "variant"
             ]

@@ -248,6 +248,13 @@ def _(house: House, command: str) -> None:
     assert {one["levels"] for one in house.ask(command).variants} == {1}
 
 
+@shows("--severity", *EDITS)
+def _(house: House, command: str) -> None:
+    assert {(one["level"], one["levels"]) for one in house.ask(command, "--severity", 2).variants} == {(2, 5)}
+    house.fails("1 (faint) to 5 (full), got 6", command, "--severity", 6)
+    house.fails("not allowed with argument", command, "--severity", 2, "--levels", 5)
+
+
 @shows("--interventions", *EDITS)
 def _(house: House, command: str) -> None:
     ran = house.ask(command, "--interventions", house.file("axes.txt", "weather: snowy, foggy\n"))

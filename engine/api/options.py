@@ -25,7 +25,7 @@ Warn = Callable[[str], None]
 
 # The least that a number of things may be.
 _LEAST = {
-    **dict.fromkeys(("per_class", "sample", "variants", "levels", "shard", "workers", "first", "limit"), 1),
+    **dict.fromkeys(("per_class", "sample", "variants", "levels", "severity", "shard", "workers", "first", "limit"), 1),
     "seed": 0,
     "controls": 0,
 }
@@ -45,7 +45,8 @@ class SourceOptions(TypedDict, total=False):
     sources that the models do not know. `group_by` says which sources depend on each other: a column of the set's
     table, a regular expression whose parts in parentheses name the group of a path, "auto" (the default: what looks
     like frames of a sequence, and copies) or "none". `profile` is a name or a .toml file (that which suits the
-    sources), `variants` (5) and `controls` (1) are pictures per source.
+    sources), `variants` (5) and `controls` (1, and none where a profile draws into the sources themselves) are
+    pictures per source.
     """
 
     labels: AnyPath | None
@@ -65,7 +66,7 @@ class SourceOptions(TypedDict, total=False):
     group_by: str | None
     profile: AnyPath | None
     variants: int
-    controls: int
+    controls: int | None
     baseline: Literal["light"] | None
 
 
@@ -73,8 +74,9 @@ class EditOptions(SourceOptions, total=False):
     """What may be changed, beside the options of sources.
 
     `task` is "classification" (the default), "segmentation" or "detection", `task_file` a task of your own (TOML).
-    `edits` is a number of edits per variant, or the least and the most (the profile's, or (1, 3)); `levels` paints the
-    same edits from faint to full (1). `interventions` are the only edits allowed: a file, or values by type such as
+    `edits` is a number of edits per variant, or the least and the most (the profile's: 1 of a menu, else (1, 3));
+    `severity` is their strength, 1 to 5 (3 of `light`, 5 of others), or `levels` paints the same edits so many times,
+    from faint to full. `interventions` are the only edits allowed: a file, or values by type such as
     {"weather": ["rainy", "snowy"]}; `types` is a file of edit types of your own. `avoid` are words that no edit brings.
     `allow_ungrounded` changes captions that do not name their label, too.
     """
@@ -82,7 +84,8 @@ class EditOptions(SourceOptions, total=False):
     task: Literal["classification", "segmentation", "detection"] | None
     task_file: AnyPath | None
     edits: int | tuple[int, int] | None
-    levels: int
+    levels: int | None
+    severity: int | None
     interventions: AnyPath | Mapping[str, Sequence[str]] | None
     allow_ungrounded: bool
     types: AnyPath | None

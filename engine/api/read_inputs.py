@@ -32,16 +32,15 @@ from ..sources.domain import examiner
 from ..sources.edited_pairs import list_edited
 from ..sources.layouts import LAYOUTS
 from ..sources.sampling import Selection, parse_classes
-from ..stages.rewrite.menu_edits import values_of
-from ..tasks.task import builtin_task, label_warnings
+from ..stages.rewrite.menu_edits import in_turns, values_of
+from ..tasks.task import builtin_task, label_warnings, withheld_note
 from ..tasks.user_task import Interventions, UserTask, load_interventions, load_task, load_types, parse_interventions
 from .grouping import group_set
 from .options import AnyPath, Caller, EditOptions, SourceOptions, names_in, path_or_none, span_of, words_in
 
-# Edits of a variant, the least and the most, where neither the caller nor the profile says.
-_EDITS = (1, 3)
-
-
+# Edits of a variant, the least and the most, where neither the caller nor the profile says, and of a painter's menu:
+# values of a menu are few, and more of them in one picture tell less of each.
+_EDITS, _ALONE = (1, 3), (1, 1)
 # The profile where nobody names one: of rendered streets, and of all other pictures.
 _STREETS, _OTHERS = "pocket", "light"
 # And of pictures that are there.
@@ -196,16 +195,21 @@ def read_request(sources: AnyPath, options: EditOptions, caller: Caller, adapt: 
 
 
 def _asked(profile: Profile, data: DataSet, options: EditOptions, caller: Caller) -> Asked:
-    request = _request_of(profile, data, options)
+    request = _request_of(profile, data, options, caller)
     allow, judged_by = request.allow_out_of_domain, _judged_by(options)
     inputs = usable_inputs(profile, data.sources, allow_out_of_domain=allow, judged_by=judged_by)
     warn_of(inputs, caller)
     if options.get("depth") is not None and not profile.reads_depth:
         caller.warn(f"--depth: profile {profile.name} has no hint of kind depth from files, so nothing follows them")
     labels, by_rule = list(dict.fromkeys(source.label for source in data.sources)), profile.by_rule or profile.given
+    shown = (name for source in inputs.sources for name in (source.label, *source.classes) if name is not None)
+    caller.warn_all(withheld_note(shown) if not profile.given else ())
     caller.warn_all(label_warnings(request.task, labels, by_rule=by_rule))
     if profile.by_rule and request.interventions is not None:
         values_of(request.interventions, profile.painter_kind)  # refuses before anything is made
+    if profile.by_menu:
+        taking = in_turns(inputs.sources, request, profile.rewrite.types, profile.painter_kind)
+        inputs = replace(inputs, sources=DiskList(taking))
     return Asked(profile, request, replace(inputs, record=data.record(), groups=data.groups), data)
 
 
@@ -220,7 +224,7 @@ def warn_of(inputs: Inputs, caller: Caller) -> None:
     caller.warn_skipped(inputs.left_out)
 
 
-def _request_of(profile: Profile, data: DataSet, options: EditOptions) -> SuiteRequest:
+def _request_of(profile: Profile, data: DataSet, options: EditOptions, caller: Caller) -> SuiteRequest:
     """Raises CounterfactoryError for files that are refused or contradict, and types that the profile's language model
     does not know.
     """
@@ -237,21 +241,35 @@ def _request_of(profile: Profile, data: DataSet, options: EditOptions) -> SuiteR
             f"the types of {fspath(given or task_file or '')}: {model}; take a profile whose model converses, such as "
             "a10g"
         )
-    edits = options.get("edits")
+    edits, levels, severity = options.get("edits"), options.get("levels"), options.get("severity")
+    if levels is not None and severity is not None:
+        raise CounterfactoryError(f"--severity {severity} and --levels {levels} contradict: give one")
+    usual = profile.rewrite.edits or (_ALONE if profile.by_menu else _EDITS)
     return SuiteRequest(
         task=user_task.task,
         variants=options.get("variants", 5),
-        controls=options.get("controls", 1),
-        edits=(profile.rewrite.edits or _EDITS) if edits is None else span_of(edits),
+        controls=controls_of(profile, options, caller),
+        edits=usual if edits is None else span_of(edits),
         seed=options.get("seed", 0),
         interventions=_interventions(user_task, options, [type_.name for type_ in types]),
         allow_ungrounded=options.get("allow_ungrounded", False),
         allow_out_of_domain=options.get("allow_out_of_domain", False),
         avoid=(*SUBJECTIVE, *words_in(options.get("avoid", ()))),
         types=types,
-        levels=options.get("levels", 1),
+        levels=levels or 1,
+        severity=profile.severity if levels is None and severity is None else severity,
         baseline=baseline_of(profile, options),
     )
+
+
+def controls_of(profile: Profile, options: SourceOptions, caller: Caller) -> int:
+    """The controls of a source; none where the painter draws into the source itself, which a control would be again."""
+    named = options.get("controls")
+    if profile.painter_kind != "light":
+        return 1 if named is None else named
+    if named:
+        caller.warn(f"profile {profile.name} makes no controls: each would be its source again, which is in the suite")
+    return 0
 
 
 def baseline_of(profile: Profile, options: SourceOptions) -> Literal["light"] | None:

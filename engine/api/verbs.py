@@ -46,7 +46,7 @@ from .options import (
     share_or_none,
 )
 from .planned import EditPlan, Forecast
-from .read_inputs import Asked, baseline_of, profile_of, read_data, read_pairs, read_request, warn_of
+from .read_inputs import Asked, baseline_of, controls_of, profile_of, read_data, read_pairs, read_request, warn_of
 
 # What a feather is measured by where pictures keep their own sizes, in pixels.
 _USUAL_SIDE = 512
@@ -212,16 +212,16 @@ def forecast(
     """As `estimate`, with the sources that cannot be used."""
     require_known("estimate", options, EstimateOptions)
     caller = Caller.of(on_progress, warn)
-    variants, controls = options.get("variants", 5), options.get("controls", 1)
+    variants = options.get("variants", 5)
     memory_bytes = bytes_in(options.get("memory"))
     if isinstance(sources, int):
         if sources < 1:
             raise CounterfactoryError(f"estimate: a number of sources is needed, got {sources}")
         profile = profile_of(options)
-        baseline = baseline_of(profile, options) is not None
+        baseline, controls = baseline_of(profile, options) is not None, controls_of(profile, options, caller)
         return Forecast(predict(profile, sources, variants, memory_bytes, controls=controls, baseline=baseline))
     profile, data = read_data(sources, options, caller, _READ)
-    baseline = baseline_of(profile, options) is not None
+    baseline, controls = baseline_of(profile, options) is not None, controls_of(profile, options, caller)
     inputs = usable_inputs(profile, data.sources, allow_out_of_domain=options.get("allow_out_of_domain", False))
     warn_of(inputs, caller)
     predicted = predict(profile, inputs.sources, variants, memory_bytes, controls=controls, baseline=baseline)

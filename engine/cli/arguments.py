@@ -181,10 +181,14 @@ def _add_plan(commands: Commands) -> None:
 def _add_edits(options: CommandOptions) -> None:
     edits = options.group("edits")
     _add_task(edits)
-    text = "edits per variant (the profile's, or 1..3): half have the fewest, to show an edit alone, others mix more"
+    text = (
+        "edits per variant (the profile's: 1 of light, else 1..3); of A..B half have the fewest, to show an edit alone"
+    )
     edits.take("--edits N|A..B", text)
-    text = "paint the same edits at N levels, from faint to full, as variants of their own (%(default)s)"
-    edits.take("--levels N", text, default=1)
+    strength = edits.either()
+    strength.take("--severity N", "strength of edits, 1 (faint) to 5 (full) (the profile's: 3 of light, else 5)")
+    text = "or paint the same edits at N levels, from faint to full, as variants of their own"
+    strength.take("--levels N", text)
     edits.take("--interventions FILE", "the only edits allowed, such as 'time: night'")
     text = "change captions that do not name what the source is labelled with, too: nothing holds their labels true"
     edits.flag("--allow-ungrounded", text)
@@ -257,8 +261,8 @@ def _add_painting(options: CommandOptions) -> CommandOptions:
     painting = options.group("painting")
     painting.take("--profile", "name or .toml file (that which suits the sources: pocket or light)")
     painting.take("--variants N", "variants per source (%(default)s)", default=5)
-    text = "pictures per source of its own caption, to compare variants with (%(default)s)"
-    painting.take("--controls N", text, type=count, default=1)
+    text = "pictures per source of its own caption, to compare variants with (1; light, which needs none, has none)"
+    painting.take("--controls N", text, type=count)
     text = "draw each variant's weather and light by rule as well: evaluate says how much of an effect that has"
     painting.take("--baseline", text, choices=("light",))
     return painting
@@ -418,7 +422,7 @@ def _add_retrain(commands: Commands) -> None:
     judged.take("--held SHARE", "the share of sources that are held out of the training (0.25)")
     judged.take("--test SUITE", "or another suite; all of SUITE then trains")
     judged.take_groups()
-    judged.take("--seeds N", "trainings from so many seeds (%(default)s)", default=1)
+    judged.take("--seeds N", "trainings from so many seeds (%(default)s)", default=3)
     judged.take("--seed N", "the first of them (%(default)s)", type=seed, default=0)
     options.take("--device NAME", "auto, cpu, cuda or cuda:N (%(default)s)", default="auto")
 

@@ -88,5 +88,6 @@ def gain_line(gain: Gain, measure: str) -> str:
     if gain.certain or gain.harmful:
         verb = "gains" if gain.certain else "loses"
         return f"{name}: training with variants {verb} {100 * abs(effect.value or 0):.1f} points of {measure}"
-    why = f"{points(effect.value)} ({interval(effect)})" if effect.low is not None else "too few sources"
+    few = "too few sources" if len(gain.seeds) > 1 else "one seed says nothing of others, take --seeds 3"
+    why = f"{points(effect.value)} ({interval(effect)})" if effect.low is not None else few
     return f"{name}: no gain is claimed: {why}"

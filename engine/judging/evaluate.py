@@ -241,7 +241,10 @@ def _by_level(outcomes: Outcomes, against: Kind) -> tuple[LevelEffect, ...]:
     def names(row: PictureRow) -> set[str]:
         return {f"{kind} {row.level} {row.levels}" for kind in row.edit_types}
 
-    effects = find_effects(picture_outcomes(leveled, names), against) if points else ()
+    # One level is no curve.
+    effects = (
+        find_effects(picture_outcomes(leveled, names), against) if len({of[1:] for of in points.values()}) > 1 else ()
+    )
     curve = [LevelEffect(*points[effect.name], effect) for effect in effects]
     return tuple(sorted(curve, key=lambda point: (point.type, point.levels, point.level)))
 

@@ -123,7 +123,8 @@ class Measure:
 @dataclass(frozen=True)
 class BoxScore:
     """How a detector does on the `pictures` called `name`: COCO's AP over overlaps from 0.5 to 0.95, AP at 0.5, and AR,
-    the recall of at most 100 boxes a class over the same overlaps; None where they show no thing.
+    the recall of at most 100 boxes a class over the same overlaps; None where they show no thing. `before` is AP on the
+    baselines of the same sources, and `change` by how much `ap` is another, with its interval over sources.
     """
 
     name: str
@@ -131,6 +132,8 @@ class BoxScore:
     ap: float | None
     ap50: float | None
     ar: float | None
+    before: float | None = None
+    change: Effect | None = None
 
 
 @dataclass(frozen=True)

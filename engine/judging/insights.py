@@ -135,9 +135,11 @@ def find_insights(
         effects += some
         whole = replace(grouped, group={edit: edit.type for edit in grouped.group})
         types |= {(label, effect.name): (whole, effect) for effect in whole.effects(against)}
+    if not effects:
+        return ()
     corrected = correct([effect for _, effect in effects])
     named = [(one.type, one.values) for one in insights] + [(type_, ()) for _, type_ in types]
-    gaps = _beyond_others([*effects, *types.values()], named, every, rows, against) if effects else []
+    gaps = _beyond_others([*effects, *types.values()], named, every, rows, against)
     of_type = dict(zip(types, gaps[len(insights) :], strict=True))
     judged = [
         one.judged(e.q, gap, of_type.get((one.label, one.type)))

@@ -102,6 +102,6 @@ def share_to_explain(effect: Effect, rejections: Rejections, before: float) -> f
 
 def _missing(shown: float, truth: float, rejections: Rejections) -> float | None:
     """Of pictures of one kind, a share `truth` of all variants of which so many are `shown`: the share that is not."""
-    missing = truth * rejections.variants - shown
+    missing = truth * rejections.variants - max(0.0, shown)
     possible = 0 < missing <= rejections.rejected and truth > 0
     return missing / (truth * rejections.variants) if possible else None

@@ -42,9 +42,3 @@ def drawn_as(type_: str, words: str) -> str | None:
 def drawn(edit: Edit) -> str | None:
     """The value of the menu that an edit comes to, None where light and weather cannot show it."""
     return drawn_as(edit.type, edit.alternative) if edit.alternative else None
-
-
-def named_by(type_: str, label: str) -> bool:
-    """Whether a label's last word is a weather, a time or a light ("heavy rain"), so that another makes it false."""
-    last = re.findall(r"[^\W\d_]+", label.casefold())[-1:]
-    return bool(last) and drawn_as(type_, last[0]) is not None

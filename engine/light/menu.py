@@ -14,6 +14,8 @@ MENU: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "camera": ("out of focus", "in motion", "discoloured", "noisy", "compressed"),
     }
 )
+# Those that no random number decides: drawn again they come to the same picture.
+STILL: frozenset[str] = frozenset(("hazy", "out of focus", "compressed"))
 # Two that are never in one picture, beside those of one type: the sun shines neither through clouds, rain or snow nor
 # when it is down, glare and air are two veils over one scene, and nobody sees at night whether there are clouds.
 EXCLUSIVE: frozenset[frozenset[str]] = frozenset(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from counterfactory.kernels.edges import EdgeSettings
 
+from ..edit import SEVERITIES
+from .bounds import require
 from .caption import CaptionSettings, DecodingSettings
 from .maps import DetectorSettings
 from .paint import GuidanceSettings, PaintSettings, SamplerSettings, TextSettings
@@ -23,17 +27,27 @@ Painter = Literal["diffusion", "inversion", "light", "given", "server"]
 class PainterSettings:
     """`kind` "diffusion" paints captions over maps of the sources, or edits inverted sources where there is a table
     [invert]; "light" changes weather and light of the sources themselves, by rule; "given" takes pictures that anybody
-    painted; "server" has a server edit the sources, which a table [painter.server] names.
+    painted; "server" has a server edit the sources, which a table [painter.server] names. `severity` is the strength of
+    edits, 1 to 5, where nobody asks for another; where it is left out "light" has that of `SEVERITY`, and others paint
+    in full.
     """
 
     kind: Kind
     server: ServerSettings | None = None
+    severity: int | None = None
 
     def __post_init__(self) -> None:
         if (self.kind == "server") != (self.server is not None):
             wanted = "needs a" if self.kind == "server" else "has no"
             raise ValueError(f'[painter] kind = "{self.kind}" {wanted} table [painter.server]')
+        if self.severity is not None:
+            require(self, 1, "severity", most=SEVERITIES)
+            if self.kind == "given":
+                raise ValueError('[painter] kind = "given" takes pictures as they are and has no severity')
 
+
+# In full many a photograph is hard to make out: it is what a robust model is tried with last.
+SEVERITY: Mapping[Kind, int] = MappingProxyType({"light": 3})
 
 # What a painter without networks does without, as it stands in a profile that leaves it out.
 NO_RUNTIME = RuntimeSettings("openvino", "f32", 0, 0)

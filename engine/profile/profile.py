@@ -165,6 +165,18 @@ class Profile:
         return self.models is painters.NO_MODELS
 
     @property
+    def by_menu(self) -> bool:
+        """Whether edits are those of the painter's own menu: one a variant where nobody asks for others."""
+        return self.by_rule and not self.given
+
+    @property
+    def severity(self) -> int | None:
+        """The strength of edits where nobody asks for another, None for all of it."""
+        if self.painter is None:
+            return None
+        return self.painter.severity or painters.SEVERITY.get(self.painter.kind)
+
+    @property
     def decoder(self) -> str:
         """The plan that decodes latents; TAESD's has a name of its own, so that profiles share a folder."""
         return "vae_decoder_tiny" if self.weights is not None and self.weights.tiny_vae else "vae_decoder"

@@ -16,13 +16,15 @@ from .table import Table, percent
 if TYPE_CHECKING:
     from ..judging.compare import Comparison, Gap
     from ..judging.effects import Effect, Flips
-    from ..judging.evaluation import BoxScore, Effects, Evaluation, MeanScore
+    from ..judging.evaluation import Effects, Evaluation, MeanScore
     from ..judging.insights import Insight
     from ..judging.limits import LimitResult
     from ..judging.rejections import Rejections
 
 # Values and classes in a table: those that do most harm.
 _WORST = 8
+# Pictures of an edit that are too few for an AP.
+_FEW = 12
 # Classes of a confusion that is shown.
 _CONFUSED = 8
 # Labels, and values, that a note shows.
@@ -83,7 +85,7 @@ def evaluation_tables(evaluation: Evaluation, everything: bool = False, confused
             tables += [worst] if worst.rows else []
     tables.append(noted(sides_table({evaluation.measure_name: evaluation}), "sides"))
     if evaluation.boxes:
-        tables.append(noted(_boxes_table(evaluation.boxes if everything else evaluation.boxes[:_WORST]), "boxes"))
+        tables.append(noted(_boxes_table(evaluation, len(evaluation.boxes) if everything else _WORST), "boxes"))
     if everything:
         tables += [_turns_table(effects)] if effects.flips else []
         tables += [_classes_table(evaluation), *_confusion_table(evaluation, confused)]
@@ -165,6 +167,8 @@ def _placed_notes(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
             "AP, AP50 and AR are COCO's; recall and false alarms are of single pictures: the share of things that are "
             "detected, and of boxes that show nothing, by boxes of score 0.5 and more that overlap by half",
         )
+    if any(one.pictures < _FEW for one in evaluation.boxes):
+        yield "boxes", f"few: AP of fewer than {_FEW} pictures says little of other pictures"
     if others := {name: count for name, count in evaluation.unlabelled.items() if name not in strange}:
         named = f"{len(others)} classes" if len(others) > 1 else "a class"
         yield (
@@ -234,15 +238,15 @@ def _rejection_lines(evaluation: Evaluation) -> list[str]:
             share = (share_to_explain if loses else share_to_hide)(one, lost, before)
             if share is not None and not (one.clear and not loses):
                 whole = percent(lost.rejected / lost.variants)
-                shares["explain" if loses else "hide"].append(f"{one.name} {percent(share)} (of all {whole} are)")
+                shares["explain" if loses else "hide"].append(f"{one.name} {percent(share)} (of all {whole})")
     if shares["hide"]:
         lines.append(
-            f"to hide a loss of {100 * TOLD:g} points, so many of the pictures that fail would have to be among the "
-            f"rejected: {list_some(shares['hide'], _UNKNOWN)}"
+            f"the checks hide a loss of {100 * TOLD:g} points if they reject so many of the pictures that fail: "
+            f"{list_some(shares['hide'], _UNKNOWN)}"
         )
     if shares["explain"]:
         lines.append(
-            "to explain a loss, so many of the pictures that do not fail would have to be among the rejected: "
+            "the checks alone explain a loss if they reject so many of the pictures that do not fail: "
             f"{list_some(shares['explain'], _UNKNOWN)}"
         )
     return lines
@@ -302,17 +306,19 @@ def sides_table(evaluations: Mapping[str, Evaluation]) -> Table:
     rows = tuple(
         (name, str(counts[i].count), *(percent(column[i].value) for column in scores.values()))
         for i, name in enumerate(_KINDS)
+        if counts[i].count or name != "controls"
     )
     return Table("How pictures are answered", ("pictures", "count", *scores), rows)
 
 
 def _classes_table(evaluation: Evaluation) -> Table:
-    sides = (evaluation.originals, evaluation.controls, evaluation.variants)
+    of_kinds = zip(_KINDS, (evaluation.originals, evaluation.controls, evaluation.variants), strict=True)
+    sides = {name: side for name, side in of_kinds if side.score.count or name != "controls"}
     known = [name for name in evaluation.classes if name not in evaluation.unknown_classes]
-    rows = tuple((name, *(percent(side.by_class.get(name)) for side in sides)) for name in known)
+    rows = tuple((name, *(percent(side.by_class.get(name)) for side in sides.values())) for name in known)
     what = {"accuracy": "right", "AP": "AP"}.get(evaluation.measure, "IoU")
     of = "" if evaluation.measure == "pooled_miou" else "class"
-    return Table(f"How classes are answered ({what})", ("class", *_KINDS), rows, of=of)
+    return Table(f"How classes are answered ({what})", ("class", *sides), rows, of=of)
 
 
 def _levels_table(effects: Effects) -> Table:
@@ -321,9 +327,18 @@ def _levels_table(effects: Effects) -> Table:
     return Table(title, ("edit", "level", "points", *_COLUMNS, "sources"), rows, of="type")
 
 
-def _boxes_table(scores: Sequence[BoxScore]) -> Table:
-    rows = tuple((one.name, str(one.pictures), *map(percent, (one.ap, one.ap50, one.ar))) for one in scores)
-    return Table("How variants are detected, by edit", ("edit", "pictures", "AP", "AP50", "AR"), rows)
+def _boxes_table(evaluation: Evaluation, most: int) -> Table:
+    """AP on the pictures of an edit and, where they have any, on the baselines of the same sources."""
+    effects, rows = evaluation.effects, []
+    for one in evaluation.boxes[:most]:
+        counted = f"{one.pictures}, few" if one.pictures < _FEW else str(one.pictures)
+        compared = () if one.change is None else (percent(one.before), *_figures(one.change))
+        rows.append((one.name, counted, *map(percent, (one.ap, one.ap50, one.ar)), *compared))
+    against = BASELINES[effects.against] if effects.against else ""
+    columns = (f"AP of {against}", "points of AP", *_COLUMNS) if against else ()
+    title = f"How variants are detected, by edit{f', {_ALONE}' if effects.leads_alone else ''}"
+    title += f", and {against} of the same sources" if against else ""
+    return Table(title, ("edit", "pictures", "AP", "AP50", "AR", *columns), tuple(rows))
 
 
 def _turns_table(effects: Effects) -> Table:

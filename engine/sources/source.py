@@ -96,6 +96,7 @@ class Source:
     each once and sorted, where the set names them. `known_world` is whether the picture is within what the models know,
     None where that was not examined. `given` are pictures of it that somebody painted, None where none are given;
     `cells` what else its row says, and `look` is the picture's (`sequences`), b"" where it was not read.
+    By its `turn` a source takes values of a painter's menu, None where it takes none (tasks/choose.py).
     """
 
     name: str
@@ -120,13 +121,19 @@ class Source:
     given: GivenPictures | None = field(default=None, compare=False)
     cells: Cells = field(default=(), compare=False)
     look: bytes = field(default=b"", compare=False)
+    turn: int | None = field(default=None, compare=False)
+
+    @property
+    def truth_key(self) -> str:
+        """The key of the source with what its boxes mean."""
+        return content_key(self.key, [asdict(box) for box in self.boxes]) if self.boxes != self.listed else self.key
 
     @property
     def whole_key(self) -> str:
-        """The key of the source with what its boxes mean, and the pictures that are given of it."""
-        more: list[Any] = [[asdict(box) for box in self.boxes]] if self.boxes != self.listed else []
-        more += [] if self.given is None else [self.given.key]
-        return content_key(self.key, *more) if more else self.key
+        """The key of the source with what its boxes mean, the pictures that are given of it, and its turn."""
+        more: list[Any] = [] if self.given is None else [self.given.key]
+        more += [] if self.turn is None else [self.turn]
+        return content_key(self.truth_key, *more) if more else self.truth_key
 
     @property
     def things(self) -> tuple[Box, ...]:

@@ -130,7 +130,7 @@ class Suite(AbstractContextManager["Suite"]):
         files: dict[str, bytes] = {}
         paths = {painted.key: image_path(painted.key, painted.source, painted.top) for painted in batch}
         with ThreadPoolExecutor(_ENCODERS) as encoders:  # a photograph takes as long to encode as to paint
-            encoded = list(encoders.map(lambda painted: self._encode(painted.pixels), batch))
+            encoded = list(encoders.map(lambda painted: encode_picture(painted.pixels), batch))
         before = self.ledger.get(stage, list(paths))
         for painted, data in zip(batch, encoded, strict=True):
             path = paths[painted.key]
@@ -148,16 +148,6 @@ class Suite(AbstractContextManager["Suite"]):
         for painted in batch:
             self._keep_pixels(rows[painted.key].image, painted.pixels)
         return rows
-
-    def _encode(self, pixels: NDArray[np.uint8]) -> bytes:
-        """PNG bytes; where the very same array was written just now, as a control's that is its source, that file's."""
-        for digest, (file, kept) in list(self._recent.items()):
-            if kept is pixels:
-                with suppress(OSError):
-                    data = read_bytes(self._folder.path(file.path))
-                    if hashlib.sha256(data).hexdigest() == digest:
-                        return data
-        return encode_picture(pixels)
 
     def _keep_pixels(self, file: StoredFile, pixels: NDArray[np.uint8]) -> None:
         if file.sha256 not in self._recent:

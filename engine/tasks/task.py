@@ -7,9 +7,10 @@ by its own kinds ("woman" for a person); so is every class that the source's mas
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ..english.conditions import conditions_of
 from ..english.label_names import class_words, ground, label_words, names_of, short_name, synset_of
 from ..english.mentions import distinct, forms, mentioned, normalise
 from ..english.nouns import load_nouns
@@ -152,3 +153,13 @@ def label_warnings(task: Task, labels: Sequence[str | None], *, by_rule: bool = 
     if len(named) == 1 and task.name == "classification":
         sentences.append(f"all labels are {named[0]!r}: a classifier that knows one class cannot be wrong")
     return sentences
+
+
+def withheld_note(labels: Iterable[str]) -> list[str]:
+    """A sentence on the labels that no edit of some types leaves true; none where there are none."""
+    by_types: dict[str, list[str]] = {}
+    for label in dict.fromkeys(labels):
+        if types := conditions_of(label):
+            by_types.setdefault(" and ".join(sorted(types)), []).append(label)
+    sentences = [f"{types} of {list_some(sorted(some), 3)}" for types, some in sorted(by_types.items())]
+    return [f"these labels say it themselves, so that no edit changes it: {'; '.join(sentences)}"] if sentences else []

@@ -27,13 +27,16 @@ from counterfactory.engine.suite.contents import suite_digest
 from counterfactory.engine.suite.recorded import recorded_check
 from counterfactory.engine.suite.verify import verify_suite
 
+# Edits that are chosen for each source by itself: others share out values among all sources of their run.
+ALONE: dict[str, Any] = {"edits": (1, 2)}
+
 
 @pytest.fixture(scope="module")
 def days(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Suites of four photographs, of four others, and of all eight, each made by a run of its own."""
     root = tmp_path_factory.mktemp("days")
     for name, indices in (("first", range(4)), ("second", range(4, 8)), ("both", range(8))):
-        make_suite(photographs(root / f"{name}-photos", indices), root / name)
+        make_suite(photographs(root / f"{name}-photos", indices), root / name, **ALONE)
     return {name: root / name for name in ("first", "second", "both")}
 
 
@@ -63,11 +66,29 @@ def test_two_days_are_one_run_and_back(days: dict[str, Path], tmp_path: Path) ->
     assert digests(*days.values()) == before, "what was merged stays as it was"
 
 
+def test_suites_that_shared_out_values_among_their_own_sources_merge_and_are_split_again(
+    days: dict[str, Path], tmp_path: Path
+) -> None:
+    parts = [tmp_path / name for name in ("first", "second")]
+    for part in parts:
+        make_suite(days[part.name].parent / f"{part.name}-photos", part, variants=5)
+    merge_suites(parts, tmp_path / "one")
+    assert verify_suite(tmp_path / "one").sound
+    rows = {row.file_name: row.sha256 for part in parts for row in read_metadata(part)}
+    assert {row.file_name: row.sha256 for row in read_metadata(tmp_path / "one")} == rows
+    names = sorted({row.source for row in read_metadata(parts[0])})
+    split_suite(tmp_path / "one", [tmp_path / "a", tmp_path / "b"], names)
+    assert digests(tmp_path / "a", tmp_path / "b") == digests(*parts)
+    whole = make_suite(days["both"].parent / "both-photos", tmp_path / "one", variants=5)
+    fresh = make_suite(days["both"].parent / "both-photos", tmp_path / "fresh", variants=5)
+    assert whole.digest == fresh.digest
+
+
 @pytest.mark.slow
 def test_nothing_of_a_merged_suite_is_painted_again(days: dict[str, Path], tmp_path: Path) -> None:
     merge_suites([days["second"], days["first"]], tmp_path / "one")
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "one").rglob("*.png")}
-    summary = make_suite(days["both"].parent / "both-photos", tmp_path / "one").summary
+    summary = make_suite(days["both"].parent / "both-photos", tmp_path / "one", **ALONE).summary
     assert (summary.painted, summary.reused) == (0, len([p for p in times if "originals" not in p.parts]))
     assert {path: path.stat().st_mtime_ns for path in times} == times
     assert digests(tmp_path / "one") == digests(days["both"])
@@ -104,7 +125,7 @@ def test_a_source_in_two_suites_is_there_once(days: dict[str, Path], tmp_path: P
 
 
 def other(days: dict[str, Path], path: Path, **options: Any) -> Path:
-    make_suite(days["first"].parent / "second-photos", path, **options)
+    make_suite(days["first"].parent / "second-photos", path, **ALONE | options)
     return path
 
 
@@ -141,8 +162,8 @@ def test_other_weights_profiles_and_thresholds_are_refused_by_name(days: dict[st
     shutil.copytree(second, tmp_path / "strict")
     check = read_run(second).standing.check  # type: ignore[union-attr]
     assert check
-    recheck(tmp_path / "strict", load_profile("light").check.having(min_spread=0.3))
-    refuse("profile.check.min_spread is 0.02", [first, tmp_path / "strict"], tmp_path / "one")
+    recheck(tmp_path / "strict", load_profile("light").check.having(min_intact=0.3))
+    refuse("profile.check.min_intact is 0.93", [first, tmp_path / "strict"], tmp_path / "one")
 
 
 def refuse(named: str, suites: Sequence[Path], out: Path) -> None:
@@ -157,7 +178,7 @@ def test_two_pictures_of_one_name_are_refused(days: dict[str, Path], tmp_path: P
     photos = photographs(tmp_path / "photos", range(4))
     file = sorted(photos.rglob("*.png"))[0]
     Image.fromarray(255 - np.asarray(Image.open(file))).save(file)
-    make_suite(photos, tmp_path / "clash")
+    make_suite(photos, tmp_path / "clash", **ALONE)
     refuse("is another picture, label or mask in each", [days["first"], tmp_path / "clash"], tmp_path / "one")
 
 

@@ -85,7 +85,7 @@ def test_any_order_workers_and_deaths_give_the_bytes_of_one_box(
     assert sum(text.startswith("lost a worker on ") for text in warnings) == len(died)
     status = read_status(out)
     assert (status.state, status.shards, status.done, status.passed, status.lost) == ("finished", 6, 6, 0, len(died))
-    assert suite.summary.painted == 18, "what a dead worker painted and did not hand over is painted by another"
+    assert suite.summary.painted == 12, "what a dead worker painted and did not hand over is painted by another"
 
 
 def test_two_workers_of_which_one_dies_give_the_bytes_of_one_box(
@@ -105,7 +105,7 @@ def test_costs_are_those_of_the_workers(photos: Path, one_box: FinishedSuite, tm
     assert costs.devices == 3
     assert 0 < costs.device_hours < 3 * costs.wall_s / 3600, "a worker counts from when it is there"
     (paint,) = (cost for cost in costs.stages if cost.stage == "paint")
-    assert paint.made == paint.items == costs.painted == 18
+    assert paint.made == paint.items == costs.painted == 12
     assert suite.costs.device_hours == {"core": costs.device_hours}
     assert suite.summary.session_device_hours_per_1k_accepted == suite.summary.device_hours_per_1k_accepted
     records = [json.loads(line) for line in metrics.read_text().splitlines()]
@@ -246,7 +246,7 @@ def test_a_stopped_run_drains_and_goes_on(photos: Path, one_box: FinishedSuite, 
     suite = on_boxes(StandInRay(random.Random(seed)), photos, out)
     assert suite.digest == one_box.digest
     assert read_status(out).passed == status.done
-    assert suite.summary.painted == 18 - 3 * status.done
+    assert suite.summary.painted == 12 - 2 * status.done
 
 
 def test_parts_of_a_driver_that_was_killed_are_taken(part: Path, photos: Path, one_box: FinishedSuite) -> None:
@@ -255,7 +255,7 @@ def test_parts_of_a_driver_that_was_killed_are_taken(part: Path, photos: Path, o
         (part.parent / half).write_bytes(part.read_bytes()[:99])
     suite = on_boxes(StandInRay(random.Random(0)), photos, part.parents[1])
     assert suite.digest == one_box.digest
-    assert suite.summary.painted == 15, "the shard of the part that was left is not painted again"
+    assert suite.summary.painted == 10, "the shard of the part that was left is not painted again"
     assert not part.parent.exists()
 
 

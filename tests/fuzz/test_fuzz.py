@@ -100,6 +100,7 @@ OTHERS = {
     *("api/predicting._load", "cli/gpus.has_nvidia_card", "cli/rehearse.Rehearsal", "cli/cluster_commands.split"),
     *("cluster/merging._copy_files", "cluster/packing._samples", "cluster/parts.FolderPlace"),
     *("cluster/parts.write_part", "cluster/worker._OpenWorker", "english/label_names._synonyms"),
+    "english/conditions._lexicon",
     *("english/menus._phrases", "english/nouns.load_nouns", "judging/mask_answers.read_class_mask", "keys.file_digest"),
     *("light/camera.compressed", "meter/energy._processors", "meter/energy._number", "meter/machine.cpu_model"),
     *("meter/machine.machine_memory", "meter/machine.free_memory", "meter/memory._status"),

@@ -27,6 +27,7 @@ from counterfactory.engine.judging.insights import (
     unit,
 )
 from counterfactory.engine.judging.standouts import Standout
+from counterfactory.engine.light.menu import MENU
 from counterfactory.engine.sources.shapes import Box
 from counterfactory.engine.suite import PictureRow
 
@@ -195,6 +196,20 @@ def test_small_classes_one_label_and_no_baseline() -> None:
     assert (lone.more_low, lone.clear) == (None, False), "it loses, but there is no class to lose more than"
     variants = [row for row in rows if row.kind == "variant"]
     assert insights(variants, needs_daylight, 0) == ()
+
+
+def test_values_of_too_few_sources_each_have_no_insight_though_their_type_has_enough() -> None:
+    """One variant a source, each value on few: as in a suite whose values are spread over its sources."""
+    draw, values = random.Random(0), [Edit(type_, "", value) for type_, some in MENU.items() for value in some]
+    rows = [
+        replace(row, caption=f"a {row.label}", edited_caption=f"a {row.label}, {edit.alternative}", edits=(edit,))
+        if row.kind == "variant"
+        else replace(row, caption=f"a {row.label}")
+        for row in suite_rows(36, variants=1)
+        if row.kind != "control"
+        for edit in [draw.choice(values)]
+    ]
+    assert evaluate_labels(rows, [row.label for row in rows]).insights == ()
 
 
 def test_two_values_of_many_sources_are_not_grouped() -> None:

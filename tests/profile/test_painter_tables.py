@@ -90,3 +90,11 @@ def test_a_runtime_and_a_device_go_together() -> None:
     assert fault(POCKET, device=a10g.device) == '[runtime] "openvino" has no table [device]'
     on_cpu = replace(POCKET.runtime, backend="onnxruntime", precision="f32", provider="cpu")
     assert fault(POCKET, runtime=on_cpu, device=a10g.device) == '[runtime] "cpu" has no table [device]'
+
+
+def test_a_painter_has_a_strength_but_for_one_that_paints_nothing() -> None:
+    assert (load_profile("light").severity, load_profile("pocket").severity) == (3, None)
+    assert PainterSettings("light", severity=5).severity == 5
+    for kind, severity in (("light", 0), ("light", 6), ("given", 3)):
+        with pytest.raises(ValueError, match="severity"):
+            PainterSettings(kind, severity=severity)

@@ -13,9 +13,10 @@ from small_sets import noise
 
 import counterfactory as cf
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.light.drawable import drawn_as, named_by
+from counterfactory.engine.light.drawable import drawn_as
 from counterfactory.engine.light.menu import EXCLUSIVE, MENU
 from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.report.effects_text import evaluation_tables, sides_table
 from counterfactory.engine.suite import PictureRow
 
 
@@ -46,12 +47,11 @@ def of_kind(rows: tuple[PictureRow, ...] | list[PictureRow], kind: str) -> list[
     return [row for row in rows if row.kind == kind]
 
 
-def test_pictures_keep_their_own_size_controls_are_their_sources_and_edits_are_of_the_menu(
-    photos: Path, tmp_path: Path
-) -> None:
+def test_pictures_keep_their_own_size_and_edits_are_of_the_menu(photos: Path, tmp_path: Path) -> None:
     suite = suite_of(photos, tmp_path / "suite", variants=6, edits=(1, 2))
     rows = list(suite.rows)
     assert len(of_kind(rows, "variant")) == 18
+    assert {row.kind for row in rows} == {"original", "variant"}
     for row in rows:
         source = pixels(photos, row.origin.path)
         shown = pixels(suite.path, row.file_name)
@@ -70,7 +70,7 @@ def test_pictures_keep_their_own_size_controls_are_their_sources_and_edits_are_o
 
 
 def test_levels_grow_and_the_last_is_the_variant_without_levels(photos: Path, tmp_path: Path) -> None:
-    full = of_kind(list(suite_of(photos, tmp_path / "full", variants=1, edits=1).rows), "variant")
+    full = of_kind(list(suite_of(photos, tmp_path / "full", variants=1, edits=1, severity=5).rows), "variant")
     suite = suite_of(photos, tmp_path / "graded", variants=3, levels=3, edits=1)
     graded = of_kind(list(suite.rows), "variant")
     for row in full:
@@ -80,6 +80,53 @@ def test_levels_grow_and_the_last_is_the_variant_without_levels(photos: Path, tm
         changes = [one.scores["changed"] for one in own]
         assert changes == sorted(changes)
         assert changes[0] < changes[-1]
+
+
+def test_light_paints_one_edit_at_level_three_of_five_and_no_control_unless_it_is_told(
+    photos: Path, tmp_path: Path
+) -> None:
+    told = list[str]()
+    suite = cf.generate(photos, out=tmp_path / "suite", profile="light", variants=14, controls=2, warn=told.append)
+    assert any("no controls" in sentence for sentence in told)
+    assert suite.summary is not None
+    assert (suite.summary.controls, suite.summary.rejected_controls) == (0, 0)
+    variants = of_kind(list(suite.rows), "variant")
+    assert {(row.level, row.levels, len(row.edits)) for row in variants} == {(3, 5, 1)}
+    assert all(len({row.edits for row in variants if row.source == one}) == 14 for one in {v.source for v in variants})
+    graded = suite_of(photos, tmp_path / "graded", variants=70, levels=5)
+    third = {row.file_name: row.sha256 for row in graded.rows if row.kind == "original" or row.level == 3}
+    assert {row.file_name: row.sha256 for row in suite.rows} == third, "the same pictures, of the same names"
+    full = {row.key: row.sha256 for row in suite_of(photos, tmp_path / "full", severity=5).rows}
+    assert {row.key: row.sha256 for row in suite_of(photos, tmp_path / "one", levels=1).rows} == full
+    assert cf.estimate(photos, profile="light", warn=lambda _: None).controls == 0
+    assert cf.estimate(3, profile="light").controls == 0
+    (tmp_path / "mine.toml").write_text('extends = "light"\nname = "mine"\n[painter]\nseverity = 1\n')
+    mine = {"profile": tmp_path / "mine.toml", "variants": 1, "warn": lambda _: None}
+    for more, level in (({}, (1, 5)), ({"severity": 4}, (4, 5)), ({"levels": 1}, (1, 1))):
+        rows = cf.plan(photos, **mine, **more).variants  # type: ignore[arg-type]
+        assert {(one.level, one.levels) for one in rows} == {level}
+
+
+def test_values_are_the_same_whoever_paints_a_shard_and_a_plan_shows_them(photos: Path, tmp_path: Path) -> None:
+    rows = {row.file_name: row.sha256 for row in suite_of(photos, tmp_path / "a", shard=8).rows}
+    assert {row.file_name: row.sha256 for row in suite_of(photos, tmp_path / "b", shard=1).rows} == rows
+    plan = cf.plan(photos, profile="light", first=1, warn=lambda _: None)
+    assert {variant.key for variant in plan.variants} <= {row.key for row in suite_of(photos, tmp_path / "a").rows}
+
+
+def test_a_suite_without_controls_is_judged_against_its_originals_and_no_table_names_controls(
+    photos: Path, tmp_path: Path
+) -> None:
+    suite = suite_of(photos, tmp_path / "suite", variants=4)
+    answers = {row.file_name: row.label if row.kind == "original" else "dog" for row in suite.rows}
+    result = suite.evaluate(answers | {"images/dog/0/0123456789abcdef.png": "dog"})  # a control's of an older suite
+    assert result.evaluation.effects.against == "original"
+    for table in evaluation_tables(result.evaluation):
+        assert "controls" not in (*table.columns, *(row[0] for row in table.rows))
+    assert [row[0] for row in sides_table({"model": result.evaluation}).rows] == ["originals", "variants"]
+    assert not result.evaluation.effects.by_level, "one level is no curve"
+    assert not list((suite.path / "images").rglob("*control*"))
+    assert suite.verify().sound
 
 
 def test_a_seed_decides_and_the_same_command_makes_the_same_bytes_and_draws_nothing_again(
@@ -98,7 +145,7 @@ def test_a_seed_decides_and_the_same_command_makes_the_same_bytes_and_draws_noth
     assert {row.file_name: row.sha256 for row in again.rows} == files
     assert again.summary is not None
     painted = next(stage for stage in again.summary.stages if stage.stage == "paint")
-    assert painted.made == 4, "the control and the variants whose files were gone"
+    assert painted.made == 3, "the variants whose files were gone"
 
 
 def test_what_the_pictures_of_a_source_share_is_done_once(
@@ -117,7 +164,7 @@ def test_what_the_pictures_of_a_source_share_is_done_once(
         monkeypatch.setattr(module, name, lambda data, calls=calls, work=work: calls.append(data) or work(data))
     suite_of(photos, tmp_path / "suite", variants=4)
     assert len(opened) == 3
-    assert len(encoded) == 3 * (1 + 4), "a control is its source's picture, which is encoded already"
+    assert len(encoded) == 3 * (1 + 4)
     assert not decoded, "the checks look at what was written just now"
 
 
@@ -159,7 +206,10 @@ def test_depth_is_followed(tmp_path: Path) -> None:
     ("label", "gone", "kept"),
     [
         ("heavy rain", {"weather"}, {"time", "light", "camera"}),
-        ("night", {"time"}, {"weather", "camera"}),
+        ("night", {"time", "light"}, {"weather", "camera"}),
+        ("sunny", {"weather", "time"}, {"light", "camera"}),
+        ("clear_sky", {"weather", "camera"}, {"time", "light"}),
+        ("sharp", {"camera"}, {"weather", "time", "light"}),
         ("snow leopard", set(), {"weather", "time"}),
         ("7", set(), {"weather", "time", "light", "camera"}),
     ],
@@ -174,6 +224,7 @@ def test_no_edit_makes_the_label_false(
     assert types.isdisjoint(gone)
     assert types >= kept
     assert not any("gets no variants" in line or "get no variants" in line for line in told)
+    assert [f"of {label}" in line for line in told if "these labels" in line] == [True] * bool(gone)
     assert all(edit.alternative != "snowy" or "snow" not in label for one in plan.variants for edit in one.edits)
 
 
@@ -189,14 +240,11 @@ def test_what_never_meets_meets_in_no_variant_and_is_named_where_nothing_is_left
     assert any("at night" in line and "glare" in line for line in told)
 
 
-def test_words_are_drawn_as_what_they_mean_and_a_label_is_a_weather_by_its_last_word() -> None:
+def test_words_are_drawn_as_what_they_mean() -> None:
     weathers = {"in the fog": "foggy", "Heavy rain": "rainy", "sunny": None, "snowy": "snowy"}
     assert {words: drawn_as("weather", words) for words in weathers} == weathers
     assert (drawn_as("time", "night"), drawn_as("time", "in the morning")) == ("at night", None)
     assert drawn_as("colour", "red") is None
-    assert named_by("weather", "heavy rain")
-    assert not named_by("weather", "rain barrel")
-    assert not named_by("weather", "...")
 
 
 @pytest.mark.parametrize(
@@ -206,6 +254,9 @@ def test_words_are_drawn_as_what_they_mean_and_a_label_is_a_weather_by_its_last_
         ({"interventions": {"weather": ["foggy", "sandstorm"]}}, "'weather: sandstorm' is nothing that"),
         ({"baseline": "light"}, "goes with another painter: light draws it already"),
         ({"types": "types.toml"}, "types"),
+        ({"severity": 6}, r"--severity is 1 \(faint\) to 5 \(full\), got 6"),
+        ({"severity": 0}, "severity is a whole number from 1, got 0"),
+        ({"severity": 2, "levels": 1}, "--severity 2 and --levels 1 contradict: give one"),
     ],
 )
 def test_what_light_cannot_do_is_refused_before_anything_is_made(

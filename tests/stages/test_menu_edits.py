@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
+from random import Random
 
 import pytest
-from rewriting import SETTINGS, Scripted, source, wanted_of
+from rewriting import SETTINGS, Scripted, rewrite, source, wanted_of
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language.questions import PlainPrompts
-from counterfactory.engine.light.menu import EXCLUSIVE, MENU
+from counterfactory.engine.light.menu import EXCLUSIVE, MENU, STILL
 from counterfactory.engine.profile.painter import Painter
+from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite.caption_edits import CaptionEdits, Questions, draft_of
-from counterfactory.engine.stages.rewrite.menu_edits import find_choices
+from counterfactory.engine.stages.rewrite.menu_edits import find_choices, in_turns
+from counterfactory.engine.tasks.choose import Choice
 from counterfactory.engine.tasks.user_task import Interventions
 
 ALL = ("weather", "colour", "time", "camera", "light")
@@ -84,3 +90,103 @@ def test_a_user_s_values_are_phrases_and_what_light_cannot_show_is_for_other_pai
     ) as refused:
         draft("dog", ("weather",), interventions=values)
     assert str(refused.value).endswith("; other profiles paint more (counterfactory doctor lists them)")
+
+
+VALUES = [value for values in MENU.values() for value in values]
+
+
+def values_taken(sources: Sequence[Source], variants: int = 5, **wanted: object) -> dict[str, list[str]]:
+    """The values of each source's variants, by its name, as `light` has them by default."""
+    asked, settings = replace(wanted_of(variants, (1, 1)), **wanted), replace(SETTINGS, types=ALL)  # type: ignore[arg-type]
+    turned = list(in_turns(sources, asked, ALL, "light"))
+    find = partial(find_choices, questions=Questions(settings, asked, Scripted(), PlainPrompts()), painter="light")
+    texts = [f"a photo of a {one.label}" for one in turned]
+    results = rewrite(turned, texts, settings, asked, Scripted(), PlainPrompts(), find=find)
+    of = zip(turned, results, strict=True)
+    return {one.name: [edit.alternative for v in result.variants for edit in v.edits] for one, result in of}
+
+
+def spread(taken: Iterable[list[str]]) -> int:
+    """By how much the most frequent value is ahead of the least frequent."""
+    counts = Counter(value for values in taken for value in values)
+    return max(counts.values()) - min(counts.get(value, 0) for value in VALUES)
+
+
+@pytest.mark.parametrize("count", [3, 14, 23, 40])
+@pytest.mark.parametrize("variants", [1, 3, 5, 14])
+def test_each_value_rests_on_as_many_sources_as_can_be(count: int, variants: int) -> None:
+    taken = values_taken([source(f"{i}", "dog" if i % 2 else "cat") for i in range(count)], variants)
+    assert {len(set(values)) for values in taken.values()} == {variants}
+    assert spread(taken.values()) <= 2
+
+
+def test_values_depend_on_no_order_of_files_and_on_no_shard_and_more_variants_keep_those_that_are_there() -> None:
+    sources = [source(f"{i}", ("dog", "cat", "sunny")[i % 3]) for i in range(31)]
+    taken = values_taken(sources)
+    shuffled = Random(1).sample(sources, len(sources))
+    assert values_taken(shuffled) == taken
+    assert {name: values[:5] for name, values in values_taken(sources, 9).items()} == taken
+    turned = list(in_turns(sources, wanted_of(5, (1, 1)), ALL, "light"))
+    one_more = in_turns([*sources, source("31", "dog")], wanted_of(5, (1, 1)), ALL, "light")
+    moved = sum(one.turn != other.turn for one, other in zip(turned, one_more, strict=False))
+    assert moved < 10, "another source moves few"
+    assert {one.key: one.turn for one in turned} == {
+        one.key: one.turn for one in in_turns(shuffled, wanted_of(5, (1, 1)), ALL, "light")
+    }
+    assert [one.key for one in turned] == [one.key for one in sources]
+    for wanted in (wanted_of(5, (1, 2)), wanted_of(14, (1, 1))):
+        assert next(in_turns(sources, wanted, ALL, "light")).turn is None, "nothing is shared out"
+    assert all(one.whole_key != other.whole_key for one, other in zip(turned, sources, strict=True))
+
+
+def test_a_value_that_is_excluded_gives_way_to_others() -> None:
+    sources = [source(f"{i}", "sunny" if i % 4 == 0 else "dog") for i in range(56)]
+    taken = values_taken(sources)
+    sunny = [values for name, values in taken.items() if int(name) % 4 == 0]
+    assert {value for values in sunny for value in values} == {*MENU["light"], *MENU["camera"]}
+    assert {len(set(values)) for values in sunny} == {5}
+    assert spread(values for name, values in taken.items() if int(name) % 4) <= 1
+    without = Counter(value for values in values_taken(sources[1:2], avoid=("snowy",)).values() for value in values)
+    assert without["snowy"] == 0
+
+
+@pytest.mark.parametrize("count", [5, 12, 29])
+def test_a_users_values_are_spread_in_the_same_way(count: int) -> None:
+    named = Interventions((("weather", ("rainy", "foggy", "snowy")), ("time", ("at night", "at dusk"))))
+    sources = [source(f"{i}", "dog") for i in range(count)]
+    taken = values_taken(sources, 2, interventions=named)
+    counts = Counter(value for values in taken.values() for value in values)
+    assert len(counts) == 5
+    assert max(counts.values()) - min(counts.values()) <= 2
+    assert values_taken(Random(2).sample(sources, count), 2, interventions=named) == taken
+    both = values_taken(sources, 2, interventions=named, edits=(2, 2))
+    assert all(len(values) == 4 for values in both.values())
+
+
+def test_more_variants_than_values_repeat_those_that_chance_decides_and_no_others() -> None:
+    taken = values_taken([source(f"{i}", "dog") for i in range(14)], 20)
+    for values in taken.values():
+        counts = Counter(values)
+        assert len(values) == 20
+        assert {counts[value] for value in STILL} == {1}
+        assert sorted(counts.values()) == [1] * 8 + [2] * 6
+    (values,) = values_taken([source("1", "dog")], 4, interventions=Interventions((("weather", ("hazy",)),))).values()
+    assert values == ["hazy"]
+
+
+@pytest.mark.parametrize(
+    ("label", "classes", "types"),
+    [("sunny", (), {"colour"}), (None, ("wet road",), {"colour", "time"}), ("bus", (), ...)],
+)
+def test_whoever_finds_edits_none_changes_what_a_label_says(
+    label: str | None, classes: tuple[str, ...], types: object
+) -> None:
+    def find(drafts: Sequence[CaptionEdits]) -> None:
+        for one in drafts:
+            one.choices += [Choice(of, "", ("x", "y", "z")) for of in ("weather", "time", "colour")]
+
+    asked = wanted_of(9, (1, 1))
+    of = replace(source("1", label), classes=classes)
+    (result,) = rewrite([of], ["a photo"], SETTINGS, asked, Scripted(), PlainPrompts(), find=find)
+    found = {edit.type for variant in result.variants for edit in variant.edits}
+    assert found == ({"weather", "time", "colour"} if types is ... else types)

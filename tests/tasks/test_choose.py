@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.light.menu import EXCLUSIVE, MENU
-from counterfactory.engine.tasks.choose import Choice, choose_edits, combinations, cover_cells
+from counterfactory.engine.tasks.choose import Choice, choose_edits, combinations, cover_cells, in_turn
 from counterfactory.engine.tasks.spread import TypeSpread, skewed, spread_of, value_of
 
 choice_lists = st.lists(st.tuples(st.sampled_from(["weather", "time", "colour"]), st.integers(0, 3)), max_size=5).map(
@@ -245,3 +245,16 @@ def test_a_type_is_skewed_beyond_half_way_from_even_to_all_and_what_is_to_have_o
     both = [spread(30), spread(30, type_="time")]
     assert skewed(both, ["time"]) == both[:1]
     assert skewed([spread(29, 1)], ["colour"]) == [spread(29, 1)], "another value came in between"
+
+
+@pytest.mark.parametrize("count", range(17))
+def test_values_in_turn_are_taken_about_equally_often(count: int) -> None:
+    """Of any number of sources and of places: whole rounds are equal, so that those within one say it all."""
+    orders = [in_turn(range(count), turn) for turn in range(count)]
+    assert all(sorted(order) == list(range(count)) for order in orders)
+    assert in_turn(range(count), 3 * count + 1) == in_turn(range(count), 1)
+    for places in range(1, count + 1):
+        taken = Counter(dict.fromkeys(range(count), 0))
+        for order in orders:
+            taken.update(order[:places])
+            assert max(taken.values()) - min(taken.values()) <= 2

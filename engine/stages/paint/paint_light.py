@@ -1,7 +1,7 @@
 """Changes the weather and the light of sources by rule (light/draw.py): no network, at the source's own size.
 
-A control is the source itself. All levels of the same edits are drawn from the same random numbers, so that nothing but
-their strength differs.
+It has no controls, which would be the sources themselves. All levels of the same edits are drawn from the same random
+numbers, so that nothing but their strength differs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def paint_light(run: Run, variants: Sequence[Variant], maps: MapsOf, pictures: P
 
 
 def draw_variants(run: Run, variants: Sequence[Variant], pictures: Pictures) -> Iterator[VariantPicture]:
-    """Variants' pictures, of their sources' size; a control is its source. Edits that light and weather cannot show are
+    """Variants' pictures, of their sources' size. Edits that light and weather cannot show are
     left out, [protect] keeps a part of the source, and a source that cannot be read has none. Where light comes to no
     finite number it raises CounterfactoryError.
     """
@@ -48,8 +48,6 @@ def draw_variants(run: Run, variants: Sequence[Variant], pictures: Pictures) -> 
 
     def draw(variant: Variant, picture: Pixels) -> Pixels:
         source = variant.source
-        if not variant.edits:
-            return picture
         painted = _draw_edits(photograph_of, variant)
         kept = protected_share(run, source, picture.shape[:2], pictures)
         return painted if kept is None else _keep(picture, painted, kept)

@@ -113,9 +113,9 @@ def one_by_one(
 
 
 def provenance_of(profile: Profile, variant: Variant) -> Provenance | None:
-    """What a variant's picture says of itself: a control that is its source, and what others painted, say nothing."""
+    """What a variant's picture says of itself: one that others painted says nothing."""
     painter = profile.painter_kind
-    if painter == "given" or (painter == "light" and not variant.edits):
+    if painter == "given":
         return None
     if painter == "light":
         return Provenance(variant.key, "algorithmicallyEnhanced")

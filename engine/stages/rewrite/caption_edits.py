@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from ...english.conditions import conditions_of
 from ...language.chat import ChatPrompts
 from ...language.llm_request import LlmRequest
 from ...language.questions import PlainPrompts
@@ -35,7 +36,9 @@ class Questions:
 
 @dataclass(eq=False)
 class CaptionEdits:
-    """What is known of one source on its way through the questions."""
+    """What is known of one source on its way through the questions. A picture of `still` alternatives alone is the same
+    however often it is painted.
+    """
 
     source: Source
     caption: str
@@ -44,8 +47,15 @@ class CaptionEdits:
     keywords: list[tuple[str, str]] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
     exclusive: Exclusive = frozenset()
+    still: frozenset[str] = frozenset()
     problem: str | None = None
     unread: str | None = None
+
+    @property
+    def withheld(self) -> frozenset[str]:
+        """The types of edits that would make the label, or a class that is shown, false."""
+        labels = [label for label in (self.source.label, *self.source.classes) if label is not None]
+        return frozenset(type_ for label in labels for type_ in conditions_of(label))
 
     @property
     def keep(self) -> tuple[str, ...]:

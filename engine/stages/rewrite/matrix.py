@@ -4,7 +4,8 @@ any is repeated.
 A cell is a source and a value. Where a source has fewer variants than cells, it takes the values that the sources
 before it took least often, so that each comes about equally often; of equal ones a draw by the source's key decides.
 Turn for turn: what a source takes first depends on what those before it took first, so that asking for more variants
-keeps those that exist. Where all cells fit, no source depends on another.
+keeps those that exist. Where all cells fit, no source depends on another. Sources that have turns (menu_edits.py) take
+values by these instead, and a painter's own menu in the same way where every variant has as many edits.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ...english.words import allowed_values
 from ...keys import generator
 from ...request import SuiteRequest
 from ...suite.cells import FEWER, Cell, ValueCells, value_of_edit
-from ...tasks.choose import cover_cells
+from ...tasks.choose import cover_cells, in_turn
 from ...variant import Variant
 from .caption_edits import CaptionEdits
 
@@ -58,10 +59,14 @@ class Matrix:
 
     def plan(self, draft: CaptionEdits) -> list[tuple[Edit, ...]]:
         """The sets of edits that a source's variants begin with, each of the least number of edits."""
-        request, by_cell, size = self._request, self._edits(draft), self._request.edits[0]
+        request, by_cell, size, turn = self._request, self._edits(draft), self._request.edits[0], draft.source.turn
+        if not self.cells and turn is not None:
+            every = (Edit(one.type, one.keyword, new) for one in draft.choices for new in one.alternatives)
+            by_cell = {(edit.type, edit.alternative): [edit] for edit in every}
         key = choice_key(draft.source.key, request.task, request.seed)
         luck = dict(zip(by_cell, generator(key, "matrix").random(len(by_cell)), strict=True))
-        order, left = list[Cell](), set(by_cell)
+        order = [] if turn is None else in_turn(list(by_cell), turn)
+        left = set(by_cell).difference(order)
         while left:
             turn = len(order) // size
             rest = ((0 if request.has_room else self._taken[cell][turn], luck[cell], cell) for cell in left)
@@ -143,7 +148,7 @@ def _why_impossible(draft: CaptionEdits, type_: str, value: str) -> str:
     """Why a caption allows no edit to a value: a few words, the same for all captions of which it is true."""
     if not allowed_values([value], draft.caption, ()):
         return SAID
-    if any(changed_protected_word("", value, (word,)) for word in draft.keep):
+    if type_ in draft.withheld or any(changed_protected_word("", value, (word,)) for word in draft.keep):
         return KEPT
     if draft.problem and draft.problem.startswith("its caption"):
         return draft.problem.partition(" (")[0].partition(":")[0].partition(",")[0]

@@ -188,6 +188,7 @@ def rewrite(
         keywords.find_choices(drafts, questions)
     matrix = Matrix(request, limits.before)
     for draft in drafts:
+        draft.choices = [choice for choice in draft.choices if choice.type not in draft.withheld]
         matrix.note(draft)
     if limits.filters is not None:
         limits.filters.keep_passing(drafts)
@@ -250,10 +251,15 @@ def _write_variants(
         written = limits.filters.drop_failing(limits.filters.drop_changed(written, texts))
     rewritten = []
     for draft, row in zip(drafts, written, strict=True):
-        variants = list(at_levels([*row, *_repeats(row, request.sets)], request))
+        again = _repeats(row, request.sets, draft.still)
+        variants = list(at_levels([*row, *again], request))
         painted = any(variant.dropped is None for variant in variants)
         controls = [_control(draft, i, request.seed) for i in range(request.controls if painted else 0)]
         short = None if painted else next((f"no edited caption could be used: {v.dropped}" for v in row), None)
+        if painted and len(row) + len(again) < request.sets:
+            short = (
+                f"its values make {len(row) + len(again)} different pictures of a level, fewer than --variants asks for"
+            )
         rewritten.append(SourceVariants((*controls, *variants), draft.problem or short))
     return rewritten
 
@@ -306,9 +312,11 @@ def _by_rule(caption: str, edits: Sequence[Edit]) -> str | None:
         return None
 
 
-def _repeats(variants: Sequence[Variant], wanted: int) -> list[Variant]:
-    """Variants for the numbers below `wanted` that have none: earlier ones of other noise, the least repeated first."""
-    usable = [variant for variant in variants if variant.dropped is None]
+def _repeats(variants: Sequence[Variant], wanted: int, still: frozenset[str]) -> list[Variant]:
+    """Variants for the numbers below `wanted` that have none: earlier ones of other noise, the least repeated first,
+    but for those of `still` alternatives alone.
+    """
+    usable = [one for one in variants if one.dropped is None and not still.issuperset(e.alternative for e in one.edits)]
     times = Counter(variant.edits for variant in usable)
     repeats = []
     for index in range(wanted if usable else 0):
@@ -324,10 +332,10 @@ def _repeats(variants: Sequence[Variant], wanted: int) -> list[Variant]:
 
 def at_levels(variants: Sequence[Variant], wanted: SuiteRequest) -> Iterator[Variant]:
     """Each variant at all levels, from the faintest, as far as variants are wanted; one that is dropped once."""
-    levels = wanted.levels
+    chosen, levels = wanted.painted_levels
     for variant in variants:
-        for level in range(1, levels + 1 if variant.dropped is None else 2):
-            index = variant.index * levels + level - 1
+        for place, level in enumerate(chosen if variant.dropped is None else chosen[:1]):
+            index = variant.index * len(chosen) + place
             if index >= wanted.variants:
                 break
             graded = replace(variant, index=index, level=level, levels=levels, series=variant.key)
