@@ -47,7 +47,7 @@ _WORST = 1.5
 _CLASS, _REACH = 0.004, 5
 # Blocks along the shorter side, and their least side; levels within which a block is flat, those within which its
 # source's is too, and up to which it is black.
-_ALONG, _BLOCK, _FLAT, _STRUCTURE, _BLACK = 20, 4, 2, 48, 24
+_ALONG, _BLOCK, _FLAT, _STRUCTURE, _BLACK = 20, 8, 2, 48, 24
 
 
 class Scale(NamedTuple):
