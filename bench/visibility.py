@@ -55,7 +55,7 @@ class Judged(NamedTuple):
 def main() -> None:
     parser = bench_parser(__doc__, write="docs/truth.json")
     parser.add_argument("folder", type=Path, metavar="FOLDER")
-    parser.add_argument("--photographs", type=int, default=60, help="that single values are drawn into (%(default)s)")
+    parser.add_argument("--photographs", type=int, default=24, help="that single values are drawn into (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the photographs that are drawn (%(default)s)")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where pictures are written")
     asked = parser.parse_args()

@@ -163,7 +163,7 @@ def test_other_weights_profiles_and_thresholds_are_refused_by_name(days: dict[st
     check = read_run(second).standing.check  # type: ignore[union-attr]
     assert check
     recheck(tmp_path / "strict", load_profile("light").check.having(min_intact=0.3))
-    refuse("profile.check.min_intact is 0.93", [first, tmp_path / "strict"], tmp_path / "one")
+    refuse("profile.check.min_intact is 0.95", [first, tmp_path / "strict"], tmp_path / "one")
 
 
 def refuse(named: str, suites: Sequence[Path], out: Path) -> None:

@@ -127,7 +127,7 @@ def test_rows_and_cells_open_what_is_on_the_page(picture: Path, tmp_path: Path) 
 def test_lists_offer_what_differs_scores_for_the_order_and_what_failed(picture: Path, tmp_path: Path) -> None:
     alone = page_of(tmp_path, strip(frame(picture)))
     assert alone.options == {"sort": ["source"]}
-    scored = frame(picture, scores={"image_text": 0.5, "spread": 0.1}, answer=Answer("bus", True))
+    scored = frame(picture, scores={"image_text": 0.5, "visible": 0.1}, answer=Answer("bus", True))
     wrong = replace(scored, answer=Answer("car", False))
     page = page_of(
         tmp_path, strip(scored, frame(picture, edits=(NIGHT,))), strip(wrong, label="car"), strip(label=None)
@@ -136,7 +136,7 @@ def test_lists_offer_what_differs_scores_for_the_order_and_what_failed(picture: 
         "class": ["bus", "car"],
         "said": ["bus", "car"],
         "value": ["time: at night", "weather: foggy"],
-        "sort": ["suite", "source", "score:image_text", "score:spread"],
+        "sort": ["suite", "source", "score:image_text", "score:visible"],
     }
     low = [frame(picture, reason=f"so: {name} 0.1 is below 0.2") for name in ("layout", "edit", "edit")]
     page = page_of(tmp_path, strip(*low, frame(picture, scores={"edit": 0.5, "layout": 0.1})))

@@ -47,7 +47,7 @@ _WORST = 1.5
 _CLASS, _REACH = 0.004, 5
 # Blocks along the shorter side, and their least side; levels within which a block is flat, those within which its
 # source's is too, and up to which it is black.
-_ALONG, _BLOCK, _FLAT, _STRUCTURE, _BLACK = 12, 4, 2, 48, 24
+_ALONG, _BLOCK, _FLAT, _STRUCTURE, _BLACK = 20, 8, 2, 48, 24
 
 
 class Scale(NamedTuple):
@@ -62,7 +62,7 @@ class Scale(NamedTuple):
     bits: Floats
 
 
-class Thing(NamedTuple):
+class ThingSight(NamedTuple):
     """Where in a picture a thing is looked at, rows and columns, and as what."""
 
     rows: slice
@@ -73,7 +73,7 @@ class Thing(NamedTuple):
 class SourceSight(NamedTuple):
     """What a source shows: its things, and the greatest and least levels of its blocks, uint8 [rows, columns, 3]."""
 
-    things: tuple[Thing, ...]
+    things: tuple[ThingSight, ...]
     highest: Pixels
     lowest: Pixels
 
@@ -82,8 +82,8 @@ def see_source(source: Pixels, boxes: Sequence[Box], mask: NDArray[Any] | None) 
     """A source's picture, uint8 RGB [H, W, 3], with its boxes in pixels and its mask [H, W] or [H, W, C], of any
     values; boxes go before the mask.
     """
-    found = list(_boxed(source, boxes) if boxes else () if mask is None else _masked(source, mask))
-    return SourceSight(tuple(found or _boxed(source, ())), *_blocks(source))
+    things = list(_boxed(source, boxes) if boxes else () if mask is None else _masked(source, mask))
+    return SourceSight(tuple(things or _boxed(source, ())), *_blocks(source))
 
 
 def visibility_scores(picture: Pixels, source: SourceSight) -> dict[str, float]:
@@ -102,7 +102,7 @@ def visibility_scores(picture: Pixels, source: SourceSight) -> dict[str, float]:
     return scores
 
 
-def _boxed(source: Pixels, boxes: Sequence[Box]) -> Iterator[Thing]:
+def _boxed(source: Pixels, boxes: Sequence[Box]) -> Iterator[ThingSight]:
     """The largest boxes, each with its surroundings; the whole picture around its middle where there are none."""
     height, width = source.shape[:2]
     for box in sorted(boxes, key=lambda box: -box.area)[:_BOXES] or [Box(0, 0, width, height, "")]:
@@ -122,7 +122,7 @@ def _around(start: float, stop: float, length: int) -> tuple[slice, Floats]:
     return slice(first, last), np.asarray(np.exp(-(away**2) / 2), np.float32)
 
 
-def _masked(source: Pixels, mask: NDArray[Any]) -> Iterator[Thing]:
+def _masked(source: Pixels, mask: NDArray[Any]) -> Iterator[ThingSight]:
     """Each class of a mask that is large enough, with its outline."""
     size = smaller(source, _scale(source)).shape[1::-1]
     small = cv2.resize(mask, size, interpolation=cv2.INTER_NEAREST_EXACT).reshape(*size[::-1], -1).astype(np.int64)
@@ -134,7 +134,7 @@ def _masked(source: Pixels, mask: NDArray[Any]) -> Iterator[Thing]:
         yield from _thing(source, *whole, np.asarray(own, np.float32))
 
 
-def _thing(source: Pixels, rows: slice, columns: slice, weight: Floats) -> Iterator[Thing]:
+def _thing(source: Pixels, rows: slice, columns: slice, weight: Floats) -> Iterator[ThingSight]:
     """A thing of a source, by how much pixels count, at any size; none where the source shows nothing of it."""
     scales = []
     for lightness in _lightnesses(source[rows, columns]):
@@ -145,10 +145,10 @@ def _thing(source: Pixels, rows: slice, columns: slice, weight: Floats) -> Itera
         bits = np.log2(1 + variance / np.float32(_EYE**2))
         scales.append(Scale(lightness, mean, variance, near / max(float(near.sum()), 1e-6), bits))
     if sum(float((scale.weight * scale.bits).sum()) for scale in scales) > _PLAIN * _SCALES:
-        yield Thing(rows, columns, tuple(scales))
+        yield ThingSight(rows, columns, tuple(scales))
 
 
-def _shown(picture: Pixels, thing: Thing) -> float:
+def _shown(picture: Pixels, thing: ThingSight) -> float:
     """The share of the bits that the source shows of a thing, 0 to 1."""
     kept, there = 0.0, 0.0
     for lightness, scale in zip(_lightnesses(picture[thing.rows, thing.columns]), thing.scales, strict=True):
