@@ -157,7 +157,8 @@ def _parts(rows: Sequence[PictureRow], judged: Evaluation) -> list[tuple[list[Pi
     parts = [(originals, [judged.originals.score.value, ap50.originals.value, ar.originals.value])]
     parts.append((variants, [judged.variants.score.value, ap50.variants.value, ar.variants.value]))
     for one in judged.boxes:
-        some = [row for row in variants if one.name in (*row.edit_types, *(edit.value for edit in row.edits))]
+        of_edit = [row for row in variants if one.name in (*row.edit_types, *(edit.value for edit in row.edits))]
+        some = [row for row in of_edit if len(row.edits) == 1 or not judged.effects.leads_alone]
         parts.append((some, of(one)))
     return parts
 

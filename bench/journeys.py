@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from counterfactory.export.pocket.observed import Pair
 
 
+# The stream of the scenes that runs take.
+STREAM = 56
+
+
 @dataclass(frozen=True)
 class Run:
     """A run of the engine: its report, and what everything but the loading of models took on the wall; the seconds of
@@ -101,7 +105,7 @@ def save_sources(folder: Path, pictures: Mapping[str, Pixels]) -> list[Source]:
 
 
 def render_sources(folder: Path, count: int) -> list[Source]:
-    scenes = [EMBEDDED.scene(56, i) for i in range(count)]
+    scenes = [EMBEDDED.scene(STREAM, i) for i in range(count)]
     return save_sources(folder, {f"{s.label}/{i:04d}.png": EMBEDDED.draw(s).picture for i, s in enumerate(scenes)})
 
 

@@ -33,6 +33,7 @@ from counterfactory.engine.api.options import Caller
 from counterfactory.engine.api.predicting import predict_field
 from counterfactory.engine.cli.predicts import transfers_table
 from counterfactory.engine.judging.effects import Effect, judge_difference
+from counterfactory.engine.judging.seeds import spread_over_seeds
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.report.effects_text import interval, points
 from counterfactory.engine.suite import PictureRow, read_metadata
@@ -168,20 +169,20 @@ def measure_gains(trial: Trial, asked: Any) -> dict[str, Any]:
     for name, effects in (("gains", gained), ("painted_over", over)):
         figures[name] = {arm: kept(one) for arm, one in effects.items()}
     if "rendered" in arms:
-        figures |= gain_share(*(bad[arm].mean(axis=0) for arm in ("painted", "rendered", "fair")))
+        figures |= gain_share(bad["painted"], bad["rendered"], bad["fair"])
     figures |= {f"over_{arm}_low": kept(over[arm])[0] for arm in ("jitter", "augmix", "light") if arm in over}
     return figures
 
 
 def gain_share(painted: Outcomes, rendered: Outcomes, fair: Outcomes) -> dict[str, Any]:
-    """Which part of the truth's gain painted variants bring, of means over seeds by scene; the interval is the
-    bootstrap's over scenes.
+    """Which part of the truth's gain painted variants bring, of outcomes [seeds, scenes]; its interval is that of what
+    they bring beyond this part (the delta method), over scenes and seeds.
     """
-    draws = np.random.default_rng(0).integers(len(fair), size=(2000, len(fair)))
-    gains = [(side - fair)[draws].mean(axis=1) for side in (painted, rendered)]
-    low, high = np.quantile(gains[0] / gains[1], [0.025, 0.975]).tolist()
-    value = float((painted - fair).mean() / (rendered - fair).mean())
-    return {"gain_share_of_truth": round(value, 4), "gain_share_interval": [round(low, 4), round(high, 4)]}
+    gain = float((rendered - fair).mean())
+    share = float((painted - fair).mean()) / gain
+    beyond = difference("share", painted - fair, share * (rendered - fair))
+    ends = [None if end is None else round(share + end / gain, 4) for end in (beyond.low, beyond.high)]
+    return {"gain_share_of_truth": round(share, 4), "gain_share_interval": ends}
 
 
 def kept(effect: Effect) -> list[float | None]:
@@ -190,15 +191,12 @@ def kept(effect: Effect) -> list[float | None]:
 
 
 def difference(name: str, after: Outcomes, before: Outcomes) -> Effect:
-    """The mean difference of two trainings' outcomes [seeds, scenes], with an interval over scenes and seeds, whose
-    squared standard errors add up.
-    """
+    """The mean difference of two trainings' outcomes [seeds, scenes], with an interval over scenes and seeds."""
     change = after - before
-    seeds, scenes = change.shape
+    scenes = change.shape[1]
     over_scenes = float(change.mean(axis=0).std(ddof=1)) / scenes**0.5
-    over_seeds = float(change.mean(axis=1).std(ddof=1)) / seeds**0.5 if seeds > 1 else 0.0
-    spread = float(np.hypot(over_scenes, over_seeds))
-    return judge_difference(name, float(change.mean()), spread, scenes, change.size, 1.0)
+    effect = judge_difference(name, float(change.mean()), over_scenes, scenes, change.size, 1.0)
+    return spread_over_seeds(effect, change.mean(axis=1).tolist())
 
 
 def judged(trial: Trial, arm: str, seed: int) -> Outcomes:

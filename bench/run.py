@@ -4,8 +4,10 @@ Renders N street scenes, takes them to a suite of K variants each, and prints wh
 paper's figure, and as shares of what the machine's matrix products allow. `--against reference` runs transformers and
 diffusers one image at a time in the same process on the same weights, prompts and steps, by turns with the engine;
 `--against diffusers-batched` their best configuration, where the claim is 3 times on a CPU; `--against openvino` that
-on the engine's own runtime. `--write` keeps the figures in docs/performance.json. `ratio` is at equal quality
-(of a distilled denoiser the peer takes the teacher's weights and steps), `ratio_equal_work` on the engine's own steps.
+on the engine's own runtime. `--write` keeps the figures in docs/performance.json. `ratio` is at equal work and equal
+precision: of `--against openvino` it is the one to quote. `ratio_int8` is the engine's int8 against the peer's floats,
+and in `ratio_teacher` the peer takes the weights and steps that the denoiser was distilled from, at equal quality only
+where `quality_equal` says so.
 With a GPU box's profile the peer runs on the same device, on the weights that the profile names or the seeded random
 ones of `export a10g --random`. `--size sd15` measures painting at Stable Diffusion's size (sd15.py).
 """
@@ -60,11 +62,25 @@ def show(profile: Profile, run: Run) -> dict[str, Any]:
     return {"ceiling_share": whole, **made, **device, **took, **memory, "stages": stages}
 
 
-def of_equal_work(comparison: Comparison) -> dict[str, Any]:
-    """What the JSON line says of the comparison at equal work: `ratio_equal_work` and so on."""
+def told_apart(comparison: Comparison | None, name: str) -> dict[str, Any]:
+    """What the JSON line says of a comparison that is not the one at equal work and precision: `ratio_int8` and so on,
+    and whether its pictures were as good.
+    """
+    if comparison is None:
+        return {}
     told = comparison.ratio.figures | comparison.told
-    names = ("ratio", "ratio_min", "ratio_max", "rounds", "rounds_dropped", "peer_steps", "peer_rows")
-    return {f"{name}_equal_work": told[name] for name in names}
+    names = (
+        "ratio",
+        "ratio_min",
+        "ratio_max",
+        "rounds",
+        "rounds_dropped",
+        "peer_steps",
+        "peer_rows",
+        "engine_precision",
+    )
+    quality = {key: value for key, value in told.items() if key.startswith("quality")}
+    return {f"{key}_{name}": told[key] for key in (*names, "engine_precision")} | quality
 
 
 def box_of(asked: argparse.Namespace, profile: Profile) -> Request | None:
@@ -116,7 +132,7 @@ def main(arguments: Sequence[str] | None = None, yardstick: Yardstick | None = N
         return
     profile = load_profile(asked.profile)
     # Peers check by CLIP's scores alone: not by pixels, and without the captioner's second look.
-    of_pictures = ("spread", "exposed", "sharp", "changed", "distinct")
+    of_pictures = ("intact", "visible", "sharp", "changed", "distinct")
     by_pixels = dict.fromkeys(f"min_{score}" for score in ("valid", "kept", "in_place", "aligned", *of_pictures))
     check = replace(profile.check.having(**by_pixels), recaption=None, recaption_of=None, valid=None)
     profile = replace(profile, check=check)
@@ -139,13 +155,21 @@ def main(arguments: Sequence[str] | None = None, yardstick: Yardstick | None = N
 
             most = min(asked.peer_sources, asked.sources)
             boxes = partial(box_of, asked)
-            comparison, equal_work = against(bench, asked.against, most, asked.rounds, asked.compile, boxes, yardstick)
-            told = comparison.told | of_equal_work(equal_work)
-            run = sorted(comparison.runs, key=lambda r: r.spent.wall_s)[len(comparison.runs) // 2]
-            print(f"{equal_work.ratio} as many as {asked.against} at equal work, the same steps")
+            found = against(bench, asked.against, most, asked.rounds, asked.compile, boxes, yardstick)
+            comparison, timed = found.work, (found.int8 or found.work).runs
+            told = comparison.told | told_apart(found.int8, "int8") | told_apart(found.teacher, "teacher")
+            run = sorted(timed, key=lambda r: r.spent.wall_s)[len(timed) // 2]
+            if found.int8 is not None:
+                print(f"{found.int8.ratio} as many as {asked.against} with int8 against its floats, the same steps")
+            if found.teacher is not None:
+                equal = (
+                    "at equal quality" if told.get("quality_equal") else "at a quality that is not shown to be equal"
+                )
+                print(f"{found.teacher.ratio} as many as {asked.against} in the teacher's steps, {equal}")
     told |= show(profile, run)
     if comparison is not None:
-        print(f"{comparison.ratio} as many accepted variants an hour as {asked.against}, loading of neither counted")
+        same = f"at equal work and precision ({told['engine_precision']}), loading of neither counted"
+        print(f"{comparison.ratio} as many accepted variants an hour as {asked.against} {same}")
     names = [asked.against or "alone", *([] if profile.name == "pocket" else [profile.name])]
     names += ["compiled"] if asked.compile else []
     keep = " ".join(names) if asked.write else None

@@ -4,9 +4,12 @@ For a way of using the libraries it computes ratios of seconds per accepted vari
 peer may take fewer sources than the engine, so both are counted by what they make. Neither side's loading counts. A
 ratio between different outputs means nothing: where they disagree, there is none.
 
-Where the profile's denoiser was distilled from another there are two ratios. At equal quality the peer paints with the
-teacher's weights, steps and guidance, which is what a user without the student would do; at equal work it is given the
-student and its steps. What they make is compared with the engine's pictures of the same weights and steps.
+The ratio is at equal work and equal precision: weights, steps and guidance of both are the profile's, and neither
+multiplies integers; beside `reference`, which computes in float32, the engine does too. Two more stand apart, where the
+profile has them. "int8" is the engine as it is delivered, whose denoiser multiplies integers, at equal work. Against
+the "teacher" the peer paints with the weights, steps and guidance that the denoiser was distilled from, which is what a
+user without the student would do; whether the pictures are as good is tested there (equal_quality.py). What they make
+is compared with the engine's pictures of the same weights and steps.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from ceiling import Device, gpu_yardstick
+from equal_quality import compare_quality
 from journeys import Bench, Run, Work, fully_guided, in_f32, pictures_of, unquantised, work_of
 from measure import Ratio, Spent, Yardstick, compare, now, psnr, spent
 from peer_networks import box_networks, pocket_networks
@@ -32,6 +36,7 @@ from counterfactory.engine.estimate.flops import multiplies_integers
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.captions import read_facts
 from counterfactory.engine.profile.profile import Profile, painting_as_teacher
+from counterfactory.engine.runtime.openvino import resolve_precision
 from counterfactory.engine.stages.check.verdict import failing
 from counterfactory.engine.suite import read_metadata
 from counterfactory.export.production.graph import Request
@@ -62,23 +67,41 @@ class Comparison:
     told: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Comparisons:
+    """At equal `work` and precision; the same with the engine in `int8`, where it is delivered so; and against the
+    `teacher` of a denoiser that has one.
+    """
+
+    work: Comparison
+    int8: Comparison | None
+    teacher: Comparison | None
+
+
 def against(
     bench: Bench, name: str, most: int, rounds: int, compiled: bool,
     box_of: Callable[[Profile], Request | None] = lambda _: None, yardstick: Yardstick | None = None,
-) -> tuple[Comparison, Comparison]:  # fmt: skip
-    """Engine and peer `name` by turns, after a run of the engine into the suite "first": at equal quality and at equal
-    work, which are one comparison where the profile's denoiser has no teacher.
+) -> Comparisons:  # fmt: skip
+    """Engine and peer `name` by turns, after a run of the engine into the suite "first", in every way that there is.
 
     The peer takes at most `most` sources. `box_of` says where the networks of a GPU box's profile come from, None for
     the pocket's. Ends the bench where outputs disagree.
     """
     works, taught = work_of(bench, "first", most), painting_as_teacher(bench.profile)
 
-    def compared_with(profile: Profile, way: str) -> Comparison:
-        return compare_with_peer(bench, profile, name, works, rounds, compiled, box_of(profile), yardstick, way)
+    def compared_with(engine: Profile, peer: Profile, way: str, box: Request | None) -> Comparison:
+        own = replace(bench, profile=engine)
+        return compare_with_peer(own, peer, name, works, rounds, compiled, box, yardstick, way)
 
-    quality = compared_with(taught, "")
-    return quality, quality if taught is bench.profile else compared_with(bench.profile, "equal work")
+    level, box = bench.profile, box_of(bench.profile)
+    integers = precision_of(level) == "int8"
+    if box is None:  # networks of a box are in float16 on both sides
+        level = in_f32(level) if name == "reference" else unquantised(level) if integers else level
+    return Comparisons(
+        compared_with(level, level, "equal work", box),
+        compared_with(bench.profile, bench.profile, "int8", box) if integers else None,
+        None if taught is bench.profile else compared_with(bench.profile, taught, "teacher", box_of(taught)),
+    )
 
 
 def compare_with_peer(
@@ -95,13 +118,17 @@ def compare_with_peer(
     opened = now()
     first = peer.run(works, bench.folder / "peer")
     load_s, warm_s = (opened - began).wall_s, (now() - opened).wall_s
-    told: dict[str, Any] = {**agreement(replace(bench, profile=profile), name, works, first, box is not None)}
+    told: dict[str, Any] = {"engine_precision": precision_of(bench.profile)}
+    if way == "teacher" and box is None:
+        told |= compare_quality(bench.folder.parent / "first", first.pictures, bench.profile)
+    told |= {**agreement(replace(bench, profile=profile), name, works, first, box is not None)}
     accepted = accepted_of(first, profile)
     if not accepted:
         raise SystemExit(f"no variant of {name} passes the checks, so there is nothing to count")
     steps, rows = profile.paint.sampler.steps, rows_of(profile.paint, peer.way.dynamic)
     print(f"peer       {name}: {accepted} accepted of {len(works)} sources' {len(first.pictures)} variants")
-    print(f"           {way or 'equal quality'}: {profile.paint.denoiser} in {steps} steps, {rows} rows a variant")
+    told_of = f"{profile.paint.denoiser} in {steps} steps, {rows} rows a variant"
+    print(f"           {way}: {told_of}; the engine in {told['engine_precision']}")
     print(f"           loaded in {load_s:.1f} s; its first run took {warm_s:.1f} s and is not counted")
     if yardstick is None and peer.device == "cuda":
         yardstick = gpu_yardstick()
@@ -122,6 +149,15 @@ def compare_with_peer(
     for side, took in (("peer", ratio.baseline.wall_s), ("engine", ratio.candidate.wall_s)):
         told[f"{side}_device_hours_per_1k"] = 1000 * profile.runtime.devices * took / 3600
     return Comparison(ratio, runs, told)
+
+
+def precision_of(profile: Profile) -> str:
+    """What the engine's products are of."""
+    name = profile.runtime.precision
+    if profile.runtime.on_gpu or name == "f16":
+        return name
+    library = library_of(profile)
+    return "int8" if multiplies_integers(library.graph(library.networks["denoiser"])) else resolve_precision(name)
 
 
 def peer_of(profile: Profile, name: str, compiled: bool, box: Request | None) -> Peer:

@@ -13,6 +13,7 @@ from .profile.profile import Profile
 from .sources.domain import drop_out_of_domain
 from .sources.shapes import MIN_VISIBLE, fit_boxes
 from .sources.source import Problem, Source
+from .sources.source_groups import SourceGroups
 from .sources.truths import NEEDED, lacks, without_truths
 from .stages.maps.draw_maps import without_maps
 from .stages.paint.protect import without_masks
@@ -25,7 +26,8 @@ _ENLARGED = 4
 
 @dataclass(frozen=True)
 class Inputs:
-    """The sources to make a suite of, those that are left out and why, and the record of the data set that they are of.
+    """The sources to make a suite of, those that are left out and why, the record of the data set that they are of, and
+    its groups of sources that depend on each other.
 
     `notes` are what has to be said before anything is painted.
     """
@@ -33,6 +35,7 @@ class Inputs:
     sources: Sequence[Source]
     left_out: tuple[Problem, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict)
+    groups: SourceGroups = field(default_factory=SourceGroups)
     notes: tuple[str, ...] = ()
 
     @property

@@ -136,6 +136,7 @@ class Tally:
             outside_world=self.inputs.out_of_domain,
             cells=self.cells or None,
             contents=contents,
+            groups=self.inputs.groups,
         )
 
 

@@ -33,6 +33,7 @@ from counterfactory.engine.stages.check.quality import (
     thumbnail,
 )
 from counterfactory.engine.stages.check.registration import registration_scores, source_map
+from counterfactory.engine.stages.check.visibility import see_source, visibility_scores
 from counterfactory.engine.stages.maps.draw_maps import edge_maps
 from counterfactory.engine.stages.rewrite.caption_edits import draft_of
 from counterfactory.engine.stages.rewrite.matrix import Matrix
@@ -132,7 +133,7 @@ def test_the_number_of_a_stage_s_code_is_in_the_keys(monkeypatch: pytest.MonkeyP
     def named() -> list[str]:
         return [maker_key("paint", [], "", {}), content_keys.outcome_key("profile", "settings", [], {})]
 
-    assert {stage: code_of(stage) for stage in STAGES} == dict.fromkeys(STAGES, 1) | {"rewrite": 13, "check": 6}
+    assert {stage: code_of(stage) for stage in STAGES} == dict.fromkeys(STAGES, 1) | {"rewrite": 13, "check": 7}
     before = named()
     monkeypatch.setattr(content_keys, "code_of", lambda stage: 1000)
     assert not set(before) & set(named())
@@ -197,7 +198,10 @@ def check_numbers() -> str:
         # To three digits: the libraries below may add in another order elsewhere.
         {
             name: round(value, 3)
-            for name, value in registration_scores(small_outlines(dim), source_map(small_outlines(picture()))).items()
+            for name, value in (
+                registration_scores(small_outlines(dim), source_map(small_outlines(picture())))
+                | visibility_scores(dim, see_source(picture(), (), mask))
+            ).items()
         },
     ]
     return content_key([*found, outlined_share(small_outlines(picture()), mask)])[:16]
@@ -220,7 +224,7 @@ def rewrite_numbers() -> str:
         ("rewrite", 13, rewrite_numbers, "8c1ad259a9986ef2"),
         ("edges", 1, lambda: digest(edge_maps(picture()[None], load_profile("pocket").edges)), "c857c8da9ccfa677"),
         ("paint", 1, paint_numbers, "fdf63a716bffb1e0"),
-        ("check", 6, check_numbers, "fed12661c1ab5a59"),
+        ("check", 7, check_numbers, "32cc7289cdd2bd8c"),
     ],
 )
 def test_code_that_gives_other_results_has_another_number(

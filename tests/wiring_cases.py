@@ -164,6 +164,29 @@ def _(house: House, command: str) -> None:
     assert house.ask(command, "--allow-out-of-domain", of=strange).count == 4
 
 
+@shows("--group-by", *SETS, "import")
+def _(house: House, command: str) -> None:
+    house.fails("in parentheses", command, "--group-by", "drive")
+    ran = house.ask(command, "--group-by", r"([0-9]+)")
+    assert "3 groups" in ran.err
+    if ran.suite is not None:
+        assert json.loads((ran.suite / "run.json").read_text())["standing"]["groups"]["by"] == r"([0-9]+)"
+
+
+@shows("--group-by", "evaluate", "report", "review")
+def _(house: House, command: str) -> None:
+    suite = house.suite()
+    more = ("--predictions", answers(house, suite)) if command != "review" else ("--export", house.new("asked.csv"))
+    house.refuses("did you mean 'label'", command, suite, *more, "--group-by", "labels")
+    ran = house.run(command, suite, *more, "--group-by", r"([0-9]+)")
+    assert ran.status == 0, ran.err
+    if command == "evaluate":
+        assert (ran.data["groups"], house.run(command, suite, *more).data["groups"]) == (3, None)
+    if command == "report":
+        of_groups, plain = (page(house, suite, *more, *by) for by in (("--group-by", r"([0-9]+)"), ()))
+        assert ("fewer than 5" in of_groups, "fewer than 5" in plain) == (True, False)
+
+
 @shows("--profile", *SETS)
 def _(house: House, command: str) -> None:
     house.fails("no profile 'none'", command, "--profile", "none")

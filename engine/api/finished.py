@@ -35,6 +35,7 @@ from ..suite.run_record import RunSummary, SuiteCosts
 from ..suite.verify import Verification, verify_suite
 from ..tasks.spread import TypeSpread, spread_of
 from .answers import Given, Judged, judge
+from .grouping import group_suite
 from .networks_at_hand import CLIP, suite_fid, suite_perplexity
 from .options import (
     AnyPath,
@@ -74,6 +75,12 @@ class FinishedSuite:
     def rows(self) -> list[PictureRow]:
         """A row per picture: originals, controls and variants, as the table holds them now."""
         return read_metadata(self.path)
+
+    def grouped(self, by: str | None = None) -> list[PictureRow]:
+        """The same with the groups of sources that depend on each other, by `by` (what the suite was made with): see
+        `group_by` of `GenerateOptions`. Raises CounterfactoryError for what names none.
+        """
+        return group_suite(self.path, self.rows, by)
 
     def table(self) -> Table:
         """The same as a table of pyarrow."""
@@ -128,7 +135,7 @@ class FinishedSuite:
     ) -> Result:
         """As `evaluate`."""
         require_known("evaluate", options, EvaluateOptions)
-        caller, rows = Caller.of(on_progress, warn), self.rows
+        caller, rows = Caller.of(on_progress, warn), self.grouped(options.get("group_by"))
         drops = options.get("max_drop", ())
         limits = [Drop(*drop) for drop in (drops.items() if isinstance(drops, Mapping) else drops)]
         share = share_or_none("fail_under", options.get("fail_under"))

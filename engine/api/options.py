@@ -42,8 +42,11 @@ class SourceOptions(TypedDict, total=False):
     what their numbers mean, `split` is a list of Pascal VOC's, `boxes` what the four numbers of a box are (the
     layout's). `classes` are the only ones to use: names, or a file;
     `per_class` or `sample` draws so many sources of each class, or in all, by `seed` (0). `allow_out_of_domain` takes
-    sources that the models do not know. `profile` is a name or a .toml file (that which suits the sources), `variants`
-    (5) and `controls` (1, and none where a profile draws into the sources themselves) are pictures per source.
+    sources that the models do not know. `group_by` says which sources depend on each other: a column of the set's
+    table, a regular expression whose parts in parentheses name the group of a path, "auto" (the default: what looks
+    like frames of a sequence, and copies) or "none". `profile` is a name or a .toml file (that which suits the
+    sources), `variants` (5) and `controls` (1, and none where a profile draws into the sources themselves) are
+    pictures per source.
     """
 
     labels: AnyPath | None
@@ -60,6 +63,7 @@ class SourceOptions(TypedDict, total=False):
     sample: int | None
     seed: int
     allow_out_of_domain: bool
+    group_by: str | None
     profile: AnyPath | None
     variants: int
     controls: int | None
@@ -119,8 +123,9 @@ class ImportOptions(TypedDict, total=False):
     mean. `classes` are the only ones to use: names, or a file; `per_class` or `sample` draws so many originals of each
     class, or in all, by `seed` (0). `task` is "classification" (the default), "segmentation" or "detection",
     `task_file` a task of your own (TOML). `profile` is a name or a .toml file whose painter is of kind "given" (given);
-    `allow_out_of_domain` takes originals that its models do not know. `shard` is how many originals travel together,
-    `metrics` a file that is kept up to date with what the run costs.
+    `allow_out_of_domain` takes originals that its models do not know. `group_by` says which originals depend on each
+    other, as in `GenerateOptions`. `shard` is how many originals travel together, `metrics` a file that is kept up to
+    date with what the run costs.
     """
 
     masks: AnyPath | None
@@ -133,6 +138,7 @@ class ImportOptions(TypedDict, total=False):
     task_file: AnyPath | None
     profile: AnyPath | None
     allow_out_of_domain: bool
+    group_by: str | None
     shard: int | None
     metrics: AnyPath | None
 
@@ -165,7 +171,8 @@ class EvaluateOptions(TypedDict, total=False):
     from 0 to 1. `failures`, `order` and `junit` are files to write: the pictures that the model fails on, all variants
     in the order to look at them, and what became of the limits. `against` is another model, or its answers, or a
     `Result` on the same suite, or several: the model is compared with each, picture by picture, and `max_regression` is
-    the most points that it may lose to one.
+    the most points that it may lose to one. `group_by` says which sources depend on each other, as in `GenerateOptions`
+    (what the suite was made with); columns are those of the suite's table.
     """
 
     preprocess: str | None
@@ -176,6 +183,7 @@ class EvaluateOptions(TypedDict, total=False):
     fail_under: float | None
     against: Any
     max_regression: float | None
+    group_by: str | None
     failures: AnyPath | None
     order: AnyPath | None
     junit: AnyPath | None
@@ -200,7 +208,8 @@ class PageOptions(TypedDict, total=False):
 
 class ReportOptions(PageOptions, total=False):
     """What `report` takes: options of the page; `out`, its folder (SUITE/report); `predictions`, a model or its
-    answers, to show, with `against`, `preprocess`, `output`, `fresh` and `classes`, all as `evaluate` has them.
+    answers, to show, with `against`, `preprocess`, `output`, `fresh`, `classes` and `group_by`, all as `evaluate` has
+    them.
     """
 
     out: AnyPath | None
@@ -210,6 +219,7 @@ class ReportOptions(PageOptions, total=False):
     output: str | None
     fresh: bool
     classes: AnyPath | None
+    group_by: str | None
 
 
 @dataclass(frozen=True)

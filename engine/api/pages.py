@@ -107,7 +107,8 @@ def describe_model(
     text: ReportText, evaluation: Evaluation, name: str, comparisons: Sequence[Comparison], rows: Sequence[PictureRow]
 ) -> ReportText:
     """The same, with what the suite says of the model called `name`, and of it against others."""
-    findings = find_sentences(evaluation, len({row.source for row in rows}))
+    findings = find_sentences(evaluation, len({row.unit for row in rows}))
+    unit = "sources" if evaluation.groups is None else "groups"
     others = [one for comparison in comparisons for one in comparison_sentences(comparison)]
     compared = [table for comparison in comparisons for table in comparison_tables(comparison, everything=True)]
     measures = (evaluation.effects, *(measure.effects for measure in evaluation.measures))
@@ -117,7 +118,7 @@ def describe_model(
         text,
         title=f"{text.title}: {short_name(name)}",
         findings=(*others, *findings),
-        forests=tuple(forest for effects in measures if (forest := draw_forest(effects)) is not None),
+        forests=tuple(forest for effects in measures if (forest := draw_forest(effects, unit)) is not None),
         figures=(*text.figures, headline(evaluation)),
         tables=(*tables, *insights_table(evaluation.insights, everything=True), *compared, *text.tables),
         remarks=(*answer_lines(evaluation), *which, *unplaced_notes(evaluation), *insight_lines(evaluation)),

@@ -35,6 +35,7 @@ from ..sources.sampling import Selection, parse_classes
 from ..stages.rewrite.menu_edits import in_turns, values_of
 from ..tasks.task import builtin_task, label_warnings, withheld_note
 from ..tasks.user_task import Interventions, UserTask, load_interventions, load_task, load_types, parse_interventions
+from .grouping import group_set
 from .options import AnyPath, Caller, EditOptions, SourceOptions, names_in, path_or_none, span_of, words_in
 
 # Edits of a variant, the least and the most, where neither the caller nor the profile says, and of a painter's menu:
@@ -78,6 +79,8 @@ def read_data(
     """
     profile = profile_of(options)
     data = _read_set(sources, profile, options, caller, whole, task)
+    if whole is None or options.get("group_by") is not None:  # without looks there are no sequences
+        data = group_set(data, options.get("group_by"), caller.warn)
     if not options.get("profile") and not options.get("allow_out_of_domain") and data.sources:
         profile = _suiting(profile, data, caller)
     if profile.models.world == PHOTOGRAPHS:  # whatever another profile's models know
@@ -105,12 +108,14 @@ def read_pairs(pairs: AnyPath, options: EditOptions, caller: Caller, adapt: Adap
             f'profile {profile.name} paints by itself: counterfactory import takes one with [painter] kind = "given"'
         )
     root, class_map = Path(pairs), options.get("class_map")
-    chosen = SetOptions(class_map=None if class_map is None else fspath(class_map), selection=_selection(options))
+    class_map = None if class_map is None else fspath(class_map)
+    chosen = SetOptions(class_map=class_map, selection=_selection(options), group_by=options.get("group_by"))
     try:
         listing = list_edited(root, path_or_none(options.get("masks")))
     except OSError as error:
         raise CounterfactoryError(f"cannot read {error.filename or root}: {error.strerror}") from error
     data = read_listing(listing, str(root), chosen, _reading(caller), examiner(profile))
+    data = group_set(data, options.get("group_by"), caller.warn)
     _warn_of_set(data, str(root), caller)
     asked = _asked(adapt(profile), data, options, caller)
     most = Counter[str]()
@@ -161,6 +166,7 @@ def _read_set(
         depth_values=depth_values,
         boxes=boxes,
         task=task,
+        group_by=options.get("group_by"),
     )
     return read_set(fspath(sources), asked, _reading(caller), examiner(profile), whole)
 
@@ -204,7 +210,7 @@ def _asked(profile: Profile, data: DataSet, options: EditOptions, caller: Caller
     if profile.by_menu:
         taking = in_turns(inputs.sources, request, profile.rewrite.types, profile.painter_kind)
         inputs = replace(inputs, sources=DiskList(taking))
-    return Asked(profile, request, replace(inputs, record=data.record()), data)
+    return Asked(profile, request, replace(inputs, record=data.record(), groups=data.groups), data)
 
 
 def _judged_by(options: EditOptions) -> str | None:

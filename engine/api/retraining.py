@@ -6,8 +6,8 @@ The program is export/retraining, which needs torch; nothing here does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -17,7 +17,9 @@ import numpy as np
 from ..errors import CounterfactoryError
 from ..files.fill import plain
 from ..judging.compare import Comparison, Gap, compare
+from ..judging.effects import correct
 from ..judging.evaluation import Evaluation
+from ..judging.seeds import spread_over_seeds
 from ..suite import PictureRow, read_metadata, require_finished
 from ..suite.contents import suite_digest
 from ..suite.images import open_png
@@ -27,10 +29,13 @@ from ..training.lesson import ArmName, Lesson, TrainingPicture, answers_of
 from ..training.recipe import TrainingRecipe
 from ..training.source_split import require_classes, split_sources, split_suites
 from .answers import Given, judge
+from .grouping import group_suite
 from .options import Caller
 
 _MOST_MASK_CLASSES = 254
 HELD = 0.25
+# A model's outcomes, 0..1, by file name.
+Outcomes = Mapping[str, float]
 CALLED: dict[ArmName, str] = {"given": "as given", "before": "on originals", "after": "with variants"}
 
 
@@ -48,8 +53,8 @@ class Drill:
 
 @dataclass(frozen=True)
 class Gain:
-    """What training with variants changed on some pictures: `gap.effect` is after less before, the mean over seeds;
-    `seeds` are single seeds' differences.
+    """What training with variants changed on some pictures: `gap.effect` is after less before, the mean over seeds,
+    with the spread between them in its interval; `seeds` are single seeds' differences.
     """
 
     gap: Gap
@@ -57,17 +62,15 @@ class Gain:
 
     @property
     def certain(self) -> bool:
-        """Whether there is a gain: the interval lies above 0, corrected for what is looked at together, and no seed
-        denies it.
-        """
+        """Whether there is a gain: the interval lies above 0, corrected for what is looked at together."""
         effect = self.gap.effect
-        return effect.clear and effect.low is not None and effect.low > 0 and min(self.seeds) > 0
+        return effect.clear and effect.low is not None and effect.low > 0
 
     @property
     def harmful(self) -> bool:
         """Whether there is a loss, by the same."""
         effect = self.gap.effect
-        return effect.clear and effect.high is not None and effect.high < 0 and max(self.seeds) < 0
+        return effect.clear and effect.high is not None and effect.high < 0
 
 
 @dataclass(frozen=True)
@@ -98,17 +101,23 @@ class Retraining:
 
 
 def plan_drill(
-    suite: Path, model: str, recipe: TrainingRecipe, test: Path | None, held: float, seeds: Sequence[int]
+    suite: Path,
+    model: str,
+    recipe: TrainingRecipe,
+    test: Path | None,
+    held: float,
+    seeds: Sequence[int],
+    group_by: str | None = None,
 ) -> Drill:
-    """The lesson of a finished suite: its originals and accepted variants, split by source, or all of it where another
-    suite judges. Raises CounterfactoryError for a suite without labels or masks, as the recipe needs them, without an
-    accepted variant, and for a class that only one side has.
+    """The lesson of a finished suite: its originals and accepted variants, split by source, or by the groups of sources
+    that depend on each other, or all of it where another suite judges. Raises CounterfactoryError for a suite without
+    labels or masks, as the recipe needs them, without an accepted variant, and for a class that only one side has.
     """
-    rows, judging = _rows(suite, recipe), suite if test is None else test
+    rows, judging = _rows(suite, recipe, group_by), suite if test is None else test
     if test is None:
         split, left_out = split_sources(rows, held, seeds[0]), 0
     else:
-        split, left_out = split_suites(rows, _rows(test, recipe))
+        split, left_out = split_suites(rows, _rows(test, recipe, group_by))
     by_mask = recipe.task == "segmentation"
     names = dict(_mask_names(suite) if by_mask else enumerate(sorted({str(row.label) for row in rows})))
     if by_mask and dict(_mask_names(judging)) != names:
@@ -147,9 +156,13 @@ def plan_drill(
     return Drill(judging, lesson, split.held, left_out)
 
 
-def _rows(suite: Path, recipe: TrainingRecipe) -> list[PictureRow]:
+def _rows(suite: Path, recipe: TrainingRecipe, group_by: str | None) -> list[PictureRow]:
     require_finished(suite)
-    rows = [row for row in read_metadata(suite) if row.accepted and row.kind in ("original", "variant")]
+    rows = [
+        row
+        for row in group_suite(suite, read_metadata(suite), group_by)
+        if row.accepted and row.kind in ("original", "variant")
+    ]
     if not any(row.kind == "variant" for row in rows):
         raise CounterfactoryError(
             f"{suite} has no accepted variants to train with: see why by `counterfactory check {suite}`"
@@ -191,32 +204,40 @@ def judge_drill(drill: Drill, folder: Path, caller: Caller) -> Retraining:
     of_arm = {
         arm: [_judged(drill, answers_of(folder, arm, seed), caller) for seed in lesson.seeds] for arm in lesson.arms
     }
-    firsts, seconds = of_arm["before"], of_arm["after"]
-    measure, names = firsts[0].effects.measure, (CALLED["before"], CALLED["after"])
-
-    def compared(first: Sequence[Evaluation], second: Sequence[Evaluation]) -> Comparison:
-        return compare(drill.held, _mean_outcomes(first), _mean_outcomes(second), names, measure, None)
-
-    whole = compared(firsts, seconds)
-    single = [compared([first], [second]) for first, second in zip(firsts, seconds, strict=True)]
-    sides, by_type = (
-        tuple(Gain(gap, tuple(of[at].effect.value or 0.0 for of in by_seed)) for at, gap in enumerate(gaps))
-        for gaps, by_seed in (
-            (whole.sides, [one.sides for one in single]),
-            (whole.by_type, [one.by_type for one in single]),
-        )
-    )
+    firsts, seconds = ([one.outcomes for one in of_arm[arm]] for arm in ("before", "after"))
+    measure = of_arm["before"][0].effects.measure
+    sides, by_type = find_gains(drill.held, firsts, seconds, measure)
     held, trained = len({row.source for row in drill.held}), (len(lesson.originals), len(lesson.variants))
     given = None
     if "given" in of_arm:
-        scores = compared(of_arm["given"], seconds)
+        scores = _compared(drill.held, [one.outcomes for one in of_arm["given"]], seconds, measure)
         given = tuple(gap.first for gap in (*scores.sides, *scores.by_type))
     return Retraining(measure, sides, by_type, trained, held, lesson.seeds, given)
 
 
-def _mean_outcomes(evaluations: Sequence[Evaluation]) -> dict[str, float]:
-    """Of seeds, by file name."""
-    return {name: fmean(one.outcomes[name] for one in evaluations) for name in evaluations[0].outcomes}
+def find_gains(
+    rows: Sequence[PictureRow], firsts: Sequence[Outcomes], seconds: Sequence[Outcomes], measure: str
+) -> tuple[tuple[Gain, ...], tuple[Gain, ...]]:
+    """The gains on originals and variants, and by type, of outcomes for each seed; `q` is for all of them together."""
+    whole = _compared(rows, firsts, seconds, measure)
+    single = [_compared(rows, [first], [second], measure) for first, second in zip(firsts, seconds, strict=True)]
+    of_seeds = zip(*((*one.sides, *one.by_type) for one in single), strict=True)
+    by_seed = [tuple(gap.effect.value or 0.0 for gap in gaps) for gaps in of_seeds]
+    gaps = (*whole.sides, *whole.by_type)
+    effects = correct([spread_over_seeds(gap.effect, of) for gap, of in zip(gaps, by_seed, strict=True)])
+    gains = tuple(Gain(replace(gap, effect=of), its) for gap, of, its in zip(gaps, effects, by_seed, strict=True))
+    return gains[: len(whole.sides)], gains[len(whole.sides) :]
+
+
+def _compared(
+    rows: Sequence[PictureRow], firsts: Sequence[Outcomes], seconds: Sequence[Outcomes], measure: str
+) -> Comparison:
+    names = (CALLED["before"], CALLED["after"])
+    return compare(rows, _mean_outcomes(firsts), _mean_outcomes(seconds), names, measure, None)
+
+
+def _mean_outcomes(by_seed: Sequence[Outcomes]) -> dict[str, float]:
+    return {name: fmean(one[name] for one in by_seed) for name in by_seed[0]}
 
 
 def _judged(drill: Drill, answers: Path, caller: Caller) -> Evaluation:

@@ -14,6 +14,7 @@ from ..review.answer_tables import read_answers
 from ..review.question_set import load_questions
 from ..review.study import StudyPlan, draw_study
 from ..review.study_results import StudyResults, SuiteFacts, find_results, follow_people
+from ..suite import PictureRow
 from ..suite.recorded import recorded_check
 from ..suite.verdicts import read_verdicts
 from .finished import FinishedSuite
@@ -25,13 +26,15 @@ def open_study(
     suite: FinishedSuite,
     file: Path | None = None,
     *,
+    rows: Sequence[PictureRow] | None = None,
     questions: str | None = None,
     raters: Sequence[str] = (),
     wrong: Mapping[str, bool] | None = None,
     **plan: Any,
 ) -> AnswerBook:
-    """The study in `file` (review.sqlite in the suite), begun where there is none, with these raters. `plan` are fields
-    of `StudyPlan`, None for what a study has that is there, or the default; `wrong` are a model's wrong answers.
+    """The study in `file` (review.sqlite in the suite), begun where there is none, with these raters, of the suite's
+    `rows` with their groups (those that it was made with). `plan` are fields of `StudyPlan`, None for what a study has
+    that is there, or the default; `wrong` are a model's wrong answers.
 
     Raises CounterfactoryError for options of another study than the one that is there.
     """
@@ -40,7 +43,8 @@ def open_study(
     if not path.exists():
         fresh = StudyPlan(**{"per_picture": min(len(raters), _RATERS) or _RATERS} | asked)
         settings = recorded_check(suite.path) if fresh.draw == "uncertain" else None
-        create_book(path, draw_study(suite.rows, load_questions(questions or "dillema"), fresh, settings, wrong))
+        drawn = draw_study(rows or suite.grouped(), load_questions(questions or "dillema"), fresh, settings, wrong)
+        create_book(path, drawn)
     book = AnswerBook(path)
     try:
         other = [name for name, value in asked.items() if getattr(book.study.plan, name) != value]
@@ -87,10 +91,9 @@ def gate_accepts(suite: FinishedSuite) -> dict[str, bool]:
 
 
 def study_results(
-    suite: FinishedSuite,
     book: AnswerBook,
+    facts: SuiteFacts,
     *,
-    wrong: Mapping[str, bool] | None = None,
     agree: float = AGREE,
     without: Sequence[str] = (),
 ) -> StudyResults:
@@ -100,7 +103,6 @@ def study_results(
         raise CounterfactoryError(f"nobody has answered in {book.path} yet: `counterfactory review` prints the links")
     if unknown := sorted({*without} - {"careless", *(one.rater for one in ratings)}):
         raise CounterfactoryError(f"nobody called {', '.join(unknown)} answered in {book.path}")
-    facts = SuiteFacts(suite.rows, gate_accepts(suite), wrong)
     return find_results(book.study, ratings, facts, agree, without)
 
 

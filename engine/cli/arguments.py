@@ -253,6 +253,7 @@ def _add_drawing(data: CommandOptions) -> None:
     data.take("--seed N", "another seed, another suite (%(default)s)", type=seed, default=0)
     text = "take sources outside of what the profile's models know as well; every result then says so"
     data.flag("--allow-out-of-domain", text)
+    data.take_groups("auto: what looks like frames of a sequence, and copies")
 
 
 def _add_painting(options: CommandOptions) -> CommandOptions:
@@ -349,6 +350,7 @@ def _add_evaluate(commands: Commands) -> None:
         "preprocessor_config.json (the model's own); once for all, or once for each --model",
     )
     _add_classes(options)
+    options.take_groups()
     limits = options.group("limits")
     text = "the most that an edit's type, value or a class may cost, such as weather=5; broken when that is certain"
     limits.take("--max-drop NAME=POINTS", text, action="append", default=[])
@@ -383,6 +385,7 @@ def _add_report(commands: Commands) -> None:
     )
     options.take_asking()
     _add_classes(options)
+    options.take_groups()
     options.take("--profile", "name or .toml file: whose edges to show (the suite's own)")
     options.take("--valid FILE", "which variants are valid, for the curves of thresholds: as in check")
     output = options.group("output")
@@ -418,7 +421,8 @@ def _add_retrain(commands: Commands) -> None:
     judged = options.group("what judges")
     judged.take("--held SHARE", "the share of sources that are held out of the training (0.25)")
     judged.take("--test SUITE", "or another suite; all of SUITE then trains")
-    judged.take("--seeds N", "trainings from so many seeds (%(default)s)", default=1)
+    judged.take_groups()
+    judged.take("--seeds N", "trainings from so many seeds (%(default)s)", default=3)
     judged.take("--seed N", "the first of them (%(default)s)", type=seed, default=0)
     options.take("--device NAME", "auto, cpu, cuda or cuda:N (%(default)s)", default="auto")
 

@@ -102,6 +102,14 @@ class CommandOptions:
         self.take("--output NAME", text, action="append", default=[])
         self.flag("--fresh", "ask about all pictures, whatever answers are kept")
 
+    def take_groups(self, default: str = "what SUITE was made with") -> None:
+        """What of sources depends on each other."""
+        text = (
+            "which sources depend on each other and count as one: those with the same text in a column of the table, "
+            "or in the parts in parentheses of a regular expression over paths, such as '(.+)_[0-9]+'; auto; none "
+        )
+        self.take("--group-by COLUMN|PATTERN|auto", f"{text}({default})")
+
     def group(self, title: str) -> CommandOptions:
         """Those under a heading."""
         return CommandOptions(self.of.add_argument_group(title))

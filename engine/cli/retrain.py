@@ -48,7 +48,7 @@ def retrain(args: Namespace, terminal: Terminal) -> int:
     if place_below(args.out, args.suite)[1] is not None:
         raise CounterfactoryError(f"--out {args.out} lies in the suite, which stays as it is: name another folder")
     seeds = range(args.seed, args.seed + args.seeds)
-    drill = plan_drill(args.suite, args.model, recipe, args.test, held, seeds)
+    drill = plan_drill(args.suite, args.model, recipe, args.test, held, seeds, args.group_by)
     write_lesson(drill.lesson, args.out)
     run_program([sys.executable, *COMMAND, "retrain", str(args.out), "--device", args.device], terminal)
     with terminal.progress() as on_progress:
@@ -88,5 +88,6 @@ def gain_line(gain: Gain, measure: str) -> str:
     if gain.certain or gain.harmful:
         verb = "gains" if gain.certain else "loses"
         return f"{name}: training with variants {verb} {100 * abs(effect.value or 0):.1f} points of {measure}"
-    why = f"{points(effect.value)} ({interval(effect)})" if effect.low is not None else "too few sources"
+    few = "too few sources" if len(gain.seeds) > 1 else "one seed says nothing of others, take --seeds 3"
+    why = f"{points(effect.value)} ({interval(effect)})" if effect.low is not None else few
     return f"{name}: no gain is claimed: {why}"

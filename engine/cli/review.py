@@ -10,10 +10,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..api import finished
-from ..api.reviews import follow_study, open_study, study_results, take_answers, wrong_answers
+from ..api.reviews import follow_study, gate_accepts, open_study, study_results, take_answers, wrong_answers
 from ..errors import CounterfactoryError
 from ..review.answer_book import FILE, AnswerBook
 from ..review.answer_tables import write_answers
+from ..review.study_results import SuiteFacts
 from .check_text import recheck_lines
 from .commands import with_words
 from .review_text import results_tables
@@ -24,12 +25,13 @@ _REMARKS = 5  # that are shown
 
 def review(args: Namespace, terminal: Terminal) -> int:
     suite = finished.open(args.suite)
+    rows = suite.grouped(args.group_by)
     wrong = _wrong(args, suite, terminal)
     if args.results or args.follow:
         with closing(AnswerBook(args.study or suite.path / FILE, read_only=True)) as book:
-            return _results(args, suite, book, wrong, terminal)
+            return _results(args, suite, book, SuiteFacts(rows, gate_accepts(suite), wrong), terminal)
     plan = {name: getattr(args, name) for name in ("draw", "by", "sample", "checks", "seed", "per_picture")}
-    study = open_study(suite, args.study, questions=args.questions, raters=args.raters, wrong=wrong, **plan)
+    study = open_study(suite, args.study, rows=rows, questions=args.questions, raters=args.raters, wrong=wrong, **plan)
     with closing(study) as book:
         if args.taken is not None or args.export is not None:
             return _exchange(args, suite, book, terminal)
@@ -91,9 +93,9 @@ def _serve(args: Namespace, suite: finished.FinishedSuite, book: AnswerBook, ter
 
 
 def _results(
-    args: Namespace, suite: finished.FinishedSuite, book: AnswerBook, wrong: dict[str, bool] | None, terminal: Terminal
+    args: Namespace, suite: finished.FinishedSuite, book: AnswerBook, facts: SuiteFacts, terminal: Terminal
 ) -> int:
-    results = study_results(suite, book, wrong=wrong, agree=args.agree, without=args.without)
+    results = study_results(book, facts, agree=args.agree, without=args.without)
     terminal.show(*results_tables(results))
     terminal.note(*results.notes)
     for rater, image, asked, words in results.remarks[:_REMARKS]:

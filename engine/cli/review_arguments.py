@@ -16,6 +16,7 @@ def add_review(commands: Commands) -> None:
     options = commands.add("review", text, "SUITE [options]", "suite --raters anna,ben --sample 100", "review.review")
     options.take("suite SUITE", "folder of a finished suite")
     options.take("--study FILE", "the study's file (SUITE/review.sqlite)")
+    options.take_groups()
     study = options.group("a study, drawn once")
     study.take("--raters A,B", "who answers; each gets a link (reviewer)", default=())
     study.take("--questions NAME|FILE", f"{', '.join(SETS)}, or a .toml file of your own (dillema)")

@@ -19,6 +19,7 @@ from typing import Any
 
 from ..errors import CounterfactoryError, list_some
 from ..files.reading import read_bytes
+from ..sources.source_groups import join_groups
 from ..suite import PictureRow, RunRecord, Suite, count_outside, read_run, require_finished
 from ..suite.by_hand import ByHand, read_by_hand
 from ..suite.cells import add_cells, count_accepted
@@ -152,6 +153,7 @@ def _part_of(whole: MergeablePart, group: set[str], out: Path, step: Callable[[]
             sources=len(group),
             dropped=tuple(one for one in old.dropped if one.source in group),
             shortfalls=tuple(one for one in old.shortfalls if one.name in group),
+            groups=old.groups and old.groups.among(group),
             outside_world=count_outside(rows())[0],
             cells=None,
         )
@@ -238,6 +240,7 @@ def _sum(parts: Sequence[MergeablePart]) -> Standing:
         standings[0],
         **count_verdicts(_distinct(parts)),
         sources=sum(one.sources for one in standings) - twice,
+        groups=join_groups([one.groups for one in standings]),
         dropped=tuple(dict.fromkeys(dropped for one in standings for dropped in one.dropped)),
         shortfalls=tuple(dict.fromkeys(problem for one in standings for problem in one.shortfalls)),
         outside_world=count_outside(_distinct(parts))[0],

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..suite import PictureRow
 from ..variant import Kind
-from .effects import CONFIDENCE
+from .effects import CONFIDENCE, FEWEST_GROUPS
 from .student import t_reach
 
 Outcomes = Sequence[tuple[PictureRow, float]]
@@ -26,6 +26,8 @@ Outcomes = Sequence[tuple[PictureRow, float]]
 Names = Callable[[PictureRow], set[str]]
 # A mean effect below this is none that another one could be a share of.
 _LEAST = 0.01
+# Sources that tell a share.
+_FEWEST = 3
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def find_baseline_effects(outcomes: Outcomes, names: Names, against: Kind) -> tu
     by_source: dict[str, dict[Kind, list[tuple[PictureRow, float]]]] = defaultdict(lambda: defaultdict(list))
     for row, outcome in outcomes:
         by_source[row.source][row.kind].append((row, outcome))
-    pairs: dict[str, list[tuple[float, float, int]]] = defaultdict(list)
+    pairs: dict[str, dict[str, list[tuple[float, float, int]]]] = defaultdict(lambda: defaultdict(list))
     for kinds in by_source.values():
         before, original = _mean(kinds[against]), _mean(kinds["original"])
         drawn = {row.key: outcome for row, outcome in kinds["baseline"]}
@@ -63,27 +65,33 @@ def find_baseline_effects(outcomes: Outcomes, names: Names, against: Kind) -> tu
                     both[name].append((outcome - before, drawn[row.key] - original))
         for name, changes in both.items():
             painted, by_light = np.mean(changes, axis=0).tolist()
-            pairs[name].append((painted, by_light, len(changes)))
-    return tuple(_effect(name, pairs[name]) for name in sorted(pairs))
+            unit = kinds["variant"][0][0].unit
+            pairs[name][unit].append((painted, by_light, len(changes)))
+    return tuple(_effect(name, [*pairs[name].values()]) for name in sorted(pairs))
 
 
 def _mean(pictures: Outcomes) -> float | None:
     return sum(outcome for _, outcome in pictures) / len(pictures) if pictures else None
 
 
-def _effect(name: str, pairs: Sequence[tuple[float, float, int]]) -> BaselineEffect:
-    values = np.array([pair[:2] for pair in pairs], np.float64)
-    painted, drawn = values.mean(axis=0).tolist()
-    share, reach = _share(values)
+def _effect(name: str, units: Sequence[Sequence[tuple[float, float, int]]]) -> BaselineEffect:
+    pairs = [pair for unit in units for pair in unit]
+    painted, drawn = np.mean([pair[:2] for pair in pairs], axis=0).tolist()
+    share, reach = _share(
+        np.array([np.sum([pair[:2] for pair in unit], axis=0) for unit in units], np.float64),
+        _FEWEST if len(pairs) == len(units) else FEWEST_GROUPS,
+    )
     low, high = (None, None) if share is None or reach is None else (share - reach, share + reach)
-    return BaselineEffect(name, painted, drawn, share, low, high, len(pairs), sum(pair[2] for pair in pairs))
+    return BaselineEffect(name, painted, drawn, share, low, high, len(units), sum(pair[2] for pair in pairs))
 
 
-def _share(values: NDArray[np.float64]) -> tuple[float | None, float | None]:
-    """Drawn over painted, of pairs [N, 2], and how far its interval reaches; None where nothing can be told."""
+def _share(values: NDArray[np.float64], fewest: int) -> tuple[float | None, float | None]:
+    """Drawn over painted, of pairs [N, 2] of sums over what does not depend on each other, `fewest` at least, and
+    how far its interval reaches; None where nothing can be told.
+    """
     count, total = len(values), values.sum(axis=0)
     left = total - values
-    if count < 3 or abs(total[0]) < _LEAST * count or (np.abs(left[:, 0]) < _LEAST * (count - 1)).any():
+    if count < fewest or abs(total[0]) < _LEAST * count or (np.abs(left[:, 0]) < _LEAST * (count - 1)).any():
         return None, None
     shares = left[:, 1] / left[:, 0]
     spread = np.sqrt((count - 1) / count * ((shares - shares.mean()) ** 2).sum())

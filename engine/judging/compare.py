@@ -19,9 +19,10 @@ from ..files.fill import plain
 from ..suite import PictureRow
 from ..variant import COMPARED, Kind
 from .baselines import Names
-from .effects import CONFIDENCE, Effect, correct, find_effects, jackknife, judge_difference
+from .effects import CONFIDENCE, Effect, correct, fewest_units, find_effects, jackknife, judge_difference
 from .evaluate import edit_types, edit_values, picture_outcomes
-from .limits import LimitResult, Outcome, effect_figures
+from .groups import count_groups
+from .limits import LimitResult, Outcome, effect_figures, name_units
 from .student import false_discovery, t_reach, two_sided_p
 
 _SIDES = {"original": "originals", "control": "controls", "variant": "variants", "baseline": "baselines"}
@@ -44,7 +45,7 @@ class Comparison:
 
     `sides` are of originals, controls and variants, `by_type`, `by_value` and `by_class` of the variants that carry
     such an edit, or are of such a class. `breaks_by_type` and `breaks_by_value` say what an edit does to the second
-    more than to the first, against `against`; below 0 it breaks the second more.
+    more than to the first, against `against`; below 0 it breaks the second more. `groups` is as in `Evaluation`.
     """
 
     first: str
@@ -58,6 +59,7 @@ class Comparison:
     by_class: tuple[Gap, ...]
     breaks_by_type: tuple[Effect, ...]
     breaks_by_value: tuple[Effect, ...]
+    groups: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The comparison in JSON's own types."""
@@ -104,6 +106,7 @@ def compare(
         by_class=_gaps(variants, lambda row: set() if row.label is None else {row.label}),
         breaks_by_type=breaks(edit_types),
         breaks_by_value=breaks(edit_values),
+        groups=count_groups(used),
     )
 
 
@@ -134,7 +137,7 @@ def mean_difference(name: str, pairs: Sequence[_Pair], most: float) -> Effect:
     number = np.array([sources.setdefault(row.unit, len(sources)) for row, _, _ in pairs])
     sums, counts = np.bincount(number, np.array([b - a for _, a, b in pairs])), np.bincount(number)
     count, value = len(sources), float(sums.sum() / counts.sum())
-    if count < 2:
+    if count < fewest_units(grouped=any(row.unit != row.source for row, _, _ in pairs)):
         return Effect(name, value, None, None, None, None, count, len(pairs))
     return judge_difference(name, value, jackknife(sums, counts), count, len(pairs), most)
 
@@ -151,7 +154,7 @@ def check_regression(comparison: Comparison, most: float) -> tuple[LimitResult, 
     chances = {gap.name: _beyond(gap.effect, most / 100) for gap in gaps}
     known = [name for name, chance in chances.items() if chance is not None]
     corrected = dict(zip(known, false_discovery([chances[name] or 0.0 for name in known]), strict=True))
-    return tuple(_held(gap, most, corrected.get(gap.name)) for gap in gaps)
+    return name_units([_held(gap, most, corrected.get(gap.name)) for gap in gaps], comparison.groups)
 
 
 def _beyond(effect: Effect, limit: float) -> float | None:

@@ -12,7 +12,7 @@ import contextlib
 import io
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -24,9 +24,12 @@ from ..packages import missing_package
 from ..sources.shapes import Box
 from ..suite import PictureRow
 from ..variant import COMPARED, Kind
+from .baselines import Names
+from .effects import correct
 from .evaluate import edit_types, edit_values, effects_of, evaluation_of, measure_of
 from .evaluation import BoxScore, Effects, Evaluation, MeanScore, Measure, Side
 from .insights import Embed, bags_of_words, find_insights
+from .precision import precision_change, sort_matches
 from .predictions import find_unanswered, require_answers
 
 # Boxes of which a picture's recall and false alarms are: at least so sure, and so much of a thing's box.
@@ -82,10 +85,6 @@ def evaluate_boxes(
 
     recalls, alarms = coco.outcomes()
     effects = effects_of(recalls, "recall")
-    variants = [row for row in used if row.kind == "variant"]
-    names = [
-        (name, of) for of in (edit_types, edit_values) for name in sorted({n for row in variants for n in of(row)})
-    ]
     return evaluation_of(
         rows,
         side,
@@ -93,16 +92,14 @@ def evaluate_boxes(
         measure="AP",
         classes=classes,
         effects=effects,
-        sources=len({row.source for row in variants}),
+        sources=len({row.source for row in used if row.kind == "variant"}),
         measures=(
             measure("AP50", lambda score: score.ap50),
             measure("AR", lambda score: score.ar),
             measure_of("false alarms", alarms, effects_of(alarms, "false alarms")),
         ),
         unanswered=find_unanswered(rows, answered),
-        boxes=tuple(
-            coco.score(name, [row.kind == "variant" and name in of(row) for row in used])[0] for name, of in names
-        ),
+        boxes=tuple(score for names in (edit_types, edit_values) for score in coco.by_edit(names, effects)),
         insights=find_insights(coco.by_class(), effects.against, embed, "recall"),
         unlabelled=_count_sure(used, answers, seen - set(counted)),
     )
@@ -155,6 +152,8 @@ class _Coco:
             params.areaRng, params.areaRngLbl, params.maxDets = [[0, 1e10]], ["all"], [_MOST_BOXES]
             self._eval.evaluate()
         self._matches = list(self._eval.evalImgs)
+        overlaps, count = len(params.iouThrs), len(rows)
+        self._sorted = [sort_matches(self._matches[k * count : (k + 1) * count], overlaps) for k in range(len(counted))]
 
     def score(self, name: str, chosen: Sequence[bool]) -> tuple[BoxScore, dict[str, float | None]]:
         """AP, AP50 and AR of the pictures that are `chosen`, and AP by class."""
@@ -171,6 +170,26 @@ class _Coco:
         recall = self._eval.eval["recall"][:, :, 0, 0]
         by_class = {name: _mean(precision[:, :, k]) for k, name in enumerate(self._classes)}
         return BoxScore(name, len(places), _mean(precision), _mean(precision[0]), _mean(recall)), by_class
+
+    def by_edit(self, names: Names, effects: Effects) -> Iterator[BoxScore]:
+        """The scores of the variants that carry each name, alone where edits alone lead, beside the baselines that
+        effects are against: of sources with both.
+        """
+        rows, against = self._rows, effects.against
+        plain = [i for i, row in enumerate(rows) if row.kind == against]
+        sources = {rows[i].source for i in plain} if against else {row.source for row in rows}
+        edited: dict[str, list[int]] = {}
+        for i, row in enumerate(rows):
+            if row.kind == "variant" and row.source in sources and not (effects.leads_alone and len(row.edits) > 1):
+                for name in names(row):
+                    edited.setdefault(name, []).append(i)
+        known = sorted(edited)
+        changes = [precision_change(name, self._sorted, rows, edited[name], plain) for name in known if against]
+        corrected = correct([change for _, change in changes])
+        for at, name in enumerate(known):
+            chosen = set(edited[name])
+            score, _ = self.score(name, [i in chosen for i in range(len(rows))])
+            yield replace(score, before=changes[at][0], change=corrected[at]) if against else score
 
     def _hits(self) -> Iterator[tuple[str, int, int, int, int]]:
         """By class and picture that has either: both, its things, those that are found, and boxes that show nothing."""

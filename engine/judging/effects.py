@@ -31,6 +31,8 @@ from .student import chi_square_p, false_discovery, t_reach, two_sided_p
 from .within import SEPARATE, Estimates, Observations, regress
 
 CONFIDENCE = 0.95
+# Groups of sources of which something is certain: fewer say too little of others, whatever they hold.
+FEWEST_GROUPS = 5
 # Between the names of a pair that stands for what the two do beyond the sum.
 WITH = " with "
 # What a source's baselines count together, where its variants count one: the more, the nearer each variant is compared
@@ -66,10 +68,10 @@ class Effect:
     """What pictures with `name` lose (below 0) or gain against the baseline; `low` to `high` holds it 95 times in 100.
 
     `value` is None where the name cannot be separated from others that always occur with it, and the interval where
-    fewer than two sources can be compared. `p` is for "no effect"; `q` is `p` corrected for the number of names tested
-    together (Benjamini and Hochberg, 1995): of those below 0.05, one in twenty is no effect. `sources` (or groups of
-    sources) were compared, `pictures` carry the name. `error` is the standard error of `value`, and no two pictures of
-    a source differ by more than `most`.
+    fewer than two sources, or `FEWEST_GROUPS` groups of them, can be compared. `p` is for "no effect"; `q` is `p`
+    corrected for the number of names tested together (Benjamini and Hochberg, 1995): of those below 0.05, one in twenty
+    is no effect. `sources` (or groups of sources) were compared, `pictures` carry the name. `error` is the standard
+    error of `value`, and no two pictures of a source differ by more than `most`.
     """
 
     name: str
@@ -172,7 +174,13 @@ def find_mix_gaps(answers: Sequence[PictureOutcome], baseline: Kind) -> tuple[Ef
 def estimate_effects(names: Sequence[str], pictures: Observations) -> tuple[Effect, ...]:
     """The effects of the `names`, which the pictures carry by number."""
     estimates, most = regress(pictures), largest_difference(pictures)
-    return correct([_effect(name, estimates, k, most) for k, name in enumerate(names)])
+    fewest = fewest_units(grouped=pictures.cluster is not None)
+    return correct([_effect(name, estimates, k, most, fewest) for k, name in enumerate(names)])
+
+
+def fewest_units(*, grouped: bool) -> int:
+    """How many sources, or groups of them, an interval is of at least."""
+    return FEWEST_GROUPS if grouped else 2
 
 
 def observe_pictures(answers: Sequence[PictureOutcome], names: Sequence[str], baseline: Kind) -> Observations:
@@ -182,7 +190,9 @@ def observe_pictures(answers: Sequence[PictureOutcome], names: Sequence[str], ba
     carried = [(i, number[name]) for i, answer in enumerate(used) for name in answer.names]
     picture, name = np.array(carried, np.int64).reshape(-1, 2).T
     source = np.array([sources.setdefault(answer.source, len(sources)) for answer in used], np.int64)
-    group = np.array([groups.setdefault(answer.unit, len(groups)) for answer in used], np.int64)
+    group = None
+    if any(answer.unit != answer.source for answer in used):
+        group = np.array([groups.setdefault(answer.unit, len(groups)) for answer in used], np.int64)
     outcome = np.array([answer.outcome for answer in used])
     weight = picture_weights(source, np.array([bool(answer.names) for answer in used]))
     return Observations(source, outcome, picture, name, len(names), weight, group)
@@ -216,6 +226,7 @@ def find_flips(answers: Sequence[PictureOutcome], baseline: Kind) -> tuple[Flips
 
 
 def _flips(name: str, answers: Sequence[PictureOutcome], right: dict[str, bool]) -> Flips:
+    fewest = fewest_units(grouped=any(answer.unit != answer.source for answer in answers))
     chances, wrong = Counter[str](), Counter[str]()
     balance = Counter[str]()  # turned wrong, less turned right
     for answer in answers:
@@ -230,16 +241,18 @@ def _flips(name: str, answers: Sequence[PictureOutcome], right: dict[str, bool])
     mended = sum(answer.outcome == 1 for answer in answers if not right[answer.source])
     if not count:
         return Flips(name, 0, 0, None, None, None, None, len(answers), mended)
-    low, high = _rate_interval(np.array([*wrong.values()]), np.array([*chances.values()]))
+    low, high = _rate_interval(np.array([*wrong.values()]), np.array([*chances.values()]), fewest)
     squares = sum(part * part for part in balance.values())
-    p = chi_square_p(balance.total() ** 2 / squares) if squares else None
+    p = chi_square_p(balance.total() ** 2 / squares) if squares and (fewest == 2 or len(balance) >= fewest) else None
     return Flips(name, count, flipped, flipped / count, low, high, p, len(answers) - count, mended)
 
 
-def _rate_interval(parts: NDArray[np.int64], wholes: NDArray[np.int64]) -> tuple[float | None, float | None]:
+def _rate_interval(
+    parts: NDArray[np.int64], wholes: NDArray[np.int64], fewest: int
+) -> tuple[float | None, float | None]:
     """The interval of sum(parts) / sum(wholes), each source a part and a whole: the jackknife's."""
     sources, rate = len(parts), parts.sum() / wholes.sum()
-    if sources < 2:
+    if sources < fewest:
         return None, None
     if rate in (0, 1):  # nothing varies: what so many sources would have shown (Clopper and Pearson, 1934)
         unseen = missed_share(sources)
@@ -260,12 +273,12 @@ def missed_share(sources: int, confidence: float = CONFIDENCE) -> float:
     return float(1 - ((1 - confidence) / 2) ** (1 / sources))
 
 
-def _effect(name: str, estimates: Estimates, k: int, most: float) -> Effect:
+def _effect(name: str, estimates: Estimates, k: int, most: float, fewest: int) -> Effect:
     value, spread = float(estimates.value[k]), float(estimates.spread[k])
     sources, pictures = int(estimates.vary[k]), int(estimates.carrying[k])
     if not estimates.separate[k] or not sources:
         return Effect(name, None, None, None, None, None, sources, pictures)
-    if sources < 2:
+    if sources < fewest:
         return Effect(name, value, None, None, None, None, sources, pictures)
     return judge_difference(name, value, spread, sources, pictures, most)
 

@@ -31,6 +31,7 @@ from .effects import (
     find_mix_gaps,
 )
 from .evaluation import Effects, Evaluation, MeanScore, Measure, Side
+from .groups import count_groups
 from .insights import Embed, bags_of_words, find_insights
 from .predictions import find_unanswered
 from .rejections import find_rejections
@@ -106,6 +107,7 @@ def evaluation_of(
         excluded=excluded,
         excluded_controls=excluded_controls,
         outcomes={row.file_name: outcome for row, outcome in outcomes},
+        groups=count_groups(row for row, _ in outcomes),
         rejections=find_rejections(rows, outcomes, effects.against, (edit_types, edit_values)),
         effects=effects,
         **figures,

@@ -123,7 +123,8 @@ class Measure:
 @dataclass(frozen=True)
 class BoxScore:
     """How a detector does on the `pictures` called `name`: COCO's AP over overlaps from 0.5 to 0.95, AP at 0.5, and AR,
-    the recall of at most 100 boxes a class over the same overlaps; None where they show no thing.
+    the recall of at most 100 boxes a class over the same overlaps; None where they show no thing. `before` is AP on the
+    baselines of the same sources, and `change` by how much `ap` is another, with its interval over sources.
     """
 
     name: str
@@ -131,6 +132,8 @@ class BoxScore:
     ap: float | None
     ap50: float | None
     ar: float | None
+    before: float | None = None
+    change: Effect | None = None
 
 
 @dataclass(frozen=True)
@@ -175,7 +178,8 @@ class Evaluation:
     `measures` are further measures of the same answers ("beside" in JSON). `rejections` are by type and by value.
     `strange` are answers that may be misspelt labels, and `unanswered` says of which pictures nothing is known.
     `unlabelled` counts a detector's sure boxes of classes that the set does not label, by class: they count in nothing.
-    `insights` are what the model relies on to recognise a class, the costliest first.
+    `insights` are what the model relies on to recognise a class, the costliest first. `groups` says how many groups the
+    sources with an answer are where some depend on each other: then what effects call sources are these.
     """
 
     measure: str
@@ -197,6 +201,7 @@ class Evaluation:
     boxes: tuple[BoxScore, ...] = ()
     unlabelled: Mapping[str, int] = field(default_factory=dict)
     insights: tuple[Insight, ...] = ()
+    groups: int | None = None
 
     @property
     def measure_name(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from ..suite import PictureRow
@@ -18,6 +18,12 @@ class GroupedRow(PictureRow):
     def unit(self) -> str:
         """What stands for itself among pictures: the group, or the source where it has none."""
         return self.group or self.source
+
+
+def count_groups(rows: Iterable[PictureRow]) -> int | None:
+    """How many units the rows' sources are, None where each is one by itself."""
+    units = {(row.unit, row.source) for row in rows}
+    return len({unit for unit, _ in units}) if any(unit != source for unit, source in units) else None
 
 
 def group_rows(rows: Sequence[PictureRow], groups: Mapping[str, str]) -> list[PictureRow]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..errors import CounterfactoryError
@@ -44,6 +44,11 @@ def check_limits(evaluation: Evaluation, drops: Sequence[Drop], least: float | N
     """The results of the limits: `drops`, and the `least` accuracy (or pooled mIoU) of the variants, 0..1. Raises
     CounterfactoryError for a name that the suite does not have.
     """
+    if drops and not evaluation.variants.score.count and evaluation.excluded:
+        raise CounterfactoryError(
+            f"--max-drop {drops[0].name}: all {evaluation.excluded} variants of the suite are rejected, so that "
+            "nothing is known of it; counterfactory check says why"
+        )
     findings = [_check_drop(evaluation.effects, drop) for drop in drops]
     if least is not None:
         value = evaluation.variants.score.value
@@ -52,7 +57,14 @@ def check_limits(evaluation: Evaluation, drops: Sequence[Drop], least: float | N
             findings.append(LimitResult(limit, "undecided", "no variant was answered"))
         else:
             findings.append(LimitResult(limit, "kept" if value >= least else "broken", f"{100 * value:.1f} %"))
-    return tuple(findings)
+    return name_units(findings, evaluation.groups)
+
+
+def name_units(findings: Sequence[LimitResult], groups: int | None) -> tuple[LimitResult, ...]:
+    """The results, whose figures are of groups of sources where there are some."""
+    if groups is None:
+        return tuple(findings)
+    return tuple(replace(one, figures=one.figures.replace(" sources", " groups")) for one in findings)
 
 
 def _check_drop(effects: Effects, drop: Drop) -> LimitResult:

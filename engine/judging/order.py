@@ -4,7 +4,8 @@ Of a failure it counts what fails: the class, the value of an edit, and the mode
 the suite say how likely each variant is to show which; a model that did not is thought to fail like them, more or less.
 The order is greedy: next comes the variant with the largest expected number of failures that the variants before it
 have most likely not shown (its gain; Nemhauser, Wolsey and Fisher, Math. Programming 14, 1978, bound what is lost by
-greed). Where nothing was answered, it goes through classes and values evenly.
+greed). Where nothing was answered, it goes through classes and values evenly. Of sources that depend on each other a
+variant of every group comes before a second one of any.
 
 `apfd` says how soon an order shows failures: the average percentage of faults detected (Rothermel et al., ICSM 1999),
 about 0.5 where each failure shows once and the order is drawn, 1 where all show at once.
@@ -87,17 +88,23 @@ def order_variants(rows: Sequence[PictureRow], models: Sequence[Mapping[str, Var
     def gain(i: int) -> float:
         return sum(chance * left[failure] for failure, chance in shows[i].items())
 
-    # A gain never grows, so that the best of old ones which is still the best is the best.
-    heap = [(-gain(i), -risks[i], i) for i in range(len(variants))]
+    grouped, seen = any(row.unit != row.source for row in variants), Counter[str]()
+
+    def place(i: int) -> tuple[int, float, float, int]:
+        return seen[variants[i].unit], -gain(i), -risks[i], i
+
+    # A gain never grows, and a group is never seen less, so that the best of old ones which is still the best is it.
+    heap = [place(i) for i in range(len(variants))]
     heapq.heapify(heap)
     order = list[OrderedVariant]()
     while heap:
-        _, risk, i = heapq.heappop(heap)
-        now = gain(i)
-        if heap and (-now, risk, i) > heap[0]:
-            heapq.heappush(heap, (-now, risk, i))
+        i = heapq.heappop(heap)[-1]
+        now = place(i)
+        if heap and now > heap[0]:
+            heapq.heappush(heap, now)
             continue
-        order.append(OrderedVariant(variants[i], now, risks[i]))
+        seen[variants[i].unit] += grouped
+        order.append(OrderedVariant(variants[i], -now[1], risks[i]))
         for failure, chance in shows[i].items():
             left[failure] *= 1 - chance
     return order

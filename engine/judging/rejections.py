@@ -54,7 +54,7 @@ def find_rejections(
     before: dict[str, list[float]] = defaultdict(list)
     for row, outcome in outcomes:
         if row.kind == against:
-            before[row.source].append(outcome)
+            before[row.unit].append(outcome)
     right = {source: float(sum(values) / len(values)) for source, values in before.items()}
     rejections: list[Rejections] = []
     for names in groups:
@@ -70,7 +70,7 @@ def find_rejections(
 
 def _rejections(name: str, rows: Sequence[PictureRow], right: dict[str, float]) -> tuple[Rejections, float | None]:
     """Of one name's variants, and the chance."""
-    variants, lost = Counter(row.source for row in rows), Counter(row.source for row in rows if not row.accepted)
+    variants, lost = Counter(row.unit for row in rows), Counter(row.unit for row in rows if not row.accepted)
     known = [source for source in variants if source in right]
     if not known:
         return Rejections(name, len(rows), lost.total()), None
@@ -102,6 +102,6 @@ def share_to_explain(effect: Effect, rejections: Rejections, before: float) -> f
 
 def _missing(shown: float, truth: float, rejections: Rejections) -> float | None:
     """Of pictures of one kind, a share `truth` of all variants of which so many are `shown`: the share that is not."""
-    missing = truth * rejections.variants - shown
+    missing = truth * rejections.variants - max(0.0, shown)
     possible = 0 < missing <= rejections.rejected and truth > 0
     return missing / (truth * rejections.variants) if possible else None

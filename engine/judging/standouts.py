@@ -16,7 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..variant import Kind
-from .effects import CONFIDENCE, PictureOutcome, judge_difference, largest_difference, observe_pictures
+from .effects import (
+    CONFIDENCE,
+    PictureOutcome,
+    fewest_units,
+    judge_difference,
+    largest_difference,
+    observe_pictures,
+)
 from .within import SEPARATE, Estimates, regress
 
 Floats = NDArray[np.float64]
@@ -58,26 +65,30 @@ class Contrast:
 
 @dataclass(frozen=True)
 class JointEffects:
-    """The effects of all `names` with their covariances, by one regression."""
+    """The effects of all `names` with their covariances, by one regression; an effect is of `fewest` sources, or groups
+    of them, at least.
+    """
 
     names: tuple[str, ...]
     estimates: Estimates
     most: float
+    fewest: int = 2
 
     @classmethod
     def of(cls, answers: Sequence[PictureOutcome], baseline: Kind) -> JointEffects:
         """Those of answers as `find_effects` takes them, of which some have a name."""
         names = tuple(sorted({name for answer in answers for name in answer.names}))
         pictures = observe_pictures(answers, names, baseline)
-        return cls(names, regress(pictures), largest_difference(pictures))
+        fewest = fewest_units(grouped=pictures.cluster is not None)
+        return cls(names, regress(pictures), largest_difference(pictures), fewest)
 
     def separate(self, prefix: str) -> list[int]:
-        """The numbers of the names that begin so, have an effect of their own, and two sources."""
+        """The numbers of the names that begin so, have an effect of their own, and enough sources."""
         estimates = self.estimates
         return [
             k
             for k, name in enumerate(self.names)
-            if name.startswith(prefix) and estimates.separate[k] and estimates.vary[k] > 1
+            if name.startswith(prefix) and estimates.separate[k] and estimates.vary[k] >= self.fewest
         ]
 
     def covariance(self, numbers: Sequence[int]) -> Floats:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..errors import list_some
+from ..judging.effects import FEWEST_GROUPS
 from ..judging.power import TOLD
 from ..judging.rejections import share_to_explain, share_to_hide
 from .table import Table, percent
@@ -15,13 +16,15 @@ from .table import Table, percent
 if TYPE_CHECKING:
     from ..judging.compare import Comparison, Gap
     from ..judging.effects import Effect, Flips
-    from ..judging.evaluation import BoxScore, Effects, Evaluation, MeanScore
+    from ..judging.evaluation import Effects, Evaluation, MeanScore
     from ..judging.insights import Insight
     from ..judging.limits import LimitResult
     from ..judging.rejections import Rejections
 
 # Values and classes in a table: those that do most harm.
 _WORST = 8
+# Pictures of an edit that are too few for an AP.
+_FEW = 12
 # Classes of a confusion that is shown.
 _CONFUSED = 8
 # Labels, and values, that a note shows.
@@ -38,6 +41,7 @@ _WORDS: Mapping[str, str] = MappingProxyType(
         "q": "the chance of so large a difference if there were none, corrected for the number of rows; below 0.05 it "
         "is clear (*)",
         "sources": "how many sources could be compared",
+        "groups": "how many groups of sources that depend on each other could be compared",
         "rejected": "the share of variants with the edit that the checks rejected",
         "turned wrong": "of pictures whose baseline is answered rightly, the share that is answered wrongly",
         "turned right": "of pictures whose baseline is answered wrongly, the share that is answered rightly",
@@ -81,11 +85,28 @@ def evaluation_tables(evaluation: Evaluation, everything: bool = False, confused
             tables += [worst] if worst.rows else []
     tables.append(noted(sides_table({evaluation.measure_name: evaluation}), "sides"))
     if evaluation.boxes:
-        tables.append(noted(_boxes_table(evaluation.boxes if everything else evaluation.boxes[:_WORST]), "boxes"))
+        tables.append(noted(_boxes_table(evaluation, len(evaluation.boxes) if everything else _WORST), "boxes"))
     if everything:
         tables += [_turns_table(effects)] if effects.flips else []
         tables += [_classes_table(evaluation), *_confusion_table(evaluation, confused)]
-    return tuple(tables)
+    return _of_groups(tables, evaluation.groups)
+
+
+def _of_groups(tables: Sequence[Table], groups: int | None) -> tuple[Table, ...]:
+    """The tables, whose columns of sources are of groups where there are some."""
+    if groups is None:
+        return tuple(tables)
+    return tuple(replace(one, columns=tuple("groups" if c == "sources" else c for c in one.columns)) for one in tables)
+
+
+def group_line(groups: int) -> str:
+    """What it means that sources are so many groups."""
+    if groups < FEWEST_GROUPS:
+        return (
+            f"the sources are {groups} groups that depend on each other: of fewer than {FEWEST_GROUPS} nothing is "
+            "certain, however many pictures they have (--group-by)"
+        )
+    return f"sources that depend on each other count as one: the sources are {groups:,} groups (--group-by)"
 
 
 def note_lines(evaluation: Evaluation) -> list[str]:
@@ -102,6 +123,8 @@ def unplaced_notes(evaluation: Evaluation) -> list[str]:
 def _placed_notes(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
     """Each note, with the table that it explains: of "effects", of edits "alone", of "sides", of "boxes"."""
     effects, strange = evaluation.effects, {answer.answer for answer in evaluation.strange}
+    if evaluation.groups is not None:
+        yield "effects", group_line(evaluation.groups)
     if effects.exact:
         yield "effects", "weather and light are drawn into the sources themselves: effects are against originals"
     elif effects.copies and effects.against != "control":
@@ -144,6 +167,8 @@ def _placed_notes(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
             "AP, AP50 and AR are COCO's; recall and false alarms are of single pictures: the share of things that are "
             "detected, and of boxes that show nothing, by boxes of score 0.5 and more that overlap by half",
         )
+    if any(one.pictures < _FEW for one in evaluation.boxes):
+        yield "boxes", f"few: AP of fewer than {_FEW} pictures says little of other pictures"
     if others := {name: count for name, count in evaluation.unlabelled.items() if name not in strange}:
         named = f"{len(others)} classes" if len(others) > 1 else "a class"
         yield (
@@ -213,15 +238,15 @@ def _rejection_lines(evaluation: Evaluation) -> list[str]:
             share = (share_to_explain if loses else share_to_hide)(one, lost, before)
             if share is not None and not (one.clear and not loses):
                 whole = percent(lost.rejected / lost.variants)
-                shares["explain" if loses else "hide"].append(f"{one.name} {percent(share)} (of all {whole} are)")
+                shares["explain" if loses else "hide"].append(f"{one.name} {percent(share)} (of all {whole})")
     if shares["hide"]:
         lines.append(
-            f"to hide a loss of {100 * TOLD:g} points, so many of the pictures that fail would have to be among the "
-            f"rejected: {list_some(shares['hide'], _UNKNOWN)}"
+            f"the checks hide a loss of {100 * TOLD:g} points if they reject so many of the pictures that fail: "
+            f"{list_some(shares['hide'], _UNKNOWN)}"
         )
     if shares["explain"]:
         lines.append(
-            "to explain a loss, so many of the pictures that do not fail would have to be among the rejected: "
+            "the checks alone explain a loss if they reject so many of the pictures that do not fail: "
             f"{list_some(shares['explain'], _UNKNOWN)}"
         )
     return lines
@@ -242,7 +267,7 @@ def comparison_tables(comparison: Comparison, everything: bool = False) -> tuple
         against = BASELINES[str(comparison.against)]
         title = f"What edits do to the second more than to the first, in points against the {against}"
         tables.append(Table(title, ("edit", "points", *_COLUMNS, "sources"), cells))
-    return tuple(tables)
+    return _of_groups(tables, comparison.groups)
 
 
 def comparison_note(comparison: Comparison) -> str:
@@ -302,9 +327,18 @@ def _levels_table(effects: Effects) -> Table:
     return Table(title, ("edit", "level", "points", *_COLUMNS, "sources"), rows, of="type")
 
 
-def _boxes_table(scores: Sequence[BoxScore]) -> Table:
-    rows = tuple((one.name, str(one.pictures), *map(percent, (one.ap, one.ap50, one.ar))) for one in scores)
-    return Table("How variants are detected, by edit", ("edit", "pictures", "AP", "AP50", "AR"), rows)
+def _boxes_table(evaluation: Evaluation, most: int) -> Table:
+    """AP on the pictures of an edit and, where they have any, on the baselines of the same sources."""
+    effects, rows = evaluation.effects, []
+    for one in evaluation.boxes[:most]:
+        counted = f"{one.pictures}, few" if one.pictures < _FEW else str(one.pictures)
+        compared = () if one.change is None else (percent(one.before), *_figures(one.change))
+        rows.append((one.name, counted, *map(percent, (one.ap, one.ap50, one.ar)), *compared))
+    against = BASELINES[effects.against] if effects.against else ""
+    columns = (f"AP of {against}", "points of AP", *_COLUMNS) if against else ()
+    title = f"How variants are detected, by edit{f', {_ALONE}' if effects.leads_alone else ''}"
+    title += f", and {against} of the same sources" if against else ""
+    return Table(title, ("edit", "pictures", "AP", "AP50", "AR", *columns), tuple(rows))
 
 
 def _turns_table(effects: Effects) -> Table:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from ..judging.compare import Comparison
-from ..judging.effects import Effect, among
+from ..judging.effects import FEWEST_GROUPS, Effect, among
 from ..judging.evaluation import Effects, Evaluation
 from ..judging.power import TOLD, sources_to_tell
 from ..suite import PictureRow
-from .effects_text import interaction_lines
+from .effects_text import group_line, interaction_lines
 from .suite_text import reason_table
 from .table import percent
 
@@ -43,12 +43,16 @@ def address(choices: Mapping[str, str]) -> str:
 
 
 def find_sentences(evaluation: Evaluation, sources: int) -> tuple[ReportFinding, ...]:
-    """What a suite of so many `sources` says of a model."""
+    """What a suite of so many `sources`, or groups of sources that depend on each other, says of a model."""
     effects = evaluation.effects
     if effects.against is None:
         return (
             ReportFinding("What edits do cannot be told: that takes answers to the controls, or to the originals."),
         )
+    if not evaluation.variants.score.count:
+        return (ReportFinding(f"No variant is judged, and {evaluation.excluded:,} are rejected: nothing can be said."),)
+    if evaluation.groups is not None and evaluation.groups < FEWEST_GROUPS:
+        return (ReportFinding(f"{_capital(group_line(evaluation.groups))}."),)
     certain = [
         *_types(effects),
         *_values(effects),
@@ -60,7 +64,8 @@ def find_sentences(evaluation: Evaluation, sources: int) -> tuple[ReportFinding,
     first = [] if certain else [ReportFinding(f"No edit changes this model's {effects.measure} for certain.")]
     first += [ReportFinding(mix)] if effects.mixed and not effects.leads_alone else []
     warnings = [ReportFinding(line) for line in (*_gap_lines(effects), *interaction_lines(effects))]
-    return (*first, *certain, *warnings, *_undecided(effects, sources))
+    unit = "sources" if evaluation.groups is None else "groups"
+    return (*first, *certain, *warnings, *_undecided(effects, sources, unit))
 
 
 def comparison_sentences(comparison: Comparison) -> tuple[ReportFinding, ...]:
@@ -176,12 +181,12 @@ def _painting(effects: Effects) -> list[ReportFinding]:
 
 def _insights(evaluation: Evaluation) -> list[ReportFinding]:
     clear = [one for one in evaluation.insights if one.clear][:_MOST]
-    sentences = [(f"{one.sentence[:1].upper()}{one.sentence[1:]}.", one) for one in clear]
+    sentences = [(f"{_capital(one.sentence)}.", one) for one in clear]
     return [ReportFinding(text, True, (("class", one.label), ("value", one.name))) for text, one in sentences]
 
 
-def _undecided(effects: Effects, sources: int) -> list[ReportFinding]:
-    """What is small for certain, and what cannot be told yet with the sources that it would take."""
+def _undecided(effects: Effects, sources: int, unit: str) -> list[ReportFinding]:
+    """What is small for certain, and what cannot be told yet with the sources, or what the `unit` is, that it takes."""
     findings, open_, unknown = [], list[tuple[int, Effect]](), []
     leading, alone = ({one.name: one for one in some} for some in (effects.leading_types, effects.by_type_alone))
     tests = sum(one.low is not None for one in leading.values())
@@ -201,16 +206,20 @@ def _undecided(effects: Effects, sources: int) -> list[ReportFinding]:
         findings.append(
             ReportFinding(
                 f"Cannot be told yet, in points of {effects.measure}: {names}. To show a loss of {100 * TOLD:g} "
-                f"points, four times in five, takes about {counts} sources like these {sources:,}."
+                f"points, four times in five, takes about {counts} {unit} like these {sources:,}."
             )
         )
     if floored := [one.name for one in leading.values() if one.floored]:
-        few = "so few sources allow, not a measured spread."
+        few = f"so few {unit} allow, not a measured spread."
         findings.append(ReportFinding(f"What is said of {_joined(floored)} is the narrowest interval that {few}"))
     if unknown:
-        why = "variants carry it alone" if effects.leads_alone else "sources tell it from other edits"
+        why = "variants carry it alone" if effects.leads_alone else f"{unit} tell it from other edits"
         findings.append(ReportFinding(f"Nothing can be said of {_joined(unknown)}: too few {why}."))
     return findings
+
+
+def _capital(sentence: str) -> str:
+    return f"{sentence[:1].upper()}{sentence[1:]}"
 
 
 def _is_little(effect: Effect) -> bool:

@@ -12,13 +12,13 @@ from .effects_text import PAINTING, by_certain_harm, effects_title, interval, po
 
 @dataclass(frozen=True)
 class ForestRow:
-    """An effect `of` a "type", "value" or "class" called `name`, or of painting (""); `left`, `dot` and `width` are
-    percent of the chart's width.
+    """An effect `of` a "type", "value" or "class" called `name`, or of painting (""), with the `sources` or groups that
+    tell it, in words; `left`, `dot` and `width` are percent of the chart's width.
     """
 
     name: str
     figures: str
-    sources: int
+    sources: str
     clear: bool
     left: float
     dot: float
@@ -38,9 +38,9 @@ class Forest:
     zero: float
 
 
-def draw_forest(effects: Effects) -> Forest | None:
-    """The chart of painting, types, values and classes, of one edit alone where that leads; None where there is no
-    effect with an interval.
+def draw_forest(effects: Effects, unit: str = "sources") -> Forest | None:
+    """The chart of painting, types, values and classes, of one edit alone where that leads, which say how many of a
+    `unit` tell them; None where there is no effect with an interval.
     """
     named = {"type": effects.leading_types, "value": effects.leading_values, "class": effects.by_class}
     groups = {kind: by_certain_harm(some) for kind, some in named.items()}
@@ -59,7 +59,7 @@ def draw_forest(effects: Effects) -> Forest | None:
         left, right = place(one.low or 0.0), place(one.high or 0.0)
         figures = f"{points(one.value)} ({interval(one)})"
         width = round(right - left, 2)
-        return ForestRow(name, figures, one.sources, one.clear, left, place(one.value or 0.0), width, of)
+        return ForestRow(name, figures, f"{one.sources} {unit}", one.clear, left, place(one.value or 0.0), width, of)
 
     rows = {kind: tuple(row(one, one.name, kind) for one in some) for kind, some in groups.items()}
     first = (*(row(one, PAINTING, "") for one in painter), *rows["type"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -109,6 +110,8 @@ def draw_study(
         )
     if plan.draw != "uncertain":
         drawing.shuffle(variants)
+    if any(row.unit != row.source for row in variants) and plan.draw != "uncertain":
+        variants = _spread_over_groups(variants, drawing)
     if plan.by is not None:
         variants = _take_turns(variants, _SLICE[plan.by])
     drawn = variants[: plan.sample]
@@ -180,6 +183,18 @@ def _take_turns(variants: Sequence[PictureRow], names: Callable[[PictureRow], Se
             queues.setdefault(name, []).append(row)
     turns = (row for turn in zip_longest(*(queues[name] for name in sorted(queues))) for row in turn)
     return list({row.file_name: row for row in turns if row is not None}.values())
+
+
+def _spread_over_groups(variants: Sequence[PictureRow], drawing: random.Random) -> list[PictureRow]:
+    """The variants in an order of which any beginning has the same share of every group, as nearly as can be."""
+    groups = defaultdict[str, list[PictureRow]](list)
+    for row in variants:
+        groups[row.unit].append(row)
+    places = []
+    for rows in groups.values():
+        start = drawing.random()
+        places += [((at + start) / len(rows), row.file_name, row) for at, row in enumerate(rows)]
+    return [row for *_, row in sorted(places, key=lambda place: place[:2])]
 
 
 def _item(

@@ -210,14 +210,14 @@ def _slices(one: ReviewedPicture, row: PictureRow, by: Slice) -> list[str]:
 def _validity(of: str, name: str, pictures: Sequence[ReviewedPicture], rows: Mapping[str, PictureRow]) -> Validity:
     counts = Counter(one.outcome for one in pictures)
     finished = [one for one in pictures if one.outcome != "unfinished" and one.majority is not None]
-    majority = find_share((rows[one.image].source, one.majority is True) for one in finished)
+    majority = find_share((rows[one.image].unit, one.majority is True) for one in finished)
     valid, left = _valid_share(pictures, rows), (counts["discarded"], counts["unfinished"])
     return Validity(of, name, len(pictures), *left, valid, majority)
 
 
 def _valid_share(pictures: Iterable[ReviewedPicture], rows: Mapping[str, PictureRow]) -> Share:
     return find_share(
-        (rows[one.image].source, one.outcome == "valid") for one in pictures if one.outcome in ("valid", "invalid")
+        (rows[one.image].unit, one.outcome == "valid") for one in pictures if one.outcome in ("valid", "invalid")
     )
 
 
@@ -231,7 +231,7 @@ def _question_results(
     kept = {(one.image, one.edit) for one in pictures}
     items = [item for item in study.items if item.kind == "variant" and (item.image, item.edit) in kept]
     answers = defaultdict[str, dict[str, dict[str, int]]](lambda: defaultdict(dict))
-    source = {str(item.number): rows[item.image].source for item in items}
+    source = {str(item.number): rows[item.image].unit for item in items}
     for item in items:
         for one in by_item[item.number]:
             answers[one.asked][str(item.number)][one.rater] = one.value
@@ -257,7 +257,7 @@ def _gate(
     accepted = [one for one in agreed if accepts[one.image]]
     if not agreed:
         return None
-    valid = [(rows[one.image].source, accepts[one.image]) for one in agreed if one.outcome == "valid"]
+    valid = [(rows[one.image].unit, accepts[one.image]) for one in agreed if one.outcome == "valid"]
     return GateResult(_valid_share(accepted, rows), find_share(valid) if len(accepted) < len(agreed) else None)
 
 

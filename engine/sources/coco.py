@@ -20,7 +20,7 @@ from .blobs import printable, read_blob, unprintable
 from .boxes import BoxCensus, BoxForm, crowd_note, crowds_are_things, is_marked
 from .class_map import BACKGROUND, VOID, named_classes
 from .labels import whole_number
-from .listing import Entry, Listing, finish, folders_in, is_file
+from .listing import Entry, Listing, cells_of, finish, folders_in, is_file
 from .pixels import UnreadableError, read_picture
 from .shapes import Box, DrawnMask, Keypoint, Shape, decode_runs, outline, pack_runs
 
@@ -183,7 +183,8 @@ class _Annotations:
             boxes += [Box(0.0, 0.0, float(size[1]), float(size[0]), label, ignored="crowd") for label in labels]
         # Boxes alone make no mask: it would be all background.
         mask = DrawnMask(tuple(shapes), self._background) if shapes else None
-        return Entry(name, printable(name), f"{folder}/{name}", None, mask, tuple(boxes), size)
+        cells = cells_of(image)
+        return Entry(name, printable(name), f"{folder}/{name}", None, mask, tuple(boxes), size, cells=cells)
 
     def _thing(self, annotation: Mapping[str, Any], size: tuple[int, int] | None) -> tuple[Box | None, Shape | None]:
         number = _whole(annotation.get("category_id"))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from .mask_contents import UNNAMED, MaskTally, white_as_object
 from .sampling import Selection, draw, groups, require_known
 from .shapes import DrawnMask
 from .source import Examine, Progress, Reader, Source
+from .source_groups import SourceGroups
 from .truths import lacks, without_truths
 
 __all__ = ["DataSet", "Selection", "SetOptions", "find_sources", "read_set", "refuse_suite_among_sources"]
@@ -32,7 +33,8 @@ __all__ = ["DataSet", "Selection", "SetOptions", "find_sources", "read_set", "re
 class DataSet:
     """A data set as it was read: its usable sources and the problems of the others, each sorted by name, the names of
     its masks' class numbers, `notes` on what was left out or looks wrong, the labels of all its images, drawn or not,
-    in the order of their folders, and `contents`: what its masks hold, and which file names classes.
+    in the order of their folders, and `contents`: what its masks hold, and which file names classes. `groups` are of
+    sources that depend on each other.
     """
 
     layout: str
@@ -43,6 +45,7 @@ class DataSet:
     selection: Selection
     labels: tuple[str, ...] = ()
     contents: Sequence[str] = ()
+    groups: SourceGroups = field(default_factory=SourceGroups)
 
     @property
     def all_notes(self) -> tuple[str, ...]:
@@ -101,6 +104,7 @@ def read_listing(
         as_layout = f"the layout is {listing.layout}, and --layout folders takes what the folders say"
         layout = [as_layout] if options.task == "classification" and listing.layout != "folders" else []
         raise without_truths(options.task, [*listing.notes, *layout])  # before a file is decoded
+    listing.note_unused(options.group_by)
     if options.depth is not None:
         listing.entries = with_depth(listing.entries, options.depth)
     named, names = options.class_map, dict[int, str]()

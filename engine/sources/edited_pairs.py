@@ -93,7 +93,7 @@ class _Table:
                 f"{self._path} says of no picture what was edited: add a column edit, such as 'weather: foggy' or "
                 "'weather: sunny -> foggy', or a column edited_caption"
             )
-        self._listing.note_unused(self._path, extra)
+        self._listing.unused += [(self._path.name, column) for column in extra]
         levels = max((one.level for of in self._originals.values() for one in of.pictures.values()), default=0)
         entries = [self._entry(of, levels) for of in self._originals.values() if not of.contradicted]
         self._listing.entries = number_labels(entries)

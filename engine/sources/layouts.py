@@ -64,7 +64,7 @@ class SetOptions:
     such as "{stem}_img.jpg={stem}_seg.png"; `class_map` a file or a published map's name; `split` a list of Pascal
     VOC's ImageSets/, or a split of YOLO's; `depth` a folder of depth maps with the images' stems, and `depth_values`
     the meaning of their numbers; `boxes` what the four numbers of a box are, None where they are the layout's; `task`
-    the built-in task that the set is for, None for another.
+    the built-in task that the set is for, None for another; `group_by` what sources are grouped by (`SourceGroups`).
     """
 
     labels: Path | None = None
@@ -78,6 +78,7 @@ class SetOptions:
     depth_values: DepthValues = "distance"
     boxes: BoxForm | None = None
     task: str | None = None
+    group_by: str | None = None
 
     def refuse(self, what: str, *names: str) -> None:
         """Raises CounterfactoryError where one of the options `names` is given although `what` decides it."""

@@ -41,8 +41,9 @@ _COLUMNS = {
     "label": ("label", "class"),
     "mask": ("mask", "mask_file_name"),
 }
-# Columns that a sentence names.
-_SHOWN = 20
+# Columns that a sentence names, and characters of a cell that is kept.
+_SHOWN, _LONGEST = 20, 200
+Cells = tuple[tuple[str, str | int | float], ...]
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Entry:
     where that is unique; the bytes are at `blob`. `mask` is where its mask lies or how it is drawn, None without one.
     `size` is the (height, width) that the set says it has, None where it says nothing; `boxes` are in pixels or, where
     they are `relative`, in shares of its width and height; its depth map lies at `depth`. `given` are pictures of it
-    that somebody painted. Nothing is known to exist.
+    that somebody painted, `cells` what else its row says, by columns. Nothing is known to exist.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Entry:
     relative: bool = False
     depth: Blob | None = None
     given: GivenPictures | None = None
+    cells: Cells = ()
 
 
 @dataclass
@@ -90,6 +92,7 @@ class Listing:
     notes: list[str] = field(default_factory=list)
     labels: tuple[str, ...] = ()
     boxes: BoxCensus | None = None
+    unused: list[tuple[str, str]] = field(default_factory=list)
 
     def skip(self, name: str, reason: str) -> None:
         """Notes why an image, or a row, cannot be used."""
@@ -102,10 +105,17 @@ class Listing:
         else:
             self.entries.append(entry_of(root, relative, mask=f"{root}/{mask}"))
 
-    def note_unused(self, table: Path, columns: Iterable[str]) -> None:
-        """Notes the columns of a table that nothing reads, if there are any."""
-        if names := [repr(printable(name)) for name in columns]:
-            self.notes.append(f"{table.name}: columns that are not used: {list_some(names, _SHOWN)}")
+    def note_unused(self, grouped_by: str | None) -> None:
+        """Notes, first, the columns of tables that nothing reads, where sources are grouped by one."""
+        unused: dict[str, list[str]] = {}
+        for table, column in self.unused:
+            unused.setdefault(table, []).extend([repr(printable(column))] if column != grouped_by else [])
+        texts = [
+            f"{table}: columns that are not used: {list_some(names, _SHOWN)}"
+            for table, names in unused.items()
+            if names
+        ]
+        self.notes[:0] = texts
 
     def note_first(self, paths: Sequence[str], what: str) -> None:
         """Notes how many files there are of a kind and the first of them, if there are any."""
@@ -178,7 +188,7 @@ def list_table(table: Path, masks: Path | None, form: BoxForm | None = None) -> 
         name = "/".join("_" if part == ".." else part for part in parts) or "."
         if rows.accept(path, name, row.get("label"), where):
             mask = absolute(root, row["mask"]) if "mask" in row else None
-            entries[path] = Entry(name, printable(name), path, row.get("label"), mask)
+            entries[path] = Entry(name, printable(name), path, row.get("label"), mask, cells=rows.cells)
     listing.entries = number_labels(rows.usable(entries, form))
     return finish(listing, masks)
 
@@ -307,7 +317,8 @@ def _apply_labels(listing: Listing, root: Path, table: Path, form: BoxForm | Non
         elif rows.accept(path, row["image"], row.get("label"), where):
             masks = [absolute(base, row["mask"]) for base in (root, table.parent)] if "mask" in row else [None]
             mask = next((mask for mask in masks if mask is None or Path(mask).exists()), masks[-1])
-            labelled[path] = replace(by_path[path], label=row.get("label", by_path[path].label), mask=mask)
+            label = row.get("label", by_path[path].label)
+            labelled[path] = replace(by_path[path], label=label, mask=mask, cells=rows.cells)
     for path, entry in by_path.items():
         if path not in labelled:
             listing.skip(entry.file, f"{table.name} says nothing about this image")
@@ -329,8 +340,10 @@ class _Rows:
         self._contradicted: set[str] = set()
         self._table, self._listing = table, listing
         self._seen: dict[str, tuple[str, str | None]] = {}
-        # What the row that was read last says of things, and the first row about each picture.
+        # What the row that was read last says of things and in columns that are not read, and the first row about each
+        # picture.
         self._last: Any = None
+        self.cells: Cells = ()
         self._objects = dict[str, Any]()
 
     def __iter__(self) -> Iterator[tuple[str, dict[str, str]]]:
@@ -345,9 +358,11 @@ class _Rows:
             used = [next((name for name in names if name in row), None) for names in _COLUMNS.values()]
             self._last = row.get(COLUMN)
             used += [COLUMN] if isinstance(self._last, dict | list) else []
-            extra |= dict.fromkeys(name for name in row if name not in used)
+            others = [name for name in row if name not in used]
+            extra |= dict.fromkeys(others)
+            self.cells = cells_of({name: row[name] for name in others})
             yield where, values
-        self._listing.note_unused(self._table, extra)
+        self._listing.unused += [(self._table.name, column) for column in extra]
 
     def accept(self, path: str, name: str, label: str | None, where: str) -> bool:
         """Whether this row is the first about its image."""
@@ -401,6 +416,15 @@ def check_values(
     if unprintable("".join(values.values())):
         return "holds control characters or half a surrogate pair"
     return values
+
+
+def cells_of(row: Mapping[str, Any]) -> Cells:
+    """What a row says that is short text or a number."""
+    return tuple(
+        (name, value)
+        for name, value in row.items()
+        if isinstance(value, (str, int, float)) and len(str(value)) <= _LONGEST
+    )
 
 
 def finish(listing: Listing, masks: Path | None = None) -> Listing:

@@ -30,9 +30,10 @@ from .class_map import ClassMap
 from .depth import Depth, DepthValues, fit_depth, open_depth
 from .given import GivenPicture, GivenPictures, open_given
 from .jpeg import damage, ends_grey
-from .listing import Entry, Problem
+from .listing import Cells, Entry, Problem
 from .mask_contents import UNNAMED, MaskFacts, count_classes, examine_mask
 from .pixels import UnreadableError, fit, fit_mask, mask_palette, picture_size, read_mask, read_picture
+from .sequences import look_of
 from .shapes import Box, DrawnMask, things
 
 __all__ = ["Examine", "Image", "ImageSettings", "Mask", "Pictures", "Problem", "Reader", "Source"]
@@ -93,7 +94,8 @@ class Source:
     one. `digest` is the SHA-256 of the image's bytes, `key` the content key of name, digest, label, mask, boxes, depth.
     `boxes` are in the pixels of the image, upright; `classes` the names of the classes that its mask or its boxes show,
     each once and sorted, where the set names them. `known_world` is whether the picture is within what the models know,
-    None where that was not examined. `given` are pictures of it that somebody painted, None where none are given.
+    None where that was not examined. `given` are pictures of it that somebody painted, None where none are given;
+    `cells` what else its row says, and `look` is the picture's (`sequences`), b"" where it was not read.
     By its `turn` a source takes values of a painter's menu, None where it takes none (tasks/choose.py).
     """
 
@@ -115,17 +117,23 @@ class Source:
     mask: Mask | None = field(default=None, compare=False)
     known_world: bool | None = field(default=None, compare=False)
     depth: Depth | None = field(default=None, compare=False)
-    # Not in the key either: another picture of it leaves the source as it is.
+    # Not in the key either: another picture of it leaves the source as it is, and so does what it is grouped by.
     given: GivenPictures | None = field(default=None, compare=False)
+    cells: Cells = field(default=(), compare=False)
+    look: bytes = field(default=b"", compare=False)
     turn: int | None = field(default=None, compare=False)
+
+    @property
+    def truth_key(self) -> str:
+        """The key of the source with what its boxes mean."""
+        return content_key(self.key, [asdict(box) for box in self.boxes]) if self.boxes != self.listed else self.key
 
     @property
     def whole_key(self) -> str:
         """The key of the source with what its boxes mean, the pictures that are given of it, and its turn."""
-        more: list[Any] = [[asdict(box) for box in self.boxes]] if self.boxes != self.listed else []
-        more += [] if self.given is None else [self.given.key]
+        more: list[Any] = [] if self.given is None else [self.given.key]
         more += [] if self.turn is None else [self.turn]
-        return content_key(self.key, *more) if more else self.key
+        return content_key(self.truth_key, *more) if more else self.truth_key
 
     @property
     def things(self) -> tuple[Box, ...]:
@@ -263,7 +271,9 @@ class Reader:
             return Problem(entry.file, str(error))
         name, classes = entry.name, tuple(sorted({box.label for box in things(boxes)}))
         self.skimmed += 1
-        return Source(name, entry.file, path, size, entry.label, None, name, name, boxes, listed, classes)
+        return Source(
+            name, entry.file, path, size, entry.label, None, name, name, boxes, listed, classes, cells=entry.cells
+        )
 
     def _boxes_of(self, entry: Entry, size: tuple[int, int]) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
         """The parts of boxes that a picture of this size shows, as the set means them, and of things as they are
@@ -289,6 +299,7 @@ class Reader:
             size = picture.shape[:2]
             boxes, listed = self._boxes_of(entry, size)
             known_world = None if self.examine is None else self.examine(picture)
+            look = look_of(picture)
             del picture  # before the mask is read: pictures can be large
             digest, shown, mask_digest, mask = hashlib.sha256(data).hexdigest(), set[str](), None, None
             if entry.mask is not None:
@@ -324,6 +335,8 @@ class Reader:
             known_world=known_world,
             depth=depth,
             given=None if entry.given is None else self._open_given(entry.given, size),
+            cells=entry.cells,
+            look=look,
         )
         return source, facts
 

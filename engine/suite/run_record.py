@@ -17,6 +17,7 @@ from ..files.fill import fill_record, plain
 from ..meter.meter import PlanUse, StageCost, device_hours_per_1k, sum_costs
 from ..profile.licences import ModelLicence, licences_of
 from ..sources.source import Problem
+from ..sources.source_groups import SourceGroups
 from .cells import ValueCells, count_accepted
 from .contents import ADVICE, RUN_FILE, Contents, read_record, write_record
 from .picture_row import DroppedVariant, PictureRow
@@ -30,7 +31,8 @@ class Standing:
     accepted ones), the variants `dropped` for their text, and the sources that have fewer variants than asked for.
     `check` is the settings that the verdicts follow. `outside_world` sources are outside of what the models know, and
     --allow-out-of-domain took them all the same. `cells` say what became of the values that the user named, if any.
-    `contents` are the suite's bytes, None in records of an older version.
+    `contents` are the suite's bytes, `groups` are of sources that depend on each other; None in records of an older
+    version.
     """
 
     sources: int
@@ -44,6 +46,7 @@ class Standing:
     outside_world: int = 0
     cells: tuple[ValueCells, ...] | None = None
     contents: Contents | None = None
+    groups: SourceGroups | None = None
 
 
 class VerdictCounts(TypedDict):

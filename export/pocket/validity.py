@@ -3,7 +3,7 @@
 A variant is *valid* when the referee sees each of its edits that it can judge, the nearest vehicle is still of the
 label's kind, and the referee's mask agrees with the source's. It is *unchanged* when all that no edit names is as in
 the source (unchanged.py), and *good* when it is both. The weights of the score "valid" and its thresholds are chosen on
-scenes of their own; figures are of scenes that nobody looked at, of a stream drawn by lot or given as --seed, which is
+scenes of their own; figures are of scenes that nobody looked at, of streams drawn by lot or given as --seed, which are
 on record. The gate is the product's: verdicts of the engine's own rules. The referee takes no part in it.
 
     python -m counterfactory.export validity
@@ -41,23 +41,28 @@ from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.stages.check.verdict import failing, with_valid
 from counterfactory.engine.suite import PictureRow
 
+from .counterfacts import apply_changes
 from .data import HELD_OUT
 from .observed import Judged, Observed, as_rendered, as_sources, judge_variants
 from .packed import gather
 from .report import Subject
-from .unchanged import draw_sheets, truth_figures, unchanged_facts
+from .streaks import STREAKED, count_streaks
+from .unchanged import Facts, draw_sheets, truth_figures, unchanged_facts
 
 _DOCS = Path(__file__).parents[2] / "docs"
-SCENES, _VARIANTS = 150, 5
+# Scenes that choose, and of each stream that judges; all that judge, for figures in docs; variants of each.
+SCENES, _JUDGING, _VARIANTS = 300, 600, 5
 _LAYOUT_IOU = 0.65
 # Classes with fewer pixels than this in the source's mask decide no layout.
 _MIN_PIXELS = 60
-# Stream and number of the scenes that choose; those that judge are the first of a fresh stream, above all others.
+# Stream and number of the scenes that choose; those that judge are the first of fresh streams, above all others.
 _CHOOSING, _FRESH = (HELD_OUT, 4000), (1000, 1 << 31)
 # The keys of truth.json that are measured here.
 _TRUTH = (
     *("accepted_unchanged", "unchanged_recall", "registration_caught", "registration_false_alarms", "label_auc"),
     *("accepted_unchanged_one_vehicle", "accepted_unchanged_several", "unchanged_by_fact"),
+    *("valid_and_unchanged", "valid_and_unchanged_interval", "accepted_unchanged_interval", "gate_by_vehicles"),
+    *("streaked_when_dry", "streaked_rendered"),
 )
 # Draws of scenes for an interval, and the ends that it has.
 _DRAWS, _ENDS = 1000, (0.025, 0.975)
@@ -170,15 +175,18 @@ def _intervals(
     accepted: NDArray[np.bool_], valid: NDArray[np.bool_], sources: Sequence[str]
 ) -> dict[str, list[float] | None]:
     """The 95 % intervals of precision and recall: variants of one source are alike, so that sources are drawn."""
+    wholes = {"precision_interval": accepted, "recall_interval": valid}
+    return {name: share_interval(accepted & valid, whole, sources) for name, whole in wholes.items()}
+
+
+def share_interval(part: NDArray[np.bool_], whole: NDArray[np.bool_], sources: Sequence[str]) -> list[float] | None:
+    """The 95 % interval of the share of `whole` that is `part`, over draws of sources; None for nothing."""
     names, of = np.unique(sources, return_inverse=True)
-    counts = np.stack([np.bincount(of, weights=some) for some in (accepted & valid, accepted, valid)])
+    counts = np.stack([np.bincount(of, weights=some) for some in (part & whole, whole)])
     draws = np.random.default_rng(0).integers(len(names), size=(_DRAWS, len(names)))
-    hits, taken, all_valid = counts[:, draws].sum(axis=2)
-    found: dict[str, list[float] | None] = {}
-    for name, whole in (("precision_interval", taken), ("recall_interval", all_valid)):
-        some = whole > 0
-        found[name] = np.quantile(hits[some] / whole[some], _ENDS).tolist() if some.any() else None
-    return found
+    hits, taken = counts[:, draws].sum(axis=2)
+    some = taken > 0
+    return np.quantile(hits[some] / taken[some], _ENDS).tolist() if some.any() else None
 
 
 def calibration(cases: Sequence[Case]) -> list[dict[str, float]]:
@@ -232,61 +240,104 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--weights", type=Path, help="folder of packed models (default: this checkout's)")
     parser.add_argument("--profile", default="pocket", help="whose checks; another than %(default)s of the streets")
     parser.add_argument("--docs", type=Path, default=_DOCS, help="folder of the figures")
-    parser.add_argument("--scenes", type=int, default=SCENES, help="fewer are not for docs (%(default)s)")
-    parser.add_argument("--seed", type=int, help="stream of the scenes that judge (default: drawn, and put on record)")
-
+    parser.add_argument("--scenes", type=int, default=SCENES, help="that choose, and of each stream (%(default)s)")
+    text = f"streams of the scenes that judge; docs want {_JUDGING} scenes (default: two, drawn and put on record)"
+    parser.add_argument("--seed", type=int, nargs="+", help=text)
     parser.set_defaults(run=run_validity)
 
 
 def run_validity(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     """Measure what the command line asks for. Raises CounterfactoryError for scenes that figures may not be of."""
-    if asked.scenes < SCENES and asked.docs.resolve() == _DOCS.resolve():
-        asked_for = f"the figures in docs are of {SCENES} scenes, {asked.scenes} asked for"
-        raise CounterfactoryError(f"{asked_for}; name another folder with --docs")
-    seed = secrets.randbelow(_FRESH[1] - _FRESH[0]) + _FRESH[0] if asked.seed is None else asked.seed
-    if not _FRESH[0] <= seed < _FRESH[1]:
-        bounds = f"--seed is {_FRESH[0]} to {_FRESH[1] - 1}, got {seed}"
+    seeds = asked.seed or [secrets.randbelow(_FRESH[1] - _FRESH[0]) + _FRESH[0] for _ in range(2)]
+    if not all(_FRESH[0] <= seed < _FRESH[1] for seed in seeds):
+        bounds = f"--seed is {_FRESH[0]} to {_FRESH[1] - 1}, got {', '.join(map(str, seeds))}"
         raise CounterfactoryError(f"{bounds}: smaller ones are streams that choose or train")
+    judging = asked.scenes * len(set(seeds))
+    if judging < _JUDGING and asked.docs.resolve() == _DOCS.resolve():
+        asked_for = f"the figures in docs are of {_JUDGING} scenes that judge, {judging} asked for"
+        raise CounterfactoryError(f"{asked_for}; name another folder with --docs")
     subject = Subject(asked.weights or gather(asked.work / "packed"), asked.work, asked.scenes)
-    say(f"judging scenes of stream {seed}")
-    figures = write_validity(subject, asked.profile, asked.docs, seed)
+    say(f"judging scenes of streams {', '.join(map(str, seeds))}")
+    figures = write_validity(subject, asked.profile, asked.docs, list(dict.fromkeys(seeds)))
     say(table(figures))
     return 0
 
 
-def write_validity(subject: Subject, name: str, docs: Path, seed: int) -> dict[str, Any]:
-    """Measure the checks of a profile over the subject's models, on scenes of the stream `seed`, and write the figures
-    to `docs`; returns them. What an earlier call left in the work folder is gone on from.
+def write_validity(subject: Subject, name: str, docs: Path, seeds: Sequence[int]) -> dict[str, Any]:
+    """Measure the checks of a profile over the subject's models, on scenes of the streams `seeds` together, and write
+    the figures to `docs`; returns them. What an earlier call left in the work folder is gone on from.
     """
     profile, file = subject.profile, "validity"
     if name != profile.name:
         profile, file = replace(load_profile(name), models=profile.models), f"validity-{name}"
     referee, folder = Referee.load(subject.weights), subject.work / "measured" / file
     request = SuiteRequest(street_task("classification"), _VARIANTS, 1, profile.rewrite.edits or (1, 3), seed=0)
-    observed, cases = list[Judged](), list[list[Case]]()
-    for stream, first in (_CHOOSING, (seed, 0)):
+    by_stream = list[list[Judged]]()
+    for stream, first in (_CHOOSING, *((seed, 0) for seed in seeds)):
         suite, numbers = folder / f"{stream}-{first}", range(first, first + subject.scenes)
-        observed = judge_variants(profile, suite, referee, request, numbers, stream)
-        cases.append([Case(one.row, is_valid(one), _seen(one)) for one in observed])
-        lines = [f"{case.row.file_name},{str(case.valid).lower()}\n" for case in cases[-1]]
+        some = judge_variants(profile, suite, referee, request, numbers, stream)
+        lines = [f"{one.row.file_name},{str(is_valid(one)).lower()}\n" for one in some]
         write_whole(suite / "valid.csv", "image,valid\n" + "".join(lines), sync="nothing")
-    figures = {"profile": profile.name, "seed": seed, "scenes": subject.scenes, **figures_of(profile.check, *cases)}
-    figures |= referee_figures(observed, referee)
+        # Streams number their scenes alike.
+        by_stream.append([replace(one, row=replace(one.row, source=f"{stream}/{one.row.source}")) for one in some])
+    observed = [one for some in by_stream[1:] for one in some]
+    cases = [[Case(one.row, is_valid(one), _seen(one)) for one in some] for some in (by_stream[0], observed)]
+    figures = {"profile": profile.name, "seeds": list(seeds), "scenes": subject.scenes * len(seeds)}
+    figures |= figures_of(profile.check, *cases) | referee_figures(observed, referee)
     scored = with_probabilities(profile.check, cases[-1])
     reasons = [failing(case.row.scores, profile.check, "variant") for case in scored]
     named = [None if reason is None else reason.score.name for reason in reasons]
     accepted, facts = np.array([reason is None for reason in reasons]), [unchanged_facts(one) for one in observed]
-    truth = truth_figures(profile.check, observed, facts, [case.valid for case in scored], accepted, seed)
+    valid = [case.valid for case in scored]
+    truth = truth_figures(profile.check, observed, facts, valid, accepted, seeds[0])
+    truth |= together_figures(observed, np.array(valid), facts, accepted) | streak_figures(observed, accepted)
     truth["label_auc"] = area_under(*_label_kept(observed))
     docs.mkdir(parents=True, exist_ok=True)
     write_whole(docs / f"{file}.json", json.dumps(figures | truth, indent=2) + "\n", sync="nothing")
     if file == "validity":
         record = docs / "truth.json"
         before = json.loads(record.read_text(encoding="utf-8")) if record.is_file() else {}
-        own = {name: truth[name] for name in _TRUTH} | {"validity_seed": seed}
+        before.pop("validity_seed", None)
+        own = {name: truth[name] for name in _TRUTH} | {"validity_seeds": list(seeds)}
         write_whole(record, json.dumps(before | own, indent=2) + "\n", sync="nothing")
         draw_sheets(folder, observed, facts, named)
     return figures | truth
+
+
+def together_figures(
+    judged: Sequence[Judged], valid: NDArray[np.bool_], facts: Sequence[Facts], accepted: NDArray[np.bool_]
+) -> dict[str, Any]:
+    """What of the accepted variants is valid and unchanged at once, and what the gate takes and gives by the number of
+    vehicles in a scene, which a user sees: it takes fewer of several.
+    """
+    unchanged, sources = np.array([all(of.values()) for of in facts]), [one.row.source for one in judged]
+    several, by_vehicles = np.array([len(one.scene.vehicles) > 1 for one in judged]), {}
+    for name, some in (("one", ~several), ("several", several)):
+        taken = accepted & some
+        shares = {"variants": some, "accepted": accepted[some], "valid": valid[taken], "unchanged": unchanged[taken]}
+        shares["valid_and_unchanged"] = (valid & unchanged)[taken]
+        by_vehicles[name] = {key: mean_or_none(values) for key, values in shares.items()}
+    return {
+        "valid_and_unchanged": mean_or_none((valid & unchanged)[accepted]),
+        "valid_and_unchanged_interval": share_interval(valid & unchanged, accepted, sources),
+        "accepted_unchanged_interval": share_interval(unchanged, accepted, sources),
+        "gate_by_vehicles": by_vehicles,
+    }
+
+
+def streak_figures(judged: Sequence[Judged], accepted: NDArray[np.bool_]) -> dict[str, float | None]:
+    """The share of the accepted variants of dry scenes that shows streaks of rain, which is no fact of their captions,
+    and of the truth's renderings of these.
+    """
+    dry = [one for one, taken in zip(judged, accepted, strict=True) if taken and one.target is not None]
+    dry = [one for one in dry if apply_changes(one.scene, one.changes).weather not in ("rainy", "snowy")]
+    pictures = {"when_dry": [one.picture for one in dry], "rendered": [one.truth.picture for one in dry]}
+    return {
+        f"streaked_{name}": mean_or_none(
+            np.array([count_streaks(p, one.truth.picture) >= STREAKED for p, one in zip(shown, dry, strict=True)])
+        )
+        for name, shown in pictures.items()
+    }
 
 
 def _label_kept(judged: Sequence[Judged]) -> tuple[list[float], list[bool]]:

@@ -14,6 +14,7 @@ SHARED = {
     "caption_file",
     "ceiling",
     "coco_sets",
+    "equal_quality",
     "edit_judges",
     "journeys",
     "lance_peer",

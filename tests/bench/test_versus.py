@@ -1,4 +1,4 @@
-"""What a distilled denoiser is compared with: its teacher at equal quality, itself at equal work."""
+"""What a distilled denoiser is compared with: itself, in floats and then in int8, and apart from these its teacher."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from measure import Ratio, Spent
 from reference import REFERENCE
 
 from counterfactory.engine.profile.profile import Profile, load_profile, painting_as_teacher
+from counterfactory.engine.runtime.openvino import resolve_precision
 from counterfactory.export.graphs.recording import master_of
 
 # Seconds per accepted variant of a peer, by its steps.
@@ -32,7 +33,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, st
 
     def peer_of(profile: Profile, name: str, compiled: bool, box: Any) -> Any:
         note("peer", profile)
-        assert box == f"box of {profile.paint.denoiser}"
+        assert box is None
         made = SimpleNamespace(pictures={}, scores={}, seconds={}, tokens=0, event_s={}, load_s=0.0)
         return SimpleNamespace(run=lambda works, folder: made, device="cpu", profile=profile, way=REFERENCE)
 
@@ -49,37 +50,54 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, st
         return Ratio((took,), Spent(took, took), Spent(1.0, 1.0), 1, (0,), took), runs, [peer.run([], tmp_path)]
 
     monkeypatch.setattr(versus, "work_of", lambda *_: [])
+    monkeypatch.setattr(versus, "compare_quality", lambda *_: {"quality_equal": False, "quality_kid": [0.04, 0.03]})
     monkeypatch.setattr(versus, "accepted_of", lambda *_: 1)
     for name, stand_in in (("peer_of", peer_of), ("agreement", agreement), ("by_turns", by_turns)):
         monkeypatch.setattr(versus, name, stand_in)
     return found
 
 
-def compared(profile: Profile, folder: Path) -> tuple[versus.Comparison, versus.Comparison]:
-    bench = Bench(profile, None, [], folder)  # type: ignore[arg-type]  # nothing runs
-    return versus.against(bench, "reference", 8, 1, False, lambda one: f"box of {one.paint.denoiser}")  # type: ignore[arg-type, return-value]
+def compared(profile: Profile, folder: Path, name: str = "openvino") -> versus.Comparisons:
+    def box_of(one: Profile) -> None:
+        assert one.models.folder == "pocket", "masters are no box's"
+
+    return versus.against(Bench(profile, None, [], folder), name, 8, 1, False, box_of)  # type: ignore[arg-type]
 
 
-def test_a_student_meets_its_teacher_at_equal_quality_and_itself_at_equal_work(
+def test_equal_work_is_of_equal_precision_and_int8_and_the_teacher_stand_apart(
     asked: list[tuple[str, str, int]], tmp_path: Path
 ) -> None:
-    quality, work = compared(load_profile("pocket"), tmp_path)
-    few, full = ("denoiser_few_int8", 2), ("denoiser", 8)
+    found = compared(load_profile("pocket"), tmp_path)
+    floats, few, full = ("denoiser_few", 2), ("denoiser_few_int8", 2), ("denoiser", 8)
     assert asked == [
-        *(("peer", *full), ("agreement", *full), ("engine", *few)),
+        *(("peer", *floats), ("agreement", *floats), ("engine", *floats)),
         *(("peer", *few), ("agreement", *few), ("engine", *few)),
+        *(("peer", *full), ("agreement", *full), ("engine", *few)),
     ]
-    assert (quality.ratio.median, work.ratio.median) == (12.0, 3.0)
-    assert (quality.told["peer_steps"], quality.told["psnr_db"]) == (8, 8.0)
-    assert quality.told["peer_rows"] == 16
+    assert found.int8 is not None
+    assert found.teacher is not None
+    precisions = [one.told["engine_precision"] for one in (found.work, found.int8, found.teacher)]
+    assert precisions == [resolve_precision("auto"), "int8", "int8"]
+    assert found.teacher.ratio.median == 12.0
     wanted = {"ratio": 3.0, "ratio_min": 3.0, "ratio_max": 3.0, "rounds": 1, "rounds_dropped": 0}
-    wanted |= {"peer_steps": 2, "peer_rows": 2}
-    assert run.of_equal_work(work) == {f"{name}_equal_work": value for name, value in wanted.items()}
+    wanted |= {"peer_steps": 2, "peer_rows": 2, "engine_precision": "int8"}
+    assert run.told_apart(found.int8, "int8") == {f"{name}_int8": value for name, value in wanted.items()}
+    apart = run.told_apart(found.teacher, "teacher")
+    assert (apart["peer_steps_teacher"], apart["peer_rows_teacher"]) == (8, 16)
+    assert (apart["quality_equal"], apart["quality_kid"]) == (False, [0.04, 0.03])
+    assert run.told_apart(None, "int8") == {}
 
 
-def test_without_a_teacher_both_are_one_comparison(asked: list[tuple[str, str, int]], tmp_path: Path) -> None:
-    quality, work = compared(load_profile("pocket-full"), tmp_path)
-    assert quality is work
+def test_the_reference_computes_in_f32_and_so_does_the_engine(asked: list[Any], tmp_path: Path) -> None:
+    assert compared(load_profile("pocket"), tmp_path, "reference").work.told["engine_precision"] == "f32"
+
+
+def test_without_a_teacher_and_integers_there_is_one_comparison(
+    asked: list[tuple[str, str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(versus, "precision_of", lambda _: "bf16")
+    found = compared(load_profile("pocket-full"), tmp_path)
+    assert (found.int8, found.teacher) == (None, None)
     assert [what for what, _, _ in asked] == ["peer", "agreement", "engine"]
 
 

@@ -89,6 +89,11 @@ def test_another_suite_judges(tmp_path: Path, trained: Trained, run: Command) ->
     run.refuses("--held is of SUITE's own sources, and --test names another suite: give one of them", *both)
 
 
+def test_groups_are_on_one_side(tmp_path: Path, trained: Trained, run: Command) -> None:
+    run.refuses("has sources of one group", *words(tmp_path, "--group-by", "label"))
+    assert run.json(*words(tmp_path, "--group-by", "none"))["held"] == 2
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -134,7 +139,11 @@ def test_what_may_be_claimed_is_said(tmp_path: Path, trained: Trained, run: Comm
     assert status == 0
     assert "DILLEMA, retraining: accuracy on 10 held-out sources" in " ".join(said.split())
     assert "variants: training with variants gains 50.0 points of accuracy" in said
+    assert "mean of 3 seeds" in " ".join(said.split())
+    status, said, _ = run(*words(tmp_path, "--seeds", "1", "--out", tmp_path / "one"))
+    assert status == 0
     assert "mean of" not in said
+    assert said.count("no gain is claimed: one seed says nothing of others") == 3
 
 
 def test_two_seeds_are_averaged_and_two_sources_tell_nothing(tmp_path: Path, trained: Trained, run: Command) -> None:
@@ -149,7 +158,7 @@ def test_a_model_is_retrained_and_told_of(tmp_path: Path, run: Command, monkeypa
     suite, name = colour_suite(tmp_path / "suite", 24), networks_module(tmp_path)
     monkeypatch.chdir(tmp_path)
     words = ("retrain", suite, "--model", f"{name}:classifier", "--out", tmp_path / "out")
-    more = ("--recipe", recipe_file(tmp_path), "--epochs", "12", "--device", "cpu")
+    more = ("--recipe", recipe_file(tmp_path), "--epochs", "12", "--device", "cpu", "--seeds", "1")
     results = [run.json(*words, *more) for _ in range(2)]
     assert results[0] == results[1]
     assert results[0]["sides"][1]["gap"]["second"] > 0.6

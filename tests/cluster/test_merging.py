@@ -162,8 +162,8 @@ def test_other_weights_profiles_and_thresholds_are_refused_by_name(days: dict[st
     shutil.copytree(second, tmp_path / "strict")
     check = read_run(second).standing.check  # type: ignore[union-attr]
     assert check
-    recheck(tmp_path / "strict", load_profile("light").check.having(min_spread=0.3))
-    refuse("profile.check.min_spread is 0.02", [first, tmp_path / "strict"], tmp_path / "one")
+    recheck(tmp_path / "strict", load_profile("light").check.having(min_intact=0.3))
+    refuse("profile.check.min_intact is 0.93", [first, tmp_path / "strict"], tmp_path / "one")
 
 
 def refuse(named: str, suites: Sequence[Path], out: Path) -> None:

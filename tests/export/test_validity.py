@@ -27,6 +27,7 @@ from counterfactory.export.pocket.data import HELD_OUT
 from counterfactory.export.pocket.observed import Judged
 from counterfactory.export.pocket.packed import MASTERS
 from counterfactory.export.pocket.report import Subject
+from counterfactory.export.pocket.streaks import STREAKED, count_streaks
 from counterfactory.export.pocket.unchanged import truth_figures, unchanged_facts, walls_kept
 from counterfactory.export.pocket.validity import (
     Case,
@@ -37,7 +38,9 @@ from counterfactory.export.pocket.validity import (
     is_valid,
     open_gate,
     referee_figures,
+    streak_figures,
     table,
+    together_figures,
     type_figures,
 )
 
@@ -230,7 +233,15 @@ def test_unchanged_shares_are_of_the_accepted_and_moved_ones_are_caught() -> Non
     figures = truth_figures(check, judged, facts, [True, False, True], all_of, 3)
     assert figures["accepted_unchanged"] == pytest.approx(2 / 3)
     assert figures["unchanged_recall"] == 1.0
-    assert figures["accepted_good"] == pytest.approx(1 / 3)
+    together = together_figures(judged, np.array([True, False, True]), facts, all_of)
+    assert together["valid_and_unchanged"] == pytest.approx(1 / 3), "one is invalid, another changed"
+    low, high = together["valid_and_unchanged_interval"]
+    assert low <= 1 / 3 <= high
+    vehicles = together["gate_by_vehicles"]
+    assert sum(of["variants"] for of in vehicles.values()) == pytest.approx(1)
+    few = together_figures(judged, np.ones(3, bool), facts, np.array([True, False, False]))
+    (shown,) = (of for of in few["gate_by_vehicles"].values() if of["variants"])
+    assert (shown["accepted"], shown["valid_and_unchanged"]) == (pytest.approx(1 / 3), 1)
     assert figures["registration_caught"] == 1.0
     assert figures["registration_false_alarms"] == 0.0
     open_wide = check.having(min_in_place=None, min_aligned=None)
@@ -240,9 +251,34 @@ def test_unchanged_shares_are_of_the_accepted_and_moved_ones_are_caught() -> Non
 
 
 def test_seeds_of_streams_that_train_or_choose_are_refused(tmp_path: Path) -> None:
-    asked = Namespace(scenes=150, docs=tmp_path, seed=HELD_OUT)
+    asked = Namespace(scenes=150, docs=tmp_path, seed=[2000, HELD_OUT])
     with pytest.raises(CounterfactoryError, match="--seed is 1000 to"):
         validity.run_validity(asked, print)
+
+
+@pytest.mark.parametrize(("scenes", "seeds"), [(300, [2000]), (300, [2000, 2000]), (299, [2000, 3000]), (250, None)])
+def test_figures_in_docs_are_of_600_scenes_that_chose_nothing(scenes: int, seeds: list[int] | None) -> None:
+    asked = Namespace(scenes=scenes, docs=validity._DOCS, seed=seeds)
+    with pytest.raises(CounterfactoryError, match="are of 600 scenes that judge"):
+        validity.run_validity(asked, print)
+
+
+def test_streaks_of_rain_are_seen_where_the_truth_has_them() -> None:
+    for number in range(12):
+        for time in ("day", "sunset", "night"):
+            scene = replace(EMBEDDED.scene(777, number), time=time)
+            drawn = {w: EMBEDDED.draw(replace(scene, weather=w)).picture for w in ("clear", "cloudy", "foggy", "rainy")}
+            dry = [count_streaks(drawn[weather], drawn[weather]) for weather in ("clear", "cloudy", "foggy")]
+            assert max(dry) < STREAKED <= 20 < count_streaks(drawn["rainy"], drawn["cloudy"])
+
+
+def test_streaks_are_counted_in_accepted_dry_scenes_alone() -> None:
+    dry, wet = seen((GLASS,), DAY), seen((Change("weather", "rainy"),), DAY)
+    rain = EMBEDDED.draw(replace(apply_changes(dry.scene, dry.changes), weather="rainy")).picture
+    judged = [replace(dry, picture=rain), replace(dry, picture=dry.truth.picture), replace(wet, picture=rain)]
+    assert streak_figures(judged, np.ones(3, bool)) == {"streaked_when_dry": 0.5, "streaked_rendered": 0.0}
+    assert streak_figures(judged, np.array([True, False, True]))["streaked_when_dry"] == 1
+    assert streak_figures(judged[2:], np.ones(1, bool)) == {"streaked_when_dry": None, "streaked_rendered": None}
 
 
 @pytest.mark.parametrize(("profile", "named"), [("pocket", "validity"), ("pocket-lance", "validity-pocket-lance")])
@@ -261,26 +297,32 @@ def test_each_profile_has_files_of_its_own_and_its_own_edits_per_variant(
     monkeypatch.setattr(validity, "referee_figures", lambda *_: {"truth_valid": 1.0})
     monkeypatch.setattr(validity, "unchanged_facts", lambda one: {"weather": True})
     monkeypatch.setattr(validity, "truth_figures", lambda *asked: dict.fromkeys(validity._TRUTH, float(asked[-1])))
+    monkeypatch.setattr(validity, "together_figures", lambda judged, *_: {"valid_and_unchanged": len(judged)})
+    monkeypatch.setattr(validity, "streak_figures", lambda *_: {})
     docs = tmp_path / "docs"
     docs.mkdir()
-    (docs / "truth.json").write_text('{"others": 1, "label_auc": 2}')
-    figures = validity.write_validity(Subject(MASTERS, tmp_path / "work", 3), profile, docs, 12345)
+    (docs / "truth.json").write_text('{"others": 1, "label_auc": 2, "validity_seed": 3}')
+    figures = validity.write_validity(Subject(MASTERS, tmp_path / "work", 3), profile, docs, [12345, 54321])
     edits = load_profile(profile).rewrite.edits or (1, 3)
     assert asked == [
         (profile, str(MASTERS), named, edits, range(4000, 4003), HELD_OUT),
         (profile, str(MASTERS), named, edits, range(3), 12345),
+        (profile, str(MASTERS), named, edits, range(3), 54321),
     ]
+    assert (figures["variants"], figures["scenes"], figures["seeds"]) == (2 * len(MANY), 6, [12345, 54321])
     path = docs / f"{named}.json"
     assert {file.name for file in docs.iterdir()} == {path.name, "truth.json"}
     assert json.loads(path.read_text())["gate_recall"] == figures["gate_recall"]
     truth = json.loads((docs / "truth.json").read_text())
     assert truth["others"] == 1, "of other commands"
     if profile == "pocket":
-        assert truth["validity_seed"] == 12345
+        assert truth["validity_seeds"] == [12345, 54321]
+        assert "validity_seed" not in truth
+        assert truth["valid_and_unchanged"] == 2 * len(MANY)
         assert truth["accepted_unchanged"] == figures["accepted_unchanged"] == 12345.0
         assert (tmp_path / "work" / "measured" / named / "accepted.webp").is_file()
     else:
         assert truth["label_auc"] == 2
     lines = [path.read_text().splitlines() for path in (tmp_path / "work").rglob("valid.csv")]
-    assert [len(of_suite) for of_suite in lines] == [1 + len(MANY)] * 2
+    assert [len(of_suite) for of_suite in lines] == [1 + len(MANY)] * 3
     assert lines[0][:2] == ["image,valid", f"{MANY[0].row.file_name},true"]

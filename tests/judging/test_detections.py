@@ -20,9 +20,12 @@ from pycocotools.cocoeval import COCOeval
 from refusing import refusal
 
 from counterfactory.engine.edit import Edit
+from counterfactory.engine.judging import detections
 from counterfactory.engine.judging.detections import SeenBox, evaluate_boxes
-from counterfactory.engine.judging.evaluation import MeanScore, Side
-from counterfactory.engine.report.effects_text import note_lines
+from counterfactory.engine.judging.evaluation import Evaluation, MeanScore, Side
+from counterfactory.engine.judging.groups import group_rows
+from counterfactory.engine.judging.precision import ClassMatches, average_precision
+from counterfactory.engine.report.effects_text import evaluation_tables, note_lines
 from counterfactory.engine.sources.shapes import Box, Ignored
 from counterfactory.engine.suite import PictureRow
 
@@ -100,9 +103,116 @@ def test_ap_is_pycocotools_s_on_every_part_of_a_suite(seed: int) -> None:
             alone = [replace(row, boxes=tuple(box for box in row.boxes if box.label == name)) for row in some]
             assert value == pytest.approx(oracle(alone, seen)[0], abs=1e-9)
     assert [score.name for score in judged.boxes] == ["time", "weather", "time: x", "weather: x"]
+    assert judged.effects.leads_alone
+    controls = {row.source: row for row in rows if row.kind == "control"}
     for score in judged.boxes:
-        some = [row for row in rows if row.kind == "variant" and score.name.partition(":")[0] in row.edit_types]
+        some = [row for row in rows if row.kind == "variant" and (score.name.partition(":")[0],) == row.edit_types]
         assert [score.ap, score.ap50, score.ar] == pytest.approx(oracle(some, seen), abs=1e-9)
+        # A source's control is there as often as its variants of the edit are.
+        beside, answers = repeated([controls[row.source] for row in some], seen)
+        assert score.before == pytest.approx(oracle(beside, answers)[0], abs=1e-9)
+        assert score.change is not None
+        assert score.change.value == pytest.approx((score.ap or 0) - (score.before or 0), abs=1e-9)
+
+
+def repeated(
+    rows: Sequence[PictureRow], seen: dict[str, list[SeenBox]]
+) -> tuple[list[PictureRow], dict[str, list[SeenBox]]]:
+    """The rows as pictures of their own, each as often as it is there, with the same answers."""
+    copies = [replace(row, file_name=f"{number}/{row.file_name}") for number, row in enumerate(rows)]
+    return copies, {copy.file_name: seen[row.file_name] for copy, row in zip(copies, rows, strict=True)}
+
+
+def sorted_matches(rows: Sequence[PictureRow], seen: dict[str, list[SeenBox]]) -> list[ClassMatches]:
+    return detections._Coco(rows, seen, KINDS, KINDS)._sorted
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_ap_of_drawn_pictures_is_pycocotools_s_of_a_set_that_holds_them_so_often(seed: int) -> None:
+    rows, seen = scene(8, seed)
+    some = [row for row in rows if row.kind == "variant"]
+    draws = np.random.default_rng(seed).multinomial(len(some), np.full(len(some), 1 / len(some)), 4)
+    found = average_precision(sorted_matches(some, seen), draws.astype(float))
+    for draw, value in zip(draws.tolist(), found, strict=True):
+        held = [row for row, count in zip(some, draw, strict=True) for _ in range(count)]
+        assert value == pytest.approx(oracle(*repeated(held, seen))[0], abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ap_of_drawn_pictures_ignores_what_is_ignored(seed: int) -> None:
+    rows, seen = ignoring(seed)
+    rng = np.random.default_rng(seed)
+    seen = {name: [replace(box, score=rng.random()) for box in boxes] for name, boxes in seen.items()}
+    some = [row for row in rows if row.kind == "original"]
+    draw = rng.integers(0, 3, (1, len(some)))
+    held, answers = repeated(
+        [row for row, count in zip(some, draw[0].tolist(), strict=True) for _ in range(count)], seen
+    )
+    (value,) = average_precision(sorted_matches(some, seen), draw.astype(float))
+    assert value == pytest.approx(evaluate_boxes(held, answers).originals.score.value, abs=1e-9)
+
+
+def test_ap_of_nothing_is_unknown_and_of_a_blind_model_0() -> None:
+    rows, seen = scene(3, 0)
+    matches = sorted_matches(rows, {name: [] for name in seen})
+    assert np.isnan(average_precision(matches, np.zeros((1, len(rows))))).all()
+    assert average_precision(matches, np.ones((2, len(rows)))).tolist() == [0, 0]
+
+
+def detected(sources: int, lost: float, seed: int = 0) -> Evaluation:
+    """A detector that finds 9 things of 10, and by night such a share of these no more; harder sources are harder."""
+    rng, rows, seen = np.random.default_rng(seed), list[PictureRow](), dict[str, list[SeenBox]]()
+    for number in range(sources):
+        boxes = tuple(Box(20.0 * k, 0, 20.0 * k + 15, 15, "bus") for k in range(4))
+        night = picture_row(3 * number, file_name=f"n{number}", edits=(Edit("time", "day", "night"),), boxes=boxes)
+        rows += [replace(control_row(boxes=boxes), source=night.source, file_name=f"c{number}"), night]
+        hard = rng.beta(9, 1)
+        for row, share in zip(rows[-2:], (hard, hard * (1 - lost)), strict=True):
+            found = [box for box in boxes if rng.random() < share]
+            seen[row.file_name] = [SeenBox(b.x0, b.y0, b.x1, b.y1, rng.uniform(0.5, 1), "bus") for b in found]
+    return evaluate_boxes(rows, seen)
+
+
+def test_a_change_of_ap_is_clear_where_there_is_one_and_few_pictures_are_said_to_be_few() -> None:
+    (clear, *_) = detected(60, 0.5).boxes
+    assert clear.change is not None
+    assert clear.change.clear
+    assert clear.change.high is not None
+    assert clear.change.high < -0.2
+    assert clear.change.sources == clear.pictures == 60
+    (table,) = (table for table in evaluation_tables(detected(3, 0.5)) if {"edit", "AR"} <= set(table.columns))
+    assert {row[1] for row in table.rows} == {"3, few"}
+    assert any("few" in note for note in table.notes)
+    (table,) = (table for table in evaluation_tables(detected(12, 0.5)) if {"edit", "AR"} <= set(table.columns))
+    assert {row[1] for row in table.rows} == {"12"}
+    assert "AP of controls" in table.columns
+    assert "95 % interval" in table.columns
+    assert detected(12, 0.5).boxes == detected(12, 0.5).boxes, "draws are the same"
+
+
+def test_of_a_few_drives_no_change_of_ap_is_certain() -> None:
+    rows, seen = scene(24, 0)
+    for drives, known in ((4, False), (8, True)):
+        sources = sorted({row.source for row in rows})
+        grouped = group_rows(rows, {source: f"drive {k % drives}" for k, source in enumerate(sources)})
+        found = [one.change for one in evaluate_boxes(grouped, seen).boxes if ":" not in one.name]
+        assert found
+        assert all(one is not None and one.sources <= drives and (one.low is not None) is known for one in found)
+
+
+def test_a_detector_that_loses_nothing_is_seldom_called_worse() -> None:
+    found = [detected(24, 0.0, seed).boxes[0].change for seed in range(16)]
+    assert sum(one is not None and one.clear for one in found) <= 1
+
+
+def test_without_a_baseline_there_is_ap_and_no_change() -> None:
+    rows, seen = scene(5, 0)
+    some = [row for row in rows if row.kind == "variant"]
+    judged = evaluate_boxes(some, seen)
+    assert judged.boxes
+    assert all((one.before, one.change) == (None, None) for one in judged.boxes)
+    (table,) = (table for table in evaluation_tables(judged) if {"edit", "AR"} <= set(table.columns))
+    assert table.columns == ("edit", "pictures", "AP", "AP50", "AR")
 
 
 def test_recall_and_false_alarms_of_a_picture() -> None:

@@ -224,22 +224,25 @@ def test_each_source_counts_once_however_many_of_its_variants_were_accepted() ->
 
 
 def test_a_group_of_sources_is_what_intervals_are_of() -> None:
-    """Four drives of 25 frames, of which one fails as a whole: that is one of four, and not 25 of 100."""
+    """Five drives of 20 frames, of which one fails as a whole: that is one of five, and not 20 of 100."""
     answers = []
     for g in range(100):
-        drive = f"drive {g % 4}"
-        answers += [replace(control(f"s{g}", 1), group=drive), variant(f"s{g}", float(g % 4 > 0), "fog", group=drive)]
+        drive = f"drive {g % 5}"
+        answers += [replace(control(f"s{g}", 1), group=drive), variant(f"s{g}", float(g % 5 > 0), "fog", group=drive)]
     (grouped,), (single,) = (
         find_effects(answers, "control"),
         find_effects([replace(a, group="") for a in answers], "control"),
     )
-    assert (grouped.value, single.value) == (pytest.approx(-0.25), pytest.approx(-0.25))
-    assert (grouped.sources, single.sources, grouped.pictures) == (4, 100, 100)
+    assert (grouped.value, single.value) == (pytest.approx(-0.2), pytest.approx(-0.2))
+    assert (grouped.sources, single.sources, grouped.pictures) == (5, 100, 100)
     assert single.high < 0 < grouped.high
-    assert grouped.error == pytest.approx(0.25)
+    assert grouped.error == pytest.approx(0.2)
     assert (single.clear, grouped.clear) == (True, False)
     (flips,), (frames,) = (find_flips(some, "control") for some in (answers, [replace(a, group="") for a in answers]))
     assert flips.low == 0 < frames.low
+    few = [a for a in answers if a.group != "drive 0"]  # which is to be one of four that fail by turns
+    (effect,), (turned,) = find_effects(few, "control"), find_flips(few, "control")
+    assert (effect.value, effect.low, effect.q, turned.low, turned.p) == (pytest.approx(0), None, None, None, None)
 
 
 def test_the_mix_s_gap_is_the_difference_of_two_estimates_with_its_own_error() -> None:

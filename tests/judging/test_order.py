@@ -17,6 +17,7 @@ from picture_rows import control_row, original_row, picture_row
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.judging.evaluate import evaluate_masks
+from counterfactory.engine.judging.groups import group_rows
 from counterfactory.engine.judging.order import (
     VariantAnswer,
     apfd,
@@ -114,6 +115,14 @@ def test_every_accepted_variant_comes_once_and_no_gain_grows(seed: int, models: 
     assert sorted(names) == sorted(row.file_name for row in rows)
     mixed = random.Random(seed).sample(rows, len(rows))
     assert [place.row.file_name for place in order_variants(mixed, given_answers)] == names
+
+
+def test_a_variant_of_every_group_comes_before_a_second_one() -> None:
+    rows = suite_rows(30)
+    drives = group_rows(rows, {row.source: f"drive {int(row.source) % 5}" for row in rows})
+    places = [place.row.unit for place in order_variants(drives, [answers(rows, 0)])]
+    assert all(len(set(places[at : at + 5])) == 5 for at in range(0, 25, 5))
+    assert sorted(places) == sorted(row.unit for row in drives)
 
 
 def test_without_answers_every_class_and_value_comes_before_one_comes_again() -> None:

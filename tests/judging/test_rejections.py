@@ -23,6 +23,7 @@ def test_the_share_that_is_missing_is_counted() -> None:
     assert share_to_hide(effect(-0.05), lost, 0.9) == pytest.approx(6 / 15), "the rest is as large"
     assert share_to_hide(effect(-0.2), lost, 0.9) is None, "there are more already"
     assert share_to_hide(effect(0.1), Rejections("fog", 100, 10), 0.9) is None, "15 would have to be missing"
+    assert share_to_hide(effect(0.2), lost, 0.9) == 1.0, "all that fail"
     # 90 of 100 would be right if fog did nothing, and 51 of 60 are seen to be.
     assert share_to_explain(effect(-0.05), lost, 0.9) == pytest.approx(39 / 90)
     assert share_to_explain(effect(-0.1), lost, 0.9) is None

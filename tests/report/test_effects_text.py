@@ -131,11 +131,11 @@ def test_what_would_have_to_be_among_the_rejected_is_said_of_small_effects_and_o
             "car" if FOG in r.edits and r.kind == "variant" and int(r.source[4:]) >= 100 - fails else s
             for r, s in zip(rows, said, strict=True)
         ]
-        return [line for line in note_lines(evaluate_labels(rows, said)) if "would have to be" in line]
+        return [line for line in note_lines(evaluate_labels(rows, said)) if "reject so many" in line]
 
     # 6 of 60 fail: of a loss of 5 points 15 of 100 would, so 9 of 15 are missing.
     (hidden,) = lines(0)
-    assert "weather 60.0 % (of all 40.0 % are)" in hidden
+    assert "weather 60.0 % (of all 40.0 %)" in hidden
     assert "colour" not in hidden
     # 27 of 60 are right: of no loss 90 of 100 would be, but only 40 can be missing.
     assert lines(30) == []

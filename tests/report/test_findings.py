@@ -57,6 +57,23 @@ def sentences(evaluation: Evaluation, sources: int = 24) -> list[str]:
     return [finding.sentence for finding in find_sentences(evaluation, sources)]
 
 
+def test_groups_are_what_is_spoken_of_and_of_few_nothing_is_certain() -> None:
+    types = (effect("weather", -0.5, -0.9, -0.1, 0.01), effect("time", -0.1, -0.3, 0.1))
+    evaluation = judged(*types)
+    for groups, unit in ((None, "sources"), (12, "groups")):
+        (line,) = (text for text in sentences(replace(evaluation, groups=groups), 12) if "four times in five" in text)
+        assert f"{unit} like these 12" in line
+    few = find_sentences(replace(evaluation, groups=4), 4)
+    assert [finding.certain for finding in few] == [False]
+    assert "fewer than 5" in few[0].sentence
+
+
+def test_where_every_variant_is_rejected_nothing_is_said_of_edits() -> None:
+    rows = [row for g in range(2) for row in (original_row(g), control_row(g), picture_row(3 * g, reason="too dark"))]
+    (finding,) = find_sentences(evaluate_labels(rows, ["bus"] * 6), 2)
+    assert "2 are rejected" in finding.sentence
+
+
 def test_what_is_certain_comes_first_the_greatest_loss_in_front() -> None:
     values = (
         effect("time: at night", -0.9, -1, -0.62, 0.01),

@@ -11,6 +11,7 @@ from refusing import refusal
 from reviewing import rows_of, study_of
 
 from counterfactory.engine.edit import Edit
+from counterfactory.engine.judging.groups import group_rows
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.review.question_set import load_questions
 from counterfactory.engine.review.study import StudyPlan, draw_study
@@ -55,6 +56,19 @@ def test_accepted_ones_are_drawn_unless_the_gate_is_asked_about() -> None:
     accepted = {item.image for item in study_of(rows, checks=0).items}
     assert accepted == {row.file_name for row in rows if row.kind == "variant" and row.number < 2}
     assert len(study_of(rows, checks=0, draw="gate").items) == 60
+
+
+def test_any_beginning_has_the_same_share_of_every_group() -> None:
+    rows = rows_of(40)
+    sources = list(dict.fromkeys(row.source for row in rows))
+    groups = {source: "large" if at < 20 else f"drive {at % 4}" for at, source in enumerate(sources)}
+    drives = group_rows(rows, groups)
+    unit = {row.file_name: row.unit for row in drives}
+    for seed in range(5):
+        drawn = Counter(unit[item.image] for item in study_of(drives, sample=24, checks=0, seed=seed).items)
+        assert drawn["large"] in (11, 12, 13)
+        assert all(2 <= drawn[f"drive {k}"] <= 4 for k in range(4))
+    assert study_of(drives, sample=24) == study_of(reversed(drives), sample=24)
 
 
 def test_slices_take_turns() -> None:

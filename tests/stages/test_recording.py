@@ -57,7 +57,7 @@ def rows(profile: Profile) -> list[PictureRow]:
         LATER: PictureScores(free, ()),
         FIRST: PictureScores(free, ()),
         GOOD: PictureScores(free | {"sharp": 0.75}, (0.9, 0.8, 0.7)),
-        BAD: PictureScores(free | {"spread": -1.0}, (0.6,)),
+        BAD: PictureScores(free | {"intact": -1.0}, (0.6,)),
     }
     painted = {one: file(name) for one, name in FILES.items()}
     others = {GOOD: {"text_label": 0.25, "sharp": 0.0}}
@@ -68,7 +68,7 @@ def rows(profile: Profile) -> list[PictureRow]:
 @pytest.fixture(scope="module")
 def pocket() -> Profile:
     profile = load_profile("pocket")
-    return replace(profile, check=profile.check.having(min_spread=0.1))
+    return replace(profile, check=profile.check.having(min_intact=0.1))
 
 
 def test_a_source_s_rows_are_its_original_what_was_scored_and_its_baselines(pocket: Profile) -> None:
@@ -106,7 +106,7 @@ def test_a_row_says_what_its_picture_is_and_whether_it_passes(pocket: Profile) -
     assert (good.scores["text_label"], good.scores["sharp"]) == (0.25, 0.75), "the check's own scores count"
     assert "edit_weather" not in first.scores
     assert good.reason is None
-    assert (bad.reason or "").startswith("hardly anything but one grey level: spread -1.000 is below")
+    assert (bad.reason or "").startswith("parts are black or flat that are not in its source: intact -1.000 is below")
     assert (drawn.scores, drawn.reason, drawn.painter) == ({}, None, "light")
     assert drawn.painting == Painting(7, 0, 1.0, 0.0, 0.0)
 

@@ -19,6 +19,7 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.check import CheckSettings
 from counterfactory.engine.sources.data_set import find_sources
+from counterfactory.engine.sources.shapes import fit_boxes
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
 from counterfactory.engine.stages.check import quality
 from counterfactory.engine.stages.check import score_pictures as stage
@@ -27,6 +28,7 @@ from counterfactory.engine.stages.check.colours import Region, recolouring, sour
 from counterfactory.engine.stages.check.kept import find_things, kept_score
 from counterfactory.engine.stages.check.registration import registration_scores, source_map
 from counterfactory.engine.stages.check.score_pictures import PictureScores, score_pictures
+from counterfactory.engine.stages.check.visibility import see_source, visibility_scores
 from counterfactory.engine.suite import PaintedRow
 from counterfactory.engine.variant import Variant
 
@@ -55,6 +57,9 @@ def expected(
     shown, original = unit(image_name(picture)), unit(image_name(source))
     scores = score(original, unit(variant.caption), shown, unit(variant.edited_caption))
     scores |= quality.quality_scores(picture, quality.thumbnail(picture), quality.look_at_source(source))
+    mask = None if variant.source.mask_path is None else load_mask(variant.source, picture.shape[:2])
+    boxes, _ = fit_boxes(variant.source.things, *variant.source.size, picture.shape[:2])
+    scores |= visibility_scores(picture, see_source(source, boxes, mask))
     if earlier:
         others = [quality.thumbnail(run.run.suite.load_image(other)) for other in earlier]
         scores["distinct"] = min(quality.distance(quality.thumbnail(picture), other) for other in others)
@@ -70,7 +75,6 @@ def expected(
         classes = np.stack([unit(f"one {name}") for name in names])
         scores["label"] = label_score(compared, classes, names.index(variant.source.label), 7.0)
     scores |= registration_scores(quality.small_outlines(picture), source_map(quality.small_outlines(source)))
-    mask = None if variant.source.mask_path is None else load_mask(variant.source, picture.shape[:2])
     things = find_things(source_colours(source), mask)
     scores |= kept_score(picture, variant.caption, variant.edits, lambda: things)
     if variant.source.mask_path is not None:
@@ -155,7 +159,7 @@ def test_the_worst_edit_is_the_variant_s_and_each_has_its_own(
         assert set(new) == {"recoloured", "recoloured_colour"}
         assert set(found[bare].scores) == {
             *("image_text", "directional", "image_image", "source_text", "nearer"),
-            *("sharp", "spread", "exposed", "changed", "in_place", "shift", "scale", "aligned"),
+            *("sharp", "changed", "intact", "visible", "in_place", "shift", "scale", "aligned"),
         }
         assert found[bare].edits == ()
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from picture_rows import original_row, picture_row
 
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.judging.groups import group_rows
 from counterfactory.engine.suite import Origin, PictureRow
 from counterfactory.engine.training.source_split import require_classes, split_sources, split_suites
 
@@ -71,6 +72,49 @@ def test_a_class_of_one_source_is_refused_by_name() -> None:
     rows = rows_of([(0, "bus", 1), (1, "bus", 1), (2, "tram", 1), (2, "tram", 2)])  # the same file twice
     with pytest.raises(CounterfactoryError, match="class 'tram' has a single source"):
         split_sources(rows, 0.5, 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 6)), min_size=6, max_size=40), st.integers(0, 5))
+def test_no_group_is_on_both_sides(sources: list[tuple[int, int]], seed: int) -> None:
+    """Groups have several labels, and a file may lie in several groups."""
+    rows = rows_of([(file, "ab"[file % 2], 1) for file, _ in sources])
+    groups = {row.source: f"drive {group}" for row, (_, group) in zip(rows[::2], sources, strict=True)}
+    grouped = group_rows(rows, groups)
+    try:
+        split = split_sources(grouped, 0.3, seed)
+    except CounterfactoryError:
+        return
+    for of in (lambda row: row.unit, lambda row: row.origin.sha256):
+        assert {of(row) for row in split.train}.isdisjoint({of(row) for row in split.held})
+    assert len(split.train) + len(split.held) == len(rows)
+    assert {row.label for row in split.train} == {row.label for row in split.held} == {row.label for row in rows}
+
+
+def test_groups_are_held_out_by_their_number_of_each_label() -> None:
+    rows = rows_of([(index, "ab"[index % 2], 1) for index in range(80)])
+    groups = {row.source: f"{row.label} {int(row.source[2:]) % 16}" for row in rows}
+    held = split_sources(group_rows(rows, groups), 0.25, 0).held
+    assert [len({row.unit for row in held if row.label == label}) for label in "ab"] == [2, 2]
+
+
+@pytest.mark.parametrize("groups", [["one"] * 4 + ["two", "three"], ["one", "two", "one", "two", "one", "two"]])
+def test_labels_that_groups_do_not_let_apart_are_refused(groups: list[str]) -> None:
+    """A class in one group; and two classes in the same two groups, which can be split."""
+    rows = rows_of([(index, "bus" if index < 4 else "tram", 1) for index in range(6)])
+    grouped = group_rows(rows, dict(zip([row.source for row in rows[::2]], groups, strict=True)))
+    if groups[1] == "two":
+        assert {row.unit for row in split_sources(grouped, 0.5, 0).held} in ({"one"}, {"two"})
+    else:
+        with pytest.raises(CounterfactoryError, match=r"class 'bus' has sources of one group \(one\)"):
+            split_sources(grouped, 0.5, 0)
+
+
+def test_groups_that_train_do_not_judge_in_another_suite() -> None:
+    rows, test = rows_of([(0, "bus", 1), (1, "bus", 1)]), rows_of([(8, "bus", 2), (5, "bus", 1), (6, "bus", 0)])
+    of = ({"bus/0": "d1", "bus/1": "d2"}, {"bus/0": "d2", "bus/1": "d3"})
+    split, left_out = split_suites(*(group_rows(some, groups) for some, groups in zip((rows, test), of, strict=True)))
+    assert (len(split.train), left_out) == (4, 1)
+    assert {row.origin.sha256 for row in split.held} == {f"{file:064x}" for file in (5, 6)}
 
 
 def test_what_trains_does_not_judge_in_another_suite() -> None:

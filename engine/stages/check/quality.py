@@ -1,8 +1,6 @@
 """Whether a painted picture is a sound picture, and one of its own: numbers of its pixels alone, no network.
 
     sharp      how sharp it is, against its source; 1: as sharp or sharper
-    spread     how far its grey levels spread; 0 of a blank frame, whatever made it (NaN, too, is painted as one level)
-    exposed    the share of its pixels that are neither black nor white
     changed    how far it is from its source; 0 of a copy
     distinct   how far it is from the nearest of its source's variants before it; 0 of a copy
 
@@ -31,10 +29,6 @@ Gradient = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 # Pictures are compared at this height or width, whichever is shorter.
 _SIDE = 32
-# Levels this near to the end of their range are black or white.
-_DARK = 4
-# Share of the pixels at either end that may be single lights and shadows, which a blank frame may have too.
-_TAIL = 0.02
 # Detail of a source, as a share of its contrast, below which its picture cannot be called blurred against it.
 _PLAIN = 1e-3
 
@@ -60,15 +54,8 @@ def look_at_source(source: Pixels) -> SourceLook:
 
 def quality_scores(picture: Pixels, own: Thumbnail, source: SourceLook) -> dict[str, float]:
     """The scores of a picture, uint8 RGB [H, W, 3] with its `own` thumbnail, against its source; all but "distinct"."""
-    grey, low, high = _grey(picture), np.full(3, _DARK, np.uint8), np.full(3, 255 - _DARK, np.uint8)
-    ends = ((low * 0, low), (high, high + _DARK))
-    clipped = sum(cv2.countNonZero(cv2.inRange(picture, least, most)) for least, most in ends)
-    reached = np.cumsum(np.bincount(grey.ravel(), minlength=256)) / grey.size
-    darkest, lightest = np.searchsorted(reached, (_TAIL, 1 - _TAIL))
     return {
-        "sharp": round(min(1.0, _detail(grey) / max(source.detail, _PLAIN)), 6),
-        "spread": round(float(lightest - darkest) / 255, 6),
-        "exposed": round(1 - clipped / grey.size, 6),
+        "sharp": round(min(1.0, _detail(_grey(picture)) / max(source.detail, _PLAIN)), 6),
         "changed": distance(own, source.thumbnail),
     }
 

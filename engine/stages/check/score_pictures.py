@@ -10,10 +10,10 @@
     label          how much of the probability of its label's class it keeps, zero-shot, of the classes of the set
     layout         how far outlines lie where the mask changes its class (quality.py)      pictures with masks
 
-Others are of its pixels: quality.py, registration.py, colours.py, kept.py. A score that makes no sense for a picture is
-left out, and no verdict asks for it: "edit" of a control, "label" where the set has fewer than two classes, "layout"
-without a mask, "distinct" of a source's first variant, "recoloured" of edits of other things than colours that the
-source has, "kept" where no caption names a colour.
+Others are of its pixels: quality.py, visibility.py, registration.py, colours.py, kept.py. A score that makes no sense
+for a picture is left out, and no verdict asks for it: "edit" of a control, "label" where the set has fewer than two
+classes, "layout" without a mask, "distinct" of a source's first variant, "recoloured" of edits of other things than
+colours that the source has, "kept" where no caption names a colour, "visible" where the source shows next to nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 from ...english.replacing import undo_edits
 from ...files.fill import fits
 from ...schedule.overlap import in_chunks, once_each, write_behind
-from ...sources.source import Pictures, load_mask
+from ...sources.shapes import fit_boxes
+from ...sources.source import Pictures, Source, load_mask
 from ...variant import Variant
 from ..run import Painted, Recipe, Run, load_ahead
 from .clip_scores import Floats, edit_scores, label_score, score
@@ -38,6 +39,7 @@ from .colours import find_colour, recolouring, source_colours
 from .kept import find_things, kept_score
 from .quality import Thumbnail, distance, look_at_source, outlined_share, quality_scores, small_outlines, thumbnail
 from .registration import registration_scores, source_map
+from .visibility import SourceSight, see_source, visibility_scores
 
 Pixels = NDArray[np.uint8]
 
@@ -87,7 +89,7 @@ def score_pictures(run: Run, painted: Painted, pictures: Pictures) -> dict[Varia
         control_sha256 = None if control is None else painted[control].image.sha256
         return run.keys.scores_key(
             painted[variant].image.sha256,
-            variant.source.key,
+            variant.source.truth_key,
             (variant.caption, variant.edits, variant.edited_caption),
             None if question.place is None else (run.classes.names, control_sha256),
             [painted[other].image.sha256 for other in question.earlier],
@@ -160,14 +162,18 @@ def _looker(run: Run, painted: Painted, images: Mapping[str, Pixels]) -> Callabl
     light = once_each(lambda source: source_colours(images[source.key]), _SOURCES)
     outlines = once_each(lambda source: source_map(small_outlines(images[source.key])), _SOURCES)
     things = once_each(lambda source, masked: find_things(light(source), masked and mask(source, masked)), _SOURCES)
+    sights = once_each(
+        lambda source, masked: _sight(source, images[source.key], masked and mask(source, masked)), _SOURCES
+    )
     coloured = once_each(lambda source, colour: find_colour(light(source), colour), _SOURCES)
 
     def look(variant: Variant) -> _Look:
         pixels, source = run.suite.load_image(painted[variant]), variant.source
         own = thumbnail(pixels)
         scores = quality_scores(pixels, own, quality(source))
-        scores |= recolouring(pixels, variant.edits, lambda colour: coloured(source, colour))
         masked = None if source.mask_path is None else pixels.shape[:2]
+        scores |= visibility_scores(pixels, sights(source, masked))
+        scores |= recolouring(pixels, variant.edits, lambda colour: coloured(source, colour))
         scores |= kept_score(pixels, variant.caption, variant.edits, lambda: things(source, masked))
         own_outlines = small_outlines(pixels)
         scores |= registration_scores(own_outlines, outlines(source))
@@ -176,6 +182,12 @@ def _looker(run: Run, painted: Painted, images: Mapping[str, Pixels]) -> Callabl
         return _Look(pixels, own, scores)
 
     return look
+
+
+def _sight(source: Source, pixels: Pixels, mask: NDArray[Any] | None) -> SourceSight:
+    """What a source's picture shows of its boxes, else of its mask, else in its middle."""
+    boxes, _ = fit_boxes(source.things, *source.size, pixels.shape[:2])
+    return see_source(pixels, boxes, mask)
 
 
 class _Comparison:
