@@ -1,7 +1,8 @@
 """Suites of one kind become one, and one becomes several: nothing is generated, and every byte is copied as it was.
 
 What decides a suite has to agree: its settings, its profile, the makers of its stages. Then the rows of the tables, the
-files that they name and the results in the ledgers are those of one run over all the sources, and so are its bytes.
+files that they name and the results in the ledgers are those of one run over all the sources, and so are its bytes; but
+for values that are shared out among the sources of a run, which each suite has shared out among its own.
 Sessions are counted once, so that costs add up. Superseded pictures and kept answers of models stay behind.
 """
 

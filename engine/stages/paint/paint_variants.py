@@ -113,9 +113,9 @@ def one_by_one(
 
 
 def provenance_of(profile: Profile, variant: Variant) -> Provenance | None:
-    """What a variant's picture says of itself: one that others painted says nothing."""
+    """What a variant's picture says of itself: one without an edit of light, and what others painted, say nothing."""
     painter = profile.painter_kind
-    if painter == "given":
+    if painter == "given" or (painter == "light" and not variant.edits):
         return None
     if painter == "light":
         return Provenance(variant.key, "algorithmicallyEnhanced")
