@@ -15,7 +15,12 @@ from dataclasses import replace
 from statistics import stdev
 
 from .effects import CONFIDENCE, Effect, missed_share
-from .student import t_reach, two_sided_p
+from .student import t_reach
+
+# To a billionth.
+_HALVINGS = 30
+# Standard errors with their degrees of freedom.
+_Parts = tuple[tuple[float, int], tuple[float, int]]
 
 
 def spread_over_seeds(effect: Effect, by_seed: Sequence[float]) -> Effect:
@@ -26,13 +31,22 @@ def spread_over_seeds(effect: Effect, by_seed: Sequence[float]) -> Effect:
         return replace(effect, low=None, high=None, p=None, q=None)
     if effect.value is None or effect.error is None or effect.p is None:
         return effect
-    times = t_reach(CONFIDENCE, effect.sources - 1)
-    over_sources = max(effect.error, effect.most * missed_share(effect.sources) / times)
-    over_seeds = stdev(by_seed) / len(by_seed) ** 0.5
-    reach = math.hypot(times * over_sources, t_reach(CONFIDENCE, len(by_seed) - 1) * over_seeds)
-    # Satterthwaite's degrees of freedom shape the tail alone: at the interval's end the chance is the interval's own.
-    parts = over_sources**4 / (effect.sources - 1) + over_seeds**4 / (len(by_seed) - 1)
-    freedom = (over_sources**2 + over_seeds**2) ** 2 / parts
-    p = max(effect.p, two_sided_p(t_reach(CONFIDENCE, freedom) * effect.value / reach, freedom))
+    most = effect.most * missed_share(effect.sources) / t_reach(CONFIDENCE, effect.sources - 1)
+    parts = (max(effect.error, most), effect.sources - 1), (stdev(by_seed) / len(by_seed) ** 0.5, len(by_seed) - 1)
+    reach = _reach(parts, CONFIDENCE)
     low, high = (max(-1.0, min(1.0, end)) for end in (effect.value - reach, effect.value + reach))
-    return replace(effect, low=low, high=high, p=p, q=None, error=math.hypot(effect.error, over_seeds))
+    p = max(effect.p, _chance(parts, abs(effect.value)))
+    return replace(effect, low=low, high=high, p=p, q=None, error=math.hypot(effect.error, parts[1][0]))
+
+
+def _reach(parts: _Parts, confidence: float) -> float:
+    return math.hypot(*(error * t_reach(confidence, freedom) for error, freedom in parts))
+
+
+def _chance(parts: _Parts, value: float) -> float:
+    """The chance whose interval ends at 0."""
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _reach(parts, 1 - middle) > value else (low, middle)
+    return high

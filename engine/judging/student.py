@@ -15,7 +15,7 @@ _ROUNDS = 10_000  # never reached: the fraction closes in some sqrt(freedom) rou
 _HALVINGS = 200
 
 
-def two_sided_p(t: float, freedom: float) -> float:
+def two_sided_p(t: float, freedom: int) -> float:
     """The chance that Student's t of so many degrees of freedom lies at least as far from 0 as `t`."""
     square = t * t
     if math.isinf(square):
@@ -24,7 +24,7 @@ def two_sided_p(t: float, freedom: float) -> float:
 
 
 @cache
-def t_reach(confidence: float, freedom: float) -> float:
+def t_reach(confidence: float, freedom: int) -> float:
     """How far from 0 Student's t stays with this chance: the half width of an interval, in standard errors."""
     low, high = 0.0, 1.0
     while two_sided_p(high, freedom) > 1 - confidence:
