@@ -114,7 +114,7 @@ def _rows_of(
     for text, of_image in read.items():
         evidence = BoxEvidence(rows, _by_picture(results, of_image, rows))
         upon[text] = evidence.fit(evidence.numbers)[0]
-    most = max(upon, key=lambda text: upon[text])
+    most = max(upon, key=lambda text: (upon[text], len(read[text])))
     if weigh(upon[best], upon[most], evidence.count, 0.0, len(read), TIMES, SHARE) == "certain":
         best = most
     if best != next(iter(read)):
