@@ -22,7 +22,7 @@ def drawn(suite: Path, *options: str) -> list[tuple[str, str]]:
 
 def test_the_thresholds_that_reject_something_have_a_curve(made_suite: MadeSuite) -> None:
     found = dict(drawn(made_suite.path))
-    assert list(found) == ["min_image_text"], "of which the suite has scores"
+    assert list(found) == ["min_intact", "min_image_text"], "of which the suite has scores"
     assert all("accepted" in lines and "valid" not in lines for lines in found.values())
     (made_suite.path / "run.json").unlink()
     assert drawn(made_suite.path) == [], "nobody says by which thresholds it is judged"
@@ -52,8 +52,8 @@ def test_check_refuses_what_is_no_threshold(setting: str, message: str, made_sui
 def test_check_says_what_other_thresholds_change(made_suite: MadeSuite, run: Command) -> None:
     settings = ("--set", "check.image_text=0.65", "--set", "check.directional=0")
     lines = [line.rstrip() for line in run("check", made_suite.path, *settings)[1].splitlines()]
-    by = "min_in_place 0.993, min_aligned 0.4, min_kept 0.7, min_layout 0.5, min_image_text 0.65, min_directional 0, "
-    by += "min_valid 0.8"
+    by = "min_in_place 0.993, min_aligned 0.4, min_intact 0.95, min_visible 0.17, min_kept 0.7, min_layout 0.5, "
+    by += "min_image_text 0.65, min_directional 0, min_valid 0.8"
     assert lines[0] == f"3 of 6 variants accepted (before: 5; 2 turned), by {by}"
     assert lines[2:4] == ["Variants by reason", "rejected for  before  now  newly rejected  accepted again"]
     assert lines[5] == "image_text         1    3               2               0"

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from refusing import refusal
 from counterfactory.engine.schedule.overlap import write_behind
 from counterfactory.engine.suite import NewPicture, PaintedRow, PictureRow, Suite, read_metadata
 from counterfactory.engine.suite import suite as suite_module
-from counterfactory.engine.suite.images import encode_picture
 
 
 def key(number: int) -> str:
@@ -116,24 +114,6 @@ def test_pictures_written_just_now_are_read_but_not_decoded(tmp_path: Path, monk
     with Suite.open(tmp_path) as suite:
         np.testing.assert_array_equal(suite.load_image(rows[key(2)]), painted(2).pixels)
         assert len(decoded) == 2, "another run has only the file"
-
-
-def test_the_same_array_is_encoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoded = counted(monkeypatch, "encode_picture")
-    with Suite.open(tmp_path) as suite:
-        first, again = painted(0), replace(painted(1), pixels=painted(2).pixels)
-        source = suite.write_images("original", [replace(first, top="originals")])[first.key]
-        control = suite.write_images("paint", [replace(painted(1), pixels=first.pixels)])[key(1)]
-        assert len(encoded) == 1
-        assert control.image.sha256 == source.image.sha256
-        assert (tmp_path / control.image.path).read_bytes() == encode_picture(first.pixels)
-        # A file that somebody changed meanwhile is none of that array.
-        (tmp_path / source.image.path).write_bytes(b"other")
-        (tmp_path / control.image.path).unlink()
-        other = suite.write_images("paint", [replace(painted(3), pixels=first.pixels)])[key(3)]
-        assert (tmp_path / other.image.path).read_bytes() == encode_picture(first.pixels)
-        assert suite.write_images("paint", [again])[key(1)].image.sha256 != source.image.sha256
-        assert len(encoded) == 3
 
 
 def write_table(suite: Suite, numbers: list[int]) -> None:
