@@ -92,7 +92,6 @@ def test_pictures_are_the_references() -> None:
     assert not flags.any()
 
 
-@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of Triton's interpreter, which computes by NumPy
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_picture_with_a_value_that_is_not_finite_is_flagged(value: float) -> None:
     values = np.zeros((3, 3, 9, 21), np.float32)

@@ -335,7 +335,6 @@ def test_nothing_of_a_row_crosses_the_bus(graphs: Path, monkeypatch: pytest.Monk
     assert down == [-(-pictures // 256) * 256 + 4 * DECODE_BATCH] * 2, "pictures, and a flag for each"
 
 
-@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of Triton's interpreter, which computes by NumPy
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize(
     ("network", "weight", "output"),
