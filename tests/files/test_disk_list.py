@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from counterfactory.engine.api.options import Caller
+from counterfactory.engine.api.options import Caller, EditOptions
 from counterfactory.engine.api.read_inputs import read_request
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files import disk_list
@@ -139,7 +139,9 @@ def main(folder: Path) -> None:
     folders = {count: links(folder / str(count), count) for count in (few, many)}
     silent = Caller.of(lambda _: None, lambda _: None)
     listed = grown(lambda count: list_set(str(folders[count]), SetOptions()), few, many)
-    read = grown(lambda count: read_request(folders[count], {"profile": "light"}, silent), few, many)
+    # All are links to one picture: as copies they would be a group, whose members stay in memory.
+    options: EditOptions = {"profile": "light", "group_by": "none"}
+    read = grown(lambda count: read_request(folders[count], options, silent), few, many)
     sys.stdout.write(f"{listed} {read}\n")
 
 
