@@ -47,7 +47,15 @@ from counterfactory.export.pocket.validity import (
 USUAL = load_profile("pocket-lance").check
 CHECK = replace(USUAL.having(min_edit=0.56, min_directional=0.0, min_valid=None), valid=None)
 FREE = open_gate(CHECK)
-GOOD = {"edit": 0.9, "image_text": 0.5, "directional": 0.5, "image_image": 0.5, "layout": 0.9, "said_weather": 0.9}
+GOOD = {
+    "intact": 1.0,
+    "edit": 0.9,
+    "image_text": 0.5,
+    "directional": 0.5,
+    "image_image": 0.5,
+    "layout": 0.9,
+    "said_weather": 0.9,
+}
 
 
 ROW = picture_row()
