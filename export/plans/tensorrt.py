@@ -22,13 +22,14 @@ from counterfactory.engine.runtime.plans import PlanKey, PlanProfile, PlanRequir
 from counterfactory.engine.runtime.trt_library import (
     BOX_LIBRARY,
     BOX_TARGET,
-    last_heard,
     library_name,
     listen,
     load_library,
+    reasons,
 )
 
 from ..precision.half import ISLAND
+from .attention import decompositions, find_attentions
 from .checks import check_profile, io_bytes
 from .writing import write_plan
 
@@ -42,6 +43,8 @@ _MULTIPLYING = ("CONVOLUTION", "DECONVOLUTION", "EINSUM", "MATRIX_MULTIPLY", "AT
 _ELEMENTWISE = ("ACTIVATION", "ELEMENTWISE", "SCALE", "SOFTMAX", "UNARY")
 _ARITHMETIC = (*_MULTIPLYING, *_ELEMENTWISE, "NORMALIZATION", "POOLING", "REDUCE", "RESIZE")
 _PRECISIONS = {"FLOAT": "fp32", "HALF": "fp16", "BF16": "bf16"}
+# Of what it says of an attention that it has no kernel for.
+_UNFUSED = re.compile("attention|decomposable", re.IGNORECASE)
 _NODE = re.compile(r"\[ONNX Layer: ([^\]]+)\]")
 
 
@@ -49,6 +52,7 @@ _NODE = re.compile(r"\[ONNX Layer: ([^\]]+)\]")
 class PlanReport:
     """A plan that was compiled: seconds taken, bytes, distinct kernels of fused attention, and the library.
 
+    Of the graph's `attentions` the compiler may compute the `decomposed` ones in several kernels, all others in one.
     `fp32_layers` are the layers outside the islands that compute in fp32, by the names of their ONNX nodes. They are
     those of the network as it was given to the compiler, which must keep its types; a plan itself cannot be inspected
     without its GPU.
@@ -57,6 +61,8 @@ class PlanReport:
     seconds: float
     plan_bytes: int
     fused_attention: int
+    attentions: int
+    decomposed: tuple[str, ...]
     fp32_layers: tuple[str, ...]
     library: str
 
@@ -90,16 +96,29 @@ def build_plan(
     network = _parsed(compiler, builder, onnx_path, log)
     config = _configured(compiler, builder, target, workspace_bytes)
     if any(config.add_optimization_profile(_profile(builder, profile)) < 0 for profile in profiles):
-        raise CounterfactoryError(f"the shapes of {onnx_path} make no profile: {last_heard(log)}")
+        raise CounterfactoryError(f"the shapes of {onnx_path} make no profile: {reasons(log)}")
     timings = timing_cache if compiler.__name__ == "tensorrt" else None
     if timings is not None:
         _take_timings(config, timings)
 
-    def build(writer: Any) -> Any:
-        return builder.build_serialized_network_to_stream(network, config, writer)
+    attentions = find_attentions(compiler, network)
+    decomposed: list[str] = []
+
+    def build(writer: Any) -> bool:
+        for choice in decompositions(attentions, lambda model: _compiles(compiler, target, model)):
+            log.errors.clear()
+            decomposed[:] = [one.name for one in choice]
+            for one in choice:
+                one.layer.decomposable = True
+            if builder.build_serialized_network_to_stream(network, config, writer):
+                return True
+            if not any(_UNFUSED.search(error) for error in log.errors):
+                return False
+        return False
 
     def why() -> str:
-        return f"{library_name(compiler)} cannot compile {onnx_path}: {last_heard(log)}"
+        allowed = "" if workspace_bytes is None else f" ({workspace_bytes:,} bytes of scratch memory were allowed)"
+        return f"{library_name(compiler)} cannot compile {onnx_path}{allowed}: {reasons(log)}"
 
     written = write_plan(compiler, plan_path, build, why)
     seconds = time.perf_counter() - began
@@ -110,7 +129,8 @@ def build_plan(
     ports = sum(io_bytes(onnx_path, profile) for profile in profiles)
     key = PlanKey(digest, tuple(profiles), *made_by, workspace_bytes, weights, activations, ports)
     write_key(plan_path, key)
-    return PlanReport(seconds, written.plan_bytes, written.fused_attention, _fp32_nodes(network), key.library)
+    fused = (written.fused_attention, len(attentions), tuple(decomposed))
+    return PlanReport(seconds, written.plan_bytes, *fused, _fp32_nodes(network), key.library)
 
 
 def require_compiler(library: str = BOX_LIBRARY, target: str = BOX_TARGET) -> None:
@@ -139,18 +159,33 @@ def _stated_bytes(notes: Sequence[str], what: str) -> int | None:
     return max(found, default=None)
 
 
-def _parsed(compiler: Any, builder: Any, onnx_path: Path, log: Any) -> Any:
-    """The network of a graph. Raises CounterfactoryError with the operation that the parser stumbles over."""
+def _network(compiler: Any, builder: Any) -> Any:
     typed = compiler.NetworkDefinitionCreationFlag.STRONGLY_TYPED
     network = builder.create_network(1 << int(typed))
     if not network.get_flag(typed):
         lacks = f"{library_name(compiler)} makes no strongly typed networks"
         raise CounterfactoryError(f"{lacks}; install release 10 or newer")
+    return network
+
+
+def _compiles(compiler: Any, target: str, model: bytes) -> bool:
+    """Whether a library compiles an ONNX model of fixed shapes."""
+    log = listen(compiler)
+    builder = compiler.Builder(log)
+    network = _network(compiler, builder)
+    parsed = compiler.OnnxParser(network, log).parse(model)
+    config = _configured(compiler, builder, target, None)
+    return bool(parsed) and builder.build_serialized_network(network, config) is not None
+
+
+def _parsed(compiler: Any, builder: Any, onnx_path: Path, log: Any) -> Any:
+    """The network of a graph. Raises CounterfactoryError with the operation that the parser stumbles over."""
+    network = _network(compiler, builder)
     parser = compiler.OnnxParser(network, log)
     if not parser.parse_from_file(str(onnx_path)):
         faults = [parser.get_error(i) for i in range(parser.num_errors)]
         texts = [f"{fault.node_operator()} {fault.node_name()}: {fault.desc()}" for fault in faults]
-        said = "; ".join(texts) or last_heard(log)
+        said = "; ".join(texts) or reasons(log)
         raise CounterfactoryError(f"{library_name(compiler)} cannot read {onnx_path}: {said}")
     return network
 

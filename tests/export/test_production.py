@@ -172,9 +172,29 @@ def test_a_plan_may_take_its_share_of_what_the_device_leaves(tmp_path: Path) -> 
     (tmp_path / "onnx" / "hint" / "model.onnx").write_bytes(b"0" * 4)
     assert_share("denoiser", paint - 1.25 * (weights["hint"] - 4))
     assert Workspace(profile_of(0), tmp_path).of("denoiser", graph) is None
-    said = rf"stage paint needs clip_text .* denoiser {1250 + kept:,} .* at once .* no workspace for"
+    said = rf"stage paint holds clip_text .* denoiser {1000 + kept:,} .* leaves 0,.*; lower \[paint\] batch .*memory_gb"
     with pytest.raises(CounterfactoryError, match=said):
         Workspace(profile_of(0.4), tmp_path).of("denoiser", graph)
+
+
+def test_scratch_memory_is_never_less_than_the_graph_computes_in(tmp_path: Path) -> None:
+    """Half of what is left where that is more, all that it needs where it fits, and else a sentence with the bytes."""
+    graph = tmp_path / "own" / "model.onnx"
+    graph.parent.mkdir()
+    graph.write_bytes(b"0" * 1000)
+    scratch = Workspace(profile_of(24), tmp_path)
+    half = scratch.of("vae_decoder", graph)
+    assert half is not None
+    assert scratch.of("vae_decoder", graph, half - 1) == half
+    assert scratch.of("vae_decoder", graph, half + 7) == half + 7
+    networks, weights = networks_of(profile_of(24)), plan_facts(profile_of(24))
+    others = {network.plan for network in networks.of("paint")} - {"vae_decoder"}
+    held = sum(weights[plan].weight_bytes for plan in others) + 1000 + networks["denoiser"].kept_bytes
+    left = int(0.9 * 24e9) - held
+    assert scratch.of("vae_decoder", graph, left) == left
+    said = rf"leaves {left:,}, and vae_decoder computes in {left + 1:,} .*; lower \[paint\] decode_batch .* memory_gb"
+    with pytest.raises(CounterfactoryError, match=said):
+        scratch.of("vae_decoder", graph, left + 1)
 
 
 # By the compiler that needs no GPU.
@@ -205,9 +225,8 @@ def test_a_device_without_room_is_said_and_the_graph_is_kept(tmp_path: Path) -> 
     asked = replace(TO_PLANS, workspace=Workspace(profile_of(3), tmp_path), islands=("softmax",))
     (row,) = compiled(mixing, tmp_path, asked)
     assert not row.compiled
-    assert row.why.startswith("stage paint needs")
-    left = "the device has 2,700,000,000 for plans, which leaves no workspace for mixing; take smaller batches"
-    assert left in row.why
+    assert row.why.startswith("stage paint holds")
+    assert " of the 2,700,000,000 bytes that the device has for plans, which leaves 0, and mixing computes" in row.why
     assert not list((tmp_path / "plans").glob("*.plan"))
     assert (tmp_path / "onnx" / "mixing" / "manifest.json").is_file()
 

@@ -42,9 +42,10 @@ def untraced(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
         path = out / "onnx" / graph.name / "model.onnx"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{graph.name} {asked.precision}")
-        path.with_name("manifest.json").write_text(json.dumps({"name": graph.name, "onnx_sha256": onnx_digest(path)}))
-        values = dict.fromkeys((one.name for one in fields(Row)), 0)
-        return [Row(**values | {"name": graph.name, "islands": (), "fp32_layers": ()})]
+        manifest = {"name": graph.name, "onnx_sha256": onnx_digest(path), "activation_bytes": 0, "profiles": graph.plan}
+        path.with_name("manifest.json").write_text(json.dumps(manifest, default=asdict))
+        values = dict.fromkeys((one.name for one in fields(Row)), 0) | {"onnx_bytes": path.stat().st_size}
+        return [Row(**values | {"name": graph.name, "islands": (), "decomposed": (), "fp32_layers": ()})]
 
     monkeypatch.setattr(command, "export_graph", export_graph)
 
