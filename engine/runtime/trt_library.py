@@ -58,11 +58,11 @@ def listen(library: Any) -> Any:
             self.noted: list[str] = []
 
         def log(self, severity: Any, message: str) -> None:
-            said = {library.ILogger.WARNING: self.warnings, library.ILogger.INFO: self.noted}
+            others = {library.ILogger.WARNING: self.warnings, library.ILogger.INFO: self.noted}
             if severity in (library.ILogger.INTERNAL_ERROR, library.ILogger.ERROR):
                 self.errors.append(message.strip())
-            elif severity in said:
-                said[severity].append(message.strip())
+            elif severity in others:
+                others[severity].append(message.strip())
 
     return Listener()
 

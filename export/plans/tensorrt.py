@@ -29,7 +29,6 @@ from counterfactory.engine.runtime.trt_library import (
 )
 
 from ..precision.half import ISLAND
-from .attention import decompositions, find_attentions
 from .checks import check_profile, io_bytes
 from .writing import write_plan
 
@@ -43,16 +42,14 @@ _MULTIPLYING = ("CONVOLUTION", "DECONVOLUTION", "EINSUM", "MATRIX_MULTIPLY", "AT
 _ELEMENTWISE = ("ACTIVATION", "ELEMENTWISE", "SCALE", "SOFTMAX", "UNARY")
 _ARITHMETIC = (*_MULTIPLYING, *_ELEMENTWISE, "NORMALIZATION", "POOLING", "REDUCE", "RESIZE")
 _PRECISIONS = {"FLOAT": "fp32", "HALF": "fp16", "BF16": "bf16"}
-# Of what it says of an attention that it has no kernel for.
-_UNFUSED = re.compile("attention|decomposable", re.IGNORECASE)
 _NODE = re.compile(r"\[ONNX Layer: ([^\]]+)\]")
 
 
 @dataclass(frozen=True)
 class PlanReport:
-    """A plan that was compiled: seconds taken, bytes, distinct kernels of fused attention, and the library.
+    """A plan that was compiled: seconds taken, bytes, how many of the graph's `attentions` it computes in one kernel
+    each, by the calls in the plan, and the library.
 
-    Of the graph's `attentions` the compiler may compute the `decomposed` ones in several kernels, all others in one.
     `fp32_layers` are the layers outside the islands that compute in fp32, by the names of their ONNX nodes. They are
     those of the network as it was given to the compiler, which must keep its types; a plan itself cannot be inspected
     without its GPU.
@@ -62,7 +59,6 @@ class PlanReport:
     plan_bytes: int
     fused_attention: int
     attentions: int
-    decomposed: tuple[str, ...]
     fp32_layers: tuple[str, ...]
     library: str
 
@@ -101,20 +97,10 @@ def build_plan(
     if timings is not None:
         _take_timings(config, timings)
 
-    attentions = find_attentions(compiler, network)
-    decomposed: list[str] = []
+    attentions = _let_decompose(compiler, network)
 
-    def build(writer: Any) -> bool:
-        for choice in decompositions(attentions, lambda model: _compiles(compiler, target, model)):
-            log.errors.clear()
-            decomposed[:] = [one.name for one in choice]
-            for one in choice:
-                one.layer.decomposable = True
-            if builder.build_serialized_network_to_stream(network, config, writer):
-                return True
-            if not any(_UNFUSED.search(error) for error in log.errors):
-                return False
-        return False
+    def build(writer: Any) -> Any:
+        return builder.build_serialized_network_to_stream(network, config, writer)
 
     def why() -> str:
         allowed = "" if workspace_bytes is None else f" ({workspace_bytes:,} bytes of scratch memory were allowed)"
@@ -129,8 +115,8 @@ def build_plan(
     ports = sum(io_bytes(onnx_path, profile) for profile in profiles)
     key = PlanKey(digest, tuple(profiles), *made_by, workspace_bytes, weights, activations, ports)
     write_key(plan_path, key)
-    fused = (written.fused_attention, len(attentions), tuple(decomposed))
-    return PlanReport(seconds, written.plan_bytes, *fused, _fp32_nodes(network), key.library)
+    fused = written.fused_calls // len(profiles)  # each profile has calls of its own
+    return PlanReport(seconds, written.plan_bytes, fused, attentions, _fp32_nodes(network), key.library)
 
 
 def require_compiler(library: str = BOX_LIBRARY, target: str = BOX_TARGET) -> None:
@@ -159,28 +145,24 @@ def _stated_bytes(notes: Sequence[str], what: str) -> int | None:
     return max(found, default=None)
 
 
-def _network(compiler: Any, builder: Any) -> Any:
+def _let_decompose(compiler: Any, network: Any) -> int:
+    """Let the compiler take apart each attention that it has no fused kernel for, with heads of hundreds of values for
+    one, where it would refuse the network; those that it has one for stay fused. Returns how many attentions there are.
+    """
+    layers = [layer for _, layer in _layers(network) if layer.type.name == "ATTENTION_INPUT"]
+    for layer in layers:
+        layer.__class__ = compiler.IAttentionInputLayer  # the bindings give every layer as one of no kind
+        layer.attention.decomposable = True
+    return len(layers)
+
+
+def _parsed(compiler: Any, builder: Any, onnx_path: Path, log: Any) -> Any:
+    """The network of a graph. Raises CounterfactoryError with the operation that the parser stumbles over."""
     typed = compiler.NetworkDefinitionCreationFlag.STRONGLY_TYPED
     network = builder.create_network(1 << int(typed))
     if not network.get_flag(typed):
         lacks = f"{library_name(compiler)} makes no strongly typed networks"
         raise CounterfactoryError(f"{lacks}; install release 10 or newer")
-    return network
-
-
-def _compiles(compiler: Any, target: str, model: bytes) -> bool:
-    """Whether a library compiles an ONNX model of fixed shapes."""
-    log = listen(compiler)
-    builder = compiler.Builder(log)
-    network = _network(compiler, builder)
-    parsed = compiler.OnnxParser(network, log).parse(model)
-    config = _configured(compiler, builder, target, None)
-    return bool(parsed) and builder.build_serialized_network(network, config) is not None
-
-
-def _parsed(compiler: Any, builder: Any, onnx_path: Path, log: Any) -> Any:
-    """The network of a graph. Raises CounterfactoryError with the operation that the parser stumbles over."""
-    network = _network(compiler, builder)
     parser = compiler.OnnxParser(network, log)
     if not parser.parse_from_file(str(onnx_path)):
         faults = [parser.get_error(i) for i in range(parser.num_errors)]

@@ -82,8 +82,8 @@ class Row:
 
     `peak_memory_bytes` is what the export held at its peak, mapped files left out; `seconds` are on the wall,
     `core_seconds` those of all threads. `workspace_bytes` is the scratch memory that the plan may take, None where that
-    is not bounded. All `attentions` but the `decomposed` are fused, by `fused_attention` distinct kernels. `doubt` says
-    what is unproven of the plan.
+    is not bounded. Of the `attentions` the plan computes `fused_attention` in one kernel each. `doubt`
+    says what is unproven of the plan.
     """
 
     name: str
@@ -104,7 +104,6 @@ class Row:
     workspace_bytes: int | None = None
     fused_attention: int = 0
     attentions: int = 0
-    decomposed: tuple[str, ...] = ()
     fp32_layers: tuple[str, ...] = ()
     library: str = ""
     doubt: str = ""
@@ -341,7 +340,7 @@ def _compiled(row: Row, out: Path, asked: Asked) -> Row:
         except CounterfactoryError as error:
             return replace(row, why=str(error), peak_memory_bytes=max(row.peak_memory_bytes, peak.bytes))
     told: dict[str, Any] = {"plan_bytes": report.plan_bytes, "plan_seconds": report.seconds, "workspace_bytes": scratch}
-    counted = ("fused_attention", "attentions", "decomposed", "fp32_layers", "library")
+    counted = ("fused_attention", "attentions", "fp32_layers", "library")
     told |= {name: getattr(report, name) for name in counted}
     most = max(row.peak_memory_bytes, peak.bytes)
     return replace(row, compiled=True, why="", **told, doubt=read_key(plan).doubt, peak_memory_bytes=most)

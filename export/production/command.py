@@ -198,7 +198,7 @@ def _rows(name: str, request: Request, out: Path, asked: Asked, threads: int, ag
 
 def _line(row: Row) -> str:
     scratch = "" if row.workspace_bytes is None else f", workspace up to {row.workspace_bytes / 1e6:,.0f} MB"
-    fused = f", {row.attentions - len(row.decomposed)} of {row.attentions} attentions fused" * bool(row.attentions)
+    fused = f", {row.fused_attention} of {row.attentions} attentions fused" * bool(row.attentions)
     made = f"plan {row.plan_bytes / 1e6:.1f} MB in {row.plan_seconds:.0f} s{scratch}{fused}"
     plan = made + f" ({row.doubt})" * bool(row.doubt) if row.compiled else f"no plan ({row.why})"
     islands = ", ".join(row.islands) or "none"

@@ -96,8 +96,8 @@ def kept(out: Path, names: list[str], made: Mapping[str, Any] | None) -> list[Ro
                 whole &= onnx_bytes(graph) in (0, rows[name]["onnx_bytes"])
             if not whole:
                 return None
-        tuples = ("islands", "decomposed", "fp32_layers")
-        return [Row(**{**rows[name], **{one: tuple(rows[name].get(one, ())) for one in tuples}}) for name in names]
+        tuples = ("islands", "fp32_layers")
+        return [Row(**{**rows[name], **{one: tuple(rows[name][one]) for one in tuples}}) for name in names]
     return None
 
 
