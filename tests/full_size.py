@@ -28,8 +28,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from a10g_memory import FIGURES, ROOT
-from mutants import write_figures
+from mutants import ROOT, write_figures
 
 from counterfactory.engine.cli.rehearse import random_forms
 from counterfactory.engine.meter.machine import free_memory
@@ -38,7 +37,7 @@ from counterfactory.engine.profile.small import ISLANDS
 from counterfactory.engine.runtime.plans import read_key
 from counterfactory.export.production.graph import exported_networks
 
-RECORD = ROOT / "docs" / "full_size.json"
+RECORD, FIGURES = ROOT / "docs" / "full_size.json", ROOT / "docs" / "a10g.json"
 PROFILES = ("a10g", "a10g-fast", "lance", "gpu", "cpu")
 TARGETS = ("sm86", "sm75", "sm120")
 # In 10^9 bytes, of the machine: what making and compiling takes, of graphs that take more than USUAL_GB.
@@ -70,7 +69,8 @@ _OWN = {
     "vae_decoder": ("production/vae",),
 }
 _PAINTS = ("production/denoiser", "graphs/editing")
-_BETWEEN = (tokenize.NEWLINE, tokenize.NL, tokenize.INDENT, tokenize.DEDENT)
+# What a statement begins after.
+_BEFORE = (tokenize.ENCODING, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 
 
 @dataclass(frozen=True)
@@ -113,11 +113,10 @@ def code(name: str) -> str:
 
 
 def _bare(source: bytes) -> str:
-    tokens = [one for one in tokenize.tokenize(io.BytesIO(source).readline) if one.type != tokenize.COMMENT]
-    kept = [
-        one.string for before, one in pairwise(tokens) if not (one.type == tokenize.STRING and before.type in _BETWEEN)
-    ]
-    return "".join("".join(kept).split())
+    dropped = (tokenize.COMMENT, tokenize.NL)
+    tokens = [one for one in tokenize.tokenize(io.BytesIO(source).readline) if one.type not in dropped]
+    kept = [one for before, one in pairwise(tokens) if one.type != tokenize.STRING or before.type not in _BEFORE]
+    return "".join("".join(one.string for one in kept).split())
 
 
 def record() -> dict[str, Any]:
@@ -127,28 +126,19 @@ def record() -> dict[str, Any]:
 
 
 def make(made: Made, out: Path, target: str | None) -> dict[str, Any]:
-    """Export a graph to `out`, or compile what lies there for `target`; its row of export.json, or what went wrong."""
+    """Export a graph to `out`, unless it lies there, and compile it for `target`; its row of export.json, and what went
+    wrong.
+    """
     profile = load_profile(made.profile)
-    words = [
-        "a10g",
-        "--random",
-        "--profile",
-        made.profile,
-        "--only",
-        made.name,
-        "--out",
-        str(out),
-        *random_forms(profile),
-    ]
+    words = ["a10g", "--random", "--profile", made.profile, "--only", made.name, *random_forms(profile)]
+    words += ["--out", str(out)]
     words += ["--islands", ISLANDS] if profile.runtime.backend != "openvino" else []
     words += [] if target is None else ["--plans", "--library", "tensorrt-rtx", "--target", target]
     command = [sys.executable, "-m", "counterfactory.export", *words]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     rows = json.loads((out / "export.json").read_text()) if (out / "export.json").is_file() else []
-    for row in rows:
-        if row["name"] == made.plan and (target is None or row["compiled"]):
-            return row if ran.returncode == 0 else row | {"why": _last(ran)}
-    return {"why": _last(ran)}
+    (row,) = [row for row in rows if row["name"] == made.plan] or [{}]
+    return {**row, "why": _last(ran) if ran.returncode else row.get("why", "")}
 
 
 def _last(ran: subprocess.CompletedProcess[str]) -> str:
@@ -161,22 +151,18 @@ def exported(row: dict[str, Any]) -> dict[str, Any]:
         return {"why": row["why"]}
     sizes = {"parameters_m": round(row["parameters"] / 1e6, 1), "onnx_mb": round(row["onnx_bytes"] / 1e6, 1)}
     took = {"core_s": round(row["core_seconds"]), "peak_gb": round(row["peak_memory_bytes"] / 1e9, 1)}
-    return {**sizes, "off": float(f"{row['parity_error']:.1e}"), "bound": row["parity_bound"], **took, "plans": {}}
+    return {**sizes, "off": float(f"{row['parity_error']:.1e}"), "bound": row["parity_bound"], **took}
 
 
 def compiled(row: dict[str, Any], plan: Path) -> dict[str, Any]:
     """Of an exporter's row, and the plan's key, what the record has of a plan."""
-    if "plan_bytes" not in row:
+    if not row["compiled"]:
         return {"why": row["why"]}
     key = read_key(plan)
-    megabytes = {
-        "plan_mb": row["plan_bytes"],
-        "scratch_mb": key.scratch_bytes or 0,
-        "allowed_mb": row["workspace_bytes"] or 0,
-    }
+    sizes = {"plan": row["plan_bytes"], "scratch": key.scratch_bytes or 0, "allowed": row["workspace_bytes"] or 0}
     counted = {"attentions": row["attentions"], "fused": row["fused_attention"]}
     taken = {"seconds": round(row["plan_seconds"]), "peak_gb": round(row["peak_memory_bytes"] / 1e9, 1)}
-    return {**{name: round(nbytes / 1e6, 1) for name, nbytes in megabytes.items()}, **counted, **taken}
+    return {**{f"{name}_mb": round(nbytes / 1e6, 1) for name, nbytes in sizes.items()}, **counted, **taken}
 
 
 def do(made: Made, targets: Sequence[str], known: dict[str, Any], limit_gb: float) -> Iterator[dict[str, Any]]:
@@ -188,17 +174,15 @@ def do(made: Made, targets: Sequence[str], known: dict[str, Any], limit_gb: floa
     if entry and not left:
         return
     if made.needs_gb > limit_gb:
-        # What was known stays as it is: it says by which code it was made.
-        yield known or stamp | {"why": f"takes {made.needs_gb:g} GB of memory to make, {limit_gb:.0f} were free"}
+        yield entry or stamp | {"why": f"takes {made.needs_gb:g} GB of memory to make, {limit_gb:.0f} were free"}
         return
     with tempfile.TemporaryDirectory(prefix="full-size-") as folder:
-        out = Path(folder)
-        row = make(made, out, None)
-        entry = {**stamp, **exported(row), "plans": entry.get("plans", {})}
-        yield entry
-        for target in left if "off" in entry else ():
-            found = compiled(make(made, out, target), out / "plans" / f"{made.plan}.plan")
-            entry = {**entry, "plans": {**entry["plans"], target: found}}
+        out, plans = Path(folder), entry.get("plans", {})
+        for target in left or [None]:
+            row = make(made, out, target)
+            if target is not None and "compiled" in row:
+                plans = {**plans, target: compiled(row, out / "plans" / f"{made.plan}.plan")}
+            entry = {**stamp, **exported(row), "plans": plans}
             yield entry
 
 
