@@ -4,14 +4,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import pickle
+import re
 import shutil
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -38,6 +43,7 @@ from counterfactory.export.graphs.weights import digest, fill
 from counterfactory.export.precision.stored import Stored
 from counterfactory.export.production import artefact, blip2, command, denoiser, examples
 from counterfactory.export.production.artefact import Asked, Row, export_graph
+from counterfactory.export.production.aside import alone
 from counterfactory.export.production.facts import facts
 from counterfactory.export.production.graph import Graph, Request, static
 from counterfactory.export.production.workspace import Workspace
@@ -295,6 +301,100 @@ def test_the_command_writes_a_row_a_graph_and_says_what_failed(
     assert rows["hed"]["islands"] == ["softmax"]
     with pytest.raises(CounterfactoryError, match="no graph head; there are opt_decoder"):
         command.export_all(SMALL, tmp_path, only=["head"], asked=Asked())
+
+
+ASKED = ["--random", "--small", "--only", "hed,hint"]
+
+
+def test_two_exports_into_one_folder_keep_out_of_each_others_way(
+    here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one says whose folder it is, and the first one goes on."""
+    second = tmp_path / "second.txt"
+
+    def one(name: str, request: Request, out: Path, *_: Any) -> list[Row]:
+        with pytest.raises(
+            CounterfactoryError, match=rf"{tmp_path} is in use by process \d+: wait until it ends, or name"
+        ):
+            command.run(parsed(*ASKED, "--out", str(out)))
+        second.write_text("refused")
+        write_manifest(out, name)
+        return [Row(name, 1, "fp16", 1e-3, 1e-2, 9, (), True, 5, 2.5, 3.5)]
+
+    monkeypatch.setattr(command, "export_one", one)
+    assert command.run(parsed(*ASKED, "--out", str(tmp_path))) == 0
+    assert second.is_file()
+    assert command.run(parsed(*ASKED, "--out", str(tmp_path), "--again")) == 0, "let go of when it ends"
+
+
+class Usage(NamedTuple):
+    free: int
+
+
+def killed(name: str, *_: Any) -> list[Row]:
+    """As the system ends a process whose mapped page finds no room, and its files stay."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return []
+
+
+def full(name: str, request: Request, out: Path, *_: Any) -> list[Row]:
+    raise OSError(errno.ENOSPC, "No space left on device", str(out / "onnx" / name / "model.onnx.data"))
+
+
+def failing(name: str, *_: Any) -> list[Row]:
+    raise RuntimeError("a library found a disk too small")
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        (
+            full,
+            r"cannot write .*onnx/hint/model\.onnx\.data: no space left .*; free some space and run the same command",
+        ),
+        (
+            killed,
+            r"the system ended its process, with .* GB of memory, .* GB of disk free now: make room and run the same",
+        ),
+        (
+            failing,
+            r"it failed on a full disk, with .* 0\.0 GB of disk free now: make room and run the same command again",
+        ),
+    ],
+    ids=["full", "killed", "library"],
+)
+def test_no_room_is_one_sentence_and_the_same_command_goes_on(
+    ends: Callable[..., list[Row]], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes before and after it is made all the same."""
+    made: list[str] = []
+
+    def ended(work: Callable[..., Any], *arguments: Any) -> Any:
+        name, out = arguments[0], arguments[2]
+        if name == "hint" and ends is not None:
+            (out / "work" / name).mkdir(parents=True)
+            return alone(ends, *arguments) if ends is killed else ends(*arguments)
+        made.append(name)
+        write_manifest(out, name)
+        return [Row(name, 1, "fp16", 1e-3, 1e-2, 9, (), True, 5, 2.5, 3.5)]
+
+    monkeypatch.setattr(command, "alone", ended)
+    free = 0 if ends is failing else 10**12
+    monkeypatch.setattr(command, "shutil", SimpleNamespace(rmtree=shutil.rmtree, disk_usage=lambda _: Usage(free)))
+    lines: list[str] = []
+    words = ["--random", "--small", "--only", "clip_text,hint,hed", "--out", str(tmp_path)]
+    assert command.run(parsed(*words), lines.append) == 1
+    assert made == ["clip_text", "hed"]
+    (fault,) = [line for line in lines if line.startswith("error: ")]
+    assert re.match(rf"error: hint: {said}", fault), fault
+    assert not (tmp_path / "work").exists(), "what a process that was ended leaves takes the room of the next one"
+    assert {row["name"] for row in json.loads((tmp_path / "export.json").read_text())} == {"clip_text", "hed"}
+
+
+def test_a_fault_of_ours_is_no_want_of_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "alone", lambda work, *arguments: failing(*arguments))
+    with pytest.raises(RuntimeError, match="a library found"):
+        command.run(parsed(*ASKED, "--out", str(tmp_path)))
 
 
 @pytest.mark.parametrize(
