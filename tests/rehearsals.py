@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +23,25 @@ from mutants import write_figures
 from counterfactory.engine.profile.profile import load_profile
 
 
-def rehearse(name: str, work: Path) -> dict[str, Any]:
-    """What `rehearse --json` says of a profile; what it makes stays below `work`. Its words where it says none."""
+def folder_of(name: str, work: Path) -> Path:
+    """Where a profile is rehearsed below `work`: its networks lie with those of all profiles of its folder."""
     keep, shared = work / name, work / Path(load_profile(name).models.folder).name
     for folder in (keep, shared):
         folder.mkdir(parents=True, exist_ok=True)
     if not (keep / "networks").exists():
         (keep / "networks").symlink_to(shared)
-    words = ["rehearse", "--profile", name, "--keep", str(keep), "--json"]
+    return keep
+
+
+def rehearse(name: str, work: Path) -> dict[str, Any]:
+    """What `rehearse --json` says of a profile, and its status; its errors where it says nothing."""
+    words = ["rehearse", "--profile", name, "--keep", str(folder_of(name, work)), "--json"]
     command = [sys.executable, "-m", "counterfactory.engine", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    said: dict[str, Any] = (
+    told: dict[str, Any] = (
         json.loads(done.stdout) if done.stdout.startswith("{") else {"steps": [], "error": done.stderr}
     )
-    return {**said, "status": done.returncode}
+    return {**told, "status": done.returncode}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -43,9 +49,10 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("profiles", nargs="*", metavar="PROFILE", help=f"some of {', '.join(PROFILES)} (all)")
     parser.add_argument("--write", action="store_true", help="keep those that hold in docs/a10g.json")
+    parser.add_argument("--work", type=Path, metavar="DIR", help="folder of what is made, which stays (none)")
     args = parser.parse_args(argv)
     held = []
-    with tempfile.TemporaryDirectory() as work:
+    with nullcontext(args.work) if args.work else tempfile.TemporaryDirectory() as work:
         for name in args.profiles or PROFILES:
             told = rehearse(name, Path(work))
             held += [name] if told["status"] == 0 else []
