@@ -65,4 +65,4 @@ def run_program(command: Sequence[str], terminal: Terminal, env: Mapping[str, st
 
 def _is_noise(line: str) -> bool:
     """Whether a line is a library's, not the program's own."""
-    return "Warning" in line or line.startswith(("W1", "warnings.warn", "Evaluation failed", "Internal Error: Myelin"))
+    return "Warning" in line or line.startswith(("W1", "warnings.warn", "Evaluation failed"))

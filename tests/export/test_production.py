@@ -191,8 +191,8 @@ def test_scratch_memory_is_never_less_than_the_graph_computes_in(tmp_path: Path)
     scratch = Workspace(profile_of(24), tmp_path)
     half = scratch.of("vae_decoder", graph)
     assert half is not None
-    assert scratch.of("vae_decoder", graph, half - 1) == half
-    assert scratch.of("vae_decoder", graph, half + 7) == half + 7
+    assert scratch.of("vae_decoder", graph, half // 2) == half
+    assert scratch.of("vae_decoder", graph, half) == round(1.25 * half), "a compiler has buffers of its own"
     networks, weights = networks_of(profile_of(24)), plan_facts(profile_of(24))
     others = {network.plan for network in networks.of("paint")} - {"vae_decoder"}
     held = sum(weights[plan].weight_bytes for plan in others) + 1000 + networks["denoiser"].kept_bytes
