@@ -93,8 +93,8 @@ class Rehearsal:
     @property
     def graphs(self) -> dict[str, Path]:
         """The folder of each exported graph, by its network; what other runtimes open has other names."""
-        made = [network for network in networks_of(self.profile) if network.name != "llm"]
-        return {one.name: self.networks / "onnx" / one.plan.removesuffix("_int8") for one in made}
+        own = [network for network in networks_of(self.profile) if network.name != "llm"]
+        return {one.name: self.networks / "onnx" / one.plan.removesuffix("_int8") for one in own}
 
     def export(self, *more: str) -> list[dict[str, Any]]:
         """Run the exporter; what it made before, it leaves. Returns what it says of each network."""
@@ -229,8 +229,8 @@ def _take_all(rehearsal: Rehearsal, target: str) -> None:
 def _name_onnx(profile: Profile, graphs: Mapping[str, Path]) -> None:
     """Exported graphs under the names by which `profile` opens them."""
     for network in networks_of(profile):
-        if network.name != "llm" and not (named := graphs[network.name].with_name(network.plan)).exists():
-            named.symlink_to(graphs[network.name].name)
+        if network.name != "llm" and not (link := graphs[network.name].with_name(network.plan)).exists():
+            link.symlink_to(graphs[network.name].name)
 
 
 def _write_openvino(profile: Profile, graphs: Mapping[str, Path]) -> None:
