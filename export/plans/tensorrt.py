@@ -147,13 +147,16 @@ def _stated_bytes(notes: Sequence[str], what: str) -> int | None:
 
 def _let_decompose(compiler: Any, network: Any) -> int:
     """Let the compiler take apart each attention that it has no fused kernel for, with heads of hundreds of values for
-    one, where it would refuse the network; those that it has one for stay fused. Returns how many attentions there are.
+    one, where it would refuse the network; those that it has one for stay fused. Returns how many attentions there are,
+    with those that are written out, each around a softmax.
     """
-    layers = [layer for _, layer in _layers(network) if layer.type.name == "ATTENTION_INPUT"]
-    for layer in layers:
-        layer.__class__ = compiler.IAttentionInputLayer  # the bindings give every layer as one of no kind
-        layer.attention.decomposable = True
-    return len(layers)
+    kinds = Counter[str]()
+    for _, layer in _layers(network):
+        kinds[layer.type.name] += 1
+        if layer.type.name == "ATTENTION_INPUT":
+            layer.__class__ = compiler.IAttentionInputLayer  # the bindings give every layer as one of no kind
+            layer.attention.decomposable = True
+    return kinds["ATTENTION_INPUT"] + kinds["SOFTMAX"]
 
 
 def _parsed(compiler: Any, builder: Any, onnx_path: Path, log: Any) -> Any:
