@@ -189,14 +189,14 @@ def do(made: Made, targets: Sequence[str], known: dict[str, Any], limit_gb: floa
 def write(key: str, entry: dict[str, Any]) -> None:
     """Keep what is known of a graph, in the order of the profiles, and the counts."""
     known = record() | {key: entry}
-    write_figures(RECORD, {"graphs": {made.key: known[made.key] for made in graphs() if made.key in known}})
+    write_figures(RECORD, {"graphs": {made.key: known.get(made.key, {"why": "not made yet"}) for made in graphs()}})
     write_figures(FIGURES, counts())
 
 
 def counts() -> dict[str, int]:
     """Graphs that keep their bound, and those of them with a plan for an A10G, of the code that is there."""
     known = record()
-    made = [known[one.key] for one in graphs() if one.key in known and known[one.key]["code"] == code(one.name)]
+    made = [known[one.key] for one in graphs() if known.get(one.key, {}).get("code") == code(one.name)]
     held = [one for one in made if one.get("off", 1.0) <= one.get("bound", 0.0)]
     planned = [one for one in held if "plan_mb" in one["plans"].get("sm86", {})]
     return {"full_size_graphs": len(held), "full_size_compiled": len(planned)}
