@@ -7,6 +7,7 @@ written again after each, so that a run that was stopped leaves what it made.
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import logging
 import os
@@ -44,7 +45,8 @@ from .graph import Graph, Request, Sources, batches_of, names_of
 from .workspace import Workspace
 
 _Say = Callable[[str], None]
-# A disk with fewer bytes left is full.
+# The errors of a full disk, and how many bytes one has left at most.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _LEAST_DISK = 50_000_000
 
 
@@ -159,6 +161,8 @@ def _explained(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno not in _FULL:
+            raise
         with explain_os_errors(Path(error.filename or out)):
             raise
     except RuntimeError as error:  # a page of a mapped file that the disk has no room for ends the process

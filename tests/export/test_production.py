@@ -391,10 +391,17 @@ def test_no_room_is_one_sentence_and_the_same_command_goes_on(
     assert {row["name"] for row in json.loads((tmp_path / "export.json").read_text())} == {"clip_text", "hed"}
 
 
-def test_a_fault_of_ours_is_no_want_of_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "alone", lambda work, *arguments: failing(*arguments))
-    with pytest.raises(RuntimeError, match="a library found"):
+@pytest.mark.parametrize("fault", [RuntimeError("a library's"), FileNotFoundError(errno.ENOENT, "none", "weights")])
+def test_a_fault_of_another_kind_is_no_want_of_room(
+    fault: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> list[Row]:
+        raise fault
+
+    monkeypatch.setattr(command, "alone", fails)
+    with pytest.raises(type(fault)) as found:
         command.run(parsed(*ASKED, "--out", str(tmp_path)))
+    assert found.value is fault
 
 
 @pytest.mark.parametrize(
