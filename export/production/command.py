@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.files.writing import explain_os_errors, make_folder, write_whole
+from counterfactory.engine.files.writing import TEMPORARY_SUFFIX, explain_os_errors, make_folder, write_whole
 from counterfactory.engine.meter.machine import free_memory
 from counterfactory.engine.models.painters import editor_form
 from counterfactory.engine.models.plan_facts import decoder_gb
@@ -173,8 +173,10 @@ def _explained(out: Path) -> Iterator[None]:
         free = f"{sum(free_memory()) / 1e9:.1f} GB of memory, swap included, and {free_disk / 1e9:.1f} GB of disk"
         todo = "make room and run the same command again; what was made before is kept"
         raise CounterfactoryError(f"{what}, with {free} free now: {todo}") from error
-    finally:
-        shutil.rmtree(out / "work", ignore_errors=True)  # which a process that was ended leaves
+    finally:  # what a process that was ended leaves
+        shutil.rmtree(out / "work", ignore_errors=True)
+        for part in (out / "plans").glob(f"*{TEMPORARY_SUFFIX}"):
+            part.unlink(missing_ok=True)
 
 
 def _rows(name: str, request: Request, out: Path, asked: Asked, threads: int, again: bool, say: _Say) -> list[Row]:

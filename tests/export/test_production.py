@@ -373,6 +373,8 @@ def test_no_room_is_one_sentence_and_the_same_command_goes_on(
         name, out = arguments[0], arguments[2]
         if name == "hint" and ends is not None:
             (out / "work" / name).mkdir(parents=True)
+            (out / "plans").mkdir()
+            (out / "plans" / f"{name}.plan.{os.getpid()}.tmp").touch()
             return alone(ends, *arguments) if ends is killed else ends(*arguments)
         made.append(name)
         write_manifest(out, name)
@@ -387,6 +389,7 @@ def test_no_room_is_one_sentence_and_the_same_command_goes_on(
     assert made == ["clip_text", "hed"]
     (fault,) = [line for line in lines if line.startswith("error: ")]
     assert re.match(rf"error: hint: {said}", fault), fault
+    assert [*(tmp_path / "plans").iterdir()] == []
     assert not (tmp_path / "work").exists(), "what a process that was ended leaves takes the room of the next one"
     assert {row["name"] for row in json.loads((tmp_path / "export.json").read_text())} == {"clip_text", "hed"}
 
