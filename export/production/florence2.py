@@ -151,7 +151,8 @@ def build(request: Request) -> Florence2ForConditionalGeneration:
         fill(model, request.seed)
         for name, parameter in model.named_parameters():
             if _ADDED.search(name) and not request.small:  # else nine blocks would multiply what passes by 10^9
-                parameter.data *= 0.1
+                with torch.no_grad():
+                    parameter.mul_(0.1)
     else:
         folder = _folder(request)
         read = {renamed(name): tensor for name, tensor in tensors(folder).items() if name != _UNUSED}
