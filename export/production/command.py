@@ -7,11 +7,15 @@ written again after each, so that a run that was stopped leaves what it made.
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import logging
 import os
+import shutil
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +24,7 @@ from typing import Any
 import torch
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.files.writing import write_whole
+from counterfactory.engine.files.writing import TEMPORARY_SUFFIX, explain_os_errors, make_folder, write_whole
 from counterfactory.engine.meter.machine import free_memory
 from counterfactory.engine.models.painters import editor_form
 from counterfactory.engine.models.plan_facts import decoder_gb
@@ -28,6 +32,7 @@ from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.runtime import WeightSettings
 from counterfactory.engine.runtime.opening import note_unplanned
 from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, BOX_TARGET, LIBRARIES
+from counterfactory.engine.suite.lock import Lock
 
 from ..graphs.hub import require_access
 from ..plans.tensorrt import TARGETS, require_compiler, resolve_target
@@ -40,6 +45,9 @@ from .graph import Graph, Request, Sources, batches_of, names_of
 from .workspace import Workspace
 
 _Say = Callable[[str], None]
+# The errors of a full disk, and how many bytes one has left at most.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_LEAST_DISK = 50_000_000
 
 
 def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
@@ -111,33 +119,64 @@ def export_all(
     """Export the networks of `only`, or all, to `out`; returns what went wrong, a sentence each.
 
     What an earlier export to `out` made of the same is left as it is, unless it is to be made `again`. Rows of earlier
-    runs stay in export.json unless made again. Raises CounterfactoryError for a name of no network.
+    runs stay in export.json unless made again. Raises CounterfactoryError for a name of no network, and while another
+    export goes to `out`.
     """
     names = list(graphs_of(request))
     unknown = sorted(set(only) - set(names))
     if unknown:
         raise CounterfactoryError(f"no graph {', '.join(unknown)}; there are {', '.join(names)}")
-    out.mkdir(parents=True, exist_ok=True)
-    faults: list[str] = []
-    for name in names:
-        if only and name not in only:
-            continue
-        try:
+    make_folder(out)
+    lock = Lock(out / "export.lock")
+    try:
+        wanted = [name for name in names if not only or name in only]
+        return [fault for name in wanted for fault in _export(name, request, out, asked, threads, again, say)]
+    finally:
+        lock.release()
+
+
+def _export(name: str, request: Request, out: Path, asked: Asked, threads: int, again: bool, say: _Say) -> list[str]:
+    """Export a network and note its rows; returns what went wrong, which keeps nothing else from being made."""
+    try:
+        with _explained(out):
             rows = _rows(name, request, out, asked, threads or os.cpu_count() or 1, again, say)
-        except CounterfactoryError as error:
-            faults.append(f"{name}: {error}")
-            say(f"{name} failed: {error}")
-            continue
-        # In the place of earlier rows of the same names.
-        before = json.loads((out / "export.json").read_text()) if (out / "export.json").is_file() else []
-        kept = [row for row in before if row["name"] not in {row.name for row in rows}]
-        write_whole(out / "export.json", json.dumps(kept + [asdict(row) for row in rows], indent=2) + "\n")
-        for row in rows:
-            faults += row.faults
-            if asked.plans and not row.compiled and row.name not in asked.unplanned:
-                faults.append(f"{row.name} was not compiled: {row.why}")
-            say(_line(row))
+            # In the place of earlier rows of the same names.
+            kept = [row for row in reuse.on_record(out) if row["name"] not in {row.name for row in rows}]
+            write_whole(out / "export.json", json.dumps(kept + [asdict(row) for row in rows], indent=2) + "\n")
+    except CounterfactoryError as error:
+        say(f"{name} failed: {error}")
+        return [f"{name}: {error}"]
+    faults = [fault for row in rows for fault in row.faults]
+    for row in rows:
+        say(_line(row))
+    if asked.plans:
+        lacking = [row for row in rows if not row.compiled and row.name not in asked.unplanned]
+        faults += [f"{row.name} was not compiled: {row.why}" for row in lacking]
     return faults
+
+
+@contextmanager
+def _explained(out: Path) -> Iterator[None]:
+    """Turns what a full disk, or a system short of memory, does to a process into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        with explain_os_errors(Path(error.filename or out)):
+            raise
+    except RuntimeError as error:  # a page of a mapped file that the disk has no room for ends the process
+        free_disk, ended = shutil.disk_usage(out).free, isinstance(error, BrokenProcessPool)
+        if not ended and free_disk >= _LEAST_DISK:
+            raise
+        what = "the system ended its process" if ended else "it failed on a full disk"
+        free = f"{sum(free_memory()) / 1e9:.1f} GB of memory, swap included, and {free_disk / 1e9:.1f} GB of disk"
+        todo = "make room and run the same command again; what was made before is kept"
+        raise CounterfactoryError(f"{what}, with {free} free now: {todo}") from error
+    finally:  # what a process that was ended leaves
+        shutil.rmtree(out / "work", ignore_errors=True)
+        for part in (out / "plans").glob(f"*{TEMPORARY_SUFFIX}"):
+            part.unlink(missing_ok=True)
 
 
 def _rows(name: str, request: Request, out: Path, asked: Asked, threads: int, again: bool, say: _Say) -> list[Row]:
@@ -165,7 +204,8 @@ def _rows(name: str, request: Request, out: Path, asked: Asked, threads: int, ag
 
 def _line(row: Row) -> str:
     scratch = "" if row.workspace_bytes is None else f", workspace up to {row.workspace_bytes / 1e6:,.0f} MB"
-    made = f"plan {row.plan_bytes / 1e6:.1f} MB in {row.plan_seconds:.0f} s{scratch}"
+    fused = f", {row.fused_attention} of {row.attentions} attentions fused" * bool(row.attentions)
+    made = f"plan {row.plan_bytes / 1e6:.1f} MB in {row.plan_seconds:.0f} s{scratch}{fused}"
     plan = made + f" ({row.doubt})" * bool(row.doubt) if row.compiled else f"no plan ({row.why})"
     islands = ", ".join(row.islands) or "none"
     return (

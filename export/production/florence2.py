@@ -59,6 +59,8 @@ _PUBLISHED = (
     (r"\.ffn\.(fc\d)\.", r".ffn.fn.net.\1."),
     (r"_attn\.(qkv|proj)\.", r"_attn.fn.\1."),
 )
+# What a block adds to what it read, again and again.
+_ADDED = re.compile(r"_block\.conv[12]\.weight$")
 _HEAD, _UNUSED = "language_model.lm_head.weight", "language_model.final_logits_bias"
 _TABLES = ("model.language_model.encoder.embed_tokens.weight", "model.language_model.decoder.embed_tokens.weight")
 
@@ -147,6 +149,10 @@ def build(request: Request) -> Florence2ForConditionalGeneration:
     model = lay_out(empty, request.scratch / "florence2.weights" if request.scratch else None)
     if request.sources is None:
         fill(model, request.seed)
+        for name, parameter in model.named_parameters():
+            if _ADDED.search(name) and not request.small:  # else nine blocks would multiply what passes by 10^9
+                with torch.no_grad():
+                    parameter.mul_(0.1)
     else:
         folder = _folder(request)
         read = {renamed(name): tensor for name, tensor in tensors(folder).items() if name != _UNUSED}
