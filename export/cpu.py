@@ -35,7 +35,7 @@ from .graphs.recording import master_of, painting_feeds
 from .language.llm import write_for_cpu
 from .production.artefact import Asked, ir_files, read_manifest
 from .production.aside import alone
-from .production.command import export_all, request_of, sources_of
+from .production.command import export_all, request_of, sizes_of, sources_of
 from .production.graph import Sources
 from .production.peak import PeakMemory
 
@@ -63,7 +63,7 @@ def prepare(profile: Profile, weights: Path, photos: Path, say: _Say) -> list[st
     named, stand_ins = sources_of(profile.weights, Sources()), (weights / _STAND_INS).is_file()
     request = replace(request_of(profile, placed(named, weights)), pinned=named, stand_ins=stand_ins)
     out = profile.models.path
-    faults = export_all(request, out, asked=Asked("openvino"), say=say)
+    faults = export_all(request, out, asked=Asked("openvino"), say=say, sizes=sizes_of(profile, request))
     if faults:
         return faults
     source = profile.weights.llm

@@ -10,9 +10,11 @@ import argparse
 import json
 import logging
 import os
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import write_whole
 from counterfactory.engine.meter.machine import free_memory
 from counterfactory.engine.models.painters import editor_form
-from counterfactory.engine.models.plan_facts import decoder_gb
+from counterfactory.engine.models.plan_facts import decoder_gb, plan_facts
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.runtime import WeightSettings
 from counterfactory.engine.runtime.opening import note_unplanned
@@ -40,6 +42,8 @@ from .graph import Graph, Request, Sources, batches_of, names_of
 from .workspace import Workspace
 
 _Say = Callable[[str], None]
+# What takes no longer was there before.
+_AT_ONCE_S = 1.0
 
 
 def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
@@ -107,9 +111,11 @@ def export_all(
     threads: int = 0,
     again: bool = False,
     say: _Say = lambda _: None,
+    sizes: Mapping[str, float] | None = None,
 ) -> list[str]:
     """Export the networks of `only`, or all, to `out`; returns what went wrong, a sentence each.
 
+    `sizes` are 10^9 bytes of the networks' weights, by which the time that is left is told.
     What an earlier export to `out` made of the same is left as it is, unless it is to be made `again`. Rows of earlier
     runs stay in export.json unless made again. Raises CounterfactoryError for a name of no network.
     """
@@ -119,9 +125,10 @@ def export_all(
         raise CounterfactoryError(f"no graph {', '.join(unknown)}; there are {', '.join(names)}")
     out.mkdir(parents=True, exist_ok=True)
     faults: list[str] = []
-    for name in names:
-        if only and name not in only:
-            continue
+    wanted = [name for name in names if not only or name in only]
+    pace = _Pace({name: (sizes or {}).get(name, 0.0) for name in wanted}, say)
+    for name in wanted:
+        began = time.monotonic()
         try:
             rows = _rows(name, request, out, asked, threads or os.cpu_count() or 1, again, say)
         except CounterfactoryError as error:
@@ -137,7 +144,34 @@ def export_all(
             if asked.plans and not row.compiled and row.name not in asked.unplanned:
                 faults.append(f"{row.name} was not compiled: {row.why}")
             say(_line(row))
+        pace.tell(name, time.monotonic() - began)
     return faults
+
+
+@dataclass
+class _Pace:
+    """How far an export is, 10^9 bytes of weights, and what it takes for each; graphs that were there take no time."""
+
+    sizes: Mapping[str, float]
+    say: _Say
+    done_gb: float = 0.0
+    made_gb: float = 0.0
+    seconds: float = 0.0
+
+    def tell(self, name: str, seconds: float) -> None:
+        total_gb = sum(self.sizes.values())
+        self.done_gb += self.sizes[name]
+        if seconds > _AT_ONCE_S:
+            self.made_gb, self.seconds = self.made_gb + self.sizes[name], self.seconds + seconds
+        if total_gb and self.made_gb:
+            left = timedelta(seconds=round((total_gb - self.done_gb) * self.seconds / self.made_gb))
+            self.say(f"graphs: {self.done_gb:.1f} of {total_gb:.1f} GB done, about {left} left")
+
+
+def sizes_of(profile: Profile, request: Request) -> dict[str, float]:
+    """10^9 bytes of each network's weights, as far as they are known."""
+    known = {plan: facts.weight_bytes / 1e9 for plan, facts in plan_facts(profile).items()}
+    return {name: known.get(request.plan(name), 0.0) for name in graphs_of(request)}
 
 
 def _rows(name: str, request: Request, out: Path, asked: Asked, threads: int, again: bool, say: _Say) -> list[Row]:
@@ -252,7 +286,16 @@ def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
     if not only or "denoiser" in only:
         denoiser.sampler_of(request)  # a file that the profile contradicts, before hours are spent on the others
     form = Asked(precision, asked.int8, asked.plans, library, target, islands, Workspace(profile, out), unplanned)
-    faults = export_all(request, out, only=only, asked=form, threads=asked.threads, again=asked.again, say=say)
+    faults = export_all(
+        request,
+        out,
+        only=only,
+        asked=form,
+        threads=asked.threads,
+        again=asked.again,
+        say=say,
+        sizes=sizes_of(profile, request),
+    )
     for fault in faults:
         say(f"error: {fault}")
     return 1 if faults else 0

@@ -49,16 +49,6 @@ _RENAMED = (
     (r"^image_pos_embed\.", "multi_modal_projector.image_position_embed."),
     (r"^language_model\.model\.", "language_model."),
 )
-# And back, of the encoder of pictures.
-_PUBLISHED = (
-    (r"^(vision_tower\.convs\.\d+)\.conv\.", r"\1.proj."),
-    (r"_block\.(conv\d)\.", r"_block.\1.fn.dw."),
-    (r"\.spatial_block\.norm1\.", ".spatial_block.window_attn.norm."),
-    (r"\.channel_block\.norm1\.", ".channel_block.channel_attn.norm."),
-    (r"\.norm2\.", ".ffn.norm."),
-    (r"\.ffn\.(fc\d)\.", r".ffn.fn.net.\1."),
-    (r"_attn\.(qkv|proj)\.", r"_attn.fn.\1."),
-)
 _HEAD, _UNUSED = "language_model.lm_head.weight", "language_model.final_logits_bias"
 _TABLES = ("model.language_model.encoder.embed_tokens.weight", "model.language_model.decoder.embed_tokens.weight")
 
@@ -80,26 +70,6 @@ def renamed(published: str) -> str:
     for pattern, to in _RENAMED:
         name = re.sub(pattern, to, name)
     return f"model.{name}"
-
-
-def published_names(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Tensors of transformers' class under the published names, as they were published: what `build` reads."""
-    found = {}
-    for name, tensor in tensors.items():
-        own = name.removeprefix("model.")
-        if own.startswith("vision_tower."):
-            for pattern, to in _PUBLISHED:
-                own = re.sub(pattern, to, own)
-        elif own.startswith("language_model."):
-            own = own.replace("language_model.", "language_model.model.", 1)
-        elif own == "lm_head.weight":
-            own = _HEAD
-        else:
-            own = own.removeprefix("multi_modal_projector.").replace("image_position_embed", "image_pos_embed")
-        if own == "image_projection.weight":
-            own, tensor = "image_projection", tensor.T.contiguous()
-        found[own] = tensor
-    return found
 
 
 def _config(request: Request) -> Florence2Config:

@@ -18,12 +18,13 @@ from command_line import Command
 from diffusers import AutoencoderTiny, ControlNetModel, UNet2DConditionModel
 from gguf_file import write_gguf
 from PIL import Image
+from published_names import florence2_published
 from safetensors.torch import save_file
 from tiny_llama import byte_level, tiny_llama
 from transformers import CLIPModel, Florence2ForConditionalGeneration
 from wiring import options_by_command
 
-from counterfactory.engine.cli import doctor, exporting, setup
+from counterfactory.engine.cli import doctor, exporting, room, setup
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.cli.gpus import Gpu
 from counterfactory.engine.errors import CounterfactoryError
@@ -32,7 +33,7 @@ from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.profile.published import Checkpoint, checkpoints_of
 from counterfactory.engine.suite import read_metadata
 from counterfactory.export import cpu
-from counterfactory.export.graphs.hub import fetch
+from counterfactory.export.graphs import hub
 from counterfactory.export.graphs.weights import fill
 from counterfactory.export.production import denoiser, florence2
 from counterfactory.export.production.graph import Request
@@ -71,8 +72,8 @@ def test_the_profile_fits_its_bounds() -> None:
 def test_too_little_is_said_before_anything_begins(
     memory: float, disk: float, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Command
 ) -> None:
-    monkeypatch.setattr(setup, "machine_memory", lambda: int(memory))
-    monkeypatch.setattr(setup, "shutil", SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=int(disk))))
+    monkeypatch.setattr(room, "machine_memory", lambda: int(memory))
+    monkeypatch.setattr(room, "shutil", SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=int(disk))))
     monkeypatch.setattr(setup, "run_program", lambda *_: pytest.fail("it began"))
     status, out, err = run("setup", "--profile", profile_in(tmp_path))
     assert status == 2
@@ -92,7 +93,7 @@ def on_a_box(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     monkeypatch.setattr(doctor, "find_gpus", lambda _: (card,))
     monkeypatch.setattr(doctor, "version", lambda _: "1.0")
     monkeypatch.setattr(doctor, "requires", lambda _: [])
-    monkeypatch.setattr(setup, "shutil", SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=10**12)))
+    monkeypatch.setattr(room, "shutil", SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=10**12)))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     file = tmp_path / "box.toml"
     file.write_text(f'name = "box"\nextends = "a10g"\n[models]\nfolder = "{tmp_path / "made"}"\n')
@@ -165,8 +166,8 @@ def test_every_option_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, r
         tried.append(sources)
         raise CounterfactoryError("that is all")
 
-    monkeypatch.setattr(setup, "machine_memory", lambda: 16 * 10**9)
-    monkeypatch.setattr(setup, "shutil", SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=10**12)))
+    monkeypatch.setattr(room, "machine_memory", lambda: 16 * 10**9)
+    monkeypatch.setattr(room, "shutil", SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=10**12)))
     monkeypatch.setattr(setup, "run_program", lambda command, _: exported.append(list(command)))
     monkeypatch.setattr(setup.verbs, "generate", generate)
     profile = profile_in(tmp_path)
@@ -333,39 +334,58 @@ def test_what_libraries_say_is_left_out_and_the_environment_is_the_one_given(cap
 CHECKPOINT = Checkpoint("owner/name", "a" * 40, "MIT", {"one.bin": 3, "folder/two.bin": 4})
 
 
-def test_files_that_the_exporter_chooses_among_are_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "huggingface_hub.hf_hub_download", lambda *_, **__: pytest.fail("it was fetched by its pattern")
-    )
-    fetch(Checkpoint("owner/name", "a" * 40, "MIT", {"model-*-of-*.safetensors": 3}), tmp_path, pytest.fail)
+def test_what_is_in_the_hubs_cache_is_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as all of it is there, and the folder has none of it."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    fetched: list[str] = []
+    monkeypatch.setattr(hub, "download", lambda file, *_: fetched.append(file.name))
+    snapshot = tmp_path / "cache" / "models--owner--name" / "snapshots" / CHECKPOINT.revision
+    (snapshot / "folder").mkdir(parents=True)
+    (snapshot / "one.bin").write_text("one")
+    hub.fetch(CHECKPOINT, tmp_path, print)
+    assert fetched == ["one.bin", "folder/two.bin"]
+    (snapshot / "folder" / "two.bin").write_text("two")
+    fetched.clear()
+    hub.fetch(CHECKPOINT, tmp_path, print)
+    assert fetched == []
+    (tmp_path / "owner" / "name").mkdir(parents=True)
+    hub.fetch(CHECKPOINT, tmp_path, print)
+    assert fetched == ["one.bin", "folder/two.bin"]
 
 
-def test_a_download_that_breaks_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, str]] = []
+def test_room_is_looked_at_on_the_disks_that_are_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small root beside a large disk: what is fetched and what is made each find their own."""
+    (tmp_path / "proc").mkdir()
+    small, large = tmp_path / "root", tmp_path / "nvme"
+    for folder in (small, large):
+        folder.mkdir()
+    free = {str(small): 12e9, str(large): 400e9}
+    monkeypatch.setattr(room, "_there", lambda path: OnDisk(small if path.is_relative_to(small) else large))
+    monkeypatch.setattr(room.shutil, "disk_usage", lambda path: SimpleNamespace(free=free[str(path)]))
+    claims = [room.Claim(small / "hub", 64, "HF_HUB_CACHE"), room.Claim(large / "made", 90, "[models] folder")]
+    (without,) = room.shortages(claims, tmp_path)
+    assert all(word in without for word in ("64 GB", str(small / "hub"), "12 GB", "lsblk", "by HF_HUB_CACHE"))
+    (tmp_path / "proc" / "mounts").write_text(f"/dev/nvme0n1 {small} ext4 rw 0 0\n/dev/nvme1n1 {large} xfs rw 0 0\n")
+    (advised,) = room.shortages(claims, tmp_path)
+    assert f"a folder on {large}" in advised
+    both = [room.Claim(large / "hub", 350, "HF_HUB_CACHE"), room.Claim(large / "made", 90, "[models] folder")]
+    (sum_of,) = room.shortages(both, tmp_path)
+    assert "440 GB" in sum_of
+    assert list(room.shortages([room.Claim(large / "hub", 350, ""), room.Claim(small / "made", 9, "")], tmp_path)) == []
 
-    def download(repository: str, name: str, *, revision: str, local_dir: Path) -> str:
-        asked.append((name, revision))
-        if name == "folder/two.bin" and len(asked) == 2:
-            raise ConnectionResetError("reset by peer")
-        (local_dir / name).parent.mkdir(parents=True, exist_ok=True)
-        (local_dir / name).write_bytes(b"xxxx")
-        return str(local_dir / name)
 
-    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
-    lines: list[str] = []
-    with pytest.raises(CounterfactoryError, match=r"two\.bin of owner/name could not be fetched \(ConnectionReset"):
-        fetch(CHECKPOINT, tmp_path, lines.append)
-    fetch(CHECKPOINT, tmp_path, lines.append)
-    fetch(CHECKPOINT, tmp_path, lines.append)  # nothing is missing: nobody is asked
-    assert asked == [("one.bin", "a" * 40), ("folder/two.bin", "a" * 40), ("folder/two.bin", "a" * 40)]
-    assert len(lines) == 2
+class OnDisk(type(Path())):  # type: ignore[misc]
+    """A folder whose disk is its own."""
+
+    def stat(self, **_: Any) -> Any:
+        return SimpleNamespace(st_dev=str(self))
 
 
 # --- from a hub in little to a suite ---
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkpoints of the profile cpu, each in little, laid out like the hub."""
     sys.path.insert(0, EXPORT)
     from test_published import saved
@@ -415,15 +435,15 @@ def write_captioner(folder: Path) -> None:
     model = Florence2ForConditionalGeneration(florence2.config_of(config))
     fill(model, 7)
     (folder / "config.json").write_text(json.dumps(config))
-    torch.save(florence2.published_names(model.state_dict()), folder / "pytorch_model.bin")
+    torch.save(florence2_published(model.state_dict(), model.config.vision_config.depths), folder / "pytorch_model.bin")
     byte_level(["a red car"] * 2, 320, ["<s>", "<pad>", "</s>"]).save(str(folder / "tokenizer.json"))
 
 
 @pytest.mark.slow
-def test_a_hub_becomes_a_suite_and_nothing_is_made_twice(hub: Path, tmp_path: Path, capfd: Any) -> None:
+def test_a_hub_becomes_a_suite_and_nothing_is_made_twice(published: Path, tmp_path: Path, capfd: Any) -> None:
     profile = profile_in(tmp_path, "[check]", "min_image_text = -1.0", "min_directional = -1.0", "min_in_place = 0.0")
     photos = setup._scenes(tmp_path / "mine", 128)
-    said = ["setup", "--profile", profile, "--weights", str(hub), "--photos", str(photos), "--json"]
+    said = ["setup", "--profile", profile, "--weights", str(published), "--photos", str(photos), "--json"]
     assert main(said) == 0
     first = json.loads(capfd.readouterr().out)
     made = tmp_path / "made"

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from published_names import florence2_published
 from test_blip2 import Torch, blocks, spans, told
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import Florence2ForConditionalGeneration
@@ -135,8 +136,10 @@ def folder(model: Florence2ForConditionalGeneration, tmp_path: Path) -> Path:
     table |= {key: florence2.BASE["vision_config"][key] for key in ("visual_temporal_embedding", "image_pos_embed")}
     said = {"model_type": "florence2", "vision_config": table, "text_config": text}
     (tmp_path / "config.json").write_text(json.dumps(said))
-    tensors = {name: tensor.half() for name, tensor in florence2.published_names(model.state_dict()).items()}
-    tensors["language_model.final_logits_bias"] = torch.zeros(1, WORDS)
+    tensors = {
+        name: tensor.half()
+        for name, tensor in florence2_published(model.state_dict(), model.config.vision_config.depths).items()
+    }
     assert tensors.keys() >= set(KNOWN)
     torch.save(tensors, tmp_path / "pytorch_model.bin")
     opt_tokenizer(WORDS, 3).save(str(tmp_path / "tokenizer.json"))
