@@ -26,11 +26,13 @@ from ..pocket.worlds import EMBEDDED
 from ..profile.profile import Profile, load_profile
 from ..profile.published import Checkpoint, hub_folder
 from ..report.table import Table
+from ..suite.run_record import RunSummary
 from . import doctor
 from .demo import write_sources
 from .exporting import COMMAND, EXPORTS_WITH, FOR_CPUS, exporter_python, run_program
 from .room import Provision, provision_of, require_room
 from .run_text import as_data, cost_line, cost_table, count_line, time_lines
+from .statuses import EXIT_SKIPPED
 from .terminal import Terminal
 
 # Bytes a second of a download.
@@ -95,19 +97,40 @@ def setup(args: Namespace, terminal: Terminal) -> int:
     terminal.say(cost_line(summary), *time_lines(summary), count_line(summary))
     terminal.show(cost_table(summary))
     files = suite.report(warn=terminal.warn) if summary.variants else None
-    if files is not None:
-        terminal.say(f"look at    {files.sheet}")
+    sheet = None if files is None else str(files.sheet)
+    rejected = [f"{row.source}: {row.reason}" for row in suite.rows if row.kind == "variant" and row.reason is not None]
+    terminal.say(*(f"rejected   {one}" for one in rejected))
+    if sheet is not None:
+        terminal.say(f"look at    {sheet}")
     card = f"{examination.gpus[0].name}, driver {examination.gpus[0].driver}" if on_gpu else machine()
     figures = f"run on {date.today()}, {card}: {summary.variants / summary.wall_s:.3f} images/s with loading, "
     figures += f"{summary.accepted} of {summary.variants} accepted, {summary.peak_memory_bytes / 1e9:.1f} GB"
     with (folder / "runs.txt").open("a", encoding="utf-8") as kept:
         kept.write(figures + "\n")
     terminal.say(f"figures    {figures}")
-    terminal.say(f"next       counterfactory generate PHOTOS --out suite --profile {args.profile}")
+    fault = _fault(summary, rejected, sheet)
+    if fault is None:
+        terminal.say(f"next       counterfactory generate PHOTOS --out suite --profile {args.profile}")
+    else:
+        terminal.error(f"profile {profile.name} is made, {fault}")
     data: dict[str, Any] = {"made_s": made_s, "folder": str(folder), "tried": str(suite_path), "figures": figures}
-    sheet = None if files is None else str(files.sheet)
-    terminal.finish({**data, **as_data(summary), "sheet": sheet})
-    return 0
+    data |= {"sheet": sheet, "reasons": rejected, "fault": fault}
+    terminal.finish({**data, **as_data(summary)})
+    return EXIT_SKIPPED if fault else 0
+
+
+def _fault(summary: RunSummary, rejected: Sequence[str], sheet: str | None) -> str | None:
+    """What the trial lacks, and what to do; None where a picture of it was accepted."""
+    if summary.accepted:
+        return None
+    if summary.variants:
+        return (
+            f"and its checks accepted none of {summary.variants} pictures ({rejected[0]}): look at {sheet}, and "
+            "name other photographs with --photos; thresholds are in [check]"
+        )
+    known = [f"{one.name}: {one.reason}" for one in (*summary.problems, *summary.shortfalls)]
+    why = known[0] if known else f"{summary.dropped} edits broke the rules of the task"
+    return f"and its trial painted no picture ({why}): name other photographs with --photos, and say this again"
 
 
 def _make_for_gpu(

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,6 +32,7 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.meter.machine import machine
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.profile.published import Checkpoint, checkpoints_of
+from counterfactory.engine.sources.source import Problem
 from counterfactory.engine.suite import read_metadata
 from counterfactory.export import cpu
 from counterfactory.export.graphs import hub
@@ -236,6 +238,41 @@ def test_a_profile_that_was_made_is_tried_and_its_figures_are_kept(
     assert (told["folder"], told["tried"], told["reused"]) == (str(made), str(made / "tried"), 2)
     assert Path(told["sheet"]).is_file()
     assert 0 <= told["made_s"] < 60
+
+
+@pytest.mark.parametrize("way", ["no picture", "all rejected"])
+def test_a_trial_without_a_picture_is_no_success(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Command
+) -> None:
+    """It says what was painted, what was accepted, and why not; a status and one sentence, said again alike."""
+    generate = setup.verbs.generate
+
+    def by_light(sources: Path, **options: Any) -> Any:
+        suite = generate(sources, **{**options, "profile": "light"})
+        summary = suite.summary
+        assert summary is not None, "it just ran"
+        if way == "no picture":
+            told = replace(summary, variants=0, accepted=0, shortfalls=(Problem("street-0", "its caption is empty"),))
+            return SimpleNamespace(summary=told, rows=[], report=lambda **_: pytest.fail("nothing to show"))
+        rows = [replace(row, reason=row.reason or "image_text 0.10 is below 0.2") for row in suite.rows]
+        told = replace(summary, accepted=0, rejected=summary.variants)
+        return SimpleNamespace(summary=told, rows=rows, report=suite.report)
+
+    monkeypatch.setattr(setup, "library_of", lambda _: SimpleNamespace(networks=[], state=lambda _: ("found", "")))
+    monkeypatch.setattr(setup.verbs, "generate", by_light)
+    profile = profile_in(tmp_path)
+    (tmp_path / "made").mkdir()
+    for _ in range(2):
+        status, out, err = run("setup", "--profile", profile)
+        assert status == 1
+        assert err.count("error: profile here is made, and its") == 1
+        assert ("its caption is empty" if way == "no picture" else "image_text 0.10 is below 0.2") in " ".join(
+            err.split()
+        )
+        assert "next" not in out
+    told = run.json("setup", "--profile", profile, status=1)
+    assert told["fault"]
+    assert (told["variants"], len(told["reasons"])) == ((0, 0) if way == "no picture" else (2, 2))
 
 
 def test_photographs_are_looked_at_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
