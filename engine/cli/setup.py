@@ -150,15 +150,10 @@ def _make_for_gpu(
 
 
 def _table(checkpoints: Sequence[Checkpoint], weights: Path) -> Table:
-    rows = tuple(
-        (
-            one.repository,
-            one.licence,
-            f"{one.bytes / 1e9:.2f}",
-            "to fetch" if one.missing(weights, hub_folder()) else "here",
-        )
-        for one in checkpoints
-    )
+    def state(one: Checkpoint) -> str:
+        return ("to fetch, gated" if one.gated else "to fetch") if one.missing(weights, hub_folder()) else "here"
+
+    rows = tuple((one.repository, one.licence, f"{one.bytes / 1e9:.2f}", state(one)) for one in checkpoints)
     total = sum(one.bytes for one in checkpoints)
     title = f"Published weights, {total / 1e9:.2f} GB in {weights}"
     return Table(title, ("checkpoint", "licence", "GB", "state"), rows)

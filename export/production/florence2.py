@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer
 from transformers import Florence2Config, Florence2ForConditionalGeneration
 
 from counterfactory.engine.errors import CounterfactoryError
@@ -22,6 +21,7 @@ from ..graphs import modules
 from ..graphs.florence2 import CachedFlorence2Decoder, Florence2Vision
 from ..graphs.hub import locate
 from ..graphs.mapped import build_empty, lay_out
+from ..graphs.pretrained import read_tokenizer
 from ..graphs.weights import fill, load, tensors
 from .blip2 import captioner_step, write_vocabulary
 from .graph import ROWS, Graph, Request, normal, static
@@ -172,7 +172,7 @@ def task_ids(request: Request) -> list[int]:
     if request.sources is None:  # random weights know no words
         words = list(range(4, 14))
     else:
-        words = Tokenizer.from_file(str(tokenizer_file(request))).encode(TASK, add_special_tokens=False).ids
+        words = read_tokenizer(tokenizer_file(request)).encode(TASK, add_special_tokens=False).ids
     return [int(text.bos_token_id), *words, int(text.eos_token_id)]
 
 
