@@ -16,6 +16,7 @@ from ..english.replacing import agree
 from ..keys import generator
 from ..language.questions import clean_text
 from ..models.blip2 import Blip2
+from ..models.clauses import shorten
 from ..profile.caption import LABEL, LABEL_BYTES, CaptionSettings
 from ..schedule.overlap import in_chunks
 from ..sources.source import Pictures, Source
@@ -40,12 +41,14 @@ def _keys(run: Run, sources: Sequence[Source], prefix: str) -> dict[Source, str]
 
 
 def caption_sources(run: Run, sources: Sequence[Source], pictures: Pictures) -> dict[Source, str]:
-    """The captions of sources: the user's, or else the captioner's, without those whose picture cannot be read."""
-    settings, task = run.profile.caption, run.request.task
-    given = {source: text for source in sources if (text := _given(source)) is not None}
+    """The captions of sources: the user's, or else the captioner's, without those whose picture cannot be read. What is
+    longer than captions that are rewritten is shortened.
+    """
+    settings, task, most = run.profile.caption, run.request.task, run.profile.rewrite.max_chars_caption
+    given = {source: shorten(text, most) for source in sources if (text := _given(source)) is not None}
     if run.profile.by_rule:
         run.advance("caption", len(sources), computed=len(sources))
-        return {source: given.get(source) or caption_of_labels(source) for source in sources}
+        return {source: given.get(source) or shorten(caption_of_labels(source), most) for source in sources}
     with run.meter.stage("caption"):
         run.advance("caption", len(given))
         captions = _continue(run, [source for source in sources if source not in given], pictures, settings.prefix)
@@ -76,7 +79,8 @@ def _continue(run: Run, sources: Sequence[Source], pictures: Pictures, prefix: s
                 yield dict(zip(batch, caption_images(run.models.blip2(), keyed, settings, text), strict=True))
 
     recipe = Recipe(make, lambda _, row: isinstance(row, str))
-    return run.recorded("caption", keys, recipe, counted=prefix == settings.prefix)
+    captions = run.recorded("caption", keys, recipe, counted=prefix == settings.prefix)
+    return {source: shorten(text, run.profile.rewrite.max_chars_caption) for source, text in captions.items()}
 
 
 def caption_of_labels(source: Source) -> str:

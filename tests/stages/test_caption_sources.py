@@ -164,3 +164,18 @@ def test_originals_are_kept_as_the_painter_sees_them_with_their_masks(sources: l
     sources[2].path.unlink()
     with tiny_run(tmp_path / "other", sources) as run:
         assert list(keep_originals(run.of(), sources, run.pictures)) == [*sources[:2], *sources[3:]]
+
+
+def test_captions_that_are_too_long_to_be_rewritten_are_shortened_and_their_sources_kept(
+    sources: list[Source], tmp_path: Path
+) -> None:
+    """The user's and the captioner's; what is on record stays whole, for another profile."""
+    own = replace(sources[0], given=Given("a.png", "A bus waits by a wall. It is red, and it is old.", None, None))
+    with tiny_run(tmp_path / "suite", [own, sources[1]]) as made:
+        run = made.of(caption=CAPTION)
+        whole = caption_sources(run, [own, sources[1]], made.pictures)
+        short = replace(run, profile=replace(run.profile, rewrite=replace(run.profile.rewrite, max_chars_caption=31)))
+        found = caption_sources(short, [own, sources[1]], made.pictures)
+    assert found[own] == "A bus waits by a wall. It is red"[:31].rsplit(" It")[0]
+    assert whole[sources[1]].startswith(found[sources[1]])
+    assert 0 < len(found[sources[1]]) <= 31 < len(whole[sources[1]])
