@@ -86,7 +86,7 @@ def calibrate(profile: Profile, pictures: list[Path]) -> str:
     images = [fit(read_picture(picture.read_bytes()), size) for picture in pictures]
     models = ModelPool(library_of(profile), Meter(lambda _: None))
     keyed = [(picture.name, image) for picture, image in zip(pictures, images, strict=True)]
-    captions = caption_images(models.blip2(), keyed, profile.caption)
+    captions = caption_images(models.blip2(), keyed, profile.caption) if profile.captioned else ["a photo"] * len(keyed)
     models.close()
     feeds = painting_feeds(profile, images, captions)
     name, folder = profile.paint.denoiser, profile.models.path

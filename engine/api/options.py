@@ -42,7 +42,8 @@ class SourceOptions(TypedDict, total=False):
     what their numbers mean, `split` is a list of Pascal VOC's, `boxes` what the four numbers of a box are (the
     layout's). `classes` are the only ones to use: names, or a file;
     `per_class` or `sample` draws so many sources of each class, or in all, by `seed` (0). `allow_out_of_domain` takes
-    sources that the models do not know. `profile` is a name or a .toml file (that which suits the sources), `variants`
+    sources that the models do not know, `given_captions` a table's own column `caption` in the captioner's place.
+    `profile` is a name or a .toml file (that which suits the sources), `variants`
     (5) and `controls` (1) are pictures per source.
     """
 
@@ -60,6 +61,7 @@ class SourceOptions(TypedDict, total=False):
     sample: int | None
     seed: int
     allow_out_of_domain: bool
+    given_captions: bool
     profile: AnyPath | None
     variants: int
     controls: int

@@ -256,6 +256,7 @@ def _add_painting(options: CommandOptions) -> CommandOptions:
     painting = options.group("painting")
     painting.take("--profile", "name or .toml file (that which suits the sources: pocket or light)")
     painting.take("--variants N", "variants per source (%(default)s)", default=5)
+    painting.flag("--given-captions", "take a table's own column 'caption' in the captioner's place")
     text = "pictures per source of its own caption, to compare variants with (%(default)s)"
     painting.take("--controls N", text, type=count, default=1)
     text = "draw each variant's weather and light by rule as well: evaluate says how much of an effect that has"

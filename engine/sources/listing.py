@@ -41,6 +41,7 @@ _COLUMNS = {
     "label": ("label", "class"),
     "mask": ("mask", "mask_file_name"),
 }
+_CAPTION = "caption"  # read where it is text, and no reason to leave a row out
 # Columns that a sentence names.
 _SHOWN = 20
 
@@ -59,7 +60,7 @@ class Entry:
     where that is unique; the bytes are at `blob`. `mask` is where its mask lies or how it is drawn, None without one.
     `size` is the (height, width) that the set says it has, None where it says nothing; `boxes` are in pixels or, where
     they are `relative`, in shares of its width and height; its depth map lies at `depth`. `given` are pictures of it
-    that somebody painted. Nothing is known to exist.
+    that somebody painted, `caption` is what the set says it shows. Nothing is known to exist.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Entry:
     relative: bool = False
     depth: Blob | None = None
     given: GivenPictures | None = None
+    caption: str | None = None
 
 
 @dataclass
@@ -178,7 +180,7 @@ def list_table(table: Path, masks: Path | None, form: BoxForm | None = None) -> 
         name = "/".join("_" if part == ".." else part for part in parts) or "."
         if rows.accept(path, name, row.get("label"), where):
             mask = absolute(root, row["mask"]) if "mask" in row else None
-            entries[path] = Entry(name, printable(name), path, row.get("label"), mask)
+            entries[path] = Entry(name, printable(name), path, row.get("label"), mask, caption=row.get("caption"))
     listing.entries = number_labels(rows.usable(entries, form))
     return finish(listing, masks)
 
@@ -307,7 +309,8 @@ def _apply_labels(listing: Listing, root: Path, table: Path, form: BoxForm | Non
         elif rows.accept(path, row["image"], row.get("label"), where):
             masks = [absolute(base, row["mask"]) for base in (root, table.parent)] if "mask" in row else [None]
             mask = next((mask for mask in masks if mask is None or Path(mask).exists()), masks[-1])
-            labelled[path] = replace(by_path[path], label=row.get("label", by_path[path].label), mask=mask)
+            label = row.get("label", by_path[path].label)
+            labelled[path] = replace(by_path[path], label=label, mask=mask, caption=row.get("caption"))
     for path, entry in by_path.items():
         if path not in labelled:
             listing.skip(entry.file, f"{table.name} says nothing about this image")
@@ -345,6 +348,9 @@ class _Rows:
             used = [next((name for name in names if name in row), None) for names in _COLUMNS.values()]
             self._last = row.get(COLUMN)
             used += [COLUMN] if isinstance(self._last, dict | list) else []
+            if isinstance(text := row.get(_CAPTION), str) and not unprintable(text := " ".join(text.split())):
+                used.append(_CAPTION)
+                values |= {_CAPTION: text} if text else {}
             extra |= dict.fromkeys(name for name in row if name not in used)
             yield where, values
         self._listing.note_unused(self._table, extra)

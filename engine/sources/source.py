@@ -93,7 +93,8 @@ class Source:
     one. `digest` is the SHA-256 of the image's bytes, `key` the content key of name, digest, label, mask, boxes, depth.
     `boxes` are in the pixels of the image, upright; `classes` the names of the classes that its mask or its boxes show,
     each once and sorted, where the set names them. `known_world` is whether the picture is within what the models know,
-    None where that was not examined. `given` are pictures of it that somebody painted, None where none are given.
+    None where that was not examined. `given` are pictures of it that somebody painted, None where none are given;
+    `caption` is what the set says it shows, None where it says nothing.
     """
 
     name: str
@@ -116,12 +117,14 @@ class Source:
     depth: Depth | None = field(default=None, compare=False)
     # Not in the key either: another picture of it leaves the source as it is.
     given: GivenPictures | None = field(default=None, compare=False)
+    caption: str | None = field(default=None, compare=False)
 
     @property
     def whole_key(self) -> str:
-        """The key of the source with what its boxes mean, and the pictures that are given of it."""
+        """The key of the source with what its boxes mean, the pictures that are given of it, and its own caption."""
         more: list[Any] = [[asdict(box) for box in self.boxes]] if self.boxes != self.listed else []
         more += [] if self.given is None else [self.given.key]
+        more += [] if self.caption is None else [{"caption": self.caption}]
         return content_key(self.key, *more) if more else self.key
 
     @property
@@ -321,6 +324,7 @@ class Reader:
             known_world=known_world,
             depth=depth,
             given=None if entry.given is None else self._open_given(entry.given, size),
+            caption=entry.caption,
         )
         return source, facts
 

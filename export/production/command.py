@@ -70,7 +70,8 @@ def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
         "clip_image": clip.image_graph,
         "hed": hed.graph,
     }
-    left_out = {"sentence", "vae_encoder", "denoiser_shallow"} - set(request.batches)
+    may_lack = {"blip2_vision", "opt_decoder", "sentence", "vae_encoder", "denoiser_shallow"}
+    left_out = may_lack - set(request.batches)
     left_out |= set() if sources is None or sources.hed else {"hed"}
     return {name: partial(make, request) for name, make in makers.items() if name not in left_out}
 
@@ -305,6 +306,8 @@ def _unplanned(request: Request, out: Path, plans: bool, say: _Say) -> tuple[str
     """The plans that this machine has too little memory to compile, said before anything is fetched: the captioner's
     decoder, the largest by far.
     """
+    if "opt_decoder" not in request.batches:
+        return ()
     plan = request.plan("opt_decoder")
     if not plans or request.small or request.florence2 or (out / "plans" / f"{plan}.plan").is_file():
         return ()
