@@ -63,7 +63,9 @@ def setup(args: Namespace, terminal: Terminal) -> int:
     examination = doctor.examine(profile, named_as=args.profile)
     if on_gpu and (first := doctor.first_of_all(profile, examination, doctor.Place())):
         raise CounterfactoryError(f"profile {profile.name} cannot run here yet; say first: {first}")
-    python = exporter_python(args.exporter, EXPORTS_WITH if on_gpu else FOR_CPUS, Path.home()) if missing else ""
+    in_8_bits = not on_gpu and profile.paint.denoiser.endswith("_int8")
+    work = bool(missing) or (in_8_bits and args.photos is not None)
+    python = exporter_python(args.exporter, EXPORTS_WITH if on_gpu else FOR_CPUS, Path.home()) if work else ""
     if args.dry_run:
         terminal.say(f"to make    {', '.join(missing) or 'nothing: all is there'}")
         terminal.finish(
@@ -77,13 +79,17 @@ def setup(args: Namespace, terminal: Terminal) -> int:
         return 0
     photos = args.photos or _scenes(folder / "photos", None if on_gpu else profile.image.short_side)
     began = time.monotonic()
+    if in_8_bits and args.photos is None:
+        terminal.say(
+            "photos     none were named: the painter is calibrated on drawn streets, until --photos DIR names some"
+        )
     if not missing:
         terminal.say(f"made before: {folder}; what is deleted there is made again")
-    elif on_gpu:
+    if missing and on_gpu:
         _make_for_gpu(profile, examination, args.profile, python, missing, terminal)
-    else:
+    elif work:
         words = ("cpu", "--profile", args.profile, "--weights", str(provision.weights), "--photos", str(photos))
-        run_program([python, *COMMAND, *words], terminal)
+        run_program([python, *COMMAND, *words, *([] if missing else ["--calibrate"])], terminal)
     made_s = time.monotonic() - began
     suite_path, task = folder / "tried", folder / "trial.toml"
     write_whole(task, TRIAL)

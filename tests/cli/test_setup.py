@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from command_line import Command
@@ -34,7 +35,7 @@ from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.profile.published import Checkpoint, checkpoints_of
 from counterfactory.engine.sources.source import Problem
 from counterfactory.engine.suite import read_metadata
-from counterfactory.export import cpu
+from counterfactory.export import calibration, cpu
 from counterfactory.export.graphs import hub
 from counterfactory.export.graphs.weights import fill
 from counterfactory.export.production import denoiser, florence2
@@ -291,31 +292,101 @@ def photograph(file: Path, value: int) -> Path:
     return file
 
 
-def test_the_painter_is_calibrated_on_the_journey(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On what it is fed while the user's photographs, as large as they are painted, are captioned and painted."""
+@pytest.mark.parametrize("error", [0.02, 0.3, float("nan")])
+def test_the_painter_is_calibrated_on_the_journey_and_held_against_its_master(
+    error: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On what it is fed while the user's photographs, as large as they are painted, are captioned and painted; other
+    photographs judge it, and where it is off by more than the bound the master stands in its place.
+    """
     profile = load_profile(profile_in(tmp_path))
-    pictures = [photograph(tmp_path / "mine" / f"{value}.png", value) for value in (50, 200)]
+    pictures = [photograph(tmp_path / "mine" / f"{value:03}.png", value) for value in range(10, 210, 20)]
+    made = tmp_path / "made"
+    made.mkdir()
+    for suffix in ("xml", "bin"):
+        (made / f"denoiser_lcm.{suffix}").write_text("the master")
     seen: dict[str, Any] = {}
 
     def captioned(_: Any, keyed: Any, settings: Any) -> list[str]:
         assert settings == profile.caption
-        assert [key for key, _ in keyed] == ["50.png", "200.png"]
+        assert [key for key, _ in keyed] == [picture.name for picture in pictures]
         return [f"of {image.mean():.0f}" for _, image in keyed]
 
-    def painted(of: Any, images: Any, captions: Any) -> list[Any]:
+    def painted(of: Any, images: Any, captions: Any, first: int = 0) -> list[Any]:
+        """Two rows of a batch, and four steps."""
         assert of is profile
-        return [*zip((image.shape for image in images), captions, strict=True)]
+        assert {image.shape for image in images} == {(512, 512, 3)}
+        for caption in captions:
+            seen.setdefault("held" if first else "learned", set()).add(caption)
+        return [{"latents": np.zeros((2, 4))}] * (len(images) * 4 // 2)
 
-    monkeypatch.setattr(cpu, "ModelPool", lambda *_: SimpleNamespace(blip2=lambda: None, close=lambda: None))
-    monkeypatch.setattr(cpu, "caption_images", captioned)
-    monkeypatch.setattr(cpu, "painting_feeds", painted)
-    monkeypatch.setattr(
-        cpu, "quantise_by_tensor", lambda *given: seen.update(zip(("of", "feeds", "to"), given, strict=True))
-    )
-    told = cpu.calibrate(profile, pictures)
-    assert seen["feeds"] == [((512, 512, 3), "of 50"), ((512, 512, 3), "of 200")]
-    assert (seen["of"].name, seen["to"].name) == ("denoiser_lcm.xml", "denoiser_lcm_int8.xml")
-    assert "calibrated on 2 pictures, 2 batches" in told
+    def quantised(master: Path, feeds: Any, form: Path) -> None:
+        seen["batches"] = len(feeds)
+        for suffix in (".xml", ".bin"):
+            form.with_suffix(suffix).write_text("8 bits")
+
+    def opened(path: Path, *, batch: int, precision: str) -> Any:
+        assert (batch, precision) == (2, "auto")
+        value = 1.0 + (error if path.read_text() == "8 bits" else 0)
+        return SimpleNamespace(run=lambda _: {"prediction": np.full((2, 4), value)})
+
+    monkeypatch.setattr(calibration, "ModelPool", lambda *_: SimpleNamespace(blip2=lambda: None, close=lambda: None))
+    monkeypatch.setattr(calibration, "caption_images", captioned)
+    monkeypatch.setattr(calibration, "painting_feeds", painted)
+    monkeypatch.setattr(calibration, "quantise_by_tensor", quantised)
+    monkeypatch.setattr(calibration, "open_session", opened)
+    told = calibration.calibrate(profile, pictures)
+    assert 64 <= seen["batches"] < 64 + 2 * len(pictures)
+    assert seen["held"] == {"of 10", "of 110"}
+    assert len(seen["learned"]) == 8
+    assert not seen["held"] & seen["learned"]
+    stands = (made / "denoiser_lcm_int8.bin").read_text()
+    assert (stands == "8 bits") == (error < calibration.BOUND)
+    assert ("stands in its place" in told) == (stands == "the master")
+    assert (made / "denoiser_lcm.bin").read_text() == "the master"
+
+
+def test_photographs_are_spread_over_their_folder(tmp_path: Path) -> None:
+    files = [photograph(tmp_path / "mine" / f"{number:03}.png", 9) for number in range(60)]
+    (tmp_path / "mine" / "notes.txt").touch()
+    found = calibration.pictures_in(tmp_path / "mine")
+    assert found == files[::3]
+    assert calibration.pictures_in(photograph(tmp_path / "one" / "a.png", 9).parent) == [tmp_path / "one" / "a.png"]
+
+
+def test_other_photographs_calibrate_again_and_the_same_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Command
+) -> None:
+    """Of a profile that was made; without any named, nothing is done again."""
+    found = SimpleNamespace(networks=[], state=lambda _: ("found", ""))
+    asked: list[list[str]] = []
+    monkeypatch.setattr(setup, "library_of", lambda _: found)
+    monkeypatch.setattr(setup, "run_program", lambda command, _: asked.append(list(command)))
+    monkeypatch.setattr(setup.verbs, "generate", lambda *_, **__: (_ for _ in ()).throw(CounterfactoryError("enough")))
+    profile = profile_in(tmp_path)
+    (tmp_path / "made" / "onnx" / "denoiser_lcm").mkdir(parents=True)
+    (tmp_path / "made" / "onnx" / "denoiser_lcm" / "manifest.json").write_text('{"onnx_sha256": "a"}')
+    for name in ("one", "two"):
+        photograph(tmp_path / name / "a.png", ord(name[0]))
+    assert run("setup", "--profile", profile)[0] == 2
+    assert asked == []
+    assert run("setup", "--profile", profile, "--photos", tmp_path / "one")[0] == 2
+    assert asked[0][-3:] == ["--photos", str(tmp_path / "one"), "--calibrate"]
+    done: list[str] = []
+
+    def calibrate(of: Any, pictures: list[Path]) -> str:
+        for suffix in ("xml", "bin"):
+            (tmp_path / "made" / f"denoiser_lcm_int8.{suffix}").touch()
+        done.append(pictures[0].parent.name)
+        return f"calibrated on {pictures[0].parent.name}"
+
+    monkeypatch.setattr(cpu, "calibrate", calibrate)
+    monkeypatch.setattr(cpu, "alone", lambda work, *arguments: work(*arguments))
+    lines: list[str] = []
+    for name in ("one", "one", "two", "one"):
+        cpu.calibrate_once(load_profile(profile), calibration.pictures_in(tmp_path / name), lines.append)
+    assert done == ["one", "two", "one"]
+    assert any("made before; calibrated on one" in line for line in lines)
 
 
 @pytest.mark.parametrize("stand_ins", [False, True])
