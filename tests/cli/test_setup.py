@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+from collections import Counter
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -19,6 +20,7 @@ import torch
 from command_line import Command
 from diffusers import AutoencoderTiny, ControlNetModel, UNet2DConditionModel
 from gguf_file import write_gguf
+from hub_stand_in import look_there, served
 from PIL import Image
 from published_names import florence2_published
 from safetensors.torch import save_file
@@ -548,28 +550,48 @@ def write_captioner(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_hub_becomes_a_suite_and_nothing_is_made_twice(published: Path, tmp_path: Path, capfd: Any) -> None:
+def test_a_hub_becomes_a_suite_and_nothing_is_made_twice(
+    published: Path, tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over HTTP, by the exporter as a program of its own; a connection is cut on the way."""
     profile = profile_in(tmp_path, "[check]", "min_image_text = -1.0", "min_directional = -1.0", "min_in_place = 0.0")
     photos = setup._scenes(tmp_path / "mine", 128)
-    said = ["setup", "--profile", profile, "--weights", str(published), "--photos", str(photos), "--json"]
-    assert main(said) == 0
-    first = json.loads(capfd.readouterr().out)
+    other = photograph(tmp_path / "other" / "a.png", 90).parent
     made = tmp_path / "made"
+    weights = load_profile(profile).weights
+    assert weights is not None
+    known = {one.repository: one.revision for one in checkpoints_of(weights)}
+    with served(published, known) as hub:
+        look_there(hub, tmp_path / "cache", monkeypatch)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
+        hub.fault(file="pytorch_model.bin", cut=5000, times=1)
+        said = ["setup", "--profile", profile, "--photos", str(photos)]
+        assert main(said) == 0
+        told = capfd.readouterr().out
+        fetched = Counter(hub.fetched())
+    assert fetched.pop("pytorch_model.bin") == 2, "what was cut goes on"
+    assert fetched.total() == sum(len(one.files) for one in checkpoints_of(weights)) - 1
+    assert re.search(r"graphs: \d\.\d of \d\.\d GB done, about .* left", told)
+    assert "calibrated on 3 pictures, 64 batches" in told
     graphs = {file.name: file.stat().st_mtime_ns for file in made.glob("*.bin")}
     assert {"blip2_vision.bin", "opt_decoder.bin", "denoiser_lcm.bin", "denoiser_lcm_int8.bin"} <= graphs.keys()
     assert (made / "denoiser_lcm_int8.bin").stat().st_size < 0.7 * (made / "denoiser_lcm.bin").stat().st_size
-    rows = read_metadata(Path(first["tried"]))
+
+    def changed(*options: str) -> tuple[dict[str, Any], set[str]]:
+        """What a setup told a machine, and the networks that it made anew; the hub is gone."""
+        before = {file.name: file.stat().st_mtime_ns for file in made.glob("*.bin")}
+        assert main([*said[:3], *options, "--json"]) == 0
+        after = {file.name: file.stat().st_mtime_ns for file in made.glob("*.bin")}
+        return json.loads(capfd.readouterr().out), {name for name in after if after[name] != before.get(name)}
+
+    again, anew = changed("--photos", str(photos))
+    assert (again["reused"], anew) == (again["variants"], set())
+    rows = read_metadata(Path(again["tried"]))
     assert {row.kind for row in rows} == {"original", "variant"}
-    assert Path(first["sheet"]).is_file()
-    assert main(said) == 0
-    again = json.loads(capfd.readouterr().out)
-    assert {file.name: file.stat().st_mtime_ns for file in made.glob("*.bin")} == graphs
-    assert again["reused"] == first["variants"]
+    assert Path(again["sheet"]).is_file()
+    assert changed("--photos", str(other))[1] == {"denoiser_lcm_int8.bin"}, "other photographs are calibrated on"
     # What is lost is made again, and nothing else.
     for suffix in ("bin", "xml"):
         (made / f"hint.{suffix}").unlink()
-    assert main(said) == 0
-    capfd.readouterr()
-    after = {file.name: file.stat().st_mtime_ns for file in made.glob("*.bin")}
-    assert {name for name in graphs if after[name] != graphs[name]} == {"hint.bin"}
+    assert changed("--photos", str(other))[1] == {"hint.bin"}
     shutil.rmtree(made)
