@@ -41,7 +41,7 @@ _COLUMNS = {
     "label": ("label", "class"),
     "mask": ("mask", "mask_file_name"),
 }
-_CAPTION = "caption"  # read where it is text, and no reason to leave a row out
+CAPTION = "caption"  # read where it is text, and no reason to leave a row out
 # Columns that a sentence names.
 _SHOWN = 20
 
@@ -348,9 +348,9 @@ class _Rows:
             used = [next((name for name in names if name in row), None) for names in _COLUMNS.values()]
             self._last = row.get(COLUMN)
             used += [COLUMN] if isinstance(self._last, dict | list) else []
-            if isinstance(text := row.get(_CAPTION), str) and not unprintable(text := " ".join(text.split())):
-                used.append(_CAPTION)
-                values |= {_CAPTION: text} if text else {}
+            if isinstance(text := row.get(CAPTION), str) and not unprintable(text := " ".join(text.split())):
+                used.append(CAPTION)
+                values |= {CAPTION: text} if text else {}
             extra |= dict.fromkeys(name for name in row if name not in used)
             yield where, values
         self._listing.note_unused(self._table, extra)

@@ -97,6 +97,8 @@ def _opened(part: Path, file: HubFile) -> Iterator[BinaryIO]:
         except BlockingIOError as error:
             busy = f"another command fetches {file}: say this again when that one has ended"
             raise CounterfactoryError(busy) from error
+        except OSError:  # a file system without locks
+            pass
         yield opened
 
 

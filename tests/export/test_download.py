@@ -54,11 +54,11 @@ def test_each_way_of_failing_says_its_reason_and_loses_nothing(profile: str, way
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("profile", hub_cases.PROFILES)
-def test_all_ways_of_failing_of_all_profiles(profile: str, tmp_path: Path) -> None:
+def test_all_ways_of_failing_of_the_profile_with_most_files(tmp_path: Path) -> None:
+    """The command of hub_cases.py tries all profiles."""
     for way in hub_cases.WAYS:
         with hub_cases.hub_of_published(tmp_path / way.replace("/", " ")) as work:
-            assert hub_cases.tried(profile, way, work).wrong == "", way
+            assert hub_cases.tried("a10g", way, work).wrong == "", way
 
 
 def test_the_cases_are_on_record() -> None:
