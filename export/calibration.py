@@ -64,7 +64,7 @@ def calibrate(profile: Profile, pictures: Sequence[Path]) -> str:
     quantise_by_tensor(master, feeds, form)
     error = _error(form, master, kept, profile)
     told = f"{form} holds {master.stem} in 8 bits, calibrated on {len(learned)} pictures, {len(feeds)} batches"
-    told += f"; on {len(kept)} others it is off by {100 * error:.1f} % (at most {100 * BOUND:g} %)"
+    told += f"; on {len(kept)} held-out batches it is off by {100 * error:.1f} % (at most {100 * BOUND:g} %)"
     if error <= BOUND:
         return told
     _put_in_place(master, form)

@@ -32,6 +32,7 @@ from counterfactory.engine.cli import doctor, exporting, room, setup
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.cli.gpus import Gpu
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.keys import file_digest
 from counterfactory.engine.meter.machine import machine
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.profile.published import Checkpoint, checkpoints_of
@@ -572,10 +573,13 @@ def test_a_hub_becomes_a_suite_and_nothing_is_made_twice(
     assert fetched.pop("pytorch_model.bin") == 2, "what was cut goes on"
     assert fetched.total() == sum(len(one.files) for one in checkpoints_of(weights)) - 1
     assert re.search(r"graphs: \d\.\d of \d\.\d GB done, about .* left", told)
-    assert "calibrated on 3 pictures, 64 batches" in told
+    ((pictures, batches, off),) = re.findall(r"calibrated on (\d+) pictures, (\d+) batches; .* off by ([\d.]+) %", told)
+    assert (int(pictures), int(batches) >= 64) == (3, True)
     graphs = {file.name: file.stat().st_mtime_ns for file in made.glob("*.bin")}
     assert {"blip2_vision.bin", "opt_decoder.bin", "denoiser_lcm.bin", "denoiser_lcm_int8.bin"} <= graphs.keys()
-    assert (made / "denoiser_lcm_int8.bin").stat().st_size < 0.7 * (made / "denoiser_lcm.bin").stat().st_size
+    form, master = ((made / f"denoiser_lcm{kind}.bin").stat().st_size for kind in ("_int8", ""))
+    # Random weights are mostly too far off in 8 bits.
+    assert (form < 0.7 * master, form == master) == ((float(off) <= 10), (float(off) > 10))
 
     def changed(*options: str) -> tuple[dict[str, Any], set[str]]:
         """What a setup told a machine, and the networks that it made anew; the hub is gone."""
@@ -589,7 +593,9 @@ def test_a_hub_becomes_a_suite_and_nothing_is_made_twice(
     rows = read_metadata(Path(again["tried"]))
     assert {row.kind for row in rows} == {"original", "variant"}
     assert Path(again["sheet"]).is_file()
-    assert changed("--photos", str(other))[1] == {"denoiser_lcm_int8.bin"}, "other photographs are calibrated on"
+    assert changed("--photos", str(other))[1] <= {"denoiser_lcm_int8.bin"}, "other photographs are calibrated on"
+    stamp = json.loads((made / "onnx" / "denoiser_lcm_int8" / "made_of.json").read_text())
+    assert stamp["made_of"]["pictures"] == [file_digest(other / "a.png")]
     # What is lost is made again, and nothing else.
     for suffix in ("bin", "xml"):
         (made / f"hint.{suffix}").unlink()
