@@ -226,7 +226,9 @@ def test_setup_makes_tries_and_keeps_a_line_of_figures(
     monkeypatch.setattr(doctor, "find_gpus", lambda _: (card,))
     monkeypatch.setattr(doctor, "version", lambda _: "1.0")
     monkeypatch.setattr(doctor, "requires", lambda _: [])
-    monkeypatch.setattr(setup, "shutil", SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=10**12)))
+    monkeypatch.setattr(
+        "counterfactory.engine.cli.room.shutil", SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=10**12))
+    )
     made, ran = tmp_path / "made", list[list[str]]()
     profile = small.write_small(tmp_path / "box.toml", "a10g", made, RUNTIMES["tensorrt"])
 
