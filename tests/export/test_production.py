@@ -303,6 +303,31 @@ def test_the_command_writes_a_row_a_graph_and_says_what_failed(
         command.export_all(SMALL, tmp_path, only=["head"], asked=Asked())
 
 
+def test_how_far_an_export_is_counts_what_was_made_and_not_what_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is there already takes no time, by which nothing is foretold."""
+    clock, said, took = [0.0], list[str](), {"clip_text": 0.0, "hint": 20.0, "denoiser": 50.0, "hed": 10.0}
+
+    def rows(name: str, *_: Any) -> list[Row]:
+        clock[0] += took[name]
+        if name == "denoiser":
+            raise CounterfactoryError("no weights of diffusion were named")
+        return [Row(name, 1, "fp16", 1e-3, 1e-2, 9, (), True, 5, 2.5, 3.5)]
+
+    monkeypatch.setattr(command, "_rows", rows)
+    monkeypatch.setattr(command, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    sizes = {"clip_text": 1.0, "hint": 2.0, "denoiser": 4.0, "hed": 1.0}
+    command.export_all(SMALL, tmp_path, only=list(took), asked=Asked(), say=said.append, sizes=sizes)
+    assert [line for line in said if line.startswith("graphs: ")] == [
+        "graphs: 3.0 of 8.0 GB done, about 0:00:50 left",
+        "graphs: 4.0 of 8.0 GB done, about 0:00:40 left",
+    ]
+    said.clear()
+    command.export_all(SMALL, tmp_path, only=list(took), asked=Asked(), say=said.append)
+    assert not [line for line in said if line.startswith("graphs: ")]
+
+
 ASKED = ["--random", "--small", "--only", "hed,hint"]
 
 

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from small_sets import labels, noise, read, reasons, refuse, save, write
 
-from counterfactory.engine.sources.data_set import DataSet
+from counterfactory.engine.sources.data_set import DataSet, SetOptions, read_set
 from counterfactory.engine.sources.shapes import Box
 from counterfactory.engine.sources.source import ImageSettings, load_pixels
 
@@ -186,6 +186,18 @@ def test_captions_that_are_no_text_cost_no_row(tmp_path: Path) -> None:
     found = read(tmp_path)
     assert [source.caption for source in found.sources] == [None, None, None, None, "a bus"]
     assert any("'caption'" in note for note in found.notes)
+
+
+def test_a_caption_is_a_column_to_group_by_as_well_and_known_of_pictures_whose_header_is_read(tmp_path: Path) -> None:
+    said = [f"a bus at {i} o'clock" for i in range(4)]
+    for i, text in enumerate(said):
+        save(tmp_path / f"{i}.png", i)
+        with (tmp_path / "metadata.jsonl").open("a") as file:
+            file.write(json.dumps({"file_name": f"{i}.png", "caption": text, "place": "here"}) + "\n")
+    for whole in (None, 1):
+        sources = list(read_set(str(tmp_path), SetOptions(), whole=whole).sources)
+        assert [source.caption for source in sources] == said
+        assert [dict(source.cells) for source in sources] == [{"caption": text, "place": "here"} for text in said]
 
 
 def test_hugging_face_s_data_sets_on_the_disk(tmp_path: Path) -> None:
