@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from diffusers import AutoencoderTiny
 from measure import bench_parser
+from published_names import florence2_published
 from safetensors.torch import save_file
 
 from counterfactory.engine.profile.profile import load_profile
@@ -40,7 +41,7 @@ _SMOLLM2 = (24, 2048, 8192, 32)
 def write_florence2(folder: Path) -> None:
     """config.json, tokenizer.json and pytorch_model.bin in fp16, under Microsoft's names."""
     model = florence2.build(Request(captioner="florence2"))
-    published = florence2.published_names(model.state_dict())
+    published = florence2_published(model.state_dict(), florence2.BASE["vision_config"]["depths"])
     halves = {tensor.data_ptr(): tensor.half() for tensor in published.values()}  # tied ones are stored once
     torch.save({name: halves[tensor.data_ptr()] for name, tensor in published.items()}, folder / "pytorch_model.bin")
     (folder / "config.json").write_text(json.dumps({"model_type": "florence2", **florence2.BASE}))

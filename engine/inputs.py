@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .errors import CounterfactoryError
 from .files.disk_list import DiskList
 from .profile.image import ImageSettings, lost_share
 from .profile.profile import Profile
@@ -58,9 +59,26 @@ def usable_inputs(
     reasons = without_maps(profile, known)
     shown = DiskList(source for source in known if source not in reasons) if reasons else known
     reasons |= without_masks(profile.protect, shown)
+    if not (profile.captioned or profile.by_rule):
+        reasons |= without_captions(shown)
+    elif profile.captioned and any(source.caption is not None for source in known):
+        notes.append(
+            f"the set's captions are not used: profile {profile.name} writes its own; --given-captions takes them"
+        )
     left_out = [*strange, *(Problem(source.name, reason) for source, reason in reasons.items())]
     used = DiskList(source for source in known if source not in reasons) if reasons else known
     return Inputs(used, tuple(left_out), notes=(*notes, *lost_lines(used, profile.image)))
+
+
+def without_captions(sources: Sequence[Source]) -> dict[Source, str]:
+    """The sources that bring no caption, and why that matters. Raises CounterfactoryError where none brings one."""
+    silent = [source for source in sources if source.caption is None]
+    if silent and len(silent) == len(sources):
+        raise CounterfactoryError(
+            "no network captions pictures here, and no source brings a caption: give the table a column 'caption', or "
+            "take a profile with a table [caption]"
+        )
+    return dict.fromkeys(silent, "it brings no caption, and no network writes one")
 
 
 def _require_truths(task: str, sources: Sequence[Source]) -> list[str]:

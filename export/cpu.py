@@ -20,22 +20,17 @@ from typing import Any
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import write_whole
 from counterfactory.engine.keys import file_digest
-from counterfactory.engine.meter.meter import Meter
-from counterfactory.engine.models.model_pool import ModelPool
-from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.published import checkpoints_of
 from counterfactory.engine.profile.rewrite import LLAMA_FILES
-from counterfactory.engine.sources.pixels import fit, read_picture
-from counterfactory.engine.stages.caption_sources import caption_images
 
+from .calibration import BATCHES, BOUND, calibrate, pictures_in
 from .graphs.hub import fetch, is_pinned, place
-from .graphs.ranges import quantise_by_tensor
-from .graphs.recording import master_of, painting_feeds
+from .graphs.recording import master_of
 from .language.llm import write_for_cpu
 from .production.artefact import Asked, ir_files, read_manifest
 from .production.aside import alone
-from .production.command import export_all, request_of, sources_of
+from .production.command import export_all, request_of, sizes_of, sources_of
 from .production.graph import Sources
 from .production.peak import PeakMemory
 
@@ -43,9 +38,6 @@ _Say = Callable[[str], None]
 _Work = Callable[..., str]
 # Beside weights that are random and stand for the published ones.
 _STAND_INS = "STAND-INS"
-# Photographs that the painter is calibrated on; each gives a batch for every step.
-_PHOTOS = 4
-_PICTURES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp"})
 
 
 def prepare(profile: Profile, weights: Path, photos: Path, say: _Say) -> list[str]:
@@ -57,13 +49,13 @@ def prepare(profile: Profile, weights: Path, photos: Path, say: _Say) -> list[st
     if profile.weights is None or profile.runtime.backend != "openvino" or profile.llm.backend != "openvino":
         none = f"profile {profile.name} is none for CPUs with a table [weights]"
         raise CounterfactoryError(f'{none}: name one with backend = "openvino"')
-    pictures = _pictures(photos)
+    pictures = pictures_in(photos)
     for checkpoint in checkpoints_of(profile.weights):
         fetch(checkpoint, weights, say)
     named, stand_ins = sources_of(profile.weights, Sources()), (weights / _STAND_INS).is_file()
     request = replace(request_of(profile, placed(named, weights)), pinned=named, stand_ins=stand_ins)
     out = profile.models.path
-    faults = export_all(request, out, asked=Asked("openvino"), say=say)
+    faults = export_all(request, out, asked=Asked("openvino"), say=say, sizes=sizes_of(profile, request))
     if faults:
         return faults
     source = profile.weights.llm
@@ -71,28 +63,22 @@ def prepare(profile: Profile, weights: Path, photos: Path, say: _Say) -> list[st
     target = out / Path(profile.llm.model).expanduser()
     files = [target / name for name in LLAMA_FILES]
     _once(target, files, made if is_pinned(source) else None, say, write_for_cpu, place(source, weights), target)
-    name = profile.paint.denoiser
-    master = master_of(name)
-    if master != name:
-        made = {"graph": read_manifest(out, master)["onnx_sha256"], "pictures": list(map(file_digest, pictures))}
-        made |= {"paint": asdict(profile.paint), "openvino": version("openvino")}
-        _once(out / "onnx" / name, ir_files(out / f"{name}.xml"), made, say, calibrate, profile, pictures)
+    calibrate_once(profile, pictures, say)
     return []
 
 
-def calibrate(profile: Profile, pictures: list[Path]) -> str:
-    """Write the int8 form of the profile's denoiser, by what it is fed while `pictures` are captioned and painted."""
-    size = profile.image.sizes[0]
-    images = [fit(read_picture(picture.read_bytes()), size) for picture in pictures]
-    models = ModelPool(library_of(profile), Meter(lambda _: None))
-    keyed = [(picture.name, image) for picture, image in zip(pictures, images, strict=True)]
-    captions = caption_images(models.blip2(), keyed, profile.caption)
-    models.close()
-    feeds = painting_feeds(profile, images, captions)
-    name, folder = profile.paint.denoiser, profile.models.path
-    made = folder / f"{name}.xml"
-    quantise_by_tensor(folder / f"{master_of(name)}.xml", feeds, made)
-    return f"{made} holds {master_of(name)} in 8 bits, calibrated on {len(pictures)} pictures, {len(feeds)} batches"
+def calibrate_once(profile: Profile, pictures: Sequence[Path], say: _Say) -> None:
+    """Make the int8 form of the profile's denoiser, unless it was made on just these pictures; nothing where there is
+    none.
+    """
+    out, name = profile.models.path, profile.paint.denoiser
+    master = master_of(name)
+    if master == name:
+        return
+    made = {"graph": read_manifest(out, master)["onnx_sha256"], "pictures": list(map(file_digest, pictures))}
+    made |= {"paint": asdict(profile.paint), "caption": asdict(profile.caption), "openvino": version("openvino")}
+    made |= {"batches": BATCHES, "bound": BOUND}
+    _once(out / "onnx" / name, ir_files(out / f"{name}.xml"), made, say, calibrate, profile, pictures)
 
 
 def placed(named: Sources, weights: Path) -> Sources:
@@ -109,16 +95,6 @@ def placed(named: Sources, weights: Path) -> Sources:
     return Sources(**{field.name: found(getattr(named, field.name)) for field in fields(Sources)})
 
 
-def _pictures(folder: Path) -> list[Path]:
-    """Some pictures of a folder, the same each time."""
-    if not folder.is_dir():
-        raise CounterfactoryError(f"there is no folder {folder}: name one with a few photographs")
-    found = sorted(path for path in folder.iterdir() if path.suffix.lower() in _PICTURES)[:_PHOTOS]
-    if not found:
-        raise CounterfactoryError(f"folder {folder} holds no picture: put a few photographs into it")
-    return found
-
-
 def _once(
     folder: Path, files: Sequence[Path], made: Mapping[str, Any] | None, say: _Say, work: _Work, *arguments: Any
 ) -> None:
@@ -127,8 +103,9 @@ def _once(
     """
     stamp, plain = folder / "made_of.json", json.loads(json.dumps(made))
     there = stamp.is_file() and all(file.is_file() for file in files)
-    if made is not None and there and json.loads(stamp.read_text()).get("made_of") == plain:
-        say(f"{folder.name}: made before")
+    known = json.loads(stamp.read_text()) if there else {}
+    if made is not None and known.get("made_of") == plain:
+        say(f"{folder.name}: made before; {known.get('told', '')}".rstrip("; "))
         return
     stamp.unlink(missing_ok=True)
     say(f"{folder.name} ...")
@@ -136,7 +113,7 @@ def _once(
     say(f"{text}; {cost['seconds']:.0f} s, peak {cost['peak_memory_bytes'] / 1e9:.1f} GB")
     if made is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(stamp, json.dumps({"made_of": plain, **cost}))
+        write_whole(stamp, json.dumps({"made_of": plain, "told": text, **cost}))
 
 
 def _measured(work: _Work, arguments: tuple[Any, ...]) -> tuple[str, dict[str, float]]:
@@ -153,11 +130,16 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--profile", default="cpu", help="whose networks are made, in its folder (%(default)s)")
     parser.add_argument("--weights", type=Path, required=True, help="folder laid out like the hub: OWNER/NAME/FILE")
     parser.add_argument("--photos", type=Path, required=True, help="folder of photographs to calibrate on")
+    only = "only calibrate the painter of networks that are there, where the photographs are others"
+    parser.add_argument("--calibrate", action="store_true", help=only)
     parser.set_defaults(run=run)
 
 
 def run(asked: argparse.Namespace, say: _Say) -> int:
     """Do what the command line asks; returns the exit status, 1 where a network failed or missed its bound."""
+    if asked.calibrate:
+        calibrate_once(load_profile(asked.profile), pictures_in(asked.photos), say)
+        return 0
     faults = prepare(load_profile(asked.profile), asked.weights, asked.photos, say)
     for fault in faults:
         say(f"error: {fault}")

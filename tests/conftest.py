@@ -82,7 +82,18 @@ def pytest_collection() -> Generator[None, object, object]:
 
 # The files that take longest, most of few tests: they go first, so that no worker is left with one at the end.
 LONGEST = (
-    *("assembled", "journey", "generate_options", "features", "device_painting", "plan_options", "cli", "process"),
+    *(
+        "rehearsals",
+        "assembled",
+        "full_size",
+        "journey",
+        "generate_options",
+        "features",
+        "device_painting",
+        "plan_options",
+        "cli",
+        "process",
+    ),
     *("face", "openvino_llm", "outcome", "model_pool", "known_world", "invert", "maps", "sessions", "house"),
 )
 

@@ -35,11 +35,9 @@ from stand_in_cuda import Memory
 from stand_in_gpu import Engine, Library, write_stand_in
 from stand_in_kernels import Driver
 
-from counterfactory.engine.cli import doctor, rehearse, setup
+from counterfactory.engine.cli import doctor, setup
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.cli.gpus import Gpu
-from counterfactory.engine.cli.terminal import Terminal
-from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import generator
 from counterfactory.engine.language.llama import Llama
 from counterfactory.engine.meter.meter import Meter
@@ -216,37 +214,6 @@ def test_runtimes_come_to_the_same_suite(
             assert b.scores == {name: pytest.approx(score, abs=0.01) for name, score in a.scores.items()} | loose
 
 
-def copied(box: Path) -> Any:
-    """In the exporter's place: what it would make is there already."""
-
-    def run(command: list[str], *_: Any) -> None:
-        assert command[1:4] == ["-m", "counterfactory.export", "a10g"]
-        if "--out" in command:
-            out = Path(command[command.index("--out") + 1])
-            shutil.copytree(box, out, dirs_exist_ok=True)
-            row = {"name": "denoiser", "parity_error": 0.0, "compiled": True}
-            (out / "export.json").write_text(json.dumps([row]))
-
-    return run
-
-
-def test_rehearse_takes_the_journey_twice_and_compares(
-    box: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Command
-) -> None:
-    monkeypatch.setattr(rehearse, "run_program", copied(box))
-    monkeypatch.setattr(rehearse.Rehearsal, "measured", lambda *_: "as the test below has it")
-    steps = {step["step"]: step["result"] for step in run.json("rehearse", "--keep", tmp_path)["steps"]}
-    assert re.fullmatch(r"6 of 6 variants accepted, .*", steps["onnxruntime"])
-    assert re.fullmatch(r"9 pictures, [5-9]\d dB apart at most .*", steps["compare"])
-    # Other pictures are seen to be others, and another caption is.
-    rows = [row for row in read_metadata(tmp_path / "openvino") if row.kind != "original"]
-    picture = tmp_path / "openvino" / rows[0].file_name
-    Image.fromarray(255 - np.asarray(Image.open(picture).convert("RGB"))).save(picture)
-    one = rehearse.Rehearsal(load_profile("a10g"), "a10g", tmp_path, sys.executable, Terminal(as_json=True))
-    with pytest.raises(CounterfactoryError, match=r"pictures are \d+ dB apart, and 45 are the least"):
-        one.compared()
-
-
 def test_setup_makes_tries_and_keeps_a_line_of_figures(
     box: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Command
 ) -> None:
@@ -259,7 +226,9 @@ def test_setup_makes_tries_and_keeps_a_line_of_figures(
     monkeypatch.setattr(doctor, "find_gpus", lambda _: (card,))
     monkeypatch.setattr(doctor, "version", lambda _: "1.0")
     monkeypatch.setattr(doctor, "requires", lambda _: [])
-    monkeypatch.setattr(setup, "shutil", SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=10**12)))
+    monkeypatch.setattr(
+        "counterfactory.engine.cli.room.shutil", SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=10**12))
+    )
     made, ran = tmp_path / "made", list[list[str]]()
     profile = small.write_small(tmp_path / "box.toml", "a10g", made, RUNTIMES["tensorrt"])
 

@@ -133,7 +133,11 @@ def test_the_number_of_a_stage_s_code_is_in_the_keys(monkeypatch: pytest.MonkeyP
     def named() -> list[str]:
         return [maker_key("paint", [], "", {}), content_keys.outcome_key("profile", "settings", [], {})]
 
-    assert {stage: code_of(stage) for stage in STAGES} == dict.fromkeys(STAGES, 1) | {"rewrite": 13, "check": 7}
+    assert {stage: code_of(stage) for stage in STAGES} == dict.fromkeys(STAGES, 1) | {
+        "caption": 2,
+        "rewrite": 13,
+        "check": 7,
+    }
     before = named()
     monkeypatch.setattr(content_keys, "code_of", lambda stage: 1000)
     assert not set(before) & set(named())

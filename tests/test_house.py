@@ -52,7 +52,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
             *("meter", "sources", "variant", "english", "light", "server", "models", "suite", "tasks"),
             *("request",),
         },
-        "inputs": {"files", "profile", "sources", "stages"},
+        "inputs": {"errors", "files", "profile", "sources", "stages"},
         "estimate": {
             *("errors", "keys", "content_keys", "files", "schedule", "profile", "runtime", "meter"),
             *("sources", "models", "suite"),
@@ -106,7 +106,8 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "language": {"graphs"},
         "pocket": {"graphs", "language"},
         "production": {"graphs", "precision", "plans"},
-        "cpu": {"graphs", "language", "production"},
+        "calibration": {"graphs"},
+        "cpu": {"calibration", "graphs", "language", "production"},
         "retraining": set(),
         "__main__": {"language", "pocket", "production", "cpu", "retraining"},
     },

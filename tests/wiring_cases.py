@@ -187,6 +187,22 @@ def _(house: House, command: str) -> None:
         assert ("fewer than 5" in of_groups, "fewer than 5" in plain) == (True, False)
 
 
+@shows("--given-captions", *SETS)
+def _(house: House, command: str) -> None:
+    rows = {stem: f"a red {stem.partition('/')[0]} on a clear street at noon." for stem in stems(house.flat)[:2]}
+    rest = stems(house.flat)[2:]
+    lines = [f"{stem}.png,{stem.partition('/')[0]},{rows.get(stem, '')}" for stem in (*rows, *rest)]
+    labels = house.file("captions.csv", "\n".join(["image,label,caption", *lines]))
+    ran = house.ask(command, "--labels", labels, "--given-captions")
+    assert (ran.status, ran.count) == (1, len(rows))
+    assert rest[0] in ran.err
+    if command in MAKES:
+        assert {row.caption for row in ran.rows} == set(rows.values())
+    usual = house.ask(command, "--labels", labels)
+    assert usual.count == len(rows) + len(rest)
+    assert "--given-captions" in usual.err
+
+
 @shows("--profile", *SETS)
 def _(house: House, command: str) -> None:
     house.fails("no profile 'none'", command, "--profile", "none")

@@ -42,11 +42,11 @@ class SourceOptions(TypedDict, total=False):
     what their numbers mean, `split` is a list of Pascal VOC's, `boxes` what the four numbers of a box are (the
     layout's). `classes` are the only ones to use: names, or a file;
     `per_class` or `sample` draws so many sources of each class, or in all, by `seed` (0). `allow_out_of_domain` takes
-    sources that the models do not know. `group_by` says which sources depend on each other: a column of the set's
-    table, a regular expression whose parts in parentheses name the group of a path, "auto" (the default: what looks
-    like frames of a sequence, and copies) or "none". `profile` is a name or a .toml file (that which suits the
-    sources), `variants` (5) and `controls` (1, and none where a profile draws into the sources themselves) are
-    pictures per source.
+    sources that the models do not know, `given_captions` a table's own column `caption` in the captioner's place.
+    `group_by` says which sources depend on each other: a column of the set's table, a regular expression whose parts in
+    parentheses name the group of a path, "auto" (the default: what looks like frames of a sequence, and copies) or
+    "none". `profile` is a name or a .toml file (that which suits the sources), `variants` (5) and `controls` (1, and
+    none where a profile draws into the sources themselves) are pictures per source.
     """
 
     labels: AnyPath | None
@@ -64,6 +64,7 @@ class SourceOptions(TypedDict, total=False):
     seed: int
     allow_out_of_domain: bool
     group_by: str | None
+    given_captions: bool
     profile: AnyPath | None
     variants: int
     controls: int | None

@@ -66,7 +66,7 @@ def profile_of(options: SourceOptions) -> Profile:
         raise CounterfactoryError(
             f"profile {profile.name} paints nothing: counterfactory import makes a suite of pictures that are there"
         )
-    return profile
+    return profile.without_captioner if options.get("given_captions") and profile.captioned else profile
 
 
 def read_data(

@@ -261,6 +261,7 @@ def _add_painting(options: CommandOptions) -> CommandOptions:
     painting = options.group("painting")
     painting.take("--profile", "name or .toml file (that which suits the sources: pocket or light)")
     painting.take("--variants N", "variants per source (%(default)s)", default=5)
+    painting.flag("--given-captions", "take a table's own column 'caption' in the captioner's place")
     text = "pictures per source of its own caption, to compare variants with (1; light, which needs none, has none)"
     painting.take("--controls N", text, type=count)
     text = "draw each variant's weather and light by rule as well: evaluate says how much of an effect that has"

@@ -45,6 +45,7 @@ from ..runtime.installing import (
 from ..runtime.onnx_providers import NEEDS, PROVIDERS, exchange_onnxruntime, find_library
 from ..runtime.opening import PlanState, engines_of, is_unplanned, plan_makers
 from ..runtime.trt_library import BOX_LIBRARY, BOX_TARGET
+from . import room
 from .exporting import BESIDE, COMMAND, EXPORTS_WITH
 from .gpus import Gpu, build_faults, card_fault, driver_fault, find_gpus, has_driver, has_nvidia_card
 
@@ -181,11 +182,11 @@ def examine(
         free_memory_bytes=memory,
         free_swap_bytes=swap,
     )
-    examination = replace(examination, notes=tuple(_notes(profile, examination)))
+    examination = replace(examination, notes=tuple(_notes(profile, examination, place)))
     return replace(examination, next=_next(profile, examination, named_as or profile.name, place))
 
 
-def _notes(profile: Profile, examination: Examination) -> Iterator[str]:
+def _notes(profile: Profile, examination: Examination, place: Place) -> Iterator[str]:
     """What making the networks that are missing will stumble over."""
     missing = {plan.name for plan in examination.plans if plan.state != "found"}
     free_gb = (examination.free_memory_bytes + examination.free_swap_bytes) / 1e9
@@ -200,6 +201,11 @@ def _notes(profile: Profile, examination: Examination) -> Iterator[str]:
         if one.gated and one.missing(hub_folder()):
             page = f"https://huggingface.co/{one.repository}"
             yield f"{one.repository} is given to those who accept its terms at {page} and say: hf auth login"
+    if profile.weights is not None and missing and profile.runtime.provider != "cpu":
+        names = [network.name for network in library_of(profile).networks if network.plan in missing]
+        yield from (
+            f"setup needs {one}" for one in room.shortages(room.provision_of(profile, names).claims, place.root)
+        )
 
 
 def _needed(profile: Profile, makers: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """The process around a command: its exit status tells what became of it, whatever happens.
 
-0: all is well. 1: finished, but some sources could not be read, or no variant was made. 2: cannot run, with one
+0: all is well. 1: finished, but some sources could not be read, or no variant was made, or
+`setup`'s were all rejected. 2: cannot run, with one
 sentence that says why. 3: a limit was broken: by the model under test (`evaluate`), or by a suite that covers less of
 its user's values than --require-coverage asks for; or `verify` found a fault. 70: a bug in Counterfactory, with its
 traceback. 130: stopped by Ctrl-C or SIGTERM; the same command goes on from there. 141: nobody reads the output any

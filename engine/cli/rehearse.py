@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
@@ -26,7 +26,7 @@ import numpy as np
 from PIL import Image
 
 from ..errors import CounterfactoryError
-from ..models.networks import library_of
+from ..models.networks import networks_of
 from ..profile.profile import Profile, load_profile
 from ..profile.small import ISLANDS, RUNTIMES, write_small
 from ..report.table import Table
@@ -90,17 +90,19 @@ class Rehearsal:
     def networks(self) -> Path:
         return self.folder / "networks"
 
+    @property
+    def graphs(self) -> dict[str, Path]:
+        """The folder of each exported graph, by its network; what other runtimes open has other names."""
+        own = [network for network in networks_of(self.profile) if network.name != "llm"]
+        return {one.name: self.networks / "onnx" / one.plan.removesuffix("_int8") for one in own}
+
     def export(self, *more: str) -> list[dict[str, Any]]:
         """Run the exporter; what it made before, it leaves. Returns what it says of each network."""
-        profile, names = self.profile, [n.name for n in library_of(self.profile).networks if n.name != "llm"]
+        profile, names = self.profile, [n.name for n in networks_of(self.profile) if n.name != "llm"]
         words = ["a10g", "--profile", self.named_as, "--random", "--small", "--islands", ISLANDS]
         words += ["--precision", "fp16", "--only", ",".join(names), "--out", str(self.networks)]
-        if profile.weights is not None:
-            words += ["--captioner", "florence2"] if profile.weights.florence2 else []
-            words += ["--random-tiny-vae"] if profile.weights.tiny_vae else []
-        if controls := len(profile.hints or (profile.weights and profile.weights.controlnets) or ()):
-            words += ["--controls", str(controls)]
-        run_program([self.python, *COMMAND, *words, *more], self.terminal, self.environment)
+        command = [self.python, *COMMAND, *words, *random_forms(profile), *more]
+        run_program(command, self.terminal, self.environment)
         rows: list[dict[str, Any]] = json.loads((self.networks / "export.json").read_text())
         return rows
 
@@ -115,8 +117,7 @@ class Rehearsal:
     def journey(self, runtime: str) -> str:
         """Make a suite by a runtime."""
         profile = write_small(self.folder / f"{runtime}.toml", self.named_as, self.networks, RUNTIMES[runtime])
-        if runtime == "openvino":
-            _write_openvino(load_profile(str(profile)), self.networks)
+        (_write_openvino if runtime == "openvino" else _name_onnx)(load_profile(str(profile)), self.graphs)
         words = ["generate", str(self.folder / "scenes" / "images"), "--task", "classification", "--allow-ungrounded"]
         words += ["--variants", str(_VARIANTS), "--profile", str(profile), "--json"]
         words += ["--out", str(self.folder / runtime)]
@@ -160,6 +161,17 @@ class Rehearsal:
             raise CounterfactoryError((done.stderr.strip().splitlines() or ["it ended without a word"])[-1])
         told = json.loads(file.read_text())
         return f"{told['accepted']} accepted in {told['wall_s']:.1f} s, {100 * told['ceiling_share']:.2g} % of the peak"
+
+
+def random_forms(profile: Profile) -> list[str]:
+    """What the exporter is told beside --random, so that random networks are of the kinds that a profile names."""
+    words: list[str] = []
+    if profile.weights is not None:
+        words += ["--captioner", "florence2"] if profile.weights.florence2 else []
+        words += ["--random-tiny-vae"] if profile.weights.tiny_vae else []
+    if controls := len(profile.hints or (profile.weights and profile.weights.controlnets) or ()):
+        words += ["--controls", str(controls)]
+    return words
 
 
 def rehearse(args: Namespace, terminal: Terminal) -> int:
@@ -214,15 +226,22 @@ def _take_all(rehearsal: Rehearsal, target: str) -> None:
         rehearsal.take("bench", lambda: rehearsal.measured(bench))
 
 
-def _write_openvino(profile: Profile, networks: Path) -> None:
-    """OpenVINO's form of each exported graph, beside it."""
+def _name_onnx(profile: Profile, graphs: Mapping[str, Path]) -> None:
+    """Exported graphs under the names by which `profile` opens them."""
+    for network in networks_of(profile):
+        if network.name != "llm" and not (link := graphs[network.name].with_name(network.plan)).exists():
+            link.symlink_to(graphs[network.name].name)
+
+
+def _write_openvino(profile: Profile, graphs: Mapping[str, Path]) -> None:
+    """OpenVINO's form of each exported graph, in the folder of `profile`, which opens them."""
     from ..runtime.openvino import open_core
     from ..runtime.quiet_openvino import ov
 
-    for network in library_of(profile).networks:
+    for network in networks_of(profile):
         if network.name != "llm":
-            graph = open_core().read_model(networks / "onnx" / network.plan / "model.onnx")
-            ov.save_model(graph, networks / f"{network.plan}.xml", compress_to_fp16=False)
+            graph = open_core().read_model(graphs[network.name] / "model.onnx")
+            ov.save_model(graph, profile.models.path / f"{network.plan}.xml", compress_to_fp16=False)
 
 
 def _decibels(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> float:

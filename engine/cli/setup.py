@@ -7,12 +7,10 @@ journey, and a line of figures is kept. What was done is kept and not done again
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -22,45 +20,27 @@ from PIL import Image
 from ..api import verbs
 from ..errors import CounterfactoryError
 from ..files.writing import make_folder, open_whole, write_whole
-from ..meter.machine import machine, machine_memory
+from ..meter.machine import machine
 from ..models.networks import library_of
-from ..models.plan_facts import plan_facts
 from ..pocket.worlds import EMBEDDED
 from ..profile.profile import Profile, load_profile
-from ..profile.published import Checkpoint, checkpoints_of, hub_folder
+from ..profile.published import Checkpoint, hub_folder
 from ..report.table import Table
+from ..suite.run_record import RunSummary
 from . import doctor
 from .demo import write_sources
 from .exporting import COMMAND, EXPORTS_WITH, FOR_CPUS, exporter_python, run_program
+from .room import Provision, provision_of, require_room
 from .run_text import as_data, cost_line, cost_table, count_line, time_lines
+from .statuses import EXIT_SKIPPED
 from .terminal import Terminal
 
-# For a CPU: memory that is needed, 10^9 bytes; and disk over the weights', 9 GB of 5.8 for what is made and 13 for
-# weights in float32 while one network is made.
-MEMORY_GB, _MADE_OF_CPU = 8.0, 22 / 5.8
-# For a GPU: disk over the graphs' weights, which stay as ONNX and as plans; over those of the largest while it is made;
-# and over the quantised language model's, with the converter's state (docs/production.md).
-_KEPT, _LARGEST, _QUANTISED = 2.2, 2.35, 2.2
-# Bytes a second of a download, and minutes of the exporter for 10^9 bytes of weights: docs/production.md's table took
-# 31 minutes for 5.7 of them on two busy cores.
-_BYTES_PER_S, _MINUTES_PER_GB = 50e6, 5.5
-# A machine that is sold with 8 GB says a little less.
-_NEARLY = 0.95
+# Bytes a second of a download.
+_BYTES_PER_S = 50e6
 _STREAM, _SCENES = 902, 4
 _TRIED = 2  # photographs that go through the journey
 # What the pictures that are tried are for: nothing that needs a label.
 TRIAL = 'name = "trial"\nsentence = "tell what the image shows"\nprotect = []\nprotect_label = true\n'
-
-
-@dataclass(frozen=True)
-class Needs:
-    """What a setup takes of the machine: 10^9 bytes of disk beside the download, of memory, and minutes of work; 0 for
-    what nobody knows.
-    """
-
-    disk_gb: float
-    memory_gb: float
-    minutes: float
 
 
 def setup(args: Namespace, terminal: Terminal) -> int:
@@ -73,34 +53,43 @@ def setup(args: Namespace, terminal: Terminal) -> int:
     on_gpu, folder = profile.runtime.on_gpu, profile.models.path
     if on_gpu and args.weights is not None:
         raise CounterfactoryError("--weights is for CPUs: for a GPU set HF_HUB_CACHE to the folder of the hub's cache")
-    weights = args.weights or (hub_folder() if on_gpu else folder / "weights")
-    checkpoints = [one.of_exporter if on_gpu else one for one in checkpoints_of(profile.weights)]
     library = library_of(profile)
     missing = [network.name for network in library.networks if library.state(network)[0] != "found"]
-    weighed = sum(one.bytes_with(weights) for one in checkpoints) / 1e9
-    needs = _needs_of_gpu(profile, missing) if on_gpu else Needs(_MADE_OF_CPU * weighed, MEMORY_GB, 0)
-    fetched = sum(sum(one.missing(weights).values()) for one in checkpoints) / 1e9
-    terminal.show(_table(checkpoints, weights))
+    provision = provision_of(profile, missing, args.weights)
+    terminal.show(_table(provision.checkpoints, provision.weights))
     if missing:
-        terminal.say(*_need_lines(needs, fetched))
-        _require_room(profile, needs, fetched)
+        terminal.say(*_need_lines(provision))
+        require_room(provision)
     examination = doctor.examine(profile, named_as=args.profile)
     if on_gpu and (first := doctor.first_of_all(profile, examination, doctor.Place())):
         raise CounterfactoryError(f"profile {profile.name} cannot run here yet; say first: {first}")
-    python = exporter_python(args.exporter, EXPORTS_WITH if on_gpu else FOR_CPUS, Path.home()) if missing else ""
+    in_8_bits = not on_gpu and profile.paint.denoiser.endswith("_int8")
+    work = bool(missing) or (in_8_bits and args.photos is not None)
+    python = exporter_python(args.exporter, EXPORTS_WITH if on_gpu else FOR_CPUS, Path.home()) if work else ""
     if args.dry_run:
         terminal.say(f"to make    {', '.join(missing) or 'nothing: all is there'}")
-        terminal.finish({"missing": missing, "fetch_gb": fetched, "disk_gb": needs.disk_gb, "folder": str(folder)})
+        terminal.finish(
+            {
+                "missing": missing,
+                "fetch_gb": provision.fetch_gb,
+                "disk_gb": provision.needs.disk_gb,
+                "folder": str(folder),
+            }
+        )
         return 0
     photos = args.photos or _scenes(folder / "photos", None if on_gpu else profile.image.short_side)
     began = time.monotonic()
+    if in_8_bits and args.photos is None:
+        terminal.say(
+            "photos     none were named: the painter is calibrated on drawn streets, until --photos DIR names some"
+        )
     if not missing:
         terminal.say(f"made before: {folder}; what is deleted there is made again")
-    elif on_gpu:
+    if missing and on_gpu:
         _make_for_gpu(profile, examination, args.profile, python, missing, terminal)
-    else:
-        words = ("cpu", "--profile", args.profile, "--weights", str(weights), "--photos", str(photos))
-        run_program([python, *COMMAND, *words], terminal)
+    elif work:
+        words = ("cpu", "--profile", args.profile, "--weights", str(provision.weights), "--photos", str(photos))
+        run_program([python, *COMMAND, *words, *([] if missing else ["--calibrate"])], terminal)
     made_s = time.monotonic() - began
     suite_path, task = folder / "tried", folder / "trial.toml"
     write_whole(task, TRIAL)
@@ -114,19 +103,40 @@ def setup(args: Namespace, terminal: Terminal) -> int:
     terminal.say(cost_line(summary), *time_lines(summary), count_line(summary))
     terminal.show(cost_table(summary))
     files = suite.report(warn=terminal.warn) if summary.variants else None
-    if files is not None:
-        terminal.say(f"look at    {files.sheet}")
+    sheet = None if files is None else str(files.sheet)
+    rejected = [f"{row.source}: {row.reason}" for row in suite.rows if row.kind == "variant" and row.reason is not None]
+    terminal.say(*(f"rejected   {one}" for one in rejected))
+    if sheet is not None:
+        terminal.say(f"look at    {sheet}")
     card = f"{examination.gpus[0].name}, driver {examination.gpus[0].driver}" if on_gpu else machine()
     figures = f"run on {date.today()}, {card}: {summary.variants / summary.wall_s:.3f} images/s with loading, "
     figures += f"{summary.accepted} of {summary.variants} accepted, {summary.peak_memory_bytes / 1e9:.1f} GB"
     with (folder / "runs.txt").open("a", encoding="utf-8") as kept:
         kept.write(figures + "\n")
     terminal.say(f"figures    {figures}")
-    terminal.say(f"next       counterfactory generate PHOTOS --out suite --profile {args.profile}")
+    fault = _fault(summary, rejected, sheet)
+    if fault is None:
+        terminal.say(f"next       counterfactory generate PHOTOS --out suite --profile {args.profile}")
+    else:
+        terminal.error(f"profile {profile.name} is made, {fault}")
     data: dict[str, Any] = {"made_s": made_s, "folder": str(folder), "tried": str(suite_path), "figures": figures}
-    sheet = None if files is None else str(files.sheet)
-    terminal.finish({**data, **as_data(summary), "sheet": sheet})
-    return 0
+    data |= {"sheet": sheet, "reasons": rejected, "fault": fault}
+    terminal.finish({**data, **as_data(summary)})
+    return EXIT_SKIPPED if fault else 0
+
+
+def _fault(summary: RunSummary, rejected: Sequence[str], sheet: str | None) -> str | None:
+    """What the trial lacks, and what to do; None where a picture of it was accepted."""
+    if summary.accepted:
+        return None
+    if summary.variants:
+        return (
+            f"and its checks accepted none of {summary.variants} pictures ({rejected[0]}): look at {sheet}, and "
+            "name other photographs with --photos; thresholds are in [check]"
+        )
+    known = [f"{one.name}: {one.reason}" for one in (*summary.problems, *summary.shortfalls)]
+    why = known[0] if known else f"{summary.dropped} edits broke the rules of the task"
+    return f"and its trial painted no picture ({why}): name other photographs with --photos, and say this again"
 
 
 def _make_for_gpu(
@@ -146,47 +156,22 @@ def _make_for_gpu(
 
 
 def _table(checkpoints: Sequence[Checkpoint], weights: Path) -> Table:
-    rows = tuple(
-        (one.repository, one.licence, f"{one.bytes / 1e9:.2f}", "to fetch" if one.missing(weights) else "here")
-        for one in checkpoints
-    )
+    def state(one: Checkpoint) -> str:
+        return ("to fetch, gated" if one.gated else "to fetch") if one.missing(weights, hub_folder()) else "here"
+
+    rows = tuple((one.repository, one.licence, f"{one.bytes / 1e9:.2f}", state(one)) for one in checkpoints)
     total = sum(one.bytes for one in checkpoints)
     title = f"Published weights, {total / 1e9:.2f} GB in {weights}"
     return Table(title, ("checkpoint", "licence", "GB", "state"), rows)
 
 
-def _needs_of_gpu(profile: Profile, missing: Sequence[str]) -> Needs:
-    """What the networks that are missing take, by what is known of their sizes."""
-    facts, networks = plan_facts(profile), library_of(profile).networks
-    sizes = {name: facts[networks[name].plan].weight_bytes / 1e9 for name in missing}
-    llm = sizes.pop("llm", 0.0) * (1.0 if profile.llm.on_cpu else _QUANTISED)
-    graphs = sum(sizes.values())
-    return Needs(_KEPT * graphs + _LARGEST * max(sizes.values(), default=0.0) + llm, 0, _MINUTES_PER_GB * graphs)
-
-
-def _need_lines(needs: Needs, fetch_gb: float) -> list[str]:
+def _need_lines(provision: Provision) -> list[str]:
+    needs, fetch_gb = provision.needs, provision.fetch_gb
     lines = [f"download   {fetch_gb:.1f} GB, {1e9 * fetch_gb / _BYTES_PER_S / 60:.0f} min at 50 MB/s"]
     lines.append(f"disk       {needs.disk_gb:.0f} GB more while networks are made")
     if needs.minutes:
         lines.append(f"time       about {needs.minutes:.0f} min of exports on 2 cores; quantising was never timed")
     return lines
-
-
-def _require_room(profile: Profile, needs: Needs, fetch_gb: float) -> None:
-    """Raise CounterfactoryError where memory or disk is missing."""
-    memory = machine_memory()
-    if memory < _NEARLY * needs.memory_gb * 1e9:
-        raise CounterfactoryError(
-            f"profile {profile.name} needs {needs.memory_gb:g} GB of memory to be made, and this machine has "
-            f"{memory / 1e9:.1f} GB: make it on a larger one, and copy {profile.models.folder}"
-        )
-    folder, needed = profile.models.path, fetch_gb + needs.disk_gb
-    free = shutil.disk_usage(next(path for path in (folder, *folder.absolute().parents) if path.exists())).free / 1e9
-    if free < needed:
-        raise CounterfactoryError(
-            f"setup needs {needed:.0f} GB of disk at {folder} and there are {free:.0f} GB: make room, or name another "
-            "folder in [models] of a profile that extends this one"
-        )
 
 
 def _scenes(folder: Path, side: int | None) -> Path:

@@ -210,10 +210,14 @@ def time_assumptions(profile: Profile, networks: Networks, variants: int) -> tup
         again = (
             f"{100 * SILENT_SHARE:.0f} % of the captions are written again after their label, {together:g} at once",
         )
+    captions: tuple[str, ...] = ()
+    if profile.captioned:
+        written = profile.caption.decoding.max_tokens
+        captions = (f"captions have all {written} tokens, {rows} row{'s' * (rows > 1)} per image",)
     questions = ", ".join(f"{kind.tokens.read} + {kind.tokens.written}" for kind in llm.questions)
     return (
         *reached,
-        f"captions have all {profile.caption.decoding.max_tokens} tokens, {rows} row{'s' * (rows > 1)} per image",
+        *captions,
         *again,
         f"{llm.rows['rewrite'].of_source(variants):,.0f} questions per source, {llm.batch} at once",
         f"tokens of questions, read + written: {questions}",

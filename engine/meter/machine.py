@@ -83,3 +83,11 @@ def free_memory(meminfo: Path = Path("/proc/meminfo")) -> tuple[int, int]:
 
 def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
+
+
+def mounted_disks(mounts: Path = Path("/proc/mounts")) -> list[Path]:
+    """Where file systems on disks are mounted; nowhere where that cannot be told."""
+    with suppress(OSError):
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+        return [Path(line.split()[1]) for line in lines if line.startswith("/dev/")]
+    return []

@@ -22,6 +22,7 @@ from ..errors import CounterfactoryError
 from ..profile.caption import DecodingSettings
 from ..schedule.overlap import in_chunks
 from .batching import Batched, pad_rows
+from .clauses import to_clause
 from .clip import to_pixel_values
 from .decoding import decode
 
@@ -66,7 +67,7 @@ class Blip2:
     ) -> list[list[str]]:
         """Captions of uint8 RGB images of any sizes: one per generator, of which all images have the same number.
 
-        A caption continues `prefix` and does not contain it.
+        A caption continues `prefix` and does not contain it. One that ran out of tokens ends with a clause.
         """
         captions: list[list[str]] = []
         for start in range(0, len(images), self.at_once):
@@ -110,7 +111,9 @@ class Blip2:
         """Query embeddings [N, Q, D], or what a decoder attends to of each image [N, ...]."""
         side = self.vision.signature.inputs[0].shape[2]
         assert side is not None
-        return self.vision.run({"pixel_values": to_pixel_values(images, side)})["query_embeds"]
+        attends = any(port.name == "query_embeds" for port in self.decoder.signature.inputs)
+        pixel_values = to_pixel_values(images, side, smooth=attends)  # Florence-2 enlarges most pictures
+        return self.vision.run({"pixel_values": pixel_values})["query_embeds"]
 
     def _prompt(self, prefix: str) -> list[int]:
         return [*self.bos, *(self.tokenizer.encode(prefix, add_special_tokens=False).ids if prefix else ())]
@@ -162,8 +165,13 @@ class Blip2:
             return past.append(self.embeddings[tokens][:, None])
 
         texts = decode(logits, advance, settings, prompt, self.eos, list(chain(*generators)))
-        captions = [str(self.tokenizer.decode(text)).strip() for text in texts]
+        captions = [self._text_of(text, settings.max_tokens) for text in texts]
         return [captions[i : i + each] for i in range(0, len(captions), each)]
+
+    def _text_of(self, tokens: Sequence[int], most: int) -> str:
+        """What tokens say; as far as the last clause where they ran out."""
+        text = str(self.tokenizer.decode(tokens)).strip()
+        return text if len(tokens) < most else to_clause(text)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 `decode` takes the first logits and a function that continues rows, and returns token ids. The rules are those of
 transformers' `generate`, in its order: repetition penalty (Keskar et al. 2019, arXiv 1909.05858, eq. 2; on
-log-probabilities in a beam search), minimum length, temperature, nucleus (Holtzman et al. 2020, arXiv 1904.09751, sec.
-3.1). A row's result depends on its own logits and random numbers, never on its neighbours. The meaning of tokens plays
-no part here.
+log-probabilities in a beam search), no n-gram twice (Paulus et al. 2017, arXiv 1705.04304, sec. 2.5), minimum length,
+temperature, nucleus (Holtzman et al. 2020, arXiv 1904.09751, sec. 3.1). A row's result depends on its own logits and
+random numbers, never on its neighbours. The meaning of tokens plays no part here.
 """
 
 from __future__ import annotations
@@ -61,14 +61,28 @@ def decode(
 
 
 def _apply_rules(scores: Floats, previous: Sequence[int], length: int, settings: DecodingSettings, end: int) -> Floats:
-    """Apply the repetition penalty and the minimum length to scores [V], in place; returns them."""
+    """Apply the repetition penalty, no n-gram twice and the minimum length to scores [V], in place; returns them."""
     if settings.repetition_penalty != 1:
         again = np.unique(np.array(previous, np.int64))
         penalty = settings.repetition_penalty
         scores[again] = np.where(scores[again] < 0, scores[again] * penalty, scores[again] / penalty)
+    if settings.no_repeat_ngram:
+        scores[_repeating(previous, settings.no_repeat_ngram)] = _NEVER
     if length < settings.min_tokens:
         scores[end] = _NEVER
     return scores
+
+
+def _repeating(previous: Sequence[int], count: int) -> list[int]:
+    """The tokens with which the last `count` tokens would be some that came before."""
+    if len(previous) < count:
+        return []
+    begun = list(previous[len(previous) - count + 1 :])
+    return [
+        previous[at + count - 1]
+        for at in range(len(previous) - count + 1)
+        if list(previous[at : at + count - 1]) == begun
+    ]
 
 
 def _sample(scores: Floats, settings: DecodingSettings, generator: np.random.Generator) -> int:
@@ -143,10 +157,12 @@ def _extend(
     text.finished = sorted(text.finished, key=lambda text: -text[0])[:beams]
     if not going:
         text.over = True
+        text.finished = text.finished or text.running[:1]  # every token would repeat
         return [(0, end)] * beams
     text.running = [(score, [*text.running[parent][1], token]) for parent, token, score in going]
     missing = beams - len(going)
     text.running += [(_NEVER, text.running[0][1])] * missing
     # No running beam can still beat the worst of the finished, were it to end now (transformers' early_stopping=False).
-    text.over = len(text.finished) == beams and text.running[0][0] / scale <= text.finished[-1][0]
+    full = len(text.finished) == beams
+    text.over = full and (settings.early_stopping or text.running[0][0] / scale <= text.finished[-1][0])
     return [(parent, token) for parent, token, _ in going] + [(going[0][0], going[0][1])] * missing

@@ -179,21 +179,8 @@ def _readers_of(profile: Profile) -> Iterator[Network]:
     caption, exllama, streams = profile.caption, profile.llm.exllama, profile.paint.streams
     # The graphs that OpenVINO takes serve any number of beams and rows.
     form = "" if profile.runtime.backend == "openvino" else caption.form
-    once, again = _captions_per_image(caption), 1.0 if profile.check.recaption else 0.0
-    yield Network("blip2_vision", f"blip2_vision{form}", caption.batch, {"caption": Rows(once, again)}, streams=streams)
-    written = caption.decoding.max_tokens
-    yield Network(
-        "opt_decoder",
-        f"opt_decoder{form}",
-        caption.batch * caption.rows,
-        {"caption": Rows(caption.rows * once, caption.rows * again)},
-        streams=streams,
-        files=("opt_embeddings.npy", "opt_tokenizer.json"),
-        optional_files=("opt_tokens.json",),
-        tokens=Tokens(_QUERIES, written),
-        # The captioner's only cache, where each step is written behind those before.
-        cached_tokens=caption.batch * caption.rows * (_QUERIES + caption.prompt_tokens + written - 1),
-    )
+    if profile.captioned:
+        yield from _captioner_of(profile, form)
     questions = _questions(profile)
     asked = [question.rows for question in questions]
     yield Network(
@@ -219,6 +206,26 @@ def _readers_of(profile: Profile) -> Iterator[Network]:
     for name, settings in (("hed", profile.edges.hed), ("depth", profile.depth)):
         if settings is not None:
             yield Network(name, name, settings.batch, {"edges": Rows(per_source=1)}, {"image": "picture"})
+
+
+def _captioner_of(profile: Profile, form: str) -> Iterator[Network]:
+    """What sees a picture, and what says it."""
+    caption, streams = profile.caption, profile.paint.streams
+    once, again = _captions_per_image(caption), 1.0 if profile.check.recaption else 0.0
+    yield Network("blip2_vision", f"blip2_vision{form}", caption.batch, {"caption": Rows(once, again)}, streams=streams)
+    written = caption.decoding.max_tokens
+    yield Network(
+        "opt_decoder",
+        f"opt_decoder{form}",
+        caption.batch * caption.rows,
+        {"caption": Rows(caption.rows * once, caption.rows * again)},
+        streams=streams,
+        files=("opt_embeddings.npy", "opt_tokenizer.json"),
+        optional_files=("opt_tokens.json",),
+        tokens=Tokens(_QUERIES, written),
+        # The captioner's only cache, where each step is written behind those before.
+        cached_tokens=caption.batch * caption.rows * (_QUERIES + caption.prompt_tokens + written - 1),
+    )
 
 
 def library_of(profile: Profile) -> Library:

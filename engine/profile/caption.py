@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from .bounds import require
@@ -59,7 +59,8 @@ class DecodingSettings:
 
     `beams`: hypotheses per text in a beam search, else 1. `top_p` and `temperature` apply to nucleus sampling only.
     `min_tokens` and `max_tokens` bound the length without the end token. `repetition_penalty` 1 is none;
-    `length_penalty` divides a beam's score by its length to that power.
+    `length_penalty` divides a beam's score by its length to that power. No `no_repeat_ngram` tokens in a row come
+    twice (0: any may), and a beam search with `early_stopping` ends with as many finished texts as it has beams.
     """
 
     mode: Literal["greedy", "nucleus", "beam"]
@@ -70,6 +71,8 @@ class DecodingSettings:
     max_tokens: int
     repetition_penalty: float
     length_penalty: float
+    no_repeat_ngram: int = field(default=0, metadata={"absent": 0})
+    early_stopping: bool = field(default=False, metadata={"absent": False})
 
     def __post_init__(self) -> None:
         if self.mode not in ("greedy", "nucleus", "beam"):
@@ -87,6 +90,10 @@ class DecodingSettings:
             )
         if self.repetition_penalty <= 0:
             raise ValueError(f"decoding repetition_penalty is above 0 (1: none), got {self.repetition_penalty}")
+        if self.no_repeat_ngram < 0:
+            raise ValueError(f"decoding no_repeat_ngram is 0 (any) or more, got {self.no_repeat_ngram}")
+        if self.early_stopping and self.mode != "beam":
+            raise ValueError(f'decoding early_stopping is for mode = "beam", got {self.mode!r}')
 
 
 # Where texts of profiles and tasks have a source's label.

@@ -115,6 +115,13 @@ class Profile:
                 "[weights] controlnets names none: name what follows the sources' edges, or invert sources without, "
                 "by a table [invert] and control_scale = 0 in [paint]"
             )
+        if self.weights is not None and self.captioned != bool(self.weights.blip2 or self.weights.florence2):
+            raise ValueError(
+                "[weights] names a captioner, blip2 or florence2, where there is a table [caption], and none without: "
+                'without = ["caption", "weights.blip2"] takes both out'
+            )
+        if self.check.recaption and not self.captioned:
+            raise ValueError("[check] recaption = true needs a table [caption]: it asks the captioner again")
         if self.paint.streams > 1 and self.runtime.backend != "openvino":
             raise ValueError(f'[paint] streams is 1 with backend = "{self.runtime.backend}", got {self.paint.streams}')
         if self.runtime.backend == "tensorrt" and not self.image.sizes:
@@ -137,6 +144,7 @@ class Profile:
             needed = set(_READING) | (set() if self.given else {"llm", "rewrite"})
             unread = set(_OF_PAINTING) - (set() if self.given else {"random_words"})
             unread |= set() if self.given else {"edges", "paint"}
+        needed -= set() if self.given else {"caption"}  # whose captions the sources bring
         for name in ("batch", "label_prompt", "logit_scale"):
             if bool(getattr(self.check, name)) == self.by_rule:
                 fault = f"is read by networks, which kind = {painter!r} has none of" if self.by_rule else "is missing"
@@ -175,6 +183,17 @@ class Profile:
         if self.painter is None:
             return None
         return self.painter.severity or painters.SEVERITY.get(self.painter.kind)
+
+    @property
+    def captioned(self) -> bool:
+        """Whether a network says what sources show; else they bring their captions, or rules write them."""
+        return self.caption != painters.NO_CAPTIONER
+
+    @property
+    def without_captioner(self) -> Profile:
+        """The profile with the captions that sources bring."""
+        weights = self.weights and replace(self.weights, blip2=None, florence2=None)
+        return replace(self, caption=painters.NO_CAPTIONER, weights=weights)
 
     @property
     def decoder(self) -> str:

@@ -40,8 +40,12 @@ class Checkpoint:
     def bytes(self) -> int:
         return sum(self.files.values())
 
-    def missing(self, folder: Path) -> dict[str, int]:
-        """The files, by name, that are not in `folder`, laid out like the hub, OWNER/NAME/FILE, or like its cache."""
+    def missing(self, folder: Path, cache: Path | None = None) -> dict[str, int]:
+        """The files, by name, that are not in `folder`, laid out like the hub, OWNER/NAME/FILE, or like its cache; none
+        where `folder` has nothing of it and the hub's own `cache` all.
+        """
+        if cache is not None and not (folder / self.repository).exists() and not self.missing(cache):
+            return {}
         return {name: size for name, size in self.files.items() if not self._there(folder, name)}
 
     def bytes_with(self, folder: Path) -> int:

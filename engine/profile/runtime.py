@@ -122,10 +122,11 @@ class ModelPaths:
 class WeightSettings:
     """What the exporter takes: a path, ID@COMMIT of the hub, or ID@COMMIT/FILE.
 
-    `controlnets` are summed where there are several; an editor that follows no edges has none. `loras` are merged into
-    the UNet of `diffusion`, each FILE or FILE:WEIGHT. The captioner is `blip2` or `florence2`. `hed` finds edges where
-    the profile has them found by a network, `tiny_vae` decodes latents in place of the pipeline's own decoder. `llm` is
-    the language model before it is quantised, `sentence` the encoder of [grounding].
+    `controlnets` are summed where there are several; an editor that follows no edges has none. `loras` are merged
+    into the UNet of `diffusion`, each FILE or FILE:WEIGHT. The captioner is `blip2` or `florence2`; sources that
+    bring their captions need none. `hed` finds edges where the profile has them found by a network, `tiny_vae`
+    decodes latents in place of the pipeline's own decoder. `llm` is the language model before it is quantised,
+    `sentence` the encoder of [grounding].
     """
 
     diffusion: str
@@ -140,8 +141,9 @@ class WeightSettings:
     sentence: str | None = None
 
     def __post_init__(self) -> None:
-        if (self.blip2 is None) == (self.florence2 is None):
+        if self.blip2 is not None and self.florence2 is not None:
             raise ValueError("[weights] names one captioner: blip2 or florence2")
-        named = (self.blip2 or self.florence2, self.diffusion, *self.controlnets, self.clip, self.llm, *self.loras)
+        captioner = () if (one := self.florence2 if self.blip2 is None else self.blip2) is None else (one,)
+        named = (*captioner, self.diffusion, *self.controlnets, self.clip, self.llm, *self.loras)
         if not all(named):
             raise ValueError("[weights] names nothing somewhere: take the key of what is not used out, or name it")

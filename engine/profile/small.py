@@ -62,7 +62,9 @@ def small_tables(profile: Profile, networks: Path) -> dict[str, Any]:
         "text": {"batch": _ROWS},
         "check": {"batch": _ROWS, **dict.fromkeys(profile.check.thresholds), **least},
     }
-    if profile.caption.decoding.mode == "nucleus":  # the same on every runtime
+    if not profile.captioned:
+        del tables["caption"]
+    elif profile.caption.decoding.mode == "nucleus":  # the same on every runtime
         tables["caption"]["decoding"] |= {"mode": "greedy"}
     if profile.llm.exllama is not None:
         tables["llm"]["exllama"] = None

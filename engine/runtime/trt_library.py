@@ -48,26 +48,30 @@ def library_name(library: Any) -> str:
 
 
 def listen(library: Any) -> Any:
-    """A logger of `library` that prints nothing: errors and warnings are in its list `heard`, its notes in `noted`."""
+    """A logger of `library` that prints nothing: what it says is in its lists `errors`, `warnings` and `noted`."""
 
     class Listener(library.ILogger):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.heard: list[str] = []
+            self.errors: list[str] = []
+            self.warnings: list[str] = []
             self.noted: list[str] = []
 
         def log(self, severity: Any, message: str) -> None:
-            if severity in (library.ILogger.INTERNAL_ERROR, library.ILogger.ERROR, library.ILogger.WARNING):
-                self.heard.append(message.strip())
-            elif severity == library.ILogger.INFO:
-                self.noted.append(message.strip())
+            others = {library.ILogger.WARNING: self.warnings, library.ILogger.INFO: self.noted}
+            if severity in (library.ILogger.INTERNAL_ERROR, library.ILogger.ERROR):
+                self.errors.append(message.strip())
+            elif severity in others:
+                others[severity].append(message.strip())
 
     return Listener()
 
 
-def last_heard(log: Any) -> str:
-    """The library's last message, for an error that it caused."""
-    return log.heard[-1] if log.heard else "the library gives no reason"
+def reasons(log: Any) -> str:
+    """What the library says of an error that it caused: all of its errors in its order, for what follows the first may
+    be of another matter; without any its warnings.
+    """
+    return "; ".join(dict.fromkeys(log.errors or log.warnings)) or "the library gives no reason"
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +103,7 @@ def load_engine(path: Path, library: Any, device: Cuda, runtime: Any, key: PlanK
     with open_file(path) as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
         engine = loader.deserialize_cuda_engine(content)
     if engine is None:
-        raise CounterfactoryError(f"plan {path} cannot be loaded: {last_heard(log)}; {REBUILD}")
+        raise CounterfactoryError(f"plan {path} cannot be loaded: {reasons(log)}; {REBUILD}")
     needed = device.growth(engine.device_memory_size_v2)
     _require_room(runtime, path, needed, "for scratch memory beside its weights")
     loaded = device.loaded[path, key.plan_sha256] = LoadedPlan(path, library, log, loader, engine)
@@ -167,7 +171,7 @@ def make_context(loaded: LoadedPlan, profile: int) -> tuple[Any, Callable[[], No
 def _checked_context(loaded: LoadedPlan, context: Any) -> Any:
     if context is None:
         raise CounterfactoryError(
-            f"plan {loaded.path} cannot be made ready: {last_heard(loaded.log)}; free memory on the device"
+            f"plan {loaded.path} cannot be made ready: {reasons(loaded.log)}; free memory on the device"
         )
     return context
 

@@ -16,7 +16,7 @@ from ..runtime.installing import DATASETS, pip_install
 from .blobs import Cell
 from .boxes import BoxCensus, BoxForm
 from .labels import label_text, whole_numbers
-from .listing import Entry, Listing, finish
+from .listing import CAPTION, Entry, Listing, finish
 from .objects import COLUMN, Objects, read_objects
 from .shapes import things
 
@@ -74,15 +74,19 @@ def _list_rows(where: str, advice: str, of_hub: tuple[str, str | None] | None, f
     if COLUMN in features:
         objects = read_objects(features[COLUMN], data_set.with_format(None)[COLUMN], census)
     classes = {box.label for of_row in objects.boxes for box in things(of_row)}
+    texts = [one if isinstance(one, str) else "" for one in data_set[CAPTION]] if CAPTION in single else []
+    captions = [" ".join(one.split()) or None for one in texts] or [None] * len(data_set)
     listing = Listing("datasets", class_names=tuple(sorted(classes)), notes=objects.notes, boxes=census)
-    for row, (label, of_row) in enumerate(zip(labels, objects.boxes, strict=True)):
+    for row, (label, of_row, text) in enumerate(zip(labels, objects.boxes, captions, strict=True)):
         if row in objects.problems:
             listing.skip(f"row {row}", objects.problems[row])
             continue
         cells = [Cell(where, table, row, name) for name, table in columns.items()]
         mask = cells[1] if len(cells) > 1 else None
-        listing.entries.append(Entry(f"{row:0{_NUMBERED}d}", f"row {row}", cells[0], label, mask, of_row))
-    if unused := [name for name in features if name not in (*columns, column, COLUMN)]:
+        listing.entries.append(Entry(f"{row:0{_NUMBERED}d}", f"row {row}", cells[0], label, mask, of_row, caption=text))
+    if unused := [
+        name for name in features if name not in (*columns, column, COLUMN, *([CAPTION] if any(texts) else []))
+    ]:
         listing.notes.append(f"columns that are not used: {', '.join(map(repr, unused))}")
     return finish(listing)
 

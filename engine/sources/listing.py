@@ -41,6 +41,7 @@ _COLUMNS = {
     "label": ("label", "class"),
     "mask": ("mask", "mask_file_name"),
 }
+CAPTION = "caption"  # read where it is text, and no reason to leave a row out
 # Columns that a sentence names, and characters of a cell that is kept.
 _SHOWN, _LONGEST = 20, 200
 Cells = tuple[tuple[str, str | int | float], ...]
@@ -60,7 +61,8 @@ class Entry:
     where that is unique; the bytes are at `blob`. `mask` is where its mask lies or how it is drawn, None without one.
     `size` is the (height, width) that the set says it has, None where it says nothing; `boxes` are in pixels or, where
     they are `relative`, in shares of its width and height; its depth map lies at `depth`. `given` are pictures of it
-    that somebody painted, `cells` what else its row says, by columns. Nothing is known to exist.
+    that somebody painted, `caption` is what the set says it shows, `cells` what else its row says, by columns. Nothing
+    is known to exist.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Entry:
     depth: Blob | None = None
     given: GivenPictures | None = None
     cells: Cells = ()
+    caption: str | None = None
 
 
 @dataclass
@@ -188,7 +191,9 @@ def list_table(table: Path, masks: Path | None, form: BoxForm | None = None) -> 
         name = "/".join("_" if part == ".." else part for part in parts) or "."
         if rows.accept(path, name, row.get("label"), where):
             mask = absolute(root, row["mask"]) if "mask" in row else None
-            entries[path] = Entry(name, printable(name), path, row.get("label"), mask, cells=rows.cells)
+            mask, text = absolute(root, row["mask"]) if "mask" in row else None, row.get("caption")
+            own = Entry(name, printable(name), path, row.get("label"), mask, caption=text)
+            entries[path] = replace(own, cells=rows.cells)
     listing.entries = number_labels(rows.usable(entries, form))
     return finish(listing, masks)
 
@@ -318,7 +323,8 @@ def _apply_labels(listing: Listing, root: Path, table: Path, form: BoxForm | Non
             masks = [absolute(base, row["mask"]) for base in (root, table.parent)] if "mask" in row else [None]
             mask = next((mask for mask in masks if mask is None or Path(mask).exists()), masks[-1])
             label = row.get("label", by_path[path].label)
-            labelled[path] = replace(by_path[path], label=label, mask=mask, cells=rows.cells)
+            text = row.get("caption")
+            labelled[path] = replace(by_path[path], label=label, mask=mask, caption=text, cells=rows.cells)
     for path, entry in by_path.items():
         if path not in labelled:
             listing.skip(entry.file, f"{table.name} says nothing about this image")
@@ -359,8 +365,11 @@ class _Rows:
             self._last = row.get(COLUMN)
             used += [COLUMN] if isinstance(self._last, dict | list) else []
             others = [name for name in row if name not in used]
-            extra |= dict.fromkeys(others)
             self.cells = cells_of({name: row[name] for name in others})
+            if isinstance(text := row.get(CAPTION), str) and not unprintable(text := " ".join(text.split())):
+                others.remove(CAPTION)  # sources are grouped by it as well
+                values |= {CAPTION: text} if text else {}
+            extra |= dict.fromkeys(others)
             yield where, values
         self._listing.unused += [(self._table.name, column) for column in extra]
 

@@ -95,7 +95,8 @@ class Source:
     `boxes` are in the pixels of the image, upright; `classes` the names of the classes that its mask or its boxes show,
     each once and sorted, where the set names them. `known_world` is whether the picture is within what the models know,
     None where that was not examined. `given` are pictures of it that somebody painted, None where none are given;
-    `cells` what else its row says, and `look` is the picture's (`sequences`), b"" where it was not read.
+    `caption` is what the set says it shows, None where it says nothing, `cells` what else its row says, and `look` is
+    the picture's (`sequences`), b"" where it was not read.
     By its `turn` a source takes values of a painter's menu, None where it takes none (tasks/choose.py).
     """
 
@@ -119,6 +120,7 @@ class Source:
     depth: Depth | None = field(default=None, compare=False)
     # Not in the key either: another picture of it leaves the source as it is, and so does what it is grouped by.
     given: GivenPictures | None = field(default=None, compare=False)
+    caption: str | None = field(default=None, compare=False)
     cells: Cells = field(default=(), compare=False)
     look: bytes = field(default=b"", compare=False)
     turn: int | None = field(default=None, compare=False)
@@ -130,9 +132,12 @@ class Source:
 
     @property
     def whole_key(self) -> str:
-        """The key of the source with what its boxes mean, the pictures that are given of it, and its turn."""
+        """The key of the source with what its boxes mean, the pictures that are given of it, its turn and its own
+        caption.
+        """
         more: list[Any] = [] if self.given is None else [self.given.key]
         more += [] if self.turn is None else [self.turn]
+        more += [] if self.caption is None else [{"caption": self.caption}]
         return content_key(self.truth_key, *more) if more else self.truth_key
 
     @property
@@ -271,9 +276,8 @@ class Reader:
             return Problem(entry.file, str(error))
         name, classes = entry.name, tuple(sorted({box.label for box in things(boxes)}))
         self.skimmed += 1
-        return Source(
-            name, entry.file, path, size, entry.label, None, name, name, boxes, listed, classes, cells=entry.cells
-        )
+        own = Source(name, entry.file, path, size, entry.label, None, name, name, boxes, listed, classes)
+        return replace(own, caption=entry.caption, cells=entry.cells)
 
     def _boxes_of(self, entry: Entry, size: tuple[int, int]) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
         """The parts of boxes that a picture of this size shows, as the set means them, and of things as they are
@@ -335,6 +339,7 @@ class Reader:
             known_world=known_world,
             depth=depth,
             given=None if entry.given is None else self._open_given(entry.given, size),
+            caption=entry.caption,
             cells=entry.cells,
             look=look,
         )

@@ -16,23 +16,26 @@ from ..english.replacing import agree
 from ..keys import generator
 from ..language.questions import clean_text
 from ..models.blip2 import Blip2
+from ..models.clauses import shorten
 from ..profile.caption import LABEL, LABEL_BYTES, CaptionSettings
 from ..schedule.overlap import in_chunks
 from ..sources.source import Pictures, Source
-from ..tasks.task import protect
+from ..tasks.task import Task, protect
 from .run import Recipe, Run
 
 
 def missing_captions(run: Run, sources: Sequence[Source]) -> list[Source]:
-    """The sources whose captions are neither given nor on record; none where captions are written by rule."""
-    if run.profile.by_rule:
+    """The sources whose captions are neither given nor on record; none where no network writes captions."""
+    if not run.profile.captioned:
         return []
     unsaid = [source for source in sources if _given(source) is None]
     return run.missing("caption", _keys(run, unsaid, run.profile.caption.prefix))
 
 
-def _given(source: Source) -> str | None:
-    return None if source.given is None else source.given.caption
+def _given(source: Source, captioned: bool = True) -> str | None:
+    """The caption that comes with a source: of pairs, and of its set where no network is there to write one."""
+    own = None if captioned else source.caption
+    return own if source.given is None else source.given.caption
 
 
 def _keys(run: Run, sources: Sequence[Source], prefix: str) -> dict[Source, str]:
@@ -40,12 +43,21 @@ def _keys(run: Run, sources: Sequence[Source], prefix: str) -> dict[Source, str]
 
 
 def caption_sources(run: Run, sources: Sequence[Source], pictures: Pictures) -> dict[Source, str]:
-    """The captions of sources: the user's, or else the captioner's, without those whose picture cannot be read."""
-    settings, task = run.profile.caption, run.request.task
-    given = {source: text for source in sources if (text := _given(source)) is not None}
+    """The captions of sources: the user's, or else the captioner's, without those whose picture cannot be read. What is
+    longer than captions that are rewritten is shortened.
+    """
+    settings, task, most = run.profile.caption, run.request.task, run.profile.rewrite.max_chars_caption
+    own = {source: text for source in sources if (text := _given(source, run.profile.captioned)) is not None}
+    given = {source: shorten(text, most) for source, text in own.items()}
     if run.profile.by_rule:
+        given = {
+            source: text for source, text in given.items() if source.given is not None or _names(task, source, text)
+        }
         run.advance("caption", len(sources), computed=len(sources))
-        return {source: given.get(source) or caption_of_labels(source) for source in sources}
+        return {source: given.get(source) or shorten(caption_of_labels(source), most) for source in sources}
+    if not run.profile.captioned:
+        run.advance("caption", len(sources), computed=len(sources))
+        return {source: given[source] for source in sources if source in given}
     with run.meter.stage("caption"):
         run.advance("caption", len(given))
         captions = _continue(run, [source for source in sources if source not in given], pictures, settings.prefix)
@@ -53,11 +65,16 @@ def caption_sources(run: Run, sources: Sequence[Source], pictures: Pictures) -> 
             silent = [
                 source
                 for source, text in captions.items()
-                if label_words(source.label or "") and not protect(task, source.label, (), text).grounded
+                if label_words(source.label or "") and not _names(task, source, text)
             ]
             captions |= _continue(run, silent, pictures, settings.label_prefix)
     both = {**captions, **given}
     return {source: both[source] for source in sources if source in both}
+
+
+def _names(task: Task, source: Source, text: str) -> bool:
+    """Whether a caption names what its source is labelled with."""
+    return protect(task, source.label, (), text).grounded
 
 
 def _continue(run: Run, sources: Sequence[Source], pictures: Pictures, prefix: str) -> dict[Source, str]:
@@ -76,7 +93,8 @@ def _continue(run: Run, sources: Sequence[Source], pictures: Pictures, prefix: s
                 yield dict(zip(batch, caption_images(run.models.blip2(), keyed, settings, text), strict=True))
 
     recipe = Recipe(make, lambda _, row: isinstance(row, str))
-    return run.recorded("caption", keys, recipe, counted=prefix == settings.prefix)
+    captions = run.recorded("caption", keys, recipe, counted=prefix == settings.prefix)
+    return {source: shorten(text, run.profile.rewrite.max_chars_caption) for source, text in captions.items()}
 
 
 def caption_of_labels(source: Source) -> str:

@@ -35,7 +35,7 @@ def content_keys_of(profile: Profile, library: Library) -> ContentKeys:
     return ContentKeys(
         # What is None is left out, so that pictures keep the keys that they had before there were buckets.
         image={name: value for name, value in asdict(profile.image).items() if value is not None},
-        caption=profile.caption,
+        caption=plain(profile.caption),  # without what is absent, so that captions keep their keys
         sampling=profile.llm.sampling,
         edges=profile.edges,
         paint=profile.paint.decisive,

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.profile.published import Checkpoint
+from counterfactory.engine.profile.published import Checkpoint, hub_folder
+
+from .download import HubFile, UnreachableError, denied, download
 
 _PINNED = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)@(?P<revision>[0-9a-f]{40})(?:/(?P<file>[\w.-]+(?:/[\w.-]+)*))?")
 # What holds all of a network's weights, in the order in which it is looked for; in parts, NAME.index.json lists them.
@@ -48,14 +50,15 @@ def locate(
     if pinned["file"]:
         return repository.need(pinned["file"])
     first, *others = files
-    inside = f"{part}/" if part and repository.find(f"{part}/{first}") else ""
+    inside = f"{part}/" if part and repository.holds(f"{part}/{first}", first) else ""
     folder = repository.need(f"{inside}{first}").parent
     for name in others:
         repository.need(f"{inside}{name}")
-    for name in optional:
-        repository.find(f"{inside}{name}")
     if weights:
         repository.fetch_weights(inside)
+    for name in optional:
+        with suppress(UnreachableError):  # all that has to be there is there
+            repository.find(f"{inside}{name}")
     return folder.parent if inside else folder
 
 
@@ -64,22 +67,24 @@ def require_access(sources: Iterable[str]) -> None:
     on the others. A hub that does not answer is not waited for: what is fetched from it will say so.
     """
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import RepositoryNotFoundError
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
-    for name in dict.fromkeys(match["repo"] for one in sources if is_pinned(one) and (match := _PINNED.fullmatch(one))):
+    named = [match for one in sources if is_pinned(one) and (match := _PINNED.fullmatch(one))]
+    for name in dict.fromkeys(one["repo"] for one in named if not _fetched_before(one["repo"], one["revision"])):
         try:
             HfApi().auth_check(name)
-        except RepositoryNotFoundError as error:
-            raise _denied(name) from error
+        except (GatedRepoError, RepositoryNotFoundError) as error:
+            raise denied(name) from error
         except Exception:  # the client has an exception for each way not to reach the hub
-            continue
+            return
 
 
-def _denied(repository: str) -> CounterfactoryError:
-    return CounterfactoryError(
-        f"the hub does not give {repository} to you: accept its terms at https://huggingface.co/{repository}, log in "
-        "with 'hf auth login' (or set HF_TOKEN), and say this again; or name the local folder of what you have"
-    )
+def _fetched_before(repository: str, revision: str) -> bool:
+    """Whether the cache holds something of it, which nobody gets without access."""
+    from huggingface_hub import constants
+
+    folder = Path(constants.HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}" / "snapshots" / revision
+    return folder.is_dir() and any(file.is_file() for file in folder.rglob("*"))
 
 
 def place(source: str, folder: Path | None) -> str:
@@ -92,27 +97,26 @@ def place(source: str, folder: Path | None) -> str:
 
 
 def fetch(checkpoint: Checkpoint, folder: Path, say: Callable[[str], None]) -> None:
-    """Fetch the files of a published checkpoint that `folder`, laid out like the hub, lacks.
+    """Fetch the files of a published checkpoint that `folder`, laid out like the hub, lacks, and the hub's cache too.
 
     A file appears when it is whole; of one that broke off what there is is kept and gone on from. Raises
-    CounterfactoryError when the hub does not answer or the connection breaks.
+    CounterfactoryError as `download` does.
     """
     # What the exporter chooses among, it fetches itself.
-    missing = {name: size for name, size in checkpoint.missing(folder).items() if "*" not in name}
-    if not missing:
-        return
-    from huggingface_hub import hf_hub_download
-
-    say(f"{checkpoint.repository}: {sum(missing.values()) / 1e9:.2f} GB to fetch")
+    missing = {name: size for name, size in checkpoint.missing(folder, hub_folder()).items() if "*" not in name}
     for name in missing:
+        file = HubFile(checkpoint.repository, checkpoint.revision, name)
         try:
-            local = folder / checkpoint.repository
-            hf_hub_download(checkpoint.repository, name, revision=checkpoint.revision, local_dir=local)
-        except Exception as error:  # the client has an exception for each way to fail, and passes others through
-            raise CounterfactoryError(
-                f"{name} of {checkpoint.repository} could not be fetched ({type(error).__name__}): say the same "
-                f"command again, which goes on where this one stopped, or put the file into {local}"
-            ) from error
+            download(file, folder, say)
+        except FileNotFoundError as error:
+            raise _lacks(file) from error
+
+
+def _lacks(file: HubFile) -> CounterfactoryError:
+    return CounterfactoryError(
+        f"{file.repository} at {file.revision[:12]} has no file {file.name}: look at "
+        f"https://huggingface.co/{file.repository}/tree/{file.revision}, and name another commit or a local folder"
+    )
 
 
 def is_pinned(source: str) -> bool:
@@ -123,9 +127,13 @@ def is_pinned(source: str) -> bool:
 @contextmanager
 def explain_unreadable(folder: Path, what: str) -> Iterator[None]:
     """What transformers and diffusers raise where `folder` is not of `what`, as a CounterfactoryError."""
+    from pickle import UnpicklingError
+
+    from safetensors import SafetensorError
+
     try:
         yield
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, EOFError, SafetensorError, UnpicklingError) as error:
         raise CounterfactoryError(f"{folder} cannot be read as {what}: {str(error).strip().splitlines()[0]}") from error
 
 
@@ -137,39 +145,47 @@ class _Repository:
     name: str
     revision: str
 
+    def here(self, file: str) -> Path | None:
+        """A file of the cache. A link there may lead nowhere."""
+        from huggingface_hub import try_to_load_from_cache
+
+        known = try_to_load_from_cache(self.name, file, revision=self.revision)
+        return Path(known) if isinstance(known, str) else None
+
     def find(self, file: str) -> Path | None:
         """A file, fetched unless it is here already; None where the repository has none of that name."""
-        from huggingface_hub import hf_hub_download, try_to_load_from_cache
-        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError, RepositoryNotFoundError
+        from huggingface_hub import try_to_load_from_cache
 
         known = try_to_load_from_cache(self.name, file, revision=self.revision)
         if known is not None:  # a path, or a mark that the hub was asked and has no such file
             return Path(known) if isinstance(known, str) else None
         try:
-            return Path(hf_hub_download(self.name, file, revision=self.revision))
-        except Exception as error:  # the client has an exception for each way to fail, and passes others through
-            if isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError):
-                return None
-            if isinstance(error, RepositoryNotFoundError):  # as one is called, too, that others may fetch
-                raise _denied(self.name) from error
-            raise CounterfactoryError(
-                f"weights {self.source} could not be fetched from the hub ({type(error).__name__}): "
-                "fetch them where there is a network and name the local folder"
-            ) from error
+            return download(HubFile(self.name, self.revision, file))
+        except FileNotFoundError:
+            return None
+
+    def holds(self, file: str, other: str) -> bool:
+        """Whether the repository has `file`, or else `other`: by the cache, or by the hub where neither is there."""
+        if self.here(file) or self.here(other):
+            return self.here(file) is not None
+        return self.find(file) is not None
 
     def need(self, file: str) -> Path:
         """The same of a file that there has to be."""
         found = self.find(file)
         if found is None:
-            raise CounterfactoryError(f"{self.name} at {self.revision[:12]} has no file {file}")
+            raise _lacks(HubFile(self.name, self.revision, file))
         return found
 
     def fetch_weights(self, inside: str) -> None:
-        """The weights in the folder `inside`: the first form that there is, whole or in the parts of its index."""
-        for name in (*WHOLE, _HALF):
-            if self.find(f"{inside}{name}"):
+        """The weights in the folder `inside`: a form that is here, else the first that there is, whole or in parts."""
+        forms = [f"{inside}{name}" for name in (*WHOLE, _HALF)]
+        if any(self._has(form) for form in forms):
+            return
+        for form in forms:
+            if self.find(form):
                 return
-            if index := self.find(f"{inside}{name}.index.json"):
+            if index := self.find(f"{form}.index.json"):
                 for file in sorted({*parts_of(index)}):
                     self.need(f"{inside}{file}")
                 return
@@ -177,6 +193,13 @@ class _Repository:
             f"{self.name} at {self.revision[:12]} has none of {', '.join(inside + name for name in WHOLE)}, nor an "
             "index of its parts; fetch the checkpoint, convert it with safetensors and name its folder"
         )
+
+    def _has(self, form: str) -> bool:
+        """Whether the cache has all of a form of weights."""
+        index = self.here(f"{form}.index.json")
+        folder = form.rpartition("/")[0]
+        parts = {f"{folder}/{file}".lstrip("/") for file in parts_of(index)} if index else {form}
+        return all(self.here(file) for file in parts)
 
 
 def parts_of(index: Path) -> list[str]:

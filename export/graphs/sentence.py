@@ -13,12 +13,12 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import BertModel
 
-from counterfactory.engine.errors import CounterfactoryError
-
-from .hub import explain_unreadable
+from .pretrained import TABLES, load_pretrained, read_tokenizer
 
 # Labels and phrases are short; a caption of 60 words fits.
 LENGTH = 64
+# Its pooler, which means over tokens do without, and the heads of its training.
+_UNUSED = rf"{TABLES}|^(bert\.)?pooler\.|^cls\."
 
 
 class Sentence(nn.Module):
@@ -36,19 +36,14 @@ class Sentence(nn.Module):
 
 def load_bert(folder: Path) -> BertModel:
     """The network in `folder` (config.json, model.safetensors), in float32. Raises CounterfactoryError for another."""
-    how = {"add_pooling_layer": False, "attn_implementation": "eager", "local_files_only": True}
-    with explain_unreadable(folder, "a BERT"):
-        bert = BertModel.from_pretrained(folder, **how)
+    how = {"add_pooling_layer": False, "attn_implementation": "eager"}
+    bert: BertModel = load_pretrained(BertModel, folder, "a BERT", unused=_UNUSED, **how)
     return bert.float().eval()
 
 
 def load_sentence_tokenizer(folder: Path, pad: int) -> Tokenizer:
     """The tokenizer.json in `folder`, which cuts and pads to `LENGTH` tokens, `pad` the token to pad with."""
-    try:
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    except Exception as error:  # tokenizers raises bare Exception
-        raise CounterfactoryError(f"{folder} needs the tokenizer.json of its network: {error}") from error
-    return fit_tokenizer(tokenizer, pad)
+    return fit_tokenizer(read_tokenizer(folder / "tokenizer.json"), pad)
 
 
 def fit_tokenizer(tokenizer: Tokenizer, pad: int) -> Tokenizer:

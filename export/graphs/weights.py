@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -95,10 +95,19 @@ def _read(source: Path, prefixes: tuple[str, ...]) -> Iterator[tuple[str, torch.
                     names = [name for name in opened.keys() if name.startswith(prefixes)]  # noqa: SIM118 - no mapping
                     yield from ((name, opened.get_tensor(name)) for name in names)
             else:
-                loaded: Any = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
-                yield from ((name, tensor) for name, tensor in loaded.items() if name.startswith(prefixes))
-        except (OSError, SafetensorError, pickle.UnpicklingError) as error:
-            raise CounterfactoryError(f"weights file {file} cannot be read: {error}") from error
+                yield from ((name, tensor) for name, tensor in _unpickled(file) if name.startswith(prefixes))
+        except (OSError, RuntimeError, EOFError, ValueError, SafetensorError, pickle.UnpicklingError) as error:
+            reason = (str(error).strip() or "it ends too early").splitlines()[0]
+            raise CounterfactoryError(f"weights file {file} cannot be read ({reason}): fetch it anew") from error
+
+
+def _unpickled(file: Path) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors of a pickle, of which nothing is executed: torch's, or its older form, which cannot be mapped."""
+    loaded = torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
+    whole = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else loaded
+    if not isinstance(whole, dict):
+        raise ValueError(f"it holds a {type(whole).__name__}, no table of tensors")
+    yield from ((str(name), tensor) for name, tensor in whole.items() if isinstance(tensor, torch.Tensor))
 
 
 def load(module: nn.Module, found: dict[str, torch.Tensor], source: Path) -> None:

@@ -23,7 +23,8 @@ from transformers import AutoModelForMaskedLM
 
 from counterfactory.engine.errors import CounterfactoryError
 
-from ..graphs.hub import explain_unreadable, locate
+from ..graphs.hub import locate
+from ..graphs.pretrained import TABLES, load_pretrained
 from ..graphs.sentence import LENGTH, Sentence, feeds_of, load_bert, load_sentence_tokenizer
 from ..graphs.tracing import to_ir
 
@@ -31,6 +32,8 @@ _MASKS = ("[MASK]", "<mask>")
 # How vocabularies mark a token that begins a word; those of BERT's kind mark the tokens that go on instead.
 _BEGINNINGS = ("\u0120", "\u2581")
 _GOES_ON = "##"
+# The pooler and the head that tells which sentence comes next.
+_UNUSED = rf"{TABLES}|(^|\.)pooler\.|^cls\.seq_relationship\."
 
 
 class Blanked(nn.Module):
@@ -48,13 +51,8 @@ class Blanked(nn.Module):
 
 def load_masked(folder: Path) -> Any:
     """The network in `folder`, in float32. Raises CounterfactoryError for what is no masked language model."""
-    how = {"attn_implementation": "eager", "local_files_only": True, "output_loading_info": True}
-    with explain_unreadable(folder, "a masked language model"):
-        model, found = AutoModelForMaskedLM.from_pretrained(folder, **how)
-    if missing := sorted(found["missing_keys"]):  # transformers would fill them with random numbers
-        lacks = f"{folder} lacks {len(missing)} weights of a masked language model, {missing[0]} among them"
-        raise CounterfactoryError(f"{lacks}: an encoder without its output layer says no words")
-    return model.float().eval()
+    how = {"attn_implementation": "eager", "unused": _UNUSED}
+    return load_pretrained(AutoModelForMaskedLM, folder, "a masked language model", **how).float().eval()
 
 
 def words_of(tokenizer: Tokenizer) -> dict[str, int]:

@@ -29,6 +29,7 @@ _LAYER |= {f"{part}_proj": f"ffn_{part}" for part in ("gate", "up", "down")}
 # How a byte-level vocabulary's texts are cut before its merges, by GGUF's names: GPT-2's way and LLaMA 3's, both of
 # which transformers 5.23 applies. SmolLM's is GPT-2's for a vocabulary whose merges join no digits.
 _KNOWN_CUTS = frozenset({"default", "gpt-2", "smollm", "llama-bpe", "llama3", "llama-v3"})
+_UNUSED = "rotary_emb.inv_freq"  # which older versions saved, and which follows from the configuration
 # What the readers raise for files that are damaged or not what they should be; gguf passes NumPy's errors through.
 _UNREADABLE = (OSError, ValueError, AttributeError, KeyError, IndexError, TypeError, OverflowError, RuntimeError)
 
@@ -74,9 +75,11 @@ def _read(folder: Path, options: dict[str, str], read: Callable[[Any], LlamaForC
     if read is not None:
         return UserLlama(read(config), tokenizer, last)
     model, found = LlamaForCausalLM.from_pretrained(folder, dtype="float32", output_loading_info=True, **options)
-    # transformers fills what is missing with random numbers.
+    # transformers fills what is missing with random numbers, and leaves out what it has no place for.
     if missing := sorted(found["missing_keys"]):
         raise ValueError(f"it lacks {len(missing)} of its weights, {missing[0]} among them")
+    if extra := sorted(name for name in found["unexpected_keys"] if not name.endswith(_UNUSED)):
+        raise ValueError(f"it holds {len(extra)} tensors that no Llama has, {extra[0]} among them")
     return UserLlama(model, tokenizer, last)
 
 

@@ -22,10 +22,10 @@ from counterfactory.engine.runtime.plans import PlanKey, PlanProfile, PlanRequir
 from counterfactory.engine.runtime.trt_library import (
     BOX_LIBRARY,
     BOX_TARGET,
-    last_heard,
     library_name,
     listen,
     load_library,
+    reasons,
 )
 
 from ..precision.half import ISLAND
@@ -47,7 +47,8 @@ _NODE = re.compile(r"\[ONNX Layer: ([^\]]+)\]")
 
 @dataclass(frozen=True)
 class PlanReport:
-    """A plan that was compiled: seconds taken, bytes, distinct kernels of fused attention, and the library.
+    """A plan that was compiled: seconds taken, bytes, how many of the graph's `attentions` it computes in one kernel
+    each, by the calls in the plan, and the library.
 
     `fp32_layers` are the layers outside the islands that compute in fp32, by the names of their ONNX nodes. They are
     those of the network as it was given to the compiler, which must keep its types; a plan itself cannot be inspected
@@ -57,6 +58,7 @@ class PlanReport:
     seconds: float
     plan_bytes: int
     fused_attention: int
+    attentions: int
     fp32_layers: tuple[str, ...]
     library: str
 
@@ -90,16 +92,19 @@ def build_plan(
     network = _parsed(compiler, builder, onnx_path, log)
     config = _configured(compiler, builder, target, workspace_bytes)
     if any(config.add_optimization_profile(_profile(builder, profile)) < 0 for profile in profiles):
-        raise CounterfactoryError(f"the shapes of {onnx_path} make no profile: {last_heard(log)}")
+        raise CounterfactoryError(f"the shapes of {onnx_path} make no profile: {reasons(log)}")
     timings = timing_cache if compiler.__name__ == "tensorrt" else None
     if timings is not None:
         _take_timings(config, timings)
+
+    attentions = _let_decompose(compiler, network)
 
     def build(writer: Any) -> Any:
         return builder.build_serialized_network_to_stream(network, config, writer)
 
     def why() -> str:
-        return f"{library_name(compiler)} cannot compile {onnx_path}: {last_heard(log)}"
+        allowed = "" if workspace_bytes is None else f" ({workspace_bytes:,} bytes of scratch memory were allowed)"
+        return f"{library_name(compiler)} cannot compile {onnx_path}{allowed}: {reasons(log)}"
 
     written = write_plan(compiler, plan_path, build, why)
     seconds = time.perf_counter() - began
@@ -110,7 +115,8 @@ def build_plan(
     ports = sum(io_bytes(onnx_path, profile) for profile in profiles)
     key = PlanKey(digest, tuple(profiles), *made_by, workspace_bytes, weights, activations, ports)
     write_key(plan_path, key)
-    return PlanReport(seconds, written.plan_bytes, written.fused_attention, _fp32_nodes(network), key.library)
+    fused = written.fused_calls // len(profiles)  # each profile has calls of its own
+    return PlanReport(seconds, written.plan_bytes, fused, attentions, _fp32_nodes(network), key.library)
 
 
 def require_compiler(library: str = BOX_LIBRARY, target: str = BOX_TARGET) -> None:
@@ -139,6 +145,20 @@ def _stated_bytes(notes: Sequence[str], what: str) -> int | None:
     return max(found, default=None)
 
 
+def _let_decompose(compiler: Any, network: Any) -> int:
+    """Let the compiler take apart each attention that it has no fused kernel for, with heads of hundreds of values for
+    one, where it would refuse the network; those that it has one for stay fused. Returns how many attentions there are,
+    with those that are written out, each around a softmax.
+    """
+    kinds = Counter[str]()
+    for _, layer in _layers(network):
+        kinds[layer.type.name] += 1
+        if layer.type.name == "ATTENTION_INPUT":
+            layer.__class__ = compiler.IAttentionInputLayer  # the bindings give every layer as one of no kind
+            layer.attention.decomposable = True
+    return kinds["ATTENTION_INPUT"] + kinds["SOFTMAX"]
+
+
 def _parsed(compiler: Any, builder: Any, onnx_path: Path, log: Any) -> Any:
     """The network of a graph. Raises CounterfactoryError with the operation that the parser stumbles over."""
     typed = compiler.NetworkDefinitionCreationFlag.STRONGLY_TYPED
@@ -150,7 +170,7 @@ def _parsed(compiler: Any, builder: Any, onnx_path: Path, log: Any) -> Any:
     if not parser.parse_from_file(str(onnx_path)):
         faults = [parser.get_error(i) for i in range(parser.num_errors)]
         texts = [f"{fault.node_operator()} {fault.node_name()}: {fault.desc()}" for fault in faults]
-        said = "; ".join(texts) or last_heard(log)
+        said = "; ".join(texts) or reasons(log)
         raise CounterfactoryError(f"{library_name(compiler)} cannot read {onnx_path}: {said}")
     return network
 

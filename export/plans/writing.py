@@ -1,7 +1,7 @@
 """A plan on its way to the disk: written as the compiler makes it, so that memory never holds it whole.
 
-What is to be known of its bytes, their digest and the fused kernels named among them, is taken as they pass. A plan
-that fails leaves the file from before.
+What is to be known of its bytes, their digest and the calls of fused attention among them, is taken as they pass. A
+plan that fails leaves the file from before.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any, BinaryIO
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import open_whole
 
-# Fused attention as compiled kernels are named in a plan's bytes.
-_FUSED_ATTENTION = re.compile(rb"_gemm_mha_v2_0x[0-9a-f]{32}")
-_LONGEST_NAME = len(b"_gemm_mha_v2_0x") + 32
+# A call of a kernel of fused attention, as a plan's bytes have it.
+_FUSED_CALL = re.compile(rb"function=\{ name=_gemm_mha_v2 ")
+_OVERLAP = len(b"function={ name=_gemm_mha_v2 ") - 1
 
 
 @dataclass(frozen=True)
 class WrittenPlan:
-    """Bytes of a plan's file, their SHA-256, and the distinct kernels of fused attention."""
+    """Bytes of a plan's file, their SHA-256, and the calls of fused attention, of all profiles together."""
 
     plan_bytes: int
     sha256: str
-    fused_attention: int
+    fused_calls: int
 
 
 def write_plan(compiler: Any, path: Path, build: Callable[[Any], bool], why: Callable[[], str]) -> WrittenPlan:
@@ -44,7 +44,7 @@ def write_plan(compiler: Any, path: Path, build: Callable[[Any], bool], why: Cal
             raise writer.error
         if not built:
             raise CounterfactoryError(why())
-    return WrittenPlan(writer.plan_bytes, writer.digest.hexdigest(), len(writer.kernels))
+    return WrittenPlan(writer.plan_bytes, writer.digest.hexdigest(), writer.fused_calls)
 
 
 def _writer(compiler: Any, file: BinaryIO) -> Any:
@@ -53,7 +53,7 @@ def _writer(compiler: Any, file: BinaryIO) -> Any:
             compiler.IStreamWriter.__init__(self)
             self.plan_bytes = 0
             self.digest = sha256()
-            self.kernels: set[bytes] = set()
+            self.fused_calls = 0
             self.error: OSError | None = None
             self._last = b""
 
@@ -65,10 +65,10 @@ def _writer(compiler: Any, file: BinaryIO) -> Any:
                 return 0
             self.digest.update(data)
             self.plan_bytes += len(data)
-            # A name may begin in one piece and end in the next.
-            seam = self._last + bytes(data[:_LONGEST_NAME])
-            self.kernels.update(_FUSED_ATTENTION.findall(seam), _FUSED_ATTENTION.findall(data))
-            self._last = (self._last + bytes(data[-_LONGEST_NAME:]))[-_LONGEST_NAME + 1 :]
+            # A call may begin in one piece and end in the next.
+            seam = self._last + bytes(data[:_OVERLAP])
+            self.fused_calls += len(_FUSED_CALL.findall(seam)) + len(_FUSED_CALL.findall(data))
+            self._last = (self._last + bytes(data[-_OVERLAP:]))[-_OVERLAP:]
             return len(data)
 
     return PlanWriter()

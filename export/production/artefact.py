@@ -82,7 +82,8 @@ class Row:
 
     `peak_memory_bytes` is what the export held at its peak, mapped files left out; `seconds` are on the wall,
     `core_seconds` those of all threads. `workspace_bytes` is the scratch memory that the plan may take, None where that
-    is not bounded. `doubt` says what is unproven of the plan.
+    is not bounded. Of the `attentions` the plan computes `fused_attention` in one kernel each. `doubt`
+    says what is unproven of the plan.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Row:
     plan_seconds: float = 0.0
     workspace_bytes: int | None = None
     fused_attention: int = 0
+    attentions: int = 0
     fp32_layers: tuple[str, ...] = ()
     library: str = ""
     doubt: str = ""
@@ -325,17 +327,20 @@ def _compiled(row: Row, out: Path, asked: Asked) -> Row:
     from ..plans.tensorrt import build_plan
 
     path, plan = out / "onnx" / row.name / "model.onnx", out / "plans" / f"{row.name}.plan"
-    profiles = read_profiles(read_manifest(out, row.name)["profiles"])
+    manifest = read_manifest(out, row.name)
+    profiles, needed = read_profiles(manifest["profiles"]), manifest["activation_bytes"]
     # Without what is said of an earlier plan.
     row = Row(**{field.name: getattr(row, field.name) for field in fields(Row) if field.default is MISSING})
     with PeakMemory() as peak:
         try:
-            scratch = None if asked.workspace is None else asked.workspace.of(row.name.removesuffix("_int8"), path)
+            name = row.name.removesuffix("_int8")
+            scratch = None if asked.workspace is None else asked.workspace.of(name, path, needed)
             how: dict[str, Any] = {"workspace_bytes": scratch, "timing_cache": plan.with_name("timing.cache")}
             report = build_plan(path, plan, profiles, library=asked.library, target=asked.target, **how)
         except CounterfactoryError as error:
             return replace(row, why=str(error), peak_memory_bytes=max(row.peak_memory_bytes, peak.bytes))
     told: dict[str, Any] = {"plan_bytes": report.plan_bytes, "plan_seconds": report.seconds, "workspace_bytes": scratch}
-    told |= {name: getattr(report, name) for name in ("fused_attention", "fp32_layers", "library")}
+    counted = ("fused_attention", "attentions", "fp32_layers", "library")
+    told |= {name: getattr(report, name) for name in counted}
     most = max(row.peak_memory_bytes, peak.bytes)
     return replace(row, compiled=True, why="", **told, doubt=read_key(plan).doubt, peak_memory_bytes=most)

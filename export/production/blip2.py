@@ -25,6 +25,7 @@ from counterfactory.engine.runtime.session import is_cache
 from ..graphs import modules
 from ..graphs.hub import locate
 from ..graphs.mapped import build_empty, lay_out
+from ..graphs.pretrained import read_tokenizer
 from ..graphs.weights import fill, load, tensors
 from .clip import MEAN, STD, TINY
 from .graph import ROWS, Graph, Request, normal, static
@@ -168,6 +169,7 @@ def write_vocabulary(
     if request.small:
         opt_tokenizer(text.vocab_size, end).save(str(folder / "opt_tokenizer.json"))
     if request.sources is not None:
+        read_tokenizer(own(request))  # half a file is found now, and not when captions are written
         shutil.copyfile(own(request), folder / "opt_tokenizer.json")
 
 

@@ -17,7 +17,8 @@ from transformers import CLIPConfig, CLIPModel
 from counterfactory.engine.errors import CounterfactoryError
 
 from ..graphs import modules
-from ..graphs.hub import explain_unreadable, locate
+from ..graphs.hub import locate
+from ..graphs.pretrained import load_pretrained, read_tokenizer
 from ..graphs.weights import fill
 from .graph import ROWS, Graph, Request, normal, static
 from .small_words import clip_tokenizer
@@ -48,9 +49,9 @@ def build(request: Request) -> CLIPModel:
         fill(clip, request.seed)
     else:
         folder = locate(request.sources.named("clip"))
-        with explain_unreadable(folder, "a CLIP model"):
-            clip = CLIPModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
-    return clip.eval().requires_grad_(False)
+        clip = load_pretrained(CLIPModel, folder, "a CLIP model", dtype=torch.float32)
+    whole: CLIPModel = clip.eval().requires_grad_(False)
+    return whole
 
 
 def text_width(request: Request) -> int:
@@ -91,11 +92,11 @@ def tokenizer_of(request: Request) -> Tokenizer:
         text = SMALL["text_config"]
         return clip_tokenizer(text["vocab_size"], text["max_position_embeddings"])
     source = locate(request.sources.named("clip"), ("config.json", "tokenizer.json"), weights=False)
+    tokenizer = read_tokenizer(source / "tokenizer.json")
     try:
-        tokenizer = Tokenizer.from_file(str(source / "tokenizer.json"))
         length = json.loads((source / "config.json").read_text())["text_config"].get("max_position_embeddings", 77)
-    except Exception as error:  # tokenizers raises bare Exception
-        raise CounterfactoryError(f"{source} needs config.json and tokenizer.json of CLIP: {error}") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CounterfactoryError(f"{source} needs the config.json of CLIP: {error!r}") from error
     end = "<|endoftext|>"
     tokenizer.enable_truncation(length)
     tokenizer.enable_padding(length=length, pad_id=tokenizer.token_to_id(end), pad_token=end)

@@ -7,12 +7,18 @@ written again after each, so that a run that was stopped leaves what it made.
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import logging
 import os
+import shutil
+import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,14 +26,15 @@ from typing import Any
 import torch
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.files.writing import write_whole
+from counterfactory.engine.files.writing import TEMPORARY_SUFFIX, explain_os_errors, make_folder, write_whole
 from counterfactory.engine.meter.machine import free_memory
 from counterfactory.engine.models.painters import editor_form
-from counterfactory.engine.models.plan_facts import decoder_gb
+from counterfactory.engine.models.plan_facts import decoder_gb, plan_facts
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.runtime import WeightSettings
 from counterfactory.engine.runtime.opening import note_unplanned
 from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, BOX_TARGET, LIBRARIES
+from counterfactory.engine.suite.lock import Lock
 
 from ..graphs.hub import require_access
 from ..plans.tensorrt import TARGETS, require_compiler, resolve_target
@@ -40,6 +47,11 @@ from .graph import Graph, Request, Sources, batches_of, names_of
 from .workspace import Workspace
 
 _Say = Callable[[str], None]
+# The errors of a full disk, and how many bytes one has left at most.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_LEAST_DISK = 50_000_000
+# What takes no longer was there before.
+_AT_ONCE_S = 1.0
 
 
 def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
@@ -66,7 +78,8 @@ def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
         "clip_image": clip.image_graph,
         "hed": hed.graph,
     }
-    left_out = {"sentence", "vae_encoder", "denoiser_shallow"} - set(request.batches)
+    may_lack = {"blip2_vision", "opt_decoder", "sentence", "vae_encoder", "denoiser_shallow"}
+    left_out = may_lack - set(request.batches)
     left_out |= set() if sources is None or sources.hed else {"hed"}
     return {name: partial(make, request) for name, make in makers.items() if name not in left_out}
 
@@ -107,37 +120,99 @@ def export_all(
     threads: int = 0,
     again: bool = False,
     say: _Say = lambda _: None,
+    sizes: Mapping[str, float] | None = None,
 ) -> list[str]:
     """Export the networks of `only`, or all, to `out`; returns what went wrong, a sentence each.
 
+    `sizes` are 10^9 bytes of the networks' weights, by which the time that is left is told.
     What an earlier export to `out` made of the same is left as it is, unless it is to be made `again`. Rows of earlier
-    runs stay in export.json unless made again. Raises CounterfactoryError for a name of no network.
+    runs stay in export.json unless made again. Raises CounterfactoryError for a name of no network, and while another
+    export goes to `out`.
     """
     names = list(graphs_of(request))
     unknown = sorted(set(only) - set(names))
     if unknown:
         raise CounterfactoryError(f"no graph {', '.join(unknown)}; there are {', '.join(names)}")
-    out.mkdir(parents=True, exist_ok=True)
-    faults: list[str] = []
-    for name in names:
-        if only and name not in only:
-            continue
-        try:
+    make_folder(out)
+    lock = Lock(out / "export.lock")
+    try:
+        wanted = [name for name in names if not only or name in only]
+        pace = _Pace({name: (sizes or {}).get(name, 0.0) for name in wanted}, say)
+        return [fault for name in wanted for fault in _export(name, request, out, asked, threads, again, pace)]
+    finally:
+        lock.release()
+
+
+@dataclass
+class _Pace:
+    """How far an export is, 10^9 bytes of weights, and what it takes for each; graphs that were there take no time."""
+
+    sizes: Mapping[str, float]
+    say: _Say
+    done_gb: float = 0.0
+    made_gb: float = 0.0
+    seconds: float = 0.0
+
+    def tell(self, name: str, seconds: float) -> None:
+        total_gb = sum(self.sizes.values())
+        self.done_gb += self.sizes[name]
+        if seconds > _AT_ONCE_S:
+            self.made_gb, self.seconds = self.made_gb + self.sizes[name], self.seconds + seconds
+        if total_gb and self.made_gb:
+            left = timedelta(seconds=round((total_gb - self.done_gb) * self.seconds / self.made_gb))
+            self.say(f"graphs: {self.done_gb:.1f} of {total_gb:.1f} GB done, about {left} left")
+
+
+def _export(name: str, request: Request, out: Path, asked: Asked, threads: int, again: bool, pace: _Pace) -> list[str]:
+    """Export a network and note its rows; returns what went wrong, which keeps nothing else from being made."""
+    say, began = pace.say, time.monotonic()
+    try:
+        with _explained(out):
             rows = _rows(name, request, out, asked, threads or os.cpu_count() or 1, again, say)
-        except CounterfactoryError as error:
-            faults.append(f"{name}: {error}")
-            say(f"{name} failed: {error}")
-            continue
-        # In the place of earlier rows of the same names.
-        before = json.loads((out / "export.json").read_text()) if (out / "export.json").is_file() else []
-        kept = [row for row in before if row["name"] not in {row.name for row in rows}]
-        write_whole(out / "export.json", json.dumps(kept + [asdict(row) for row in rows], indent=2) + "\n")
-        for row in rows:
-            faults += row.faults
-            if asked.plans and not row.compiled and row.name not in asked.unplanned:
-                faults.append(f"{row.name} was not compiled: {row.why}")
-            say(_line(row))
+            # In the place of earlier rows of the same names.
+            kept = [row for row in reuse.on_record(out) if row["name"] not in {row.name for row in rows}]
+            write_whole(out / "export.json", json.dumps(kept + [asdict(row) for row in rows], indent=2) + "\n")
+    except CounterfactoryError as error:
+        say(f"{name} failed: {error}")
+        return [f"{name}: {error}"]
+    faults = [fault for row in rows for fault in row.faults]
+    for row in rows:
+        say(_line(row))
+    pace.tell(name, time.monotonic() - began)
+    if asked.plans:
+        lacking = [row for row in rows if not row.compiled and row.name not in asked.unplanned]
+        faults += [f"{row.name} was not compiled: {row.why}" for row in lacking]
     return faults
+
+
+@contextmanager
+def _explained(out: Path) -> Iterator[None]:
+    """Turns what a full disk, or a system short of memory, does to a process into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        with explain_os_errors(Path(error.filename or out)):
+            raise
+    except RuntimeError as error:  # a page of a mapped file that the disk has no room for ends the process
+        free_disk, ended = shutil.disk_usage(out).free, isinstance(error, BrokenProcessPool)
+        if not ended and free_disk >= _LEAST_DISK:
+            raise
+        what = "the system ended its process" if ended else "it failed on a full disk"
+        free = f"{sum(free_memory()) / 1e9:.1f} GB of memory, swap included, and {free_disk / 1e9:.1f} GB of disk"
+        todo = "make room and run the same command again; what was made before is kept"
+        raise CounterfactoryError(f"{what}, with {free} free now: {todo}") from error
+    finally:  # what a process that was ended leaves
+        shutil.rmtree(out / "work", ignore_errors=True)
+        for part in (out / "plans").glob(f"*{TEMPORARY_SUFFIX}"):
+            part.unlink(missing_ok=True)
+
+
+def sizes_of(profile: Profile, request: Request) -> dict[str, float]:
+    """10^9 bytes of each network's weights, as far as they are known."""
+    known = {plan: facts.weight_bytes / 1e9 for plan, facts in plan_facts(profile).items()}
+    return {name: known.get(request.plan(name), 0.0) for name in graphs_of(request)}
 
 
 def _rows(name: str, request: Request, out: Path, asked: Asked, threads: int, again: bool, say: _Say) -> list[Row]:
@@ -165,7 +240,8 @@ def _rows(name: str, request: Request, out: Path, asked: Asked, threads: int, ag
 
 def _line(row: Row) -> str:
     scratch = "" if row.workspace_bytes is None else f", workspace up to {row.workspace_bytes / 1e6:,.0f} MB"
-    made = f"plan {row.plan_bytes / 1e6:.1f} MB in {row.plan_seconds:.0f} s{scratch}"
+    fused = f", {row.fused_attention} of {row.attentions} attentions fused" * bool(row.attentions)
+    made = f"plan {row.plan_bytes / 1e6:.1f} MB in {row.plan_seconds:.0f} s{scratch}{fused}"
     plan = made + f" ({row.doubt})" * bool(row.doubt) if row.compiled else f"no plan ({row.why})"
     islands = ", ".join(row.islands) or "none"
     return (
@@ -252,7 +328,16 @@ def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
     if not only or "denoiser" in only:
         denoiser.sampler_of(request)  # a file that the profile contradicts, before hours are spent on the others
     form = Asked(precision, asked.int8, asked.plans, library, target, islands, Workspace(profile, out), unplanned)
-    faults = export_all(request, out, only=only, asked=form, threads=asked.threads, again=asked.again, say=say)
+    faults = export_all(
+        request,
+        out,
+        only=only,
+        asked=form,
+        threads=asked.threads,
+        again=asked.again,
+        say=say,
+        sizes=sizes_of(profile, request),
+    )
     for fault in faults:
         say(f"error: {fault}")
     return 1 if faults else 0
@@ -262,6 +347,8 @@ def _unplanned(request: Request, out: Path, plans: bool, say: _Say) -> tuple[str
     """The plans that this machine has too little memory to compile, said before anything is fetched: the captioner's
     decoder, the largest by far.
     """
+    if "opt_decoder" not in request.batches:
+        return ()
     plan = request.plan("opt_decoder")
     if not plans or request.small or request.florence2 or (out / "plans" / f"{plan}.plan").is_file():
         return ()

@@ -20,7 +20,8 @@ from counterfactory.engine.models.schedule import settle
 
 from ..graphs import modules
 from ..graphs.editing import EditingDenoiser, follow_inputs
-from ..graphs.hub import explain_unreadable, locate
+from ..graphs.hub import locate
+from ..graphs.pretrained import load_pretrained
 from .clip import SMALL as SMALL_CLIP
 from .clip import text_width
 from .graph import PICTURE, ROWS, Graph, Request, normal, static
@@ -219,8 +220,7 @@ def load_part(kind: Any, source: str, part: str) -> Any:
         raise CounterfactoryError(f"{folder} has no config.json: name the diffusers folder of a {kind.__name__}")
     names = [file.name for file in folder.glob("diffusion_pytorch_model*")]
     variant = "fp16" if names and all(".fp16" in name for name in names) else None
-    with explain_unreadable(folder, f"a {kind.__name__}"):
-        return kind.from_pretrained(folder, torch_dtype=torch.float32, local_files_only=True, variant=variant)
+    return load_pretrained(kind, folder, f"a {kind.__name__}", torch_dtype=torch.float32, variant=variant)
 
 
 def _frozen(module: Any) -> Any:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer
 from transformers import Florence2Config, Florence2ForConditionalGeneration
 
 from counterfactory.engine.errors import CounterfactoryError
@@ -22,6 +21,7 @@ from ..graphs import modules
 from ..graphs.florence2 import CachedFlorence2Decoder, Florence2Vision
 from ..graphs.hub import locate
 from ..graphs.mapped import build_empty, lay_out
+from ..graphs.pretrained import read_tokenizer
 from ..graphs.weights import fill, load, tensors
 from .blip2 import captioner_step, write_vocabulary
 from .graph import ROWS, Graph, Request, normal, static
@@ -49,16 +49,8 @@ _RENAMED = (
     (r"^image_pos_embed\.", "multi_modal_projector.image_position_embed."),
     (r"^language_model\.model\.", "language_model."),
 )
-# And back, of the encoder of pictures.
-_PUBLISHED = (
-    (r"^(vision_tower\.convs\.\d+)\.conv\.", r"\1.proj."),
-    (r"_block\.(conv\d)\.", r"_block.\1.fn.dw."),
-    (r"\.spatial_block\.norm1\.", ".spatial_block.window_attn.norm."),
-    (r"\.channel_block\.norm1\.", ".channel_block.channel_attn.norm."),
-    (r"\.norm2\.", ".ffn.norm."),
-    (r"\.ffn\.(fc\d)\.", r".ffn.fn.net.\1."),
-    (r"_attn\.(qkv|proj)\.", r"_attn.fn.\1."),
-)
+# What a block adds to what it read, again and again.
+_ADDED = re.compile(r"_block\.conv[12]\.weight$")
 _HEAD, _UNUSED = "language_model.lm_head.weight", "language_model.final_logits_bias"
 _TABLES = ("model.language_model.encoder.embed_tokens.weight", "model.language_model.decoder.embed_tokens.weight")
 
@@ -80,26 +72,6 @@ def renamed(published: str) -> str:
     for pattern, to in _RENAMED:
         name = re.sub(pattern, to, name)
     return f"model.{name}"
-
-
-def published_names(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Tensors of transformers' class under the published names, as they were published: what `build` reads."""
-    found = {}
-    for name, tensor in tensors.items():
-        own = name.removeprefix("model.")
-        if own.startswith("vision_tower."):
-            for pattern, to in _PUBLISHED:
-                own = re.sub(pattern, to, own)
-        elif own.startswith("language_model."):
-            own = own.replace("language_model.", "language_model.model.", 1)
-        elif own == "lm_head.weight":
-            own = _HEAD
-        else:
-            own = own.removeprefix("multi_modal_projector.").replace("image_position_embed", "image_pos_embed")
-        if own == "image_projection.weight":
-            own, tensor = "image_projection", tensor.T.contiguous()
-        found[own] = tensor
-    return found
 
 
 def _config(request: Request) -> Florence2Config:
@@ -147,6 +119,10 @@ def build(request: Request) -> Florence2ForConditionalGeneration:
     model = lay_out(empty, request.scratch / "florence2.weights" if request.scratch else None)
     if request.sources is None:
         fill(model, request.seed)
+        for name, parameter in model.named_parameters():
+            if _ADDED.search(name) and not request.small:  # else nine blocks would multiply what passes by 10^9
+                with torch.no_grad():
+                    parameter.mul_(0.1)
     else:
         folder = _folder(request)
         read = {renamed(name): tensor for name, tensor in tensors(folder).items() if name != _UNUSED}
@@ -202,7 +178,7 @@ def task_ids(request: Request) -> list[int]:
     if request.sources is None:  # random weights know no words
         words = list(range(4, 14))
     else:
-        words = Tokenizer.from_file(str(tokenizer_file(request))).encode(TASK, add_special_tokens=False).ids
+        words = read_tokenizer(tokenizer_file(request)).encode(TASK, add_special_tokens=False).ids
     return [int(text.bos_token_id), *words, int(text.eos_token_id)]
 
 

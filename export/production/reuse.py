@@ -22,6 +22,7 @@ from ..graphs.hub import is_pinned
 from ..plans.tensorrt import requirements
 from .artefact import LIBRARIES, Asked, Row, ir_files, read_manifest
 from .graph import Request
+from .workspace import onnx_bytes
 
 _FILE = "made_of.json"
 # The fields of Sources that each network is made of, by how its name begins.
@@ -79,19 +80,32 @@ def note(out: Path, rows: list[Row], made: Mapping[str, Any] | None) -> None:
 
 def kept(out: Path, names: list[str], made: Mapping[str, Any] | None) -> list[Row] | None:
     """The rows of graphs that were made of just this; None unless all of `names` are there."""
+    rows = {row["name"]: row for row in on_record(out)}
     if made is None:
         return None
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        rows = {row["name"]: row for row in json.loads((out / "export.json").read_text())}
+    with suppress(OSError, ValueError, KeyError, TypeError, CounterfactoryError):
         for name in names:
-            noted = json.loads((out / "onnx" / name / _FILE).read_text())
-            if noted != {"onnx_sha256": read_manifest(out, name)["onnx_sha256"], "made_of": dict(made)}:
+            manifest, noted = read_manifest(out, name), json.loads((out / "onnx" / name / _FILE).read_text())
+            if noted != {"onnx_sha256": manifest["onnx_sha256"], "made_of": dict(made)}:
                 return None
-            if rows[name]["precision"] == "openvino" and not all(f.is_file() for f in ir_files(out / f"{name}.xml")):
+            if rows[name]["precision"] == "openvino":
+                whole = all(file.is_file() for file in ir_files(out / f"{name}.xml"))
+            else:  # a manifest as this exporter writes it, and the graph as it was written, if it is there
+                graph = out / "onnx" / name / "model.onnx"
+                whole = bool(read_profiles(manifest["profiles"])) and manifest["activation_bytes"] >= 0
+                whole &= onnx_bytes(graph) in (0, rows[name]["onnx_bytes"])
+            if not whole:
                 return None
         tuples = ("islands", "fp32_layers")
         return [Row(**{**rows[name], **{one: tuple(rows[name][one]) for one in tuples}}) for name in names]
     return None
+
+
+def on_record(out: Path) -> list[dict[str, Any]]:
+    """The rows of an export.json; none where it is missing or damaged."""
+    with suppress(OSError, ValueError, TypeError):
+        return [row for row in json.loads((out / "export.json").read_text()) if isinstance(row["name"], str)]
+    return []
 
 
 def uncompiled(out: Path, rows: list[Row], asked: Asked) -> list[Row]:
@@ -104,7 +118,7 @@ def uncompiled(out: Path, rows: list[Row], asked: Asked) -> list[Row]:
         plan, manifest = out / "plans" / f"{row.name}.plan", read_manifest(out, row.name)
         required = replace(wanted, onnx_sha256=manifest["onnx_sha256"], profiles=read_profiles(manifest["profiles"]))
         try:
-            fresh = not find_mismatches(plan, read_key(plan), required, digest=None)
+            fresh = not find_mismatches(plan, read_key(plan), required)
         except CounterfactoryError:  # missing or damaged
             fresh = False
         found += [] if fresh else [row]

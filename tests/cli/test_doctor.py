@@ -16,7 +16,7 @@ import pytest
 from command_line import Command
 from profiles import SCHEDULER
 
-from counterfactory.engine.cli import doctor, gpus
+from counterfactory.engine.cli import doctor, gpus, room
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.profile.rewrite import GroundingSettings, RandomWordSettings
@@ -333,6 +333,8 @@ def test_memory_that_the_largest_plan_lacks_and_terms_are_noted(
     having(monkeypatch, {})
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     monkeypatch.delenv("HF_TOKEN", raising=False)
+    disk = SimpleNamespace(free=10**12)
+    monkeypatch.setattr(room, "shutil", SimpleNamespace(disk_usage=lambda _: disk))
     place = doctor.Place(root=tmp_path)
     (tmp_path / "proc").mkdir()
 
@@ -349,6 +351,10 @@ def test_memory_that_the_largest_plan_lacks_and_terms_are_noted(
     assert "meta-llama/Llama-2-13b-chat-hf is given to those who accept its terms" in enough
     monkeypatch.setenv("HF_TOKEN", "hf_x")
     assert notes(8_000_000, 12_000_000) == ""
+    disk.free = 20 * 10**9  # as the root of a g5 box
+    said = notes(8_000_000, 12_000_000)
+    assert re.search(r"setup needs \d+ GB of disk at .*hub and .* and there are 20 GB: .* by HF_HUB_CACHE", said)
+    disk.free = 10**12
     monkeypatch.delenv("HF_TOKEN")
     (tmp_path / "hf").mkdir()
     (tmp_path / "hf" / "token").touch()

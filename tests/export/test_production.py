@@ -4,14 +4,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import pickle
+import re
 import shutil
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -38,6 +43,7 @@ from counterfactory.export.graphs.weights import digest, fill
 from counterfactory.export.precision.stored import Stored
 from counterfactory.export.production import artefact, blip2, command, denoiser, examples
 from counterfactory.export.production.artefact import Asked, Row, export_graph
+from counterfactory.export.production.aside import alone
 from counterfactory.export.production.facts import facts
 from counterfactory.export.production.graph import Graph, Request, static
 from counterfactory.export.production.workspace import Workspace
@@ -172,9 +178,29 @@ def test_a_plan_may_take_its_share_of_what_the_device_leaves(tmp_path: Path) -> 
     (tmp_path / "onnx" / "hint" / "model.onnx").write_bytes(b"0" * 4)
     assert_share("denoiser", paint - 1.25 * (weights["hint"] - 4))
     assert Workspace(profile_of(0), tmp_path).of("denoiser", graph) is None
-    said = rf"stage paint needs clip_text .* denoiser {1250 + kept:,} .* at once .* no workspace for"
+    said = rf"stage paint holds clip_text .* denoiser {1000 + kept:,} .* leaves 0,.*; lower \[paint\] batch .*memory_gb"
     with pytest.raises(CounterfactoryError, match=said):
         Workspace(profile_of(0.4), tmp_path).of("denoiser", graph)
+
+
+def test_scratch_memory_is_never_less_than_the_graph_computes_in(tmp_path: Path) -> None:
+    """Half of what is left where that is more, all that it needs where it fits, and else a sentence with the bytes."""
+    graph = tmp_path / "own" / "model.onnx"
+    graph.parent.mkdir()
+    graph.write_bytes(b"0" * 1000)
+    scratch = Workspace(profile_of(24), tmp_path)
+    half = scratch.of("vae_decoder", graph)
+    assert half is not None
+    assert scratch.of("vae_decoder", graph, half // 2) == half
+    assert scratch.of("vae_decoder", graph, half) == round(1.25 * half), "a compiler has buffers of its own"
+    networks, weights = networks_of(profile_of(24)), plan_facts(profile_of(24))
+    others = {network.plan for network in networks.of("paint")} - {"vae_decoder"}
+    held = sum(weights[plan].weight_bytes for plan in others) + 1000 + networks["denoiser"].kept_bytes
+    left = int(0.9 * 24e9) - held
+    assert scratch.of("vae_decoder", graph, left) == left
+    said = rf"leaves {left:,}, and vae_decoder computes in {left + 1:,} .*; lower \[paint\] decode_batch .* memory_gb"
+    with pytest.raises(CounterfactoryError, match=said):
+        scratch.of("vae_decoder", graph, left + 1)
 
 
 # By the compiler that needs no GPU.
@@ -205,9 +231,8 @@ def test_a_device_without_room_is_said_and_the_graph_is_kept(tmp_path: Path) -> 
     asked = replace(TO_PLANS, workspace=Workspace(profile_of(3), tmp_path), islands=("softmax",))
     (row,) = compiled(mixing, tmp_path, asked)
     assert not row.compiled
-    assert row.why.startswith("stage paint needs")
-    left = "the device has 2,700,000,000 for plans, which leaves no workspace for mixing; take smaller batches"
-    assert left in row.why
+    assert row.why.startswith("stage paint holds")
+    assert " of the 2,700,000,000 bytes that the device has for plans, which leaves 0, and mixing computes" in row.why
     assert not list((tmp_path / "plans").glob("*.plan"))
     assert (tmp_path / "onnx" / "mixing" / "manifest.json").is_file()
 
@@ -276,6 +301,135 @@ def test_the_command_writes_a_row_a_graph_and_says_what_failed(
     assert rows["hed"]["islands"] == ["softmax"]
     with pytest.raises(CounterfactoryError, match="no graph head; there are opt_decoder"):
         command.export_all(SMALL, tmp_path, only=["head"], asked=Asked())
+
+
+def test_how_far_an_export_is_counts_what_was_made_and_not_what_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is there already takes no time, by which nothing is foretold."""
+    clock, said, took = [0.0], list[str](), {"clip_text": 0.0, "hint": 20.0, "denoiser": 50.0, "hed": 10.0}
+
+    def rows(name: str, *_: Any) -> list[Row]:
+        clock[0] += took[name]
+        if name == "denoiser":
+            raise CounterfactoryError("no weights of diffusion were named")
+        return [Row(name, 1, "fp16", 1e-3, 1e-2, 9, (), True, 5, 2.5, 3.5)]
+
+    monkeypatch.setattr(command, "_rows", rows)
+    monkeypatch.setattr(command, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    sizes = {"clip_text": 1.0, "hint": 2.0, "denoiser": 4.0, "hed": 1.0}
+    command.export_all(SMALL, tmp_path, only=list(took), asked=Asked(), say=said.append, sizes=sizes)
+    assert [line for line in said if line.startswith("graphs: ")] == [
+        "graphs: 3.0 of 8.0 GB done, about 0:00:50 left",
+        "graphs: 4.0 of 8.0 GB done, about 0:00:40 left",
+    ]
+    said.clear()
+    command.export_all(SMALL, tmp_path, only=list(took), asked=Asked(), say=said.append)
+    assert not [line for line in said if line.startswith("graphs: ")]
+
+
+ASKED = ["--random", "--small", "--only", "hed,hint"]
+
+
+def test_two_exports_into_one_folder_keep_out_of_each_others_way(
+    here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one says whose folder it is, and the first one goes on."""
+    second = tmp_path / "second.txt"
+
+    def one(name: str, request: Request, out: Path, *_: Any) -> list[Row]:
+        with pytest.raises(
+            CounterfactoryError, match=rf"{tmp_path} is in use by process \d+: wait until it ends, or name"
+        ):
+            command.run(parsed(*ASKED, "--out", str(out)))
+        second.write_text("refused")
+        write_manifest(out, name)
+        return [Row(name, 1, "fp16", 1e-3, 1e-2, 9, (), True, 5, 2.5, 3.5)]
+
+    monkeypatch.setattr(command, "export_one", one)
+    assert command.run(parsed(*ASKED, "--out", str(tmp_path))) == 0
+    assert second.is_file()
+    assert command.run(parsed(*ASKED, "--out", str(tmp_path), "--again")) == 0, "let go of when it ends"
+
+
+class Usage(NamedTuple):
+    free: int
+
+
+def killed(name: str, *_: Any) -> list[Row]:
+    """As the system ends a process whose mapped page finds no room, and its files stay."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return []
+
+
+def full(name: str, request: Request, out: Path, *_: Any) -> list[Row]:
+    raise OSError(errno.ENOSPC, "No space left on device", str(out / "onnx" / name / "model.onnx.data"))
+
+
+def failing(name: str, *_: Any) -> list[Row]:
+    raise RuntimeError("a library found a disk too small")
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        (
+            full,
+            r"cannot write .*onnx/hint/model\.onnx\.data: no space left .*; free some space and run the same command",
+        ),
+        (
+            killed,
+            r"the system ended its process, with .* GB of memory, .* GB of disk free now: make room and run the same",
+        ),
+        (
+            failing,
+            r"it failed on a full disk, with .* 0\.0 GB of disk free now: make room and run the same command again",
+        ),
+    ],
+    ids=["full", "killed", "library"],
+)
+def test_no_room_is_one_sentence_and_the_same_command_goes_on(
+    ends: Callable[..., list[Row]], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes before and after it is made all the same."""
+    made: list[str] = []
+
+    def ended(work: Callable[..., Any], *arguments: Any) -> Any:
+        name, out = arguments[0], arguments[2]
+        if name == "hint" and ends is not None:
+            (out / "work" / name).mkdir(parents=True)
+            (out / "plans").mkdir()
+            (out / "plans" / f"{name}.plan.{os.getpid()}.tmp").touch()
+            return alone(ends, *arguments) if ends is killed else ends(*arguments)
+        made.append(name)
+        write_manifest(out, name)
+        return [Row(name, 1, "fp16", 1e-3, 1e-2, 9, (), True, 5, 2.5, 3.5)]
+
+    monkeypatch.setattr(command, "alone", ended)
+    free = 0 if ends is failing else 10**12
+    monkeypatch.setattr(command, "shutil", SimpleNamespace(rmtree=shutil.rmtree, disk_usage=lambda _: Usage(free)))
+    lines: list[str] = []
+    words = ["--random", "--small", "--only", "clip_text,hint,hed", "--out", str(tmp_path)]
+    assert command.run(parsed(*words), lines.append) == 1
+    assert made == ["clip_text", "hed"]
+    (fault,) = [line for line in lines if line.startswith("error: ")]
+    assert re.match(rf"error: hint: {said}", fault), fault
+    assert [*(tmp_path / "plans").iterdir()] == []
+    assert not (tmp_path / "work").exists(), "what a process that was ended leaves takes the room of the next one"
+    assert {row["name"] for row in json.loads((tmp_path / "export.json").read_text())} == {"clip_text", "hed"}
+
+
+@pytest.mark.parametrize("fault", [RuntimeError("a library's"), FileNotFoundError(errno.ENOENT, "none", "weights")])
+def test_a_fault_of_another_kind_is_no_want_of_room(
+    fault: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> list[Row]:
+        raise fault
+
+    monkeypatch.setattr(command, "alone", fails)
+    with pytest.raises(type(fault)) as found:
+        command.run(parsed(*ASKED, "--out", str(tmp_path)))
+    assert found.value is fault
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,9 @@ def untraced(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
         path = out / "onnx" / graph.name / "model.onnx"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{graph.name} {asked.precision}")
-        path.with_name("manifest.json").write_text(json.dumps({"name": graph.name, "onnx_sha256": onnx_digest(path)}))
-        values = dict.fromkeys((one.name for one in fields(Row)), 0)
+        manifest = {"name": graph.name, "onnx_sha256": onnx_digest(path), "activation_bytes": 0, "profiles": graph.plan}
+        path.with_name("manifest.json").write_text(json.dumps(manifest, default=asdict))
+        values = dict.fromkeys((one.name for one in fields(Row)), 0) | {"onnx_bytes": path.stat().st_size}
         return [Row(**values | {"name": graph.name, "islands": (), "fp32_layers": ()})]
 
     monkeypatch.setattr(command, "export_graph", export_graph)
@@ -114,6 +115,38 @@ def test_a_graph_is_made_anew_when_it_is_of_something_else(untraced: None, tmp_p
     assert export(tmp_path, "a10g", "--only", "hint", "--precision", "fp32")[0] == "hint ..."
 
 
+def test_what_another_commit_wrote_or_a_copy_cut_is_made_anew(untraced: None, tmp_path: Path) -> None:
+    """By the same command, and what is whole beside it stays."""
+    export(tmp_path, "a10g")
+    hint = tmp_path / "onnx" / "hint"
+    manifest, record = hint / "manifest.json", tmp_path / "export.json"
+    known: dict[str, Any] = json.loads(manifest.read_text())
+    other = [{"latents": {"least": [1], "most": [2]}}]
+    for damaged in (
+        *(
+            json.dumps({name: value for name, value in known.items() if name != gone})
+            for gone in known
+            if gone != "name"
+        ),
+        *(json.dumps(known | {"profiles": profiles}) for profiles in (other, [], None, {"min": [1]})),
+        *(json.dumps(known | {"activation_bytes": count}) for count in (None, "much", -1)),
+        *("", "[]", "null", json.dumps(known)[:-9]),
+    ):
+        manifest.write_text(damaged)
+        assert export(tmp_path, "a10g")[0] == "hint ...", damaged
+        assert export(tmp_path, "a10g")[0].startswith("hint: exported before"), damaged
+    for file, text in ((hint / "model.onnx", "hi"), (hint / "made_of.json", "[")):
+        file.write_text(text)
+        said = export(tmp_path, "a10g")
+        assert [line for line in said if line.endswith("...")] == ["hint ..."], file
+    rows = json.loads(record.read_text())
+    less = [{name: value for name, value in row.items() if name != "parameters"} for row in rows]
+    for damaged in (json.dumps(less), json.dumps([{**row, "more": 1} for row in rows]), "[{", "{}", "null", "[3]"):
+        record.write_text(damaged)
+        assert [line for line in export(tmp_path, "a10g") if line.endswith("...")] == ["hint ...", "denoiser ..."]
+        assert {row["name"] for row in json.loads(record.read_text())} == {"hint", "denoiser"}
+
+
 def test_a_kept_graph_is_only_compiled(here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", None)
     pytest.importorskip("tensorrt_rtx", reason="tensorrt_rtx is not installed: that kept graphs compile goes unchecked")
@@ -130,8 +163,18 @@ def test_a_kept_graph_is_only_compiled(here: None, tmp_path: Path, monkeypatch: 
     for target in ("sm75", "sm80", "sm89", "sm120"):  # another card's plan takes the place of this one's
         assert export(tmp_path, "a10g", *plans, "--target", target)[0] == "hint: exported before, compiled ..."
         assert read_key(tmp_path / "plans" / "hint.plan").device == target.upper()
-    (tmp_path / "plans" / "hint.plan.json").unlink()
+    plan = tmp_path / "plans" / "hint.plan"
+    plan.with_name("hint.plan.json").unlink()
     assert export(tmp_path, "a10g", *plans)[0] == "hint: exported before, compiled ..."
+    whole = plan.read_bytes()
+    for damaged in (whole[: len(whole) // 2], b"", whole[:-1] + bytes([whole[-1] ^ 1])):
+        plan.write_bytes(damaged)
+        assert export(tmp_path, "a10g", *plans)[0] == "hint: exported before, compiled ..."
+        assert plan.stat().st_size == len(whole)
+    key = json.loads(plan.with_name("hint.plan.json").read_text())
+    plan.with_name("hint.plan.json").write_text(json.dumps(key | {"library": "tensorrt_rtx 1.6.0.1"}))
+    assert export(tmp_path, "a10g", *plans)[0] == "hint: exported before, compiled ..."
+    assert export(tmp_path, "a10g", *plans)[0] == "hint: exported before; say --again to make it anew"
     for target, said in (("sm90", "compiles for sm75"), ("this", "cuda-bindings")):
         with pytest.raises(CounterfactoryError, match=said):
             command.run(parsed("--random", "--small", *plans, "--target", target, "--out", str(tmp_path)))

@@ -52,6 +52,7 @@ def theirs(model: OPTForCausalLM, prompt: list[int], how: DecodingSettings) -> l
     ids = torch.tensor([prompt])
     asked: Any = {"num_beams": how.beams, "min_new_tokens": how.min_tokens, "max_new_tokens": how.max_tokens}
     asked |= {"repetition_penalty": how.repetition_penalty, "length_penalty": how.length_penalty}
+    asked |= {"no_repeat_ngram_size": how.no_repeat_ngram, "early_stopping": how.early_stopping}
     out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, **asked)[0, len(prompt) :].tolist()
     return out[: out.index(END)] if END in out else out
 
@@ -63,10 +64,13 @@ hows = st.builds(
     max_tokens=st.sampled_from([4, 9]),
     repetition_penalty=st.sampled_from([1.0, 1.5]),
     length_penalty=st.sampled_from([1.0, 0.0, -1.0, 2.0]),
+    no_repeat_ngram=st.sampled_from([0, 1, 2, 3]),
 )
+# In a beam search alone.
+hows = st.one_of(hows, hows.filter(lambda how: how.mode == "beam").map(lambda how: replace(how, early_stopping=True)))
 
 
-@settings(max_examples=60)
+@settings(max_examples=100)
 @given(prompt=st.lists(st.integers(3, WORDS - 1), min_size=2, max_size=5), how=hows)
 def test_writes_what_transformers_writes(opt: OPTForCausalLM, prompt: list[int], how: DecodingSettings) -> None:
     assert ours(opt, [0, *prompt], how) == theirs(opt, [0, *prompt], how)
@@ -112,3 +116,14 @@ def test_a_nucleus_of_next_to_nothing_is_greedy_and_temperature_sharpens() -> No
     how = replace(NUCLEUS, top_p=1.0, temperature=0.1, max_tokens=500)
     (text,) = decode(logits, advance, how, [], END, [np.random.default_rng(5)])
     assert np.mean(np.array(text) == 4) > 0.98
+
+
+def test_no_three_tokens_come_twice_and_a_text_ends_where_all_would() -> None:
+    """A picture of stripes says a stripe again and again; where each token would repeat, the text is over."""
+    logits = np.log(np.array([[0.5, 0.3, 1e-9, 0.15, 0.05]] * 3, np.float32))
+    how = replace(BEAM, max_tokens=40, no_repeat_ngram=3)
+    (text,) = decode(logits, lambda *_: logits, how, [], END, [np.random.default_rng(0)])
+    triples = [tuple(text[i : i + 3]) for i in range(len(text) - 2)]
+    assert len(triples) == len(set(triples)) > 5
+    (one,) = decode(logits, lambda *_: logits, replace(how, no_repeat_ngram=1, min_tokens=9), [], END, [])
+    assert 0 < len(one) == len(set(one)) < 5

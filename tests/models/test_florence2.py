@@ -6,17 +6,22 @@ import json
 from pathlib import Path
 
 import numpy as np
+import PIL.Image
 import pytest
 import torch
+from published_names import florence2_published
+from skimage import data
 from test_blip2 import Torch, blocks, spans, told
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import Florence2ForConditionalGeneration
+from transformers import CLIPImageProcessor, Florence2ForConditionalGeneration
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.blip2 import Blip2, Reading
+from counterfactory.engine.models.clauses import to_clause
 from counterfactory.engine.models.clip import to_pixel_values
 from counterfactory.engine.profile.caption import DecodingSettings
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime.session import Port, Signature
 from counterfactory.export.graphs import modules
 from counterfactory.export.graphs.florence2 import CachedFlorence2Decoder, Florence2Vision
@@ -64,7 +69,7 @@ def ours(model: Florence2ForConditionalGeneration, rows: int) -> Blip2:
 def asked(image: np.ndarray, prompt: list[int]) -> dict[str, torch.Tensor]:
     """What transformers' own class is asked: the picture, the task, and what the caption begins with."""
     mean, std = (torch.tensor(values)[:, None, None] for values in (florence2.MEAN, florence2.STD))
-    pixels = (torch.from_numpy(to_pixel_values([image], 32)) + 1) / 2
+    pixels = (torch.from_numpy(to_pixel_values([image], 32, smooth=True)) + 1) / 2
     ids = torch.tensor([[WORDS - 1] * 17 + florence2.task_ids(SMALL)])
     given = {"pixel_values": (pixels - mean) / std, "decoder_input_ids": torch.tensor([prompt])}
     return given | {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
@@ -74,18 +79,42 @@ def asked(image: np.ndarray, prompt: list[int]) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("prefix", ["", "w7 w9"])
 def test_captions_are_those_of_transformers(model: Florence2ForConditionalGeneration, beams: int, prefix: str) -> None:
     model.config.image_token_id = WORDS - 1
-    how = DecodingSettings("beam" if beams > 1 else "greedy", beams, 1.0, 1.0, 2, 9, 1.0, 1.0)
+    how = DecodingSettings("beam" if beams > 1 else "greedy", beams, 1.0, 1.0, 2, 9, 1.0, 1.0, 3, beams > 1)
     images = blocks(np.random.default_rng(4), 5)
     found = told(ours(model, beams), images, how, prefix)
     prompt = [2, 0, *(int(word[1:]) for word in prefix.split())]
     wanted = []
     for image in images:
         rules = {"num_beams": beams, "min_new_tokens": 2, "max_new_tokens": 9, "forced_eos_token_id": None}
+        rules |= {"no_repeat_ngram_size": 3, "early_stopping": beams > 1}  # as its generation_config.json
         out = model.generate(**asked(image, prompt), do_sample=False, **rules)[0].tolist()
         said = out[len(prompt) :]
-        wanted.append(" ".join(f"w{token}" for token in (said[: said.index(END)] if END in said else said)))
+        whole = END in said
+        text = " ".join(f"w{token}" for token in (said[: said.index(END)] if whole else said))
+        wanted.append(text if whole else to_clause(text))
     assert found == wanted
     assert len(set(found)) > 2
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu"])
+def test_profiles_decode_as_it_was_published(name: str) -> None:
+    """microsoft/Florence-2-base's generation_config.json, as copies of it show it."""
+    how = load_profile(name).caption.decoding
+    assert (how.mode, how.beams, how.no_repeat_ngram, how.early_stopping) == ("beam", 3, 3, True)
+    assert (how.repetition_penalty, how.length_penalty) == (1.0, 1.0)
+    assert how.max_tokens >= 70, "a detailed caption has about 50 tokens, and many have more"
+
+
+@pytest.mark.parametrize("size", [(512, 512), (512, 832), (1024, 1024), (300, 1200)])
+def test_pictures_are_resized_within_a_grey_level_of_its_processor(size: tuple[int, int]) -> None:
+    """CLIPImageProcessor with Florence-2's preprocessor_config.json: 768 pixels a side, not cropped, bicubic."""
+    image = np.asarray(PIL.Image.fromarray(data.astronaut()).resize(size[::-1], PIL.Image.Resampling.BICUBIC))
+    asked = {"size": {"height": 768, "width": 768}, "resample": 3, "do_center_crop": False, "do_convert_rgb": False}
+    processor = CLIPImageProcessor(**asked, do_normalize=False, do_rescale=False)
+    theirs = np.asarray(processor(image, return_tensors="np")["pixel_values"][0], np.float64)
+    ours = (to_pixel_values([image], 768, smooth=True)[0].astype(np.float64) + 1) * 127.5
+    assert np.abs(ours - theirs).max() <= 1.01
+    assert np.abs((to_pixel_values([image], 768)[0].astype(np.float64) + 1) * 127.5 - theirs).max() > 2, "by area"
 
 
 def test_words_are_as_likely_as_transformers_has_them(model: Florence2ForConditionalGeneration) -> None:
@@ -135,8 +164,10 @@ def folder(model: Florence2ForConditionalGeneration, tmp_path: Path) -> Path:
     table |= {key: florence2.BASE["vision_config"][key] for key in ("visual_temporal_embedding", "image_pos_embed")}
     said = {"model_type": "florence2", "vision_config": table, "text_config": text}
     (tmp_path / "config.json").write_text(json.dumps(said))
-    tensors = {name: tensor.half() for name, tensor in florence2.published_names(model.state_dict()).items()}
-    tensors["language_model.final_logits_bias"] = torch.zeros(1, WORDS)
+    tensors = {
+        name: tensor.half()
+        for name, tensor in florence2_published(model.state_dict(), model.config.vision_config.depths).items()
+    }
     assert tensors.keys() >= set(KNOWN)
     torch.save(tensors, tmp_path / "pytorch_model.bin")
     opt_tokenizer(WORDS, 3).save(str(tmp_path / "tokenizer.json"))

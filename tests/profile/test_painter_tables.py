@@ -29,8 +29,8 @@ UNREAD = {
 }
 NEEDED = {
     "given": {"runtime", "caption", "text"},
-    "server": {"runtime", "caption", "text", "llm", "rewrite"},
-    "diffusion": {"runtime", "caption", "text", "llm", "rewrite", "edges", "paint"},
+    "server": {"runtime", "text", "llm", "rewrite"},
+    "diffusion": {"runtime", "text", "llm", "rewrite", "edges", "paint"},
 }
 
 

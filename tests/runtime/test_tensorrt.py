@@ -177,7 +177,9 @@ def test_kernels_made_on_the_device_are_kept_beside_the_plan(tmp_path: Path) -> 
     calls = ["create_runtime_cache", "set_runtime_cache", "set_execution_context_allocation_strategy"]
     engine, library = SimpleNamespace(create_execution_context=lambda config: config), mock.Mock()
     engine.create_runtime_config = lambda: mock.Mock(spec=calls, create_runtime_cache=Cache)
-    loaded = LoadedPlan(tmp_path / "p.plan", library, SimpleNamespace(heard=["out of memory"]), None, engine)
+    loaded = LoadedPlan(
+        tmp_path / "p.plan", library, SimpleNamespace(errors=["out of memory"], warnings=[]), None, engine
+    )
     cases: list[tuple[int, int, bytes | None]] = [(1, 0, None), (1, 0, b"kernel"), (1, 0, b"stale"), (2, 1, None)]
     for profiles, profile, before in cases:
         file = tmp_path / ("p.plan.1.kernels" if profile else "p.plan.kernels")

@@ -22,6 +22,7 @@ from stand_in_cuda import Memory
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.runtime import cuda
 from counterfactory.engine.runtime.plans import PlanProfile, Shapes, onnx_digest, read_key
+from counterfactory.engine.runtime.trt_library import listen, reasons
 from counterfactory.export.plans import tensorrt as plans
 from counterfactory.export.plans.writing import write_plan
 from counterfactory.export.precision.half import ISLAND
@@ -49,12 +50,42 @@ def test_a_small_graph_becomes_a_plan_for_the_a10g(rtx: Any, tmp_path: Path, pro
     report = build_plan(graph, plan, profile, workspace_bytes=1 << 28)
     assert report.library == f"tensorrt_rtx {rtx.__version__}"
     assert report.plan_bytes == plan.stat().st_size > 0
-    assert report.fused_attention == 1
+    assert (report.fused_attention, report.attentions) == (1, 1), "three operations, of which the compiler makes one"
     assert report.fp32_layers == ("norm",)
     key = read_key(plan)
     assert (key.device, key.precision, key.library) == ("SM86", "fp16", report.library)
     assert (key.profiles, key.onnx_sha256) == ((profile,), onnx_digest(graph))
     assert not list(plan.parent.glob("*.tmp"))
+
+
+def attention_graph(path: Path, *widths: int) -> Path:
+    """Attentions of two heads of each width side by side, as one operation each."""
+    made: list[list[Any]] = [[], [], []]
+    for i, width in enumerate(widths):
+        ports = [
+            onnx.helper.make_tensor_value_info(f"{name}{i}", onnx.TensorProto.FLOAT16, ["rows", 2, 64, width])
+            for name in ("q", "k", "v", "y")
+        ]
+        made[0].append(onnx.helper.make_node("Attention", [f"q{i}", f"k{i}", f"v{i}"], [f"y{i}"]))
+        made[1] += ports[:3]
+        made[2] += ports[3:]
+    graph = onnx.helper.make_graph(made[0], "g", *made[1:])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 23)], ir_version=10)
+    onnx.save(model, str(path))
+    return path
+
+
+@pytest.mark.parametrize("target", ["sm75", "sm86", "sm120"])
+def test_attention_without_a_fused_kernel_is_taken_apart_and_the_others_are_not(
+    rtx: Any, tmp_path: Path, target: str
+) -> None:
+    """Heads of 512 and 2,304 are of no kernel's; fused ones are counted in the plan, of each profile once."""
+    graph = attention_graph(tmp_path / "model.onnx", 64, 512, 64, 2304)
+    inputs = {f"{name}{i}": width for i, width in enumerate((64, 512, 64, 2304)) for name in "qkv"}
+    sizes = [{name: Shapes.static(rows, 2, 64, width) for name, width in inputs.items()} for rows in (2, 3)]
+    for profiles in (sizes[:1], sizes):
+        report = build_plan(graph, tmp_path / "p.plan", *profiles, target=target)
+        assert (report.fused_attention, report.attentions) == (2, 4)
 
 
 def test_a_key_has_what_the_compiler_says_of_memory(rtx: Any, tmp_path: Path) -> None:
@@ -89,6 +120,30 @@ def test_the_compiler_is_told_shapes_target_and_workspace(rtx: Any) -> None:
     config = plans._configured(rtx, builder, "sm86", 1 << 28)
     assert config.get_memory_pool_limit(rtx.MemoryPoolType.WORKSPACE) == 1 << 28
     assert (config.num_compute_capabilities, config.get_compute_capability(0)) == (1, rtx.ComputeCapability.SM86)
+
+
+def test_all_of_a_compilers_errors_are_told_the_first_one_first(
+    rtx: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What follows an error may be of another matter, such as a driver; warnings count where there is no error."""
+    log, kinds = listen(rtx), rtx.ILogger.Severity
+    assert reasons(log) == "the library gives no reason"
+    log.log(kinds.WARNING, "slow")
+    assert reasons(log) == "slow"
+    for kind, text in (
+        ("ERROR", " out of memory "),
+        ("INTERNAL_ERROR", "no driver"),
+        ("ERROR", "no driver"),
+        ("INFO", "x"),
+    ):
+        log.log(getattr(kinds, kind), text)
+    assert reasons(log) == "out of memory; no driver"
+    # As it is: a graph that is given a byte to compute in.
+    graph = picture_graph(tmp_path / "model.onnx")
+    with pytest.raises(
+        CounterfactoryError, match=r"cannot compile .*model\.onnx \(1 bytes of scratch .*allowed\): .*Tactic"
+    ):
+        build_plan(graph, tmp_path / "p.plan", STATIC, workspace_bytes=1)
 
 
 def test_layers_in_fp32_are_listed_unless_they_are_islands(rtx: Any, tmp_path: Path) -> None:
@@ -174,15 +229,15 @@ class Pieces:
 
 
 def test_a_plan_in_pieces_is_that_plan_whole(tmp_path: Path) -> None:
-    """Names of kernels that begin in one piece and end in another are found once, whatever the pieces."""
-    names = [b"_gemm_mha_v2_0x" + bytes(f"{i:032x}", "ascii") for i in (1, 2, 10, 1)]
-    whole = b"-".join([b"weights" * 20, *names, b"more" * 9])
-    for length in (1, 7, 46, 47, 48, 300, len(whole)):
+    """Calls of fused attention that begin in one piece and end in another are counted once, whatever the pieces."""
+    calls = [f"function={{ name=_gemm_mha_v2 fqn=_gemm_mha_v2_0x{i:032x} ".encode() for i in (1, 2, 10, 1)]
+    whole = b"-".join([b"weights" * 20, *calls, b"_gemm_mha_v2_0x" + b"0" * 32, b"more" * 9])
+    for length in (1, 7, 28, 29, 30, 300, len(whole)):
         library = Pieces(*(whole[i : i + length] for i in range(0, len(whole), length)))
         found = write_plan(library, tmp_path / "p.plan", library.build, str)
         assert (tmp_path / "p.plan").read_bytes() == whole
         assert (found.plan_bytes, found.sha256) == (len(whole), sha256(whole).hexdigest())
-        assert found.fused_attention == 3, length
+        assert found.fused_calls == 4, length
 
 
 def test_a_plan_that_is_half_written_leaves_the_one_before_it(tmp_path: Path) -> None:

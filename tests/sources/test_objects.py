@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from PIL import Image
 from small_sets import labels, noise, read, reasons, refuse, save, write
 
-from counterfactory.engine.sources.data_set import DataSet
+from counterfactory.engine.sources.data_set import DataSet, SetOptions, read_set
 from counterfactory.engine.sources.shapes import Box
 from counterfactory.engine.sources.source import ImageSettings, load_pixels
 
@@ -163,6 +164,7 @@ def test_crowds_flat_boxes_and_corners(tmp_path: Path) -> None:
     [
         ("metadata.csv", "file_name,split,label\ntrain/a.png,x,cat\n"),
         ("metadata.jsonl", '{"file_name": "train/a.png", "label": "cat", "split": "x"}'),
+        ("metadata.jsonl", '{"file_name": "train/a.png", "label": "cat", "split": "x", "caption": " a  cat\\n"}'),
     ],
 )
 def test_hugging_face_s_image_folders(name: str, text: str, tmp_path: Path) -> None:
@@ -171,6 +173,31 @@ def test_hugging_face_s_image_folders(name: str, text: str, tmp_path: Path) -> N
     found = read(tmp_path)
     assert labels(found) == [("train/a", "cat")]
     assert found.notes == [f"{name}: columns that are not used: 'split'"]
+    assert found.sources[0].caption == ("a cat" if "caption" in text else None)
+
+
+def test_captions_that_are_no_text_cost_no_row(tmp_path: Path) -> None:
+    """Lists of several, numbers and control characters are left alone."""
+    values: tuple[Any, ...] = (["a", "b"], 3, None, "a\x07b", "a bus")
+    for i, value in enumerate(values):
+        save(tmp_path / f"{i}.png", i)
+        with (tmp_path / "metadata.jsonl").open("a") as file:
+            file.write(json.dumps({"file_name": f"{i}.png", "caption": value}) + "\n")
+    found = read(tmp_path)
+    assert [source.caption for source in found.sources] == [None, None, None, None, "a bus"]
+    assert any("'caption'" in note for note in found.notes)
+
+
+def test_a_caption_is_a_column_to_group_by_as_well_and_known_of_pictures_whose_header_is_read(tmp_path: Path) -> None:
+    said = [f"a bus at {i} o'clock" for i in range(4)]
+    for i, text in enumerate(said):
+        save(tmp_path / f"{i}.png", i)
+        with (tmp_path / "metadata.jsonl").open("a") as file:
+            file.write(json.dumps({"file_name": f"{i}.png", "caption": text, "place": "here"}) + "\n")
+    for whole in (None, 1):
+        sources = list(read_set(str(tmp_path), SetOptions(), whole=whole).sources)
+        assert [source.caption for source in sources] == said
+        assert [dict(source.cells) for source in sources] == [{"caption": text, "place": "here"} for text in said]
 
 
 def test_hugging_face_s_data_sets_on_the_disk(tmp_path: Path) -> None:
@@ -183,7 +210,8 @@ def test_hugging_face_s_data_sets_on_the_disk(tmp_path: Path) -> None:
     assert labels(found) == [("00000000", "dog"), ("00000001", "cat"), ("00000002", None)]
     assert found.sources[0].boxes == (Box(1, 2, 4, 6, "bus"),)
     assert (load_pixels(found.sources[1], ImageSettings(24, 8, 32)) == np.asarray(pictures[1])).all()
-    assert found.notes == ["columns that are not used: 'caption'"]
+    assert [source.caption for source in found.sources] == ["x", "x", "x"]
+    assert found.notes == []
     table = datasets.load_from_disk(str(tmp_path / "saved"))
     datasets.DatasetDict({"train": table, "test": table}).save_to_disk(tmp_path / "several")
     refuse("has the splits train, test: name the folder of one of them", tmp_path / "several")

@@ -6,19 +6,28 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 from rewriting import TASK
 from rewriting import source as labelled
 from tiny_desk import IMAGE_BATCH, image_name, tiny_run
 from tiny_painting import pixels_of
 
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.inputs import without_captions
 from counterfactory.engine.keys import generator
+from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.profile.caption import CaptionSettings, DecodingSettings
+from counterfactory.engine.profile.painter import NO_CAPTIONER
+from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.profile.published import checkpoints_of
 from counterfactory.engine.request import SuiteRequest
+from counterfactory.engine.sources.given import GivenPictures
 from counterfactory.engine.sources.source import Source, load_mask
 from counterfactory.engine.stages import caption_sources as stage
 from counterfactory.engine.stages.caption_sources import caption_sources, missing_captions
 from counterfactory.engine.stages.original import keep_originals
+from counterfactory.export.production.command import graphs_of, request_of
 
 NUCLEUS = DecodingSettings("nucleus", 1, 0.9, 1.0, 0, 8, 1.0, 1.0)
 CAPTION = CaptionSettings(batch=IMAGE_BATCH, texts=2, prefix="a ", decoding=NUCLEUS)
@@ -164,3 +173,60 @@ def test_originals_are_kept_as_the_painter_sees_them_with_their_masks(sources: l
     sources[2].path.unlink()
     with tiny_run(tmp_path / "other", sources) as run:
         assert list(keep_originals(run.of(), sources, run.pictures)) == [*sources[:2], *sources[3:]]
+
+
+def test_captions_that_are_too_long_to_be_rewritten_are_shortened_and_their_sources_kept(
+    sources: list[Source], tmp_path: Path
+) -> None:
+    """The user's and the captioner's; what is on record stays whole, for another profile."""
+    own = replace(sources[0], given=GivenPictures((), "A bus waits by a wall. It is red, and it is old."))
+    with tiny_run(tmp_path / "suite", [own, sources[1]]) as made:
+        run = made.of(caption=CAPTION)
+        whole = caption_sources(run, [own, sources[1]], made.pictures)
+        short = made.of(caption=CAPTION, rewrite=replace(run.profile.rewrite, max_chars_caption=31))
+        found = caption_sources(short, [own, sources[1]], made.pictures)
+    assert found[own] == "A bus waits by a wall."
+    assert whole[sources[1]].startswith(found[sources[1]])
+    assert 0 < len(found[sources[1]]) <= 31 < len(whole[sources[1]])
+
+
+def test_sources_bring_their_captions_where_no_network_writes_any(sources: list[Source], tmp_path: Path) -> None:
+    """A captioner's own are taken where there is one; by rule a label is named."""
+    texts = ("a red car on a wet road", "  ", "a bus")
+    with_own = [replace(s, caption=text.strip() or None) for s, text in zip(sources, texts, strict=False)]
+    with tiny_run(tmp_path / "suite", with_own) as run:
+        bare = run.of(caption=NO_CAPTIONER)
+        assert missing_captions(bare, with_own) == []
+        assert caption_sources(bare, with_own, run.pictures) == {
+            with_own[0]: "a red car on a wet road",
+            with_own[2]: "a bus",
+        }
+        assert run.networks.opened == []
+        said = caption_sources(run.of(caption=CAPTION), with_own, run.pictures)
+        assert "a red car on a wet road" not in said.values()
+        assert len(said) == 3
+    with pytest.raises(CounterfactoryError, match=r"no source brings a caption"):
+        without_captions(sources)
+    assert without_captions(with_own).keys() == {with_own[1]}
+    assert len({source.whole_key for source in (with_own[0], replace(with_own[0], caption="another"), sources[0])}) == 3
+
+
+def test_a_profile_without_a_captioner_needs_none_of_its_networks(tmp_path: Path) -> None:
+    """Nor its 31 GB of weights; what is half taken out is refused."""
+    whole = load_profile("a10g")
+    bare = whole.without_captioner
+    names = {network.name for network in networks_of(whole)} - {network.name for network in networks_of(bare)}
+    assert names == {"blip2_vision", "opt_decoder"}
+    assert whole.weights is not None
+    assert bare.weights is not None
+    assert sum(one.bytes for one in checkpoints_of(whole.weights)) - 31e9 == sum(
+        one.bytes for one in checkpoints_of(bare.weights)
+    )
+    file = tmp_path / "bare.toml"
+    file.write_text('name = "bare"\nextends = "a10g"\nwithout = ["caption", "weights.blip2"]\n')
+    assert load_profile(str(file)) == replace(bare, name="bare")
+    assert not {"blip2_vision", "opt_decoder"} & graphs_of(request_of(bare, None)).keys()
+    for gone in ('"caption"', '"weights.blip2"'):
+        file.write_text(f'name = "bare"\nextends = "a10g"\nwithout = [{gone}]\n')
+        with pytest.raises(CounterfactoryError, match=r"names a captioner, blip2 or florence2, where there is a table"):
+            load_profile(str(file))

@@ -71,10 +71,7 @@ def draft_of(source: Source, caption: str, task: Task, pointed: str | None) -> C
 
 def why_not(draft: CaptionEdits, free: Sequence[object], questions: Questions) -> str | None:
     """Why a source has no variants, as far as its caption says; `free` are the spans of it that may change."""
-    caption, label, most = draft.caption, draft.source.label, questions.settings.max_chars_caption
-    if len(caption) > most:
-        rewritten = f"captions of at most {most} are rewritten; raise [rewrite].max_chars_caption"
-        return f"its caption has {len(caption)} characters, and {rewritten}"
+    caption, label = draft.caption, draft.source.label
     if not free:
         return "its caption has no words that may change"
     if not draft.protection.grounded and not questions.request.allow_ungrounded:
