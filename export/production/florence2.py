@@ -49,8 +49,9 @@ _RENAMED = (
     (r"^image_pos_embed\.", "multi_modal_projector.image_position_embed."),
     (r"^language_model\.model\.", "language_model."),
 )
-# What a block adds to what it read, again and again.
-_ADDED = re.compile(r"_block\.conv[12]\.weight$")
+# What random weights are made smaller by, at full size: nine blocks would multiply what passes by 10^9, and scores over
+# tens of thousands of tokens would leave softmax a choice between two that float32 cannot tell apart.
+_CALMED = ((re.compile(r"_block\.conv[12]\.weight$"), 0.1), (re.compile(r"channel_attn\.qkv\."), 0.5))
 _HEAD, _UNUSED = "language_model.lm_head.weight", "language_model.final_logits_bias"
 _TABLES = ("model.language_model.encoder.embed_tokens.weight", "model.language_model.decoder.embed_tokens.weight")
 
@@ -119,10 +120,11 @@ def build(request: Request) -> Florence2ForConditionalGeneration:
     model = lay_out(empty, request.scratch / "florence2.weights" if request.scratch else None)
     if request.sources is None:
         fill(model, request.seed)
-        for name, parameter in model.named_parameters():
-            if _ADDED.search(name) and not request.small:  # else nine blocks would multiply what passes by 10^9
-                with torch.no_grad():
-                    parameter.mul_(0.1)
+        for name, parameter in [] if request.small else model.named_parameters():
+            for pattern, factor in _CALMED:
+                if pattern.search(name):
+                    with torch.no_grad():
+                        parameter.mul_(factor)
     else:
         folder = _folder(request)
         read = {renamed(name): tensor for name, tensor in tensors(folder).items() if name != _UNUSED}
