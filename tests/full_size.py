@@ -7,7 +7,7 @@ machine has too little memory for is left out and said. No GPU is needed, and no
 
 `--write` keeps what came of a graph in docs/full_size.json as soon as it is done, with the day, and the digest of the
 code that made it: a run that was cut goes on where it stopped, and what was made by other code is made anew. Counts go
-into docs/a10g.json. `table` is the one of the docs.
+into docs/a10g.json, and the table into docs/production.md.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from counterfactory.engine.profile.small import ISLANDS
 from counterfactory.engine.runtime.plans import read_key
 from counterfactory.export.production.graph import exported_networks
 
-RECORD, FIGURES = ROOT / "docs" / "full_size.json", ROOT / "docs" / "a10g.json"
+RECORD, FIGURES, PAGE = (ROOT / "docs" / name for name in ("full_size.json", "a10g.json", "production.md"))
+BEGIN, END = "<!-- begin: python tests/full_size.py --write -->", "<!-- end -->"
 PROFILES = ("a10g", "a10g-fast", "lance", "gpu", "cpu")
 TARGETS = ("sm86", "sm75", "sm120")
 # In 10^9 bytes, of the machine: what making and compiling takes, of graphs that take more than USUAL_GB.
@@ -191,6 +192,7 @@ def write(key: str, entry: dict[str, Any]) -> None:
     known = record() | {key: entry}
     write_figures(RECORD, {"graphs": {made.key: known.get(made.key, {"why": "not made yet"}) for made in graphs()}})
     write_figures(FIGURES, counts())
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def counts() -> dict[str, int]:
@@ -203,18 +205,37 @@ def counts() -> dict[str, int]:
 
 
 def table(target: str = "sm86") -> str:
-    """Markdown: a row a graph, its plan for one target."""
-    lines = [
-        ("graph", "parameters, M", "off", "peak, GB", "plan, MB", "scratch, MB", "compiled in, s", "fused attentions")
-    ]
-    lines.append(("---",) * len(lines[0]))
+    """Markdown: a row a graph, with its plan for one target and how many of the others it compiled for."""
+    head = (
+        "graph",
+        "parameters, M",
+        "off",
+        "peak, GB",
+        "plan, MB",
+        "scratch, MB",
+        "compiled in, s",
+        "fused",
+        "others",
+        "day",
+    )
+    lines = [head, ("---",) * len(head)]
     for key, one in record().items():
-        plan = one.get("plans", {}).get(target, {})
-        fused = f"{plan['fused']} of {plan['attentions']}" if plan.get("attentions") else ""
+        plans = one.get("plans", {})
+        plan = plans.get(target, {})
+        fused = f"{plan['fused']}/{plan['attentions']}" if plan.get("attentions") else ""
+        others = [name for name, other in plans.items() if name != target and "plan_mb" in other]
         figures = [one.get("parameters_m", one.get("why", "")), one.get("off", ""), one.get("peak_gb", "")]
         figures += [plan.get(name, "") for name in ("plan_mb", "scratch_mb", "seconds")]
-        lines.append((key, *(f"{figure:,}" if isinstance(figure, float) else str(figure) for figure in figures), fused))
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        said = (f"{figure:,}" if isinstance(figure, float) else str(figure) for figure in figures)
+        lines.append((key, *said, fused, ",".join(others), one.get("day", "")))
+    return "".join(f"|{'|'.join(line)}|\n" for line in lines)
+
+
+def with_table(page: str) -> str:
+    """The page with today's table between its marks."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table()}{END}{after}"
 
 
 def main(argv: Sequence[str]) -> int:

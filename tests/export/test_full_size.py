@@ -53,6 +53,8 @@ def test_the_record_is_of_the_code_that_is_there_and_holds() -> None:
     assert not wrong, "; ".join(wrong)
     figures = json.loads(full_size.FIGURES.read_text(encoding="utf-8"))
     assert {name: figures[name] for name in full_size.counts()} == full_size.counts()
+    page = full_size.PAGE.read_text(encoding="utf-8")
+    assert full_size.with_table(page) == page
     for plan in (plan for entry in known.values() for plan in entry.get("plans", {}).values() if "plan_mb" in plan):
         assert plan["scratch_mb"] <= plan["allowed_mb"], "more than the exporter takes it to be"
 
@@ -84,8 +86,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str | None]]:
 
 
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("RECORD", "FIGURES"):
+    for name in ("RECORD", "FIGURES", "PAGE"):
         monkeypatch.setattr(full_size, name, tmp_path / f"{name}.json")
+    full_size.PAGE.write_text(f"before\n{full_size.BEGIN}\nold\n{full_size.END}\nafter\n")
     return tmp_path / "RECORD.json"
 
 
@@ -112,6 +115,11 @@ def test_a_run_goes_on_where_it_was_cut(
         full_size.code("hint"),
     )
     assert json.loads((tmp_path / "FIGURES.json").read_text()) == {"full_size_graphs": 2, "full_size_compiled": 1}
+    page = full_size.PAGE.read_text()
+    assert page.startswith("before\n")
+    assert page.endswith("after\n")
+    assert "|a10g/hint|5.0|0.0012|1.0|4.0|6.0|2|2/3||" in page
+    assert "old" not in page
     made.clear()
     assert full_size.main(words) == 1
     assert made == [("a10g/hint", "sm75"), ("a10g/hint", "sm120")]
