@@ -6,7 +6,7 @@ content, so that a card of 24 GB fits any machine, and every plan has the inputs
 full size (its module on torch's meta device). What plans take is
 
 - their weights, as counted in the exported graphs;
-- scratch memory as the compiler states it where that is known, else by the ratio that SCRATCH says;
+- scratch memory as the compiler stated it at full size (tests/full_size.py), else a share of the weights;
 - inputs, outputs and caches as the sessions allocate them.
 
 The language model's weights and cache are in torch's caching allocator (stand_in_torch.py), which keeps what is freed.
@@ -36,9 +36,11 @@ from typing import Any
 from unittest import mock
 
 import cv2
+import full_size
 import numpy as np
 import torch
 from exllama_standin import write_model
+from full_size import FIGURES
 from mutants import write_figures
 from stand_in_cuda import Memory
 from stand_in_gpu import Engine, Library, write_plan
@@ -74,8 +76,6 @@ from counterfactory.export.production import blip2, clip, denoiser, florence2, g
 from counterfactory.export.production.command import graphs_of
 from counterfactory.export.production.graph import Graph, Request, batches_of
 
-ROOT = Path(__file__).parents[1]
-FIGURES = ROOT / "docs" / "a10g.json"
 PROFILES = ("a10g", "a10g-fast", "lance")
 CARD_BYTES = 24 * 10**9
 BAR_BYTES = 22 * 10**9
@@ -83,15 +83,8 @@ BAR_BYTES = 22 * 10**9
 GPU_CARDS, SHARE = (8, 12), BAR_BYTES / CARD_BYTES
 # What the driver takes for its context and the libraries' kernels before any plan is loaded; an estimate.
 CONTEXT_BYTES = 400_000_000
-# Scratch memory by plan, and where the figure is from.
-SCRATCH = {
-    "vae_decoder": (2_977_759_744, "TensorRT-RTX 1.7.1's statement at full size"),
-    "vae_encoder": (1_350_674_432, "the same"),
-    "editor": (994_020_352, "the same"),
-    "denoiser": (1_224_000_000, "four times what TensorRT-RTX states at a quarter of the width, 306 MB"),
-    "opt_decoder": (0.05, "of its weights, a guess"),
-}
-OTHER_SCRATCH = (0.25, "of its weights, a guess")
+# Scratch memory of a plan that the record of full_size.py does not have, as a share of its weights; a guess.
+GUESSED_SCRATCH = 0.25
 # ExLlamaV2 multiplies out matrices of up to so many values in half precision, and keeps states of a chunk of a prompt.
 _LLM_SCRATCH_BYTES = 2 * 13824 * 5120 + 2 * 2048 * (4 * 5120 + 2 * 13824)
 _LAYERS, _WIDTH = 40, 5120
@@ -188,17 +181,13 @@ def plans_of(name: str) -> Mapping[str, Ports]:
 
 
 def scratch_of(plan: str, weight_bytes: int, profile: Profile) -> int:
-    """Scratch memory of a plan on the device; a form of a network ("denoiser_lcm") takes the network's.
-
-    What is known of pictures of 512 pixels and of a10g's batches grows with the profile's largest area and its rows.
-    """
-    usual = load_profile("a10g").paint
-    share = profile.paint.decode_batch / usual.decode_batch if plan.startswith("vae_") else 1.0
-    share = profile.paint.batch / usual.batch if plan.startswith(("denoiser", "editor")) else share
-    area = share * max(height * width for height, width in profile.image.sizes) / 512**2
-    plan = next((known for known in SCRATCH if plan.startswith(f"{known}_")), plan)
-    count, _ = SCRATCH.get(plan, OTHER_SCRATCH)
-    return round(area * count if count > 1 else count * weight_bytes)
+    """Scratch memory of a plan on the device, as TensorRT-RTX states it of the profile's own graph for an A10G."""
+    known = full_size.record()
+    for name in full_size.PROFILES:
+        made = known.get(f"{name}/{plan}", {}).get("plans", {}).get("sm86", {})
+        if load_profile(name).models.folder == profile.models.folder and "scratch_mb" in made:
+            return round(1e6 * made["scratch_mb"])
+    return round(GUESSED_SCRATCH * weight_bytes)
 
 
 class SizedEngine(Engine):

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Sequence
 
 import pytest
-from a10g_memory import FIGURES, ROOT
 from cases import Verdicts
-from mutants import write_figures
+from full_size import FIGURES
+from mutants import ROOT, write_figures
 
 TEST = "test_assembled.py::a_network_that_goes_wrong_in_one_row_ends_the_run"
 

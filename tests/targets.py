@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from a10g_memory import FIGURES
+from full_size import FIGURES
 from mutants import write_figures
 
 from counterfactory.engine.models.networks import networks_of

@@ -9,7 +9,8 @@ import pytest
 
 pytest.importorskip("torch", reason="no torch: what plans of full size take and give is not known")
 
-from a10g_memory import BAR_BYTES, GPU_CARDS, PROFILES, ROOT, SHARE, by_stage, run
+from a10g_memory import BAR_BYTES, GPU_CARDS, PROFILES, SHARE, by_stage, run
+from full_size import FIGURES
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.profile import load_profile
@@ -32,7 +33,7 @@ def test_a_run_stays_within_the_card(profile: str, tmp_path: Path) -> None:
     assert min(parts["weights"] for parts in captions) > 15e9, "the captioner is there at full size"
     assert min(peak.parts["language model"] for peak in peaks if peak.stage == "rewrite") > 12e9, "and so is the other"
     if profile == "a10g":
-        said = json.loads((ROOT / "docs" / "a10g.json").read_text())
+        said = json.loads(FIGURES.read_text())
         assert said["peak_gb_by_stage"] == pytest.approx(by_stage(peaks), abs=0.5), "run tests/a10g_memory.py --write"
         assert said["peak_gb"] == max(said["peak_gb_by_stage"].values())
 
@@ -44,7 +45,7 @@ def test_profile_gpu_stays_within_a_card_of_8_gb(tmp_path: Path) -> None:
     assert {peak.stage for peak in peaks} >= {"caption", "paint", "check"}
     assert max(peak.taken for peak in peaks) <= SHARE * GPU_CARDS[0] * 10**9
     assert max(peak.parts.get("weights", 0) for peak in peaks) > 3e9, "the painter is there at full size"
-    said = json.loads((ROOT / "docs" / "a10g.json").read_text())["gpu_peak_gb"]
+    said = json.loads(FIGURES.read_text())["gpu_peak_gb"]
     assert list(said) == [str(card) for card in GPU_CARDS]
     assert said["8"] == pytest.approx(max(by_stage(peaks).values()), abs=0.5), "run tests/a10g_memory.py --write"
 
