@@ -79,12 +79,6 @@ def test_the_doctor_s_export_command_is_one(named: bool, exported: list[Any], mo
     assert (asked.plans, asked.library) == (True, "tensorrt")
 
 
-def test_ci_runs_the_small_export_as_documented() -> None:
-    (line,) = (line for line, page in WRITTEN if "--small" in line and page == "production.md")
-    script = (ROOT / ".ci" / "run").read_text()
-    assert line.removeprefix("python ").replace("DIR", '"$out"') in script
-
-
 def test_the_dockerfile_ends_in_a_command_that_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / "Dockerfile").read_text()
     entry, words = (re.search(rf"^{name} (\[.*\])$", text, re.M) for name in ("ENTRYPOINT", "CMD"))
