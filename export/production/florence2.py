@@ -51,7 +51,7 @@ _RENAMED = (
 )
 # What random weights are made smaller by, at full size: nine blocks would multiply what passes by 10^9, and scores over
 # tens of thousands of tokens would leave softmax a choice between two that float32 cannot tell apart.
-_CALMED = ((re.compile(r"_block\.conv[12]\.weight$"), 0.1), (re.compile(r"channel_attn\.qkv\."), 0.5))
+_CALMED = ((re.compile(r"_block\.conv[12]\.weight$"), 0.1), (re.compile(r"channel_attn\.qkv\."), 0.25))
 _HEAD, _UNUSED = "language_model.lm_head.weight", "language_model.final_logits_bias"
 _TABLES = ("model.language_model.encoder.embed_tokens.weight", "model.language_model.decoder.embed_tokens.weight")
 
