@@ -14,6 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from ..meter.machine import as_text
+
 # The oldest driver for any release of a CUDA: NVIDIA's table of minor-version compatibility (CUDA Compatibility guide).
 _DRIVERS: Mapping[int, int] = MappingProxyType({12: 525, 13: 580})
 # NVIDIA's libraries for networks of CUDA 12 need a newer one (TensorRT 11.4, prerequisites), and no card before Turing.
@@ -49,7 +51,7 @@ def find_gpus(nvml: Callable[[], Any]) -> tuple[Gpu, ...]:
     with suppress(Exception):  # no module, no driver: NVML has an exception for each, and each means no GPU
         pynvml = nvml()
         pynvml.nvmlInit()
-        driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        driver = as_text(pynvml.nvmlSystemGetDriverVersion())
         return tuple(
             _gpu(pynvml, pynvml.nvmlDeviceGetHandleByIndex(index), driver)
             for index in range(pynvml.nvmlDeviceGetCount())
@@ -146,9 +148,5 @@ def _gpu(pynvml: Any, handle: Any, driver: str) -> Gpu:
     with suppress(Exception):  # a driver that does not tell one user of another's
         running = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
         holders = [(one.pid, one.usedGpuMemory or 0) for one in running if one.pid != os.getpid()]
-    name = _text(pynvml.nvmlDeviceGetName(handle))
+    name = as_text(pynvml.nvmlDeviceGetName(handle))
     return Gpu(name, f"{major}.{minor}", total, free, driver, tuple(holders), split)
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
