@@ -412,7 +412,8 @@ def outcome_key_of(run: Run, sources: Sequence[Source]) -> str:
 
 def _unkept(library: Library) -> str | None:
     """Why compiled networks are not kept for the next run; None where they are, or nobody wants them to be."""
-    return library.blobs.problem if library.blobs is not None else None
+    own = library.blobs.problem if library.blobs is not None else None
+    return own or next(iter(library.unkept), None)
 
 
 def _files(results: ShardResults, table: Sequence[PictureRow]) -> dict[str, int]:

@@ -171,11 +171,13 @@ def test_graphs_with_norms_for_cuda_compute_the_same(box: Path, name: str) -> No
 
 
 def test_runtimes_come_to_the_same_suite(
-    box: Path, profile: Path, photographs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    box: Path, profile: Path, photographs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     """Captions and edits are equal, pictures above 45 dB of each other, scores near. TensorRT's sessions break no rule
-    of the driver while its work happens at random times, and give all of its memory back.
+    of the driver while its work happens at random times, and give all of its memory back. That Triton's kernels cannot
+    be kept is told once.
     """
+    monkeypatch.setenv("TRITON_CACHE_DIR", "/proc/nowhere")
     # Beside a GPU the language model computes in what the CPU likes best, which may write another sentence.
     monkeypatch.setattr(openvino, "resolve_precision", lambda asked: "f32")
     driver = Memory(seed=0)
@@ -185,6 +187,7 @@ def test_runtimes_come_to_the_same_suite(
     captions: dict[str, list[Any]] = {name: [] for name in RUNTIMES}
     for name in RUNTIMES:
         assert generate(write_profile(box, name), photographs, tmp_path / name, captions[name]) == 0
+    assert " ".join(capsys.readouterr().err.split()).count("TRITON_CACHE_DIR") == 1
     assert captions["onnxruntime"] == captions["openvino"] == captions["tensorrt"]
     assert len({str(caption) for caption in captions["tensorrt"]}) > 1
     gc.collect()
