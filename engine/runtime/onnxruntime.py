@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import CounterfactoryError
+from ..errors import CounterfactoryError, TryAgainError, lost_device
 from . import onnx_providers
 from .buffers import PortMemory
 from .cuda import Cuda, open_device
@@ -191,7 +191,10 @@ def _run(plan: str, session: Any, *arguments: Any) -> None:
     try:
         session.run_with_iobinding(*arguments)
     except Exception as error:  # the library's errors have no common base
-        raise CounterfactoryError(f"plan {plan} did not run: {_reason(error)}") from error
+        words = f"plan {plan} did not run: {_reason(error)}"
+        if lost_device(str(error)):
+            raise TryAgainError(f"{words}; run the same command again, what is done is kept") from error
+        raise CounterfactoryError(words) from error
 
 
 def open_session(
