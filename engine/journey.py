@@ -327,7 +327,8 @@ class Journey:
             return None
         runtime = self.profile.runtime
         earlier = suite.read_run().costs.device_hours.get(runtime.unit, 0.0)
-        return MetricsFile(path, devices=runtime.devices, energy=energy, earlier_device_hours=earlier)
+        cards = read_cards if runtime.on_gpu else tuple
+        return MetricsFile(path, devices=runtime.devices, energy=energy, earlier_device_hours=earlier, cards=cards)
 
 
 def in_shards(sources: Sequence[Source], size: int) -> Iterator[Sequence[Source]]:
