@@ -125,6 +125,11 @@ class StatusFile:
             with suppress(OSError), open_to_append(self._log) as file:
                 file.write((json.dumps({**line, "first": first, **facts}) + "\n").encode())
 
+    @property
+    def finished_none(self) -> bool:
+        """Whether no shard was finished in this run so far."""
+        return self.status.done == self.status.passed
+
     def allow(self, seconds: float) -> None:
         """Work that is given out may take so long before anything moves."""
         self._allowed_s = seconds
