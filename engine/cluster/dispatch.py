@@ -16,17 +16,14 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from traceback import format_exception_only
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..errors import CounterfactoryError, TryAgainError, list_some, lost_device
 from .gathering import Gathering
 from .worker import Introduction, Receipt, packed
-
-if TYPE_CHECKING:
-    from .ray_boxes import RayBoxes
 
 # A shard in whose hands so many workers failed or died is what breaks them; so are so many shards before the first that
 # is finished, which ends the run: its box, or its profile, is what is wrong.
@@ -84,6 +81,21 @@ class Hand:
         self.died = 0
 
 
+class Boxes(Protocol):
+    """Keeps the workers' hands, and what they cost; `hire` makes an actor, and the cluster has `room` for so many."""
+
+    warn: Callable[[str], None]
+    clock: Callable[[], float]
+    hands: list[Hand]
+    hire: Callable[[], Any]
+    room: Callable[[], int]
+
+    def begin(self, hand: Hand, who: Introduction) -> None: ...
+    def gone(self, hand: Hand) -> None: ...
+    def dismiss(self, hand: Hand) -> None: ...
+    def lose(self) -> int: ...
+
+
 @dataclass
 class _Call:
     """A question to a worker: to introduce itself, or to work on the shard `number`; asked at `since`."""
@@ -99,7 +111,7 @@ class Dispatch:
     """Gives shards to actors that are free, and takes what they hand over."""
 
     ray: Any
-    boxes: RayBoxes
+    boxes: Boxes
     waiting: deque[int]
     gathering: Gathering
     patience: Patience

@@ -155,12 +155,12 @@ class StatusFile:
 
     def _write(self, changes: dict[str, Any]) -> None:
         patience_s = max(QUIET_S, self._allowed_s, _LONGER * self._longest_s)
-        found: dict[str, Any] = {
+        now: dict[str, Any] = {
             "updated": self._clock(),
             "device_hours": self._device_hours(),
             "throttle": tuple(self._throttles()),
         }
-        self.status = replace(self.status, **changes, **found, patience_s=patience_s)
+        self.status = replace(self.status, **changes, **now, patience_s=patience_s)
         with suppress(CounterfactoryError):
             write_whole(self._path, json.dumps(asdict(self.status)) + "\n", sync="nothing")
 
