@@ -82,13 +82,21 @@ class Hand:
 
 
 class Boxes(Protocol):
-    """Keeps the workers' hands, and what they cost; `hire` makes an actor, and the cluster has `room` for so many."""
+    """Keeps the workers' hands, and what they cost."""
 
-    warn: Callable[[str], None]
-    clock: Callable[[], float]
     hands: list[Hand]
-    hire: Callable[[], Any]
-    room: Callable[[], int]
+
+    @property
+    def warn(self) -> Callable[[str], None]: ...
+    @property
+    def clock(self) -> Callable[[], float]: ...
+    @property
+    def hire(self) -> Callable[[], Any]:
+        """Makes an actor."""
+
+    @property
+    def room(self) -> Callable[[], int]:
+        """How many workers the cluster has room for."""
 
     def begin(self, hand: Hand, who: Introduction) -> None: ...
     def gone(self, hand: Hand) -> None: ...
