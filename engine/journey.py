@@ -327,7 +327,8 @@ class Journey:
             return None
         runtime = self.profile.runtime
         earlier = suite.read_run().costs.device_hours.get(runtime.unit, 0.0)
-        return MetricsFile(path, devices=runtime.devices, energy=energy, earlier_device_hours=earlier)
+        cards = read_cards if runtime.on_gpu else tuple
+        return MetricsFile(path, devices=runtime.devices, energy=energy, earlier_device_hours=earlier, cards=cards)
 
 
 def in_shards(sources: Sequence[Source], size: int) -> Iterator[Sequence[Source]]:
@@ -417,7 +418,8 @@ def outcome_key_of(run: Run, sources: Sequence[Source]) -> str:
 
 def _unkept(library: Library) -> str | None:
     """Why compiled networks are not kept for the next run; None where they are, or nobody wants them to be."""
-    return library.blobs.problem if library.blobs is not None else None
+    own = library.blobs.problem if library.blobs is not None else None
+    return own or next(iter(library.unkept), None)
 
 
 def _files(results: ShardResults, table: Sequence[PictureRow]) -> dict[str, int]:

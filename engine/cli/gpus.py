@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from ..meter.cards import Card
 from ..meter.machine import as_text
 
 # The oldest driver for any release of a CUDA: NVIDIA's table of minor-version compatibility (CUDA Compatibility guide).
@@ -110,6 +111,18 @@ def card_fault(gpus: Sequence[Gpu], memory_gb: float) -> str:
             f"profile plans for {memory_gb:g}: end what holds the rest{holders}"
         )
     return ""
+
+
+def card_state(card: Card) -> str:
+    """A card's state in a line, "" where it tells nothing of it."""
+    values = {"{} °C": card.temperature_c, "SM {:,} MHz": card.sm_mhz, "memory {:,} MHz": card.memory_mhz}
+    told = [text.format(value) for text, value in values.items() if value is not None]
+    if card.throttle is not None:
+        told.append(f"slowed by {', '.join(card.throttle)}" if card.throttle else "not slowed")
+    errors = {"{} corrected": card.ecc_corrected, "{} not": card.ecc_uncorrected}
+    counts = [text.format(value) for text, value in errors.items() if value is not None]
+    told += [f"memory errors: {', '.join(counts)}"] if counts else []
+    return f"{card.number} {card.name}: {', '.join(told)}" if told else ""
 
 
 def cuda_of(name: str, release: str, asks: Sequence[str]) -> int | None:

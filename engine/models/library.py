@@ -61,6 +61,8 @@ class Library:
     # How the denoiser's latents are taken from noise, by the profile.
     sampling: SamplerSettings | None = None
     files: Digests = field(default_factory=Digests, init=False, repr=False, compare=False)
+    # Why what GPUs' libraries compiled could not be kept beside the models, in sentences.
+    unkept: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
     _digests: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property

@@ -144,7 +144,7 @@ class ModelPool:
         """A network's plan for pictures of `size` in pixels, where it depends on that."""
         library, network = self._library, self._library.networks[name]
         plan, streams, sizes = network.plan, network.streams, library.sizes(network, *size)
-        rest = streams, self._device, library.files.of, library.blobs, network.form
+        rest = streams, self._device, library.files.of, library.blobs, network.form, library.unkept.append
         with self._meter.loading(plan):
             session = open_plan(library.folder, plan, library.runtime, network.batch, sizes, *rest)
         return Batched(session, lambda: self._meter.work(self._meter.current, plan), streams, plan)
@@ -193,7 +193,7 @@ class ModelPool:
         if pipeline is None:
             return PaintPlans(hint, denoiser, decoder, shape, **more)
         if self._kernels is None:
-            self._kernels = load_paint_kernels(pipeline.cuda)
+            self._kernels = load_paint_kernels(pipeline.cuda, self._library.unkept.append)
         return DevicePaintPlans(hint, denoiser, decoder, shape, pipeline, self._kernels, **more)
 
     def _open_editor_plans(self, size: _Size) -> EditorPlans:
