@@ -241,7 +241,7 @@ def connected(address: str, workers: int | None, runtime: RuntimeSettings) -> It
             own["num_cpus"] = workers * (runtime.threads or 1)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise CounterfactoryError(
             f"no Ray cluster can be used at {address} ({first_line(error)}): {_ADVICE}"
         ) from error
