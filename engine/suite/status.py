@@ -126,6 +126,11 @@ class StatusFile:
             with suppress(OSError), open_to_append(self._log) as file:
                 file.write((json.dumps({**line, "first": first, **facts}) + "\n").encode())
 
+    @property
+    def finished_none(self) -> bool:
+        """Whether no shard was finished in this run so far."""
+        return self.status.done == self.status.passed
+
     def allow(self, seconds: float) -> None:
         """Work that is given out may take so long before anything moves."""
         self._allowed_s = seconds
@@ -151,12 +156,12 @@ class StatusFile:
 
     def _write(self, changes: dict[str, Any]) -> None:
         patience_s = max(QUIET_S, self._allowed_s, _LONGER * self._longest_s)
-        found: dict[str, Any] = {
+        now: dict[str, Any] = {
             "updated": self._clock(),
             "device_hours": self._device_hours(),
             "throttle": tuple(self._throttles()),
         }
-        self.status = replace(self.status, **changes, **found, patience_s=patience_s)
+        self.status = replace(self.status, **changes, **now, patience_s=patience_s)
         with suppress(CounterfactoryError):
             write_whole(self._path, json.dumps(asdict(self.status)) + "\n", sync="nothing")
         if self.status.health(self.status.updated, self.status.host, lambda _: True) != "stalled":
