@@ -63,7 +63,7 @@ CASES = (
     Case("a read-only cache of compiled networks", False, 0, "ead-only", "pocket"),
 )
 # Those that a test has time for.
-FEW = ("a lost context", "a lost context, without Ray", "kill -9 of the run, without Ray")
+FEW = ("a lost context", "kill -9 of the run, without Ray", "a lost context, without Ray")
 
 
 @dataclass(frozen=True)
