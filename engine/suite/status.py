@@ -25,6 +25,7 @@ from ..files.writing import open_to_append, write_whole
 from .lock import Lock
 from .paths import Folder
 from .suite import LOCK
+from .watchdog import feed_watchdog
 
 FILE = "status.json"
 BEAT_S = 10.0
@@ -163,6 +164,8 @@ class StatusFile:
         self.status = replace(self.status, **changes, **now, patience_s=patience_s)
         with suppress(CounterfactoryError):
             write_whole(self._path, json.dumps(asdict(self.status)) + "\n", sync="nothing")
+        if self.status.health(self.status.updated, self.status.host, lambda _: True) != "stalled":
+            feed_watchdog()
 
     def _beat_on(self) -> None:
         while not self._ended.wait(BEAT_S):
