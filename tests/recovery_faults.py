@@ -28,7 +28,7 @@ FAULT, FOLDER = "RECOVERIES_FAULT", "RECOVERIES_FOLDER"
 # Who does not answer is given so long here, where a shard takes a second and a start ten; others what is usual.
 SHORT = {
     "a worker that hangs": Patience(start_s=120.0, least_s=8.0),
-    "a worker that never begins": Patience(start_s=45.0),
+    "workers that never begin": Patience(start_s=40.0),
 }
 
 
@@ -67,7 +67,7 @@ class Faulty(ShardWorker):
     def introduce(self) -> Any:
         if self._fault == "a worker that cannot start" and self._number == 0:
             self._wanted = "9.9"
-        if self._fault == "a worker that never begins" and self._number == 0:
+        if self._fault == "workers that never begin" and self._number < 2:
             threading.Event().wait()
         return super().introduce()
 
