@@ -182,6 +182,9 @@ class Elsewhere(Protocol):
     def spent(self, own: Costs) -> Costs:
         """What this box and the others took so far."""
 
+    def cache_problem(self) -> str | None:
+        """Why a box that worked does not keep what it compiled; None where all do."""
+
 
 @dataclass(frozen=True)
 class Journey:
@@ -225,7 +228,8 @@ class Journey:
                     return session.finish(standing, [*inputs.left_out, *tally.problems])
 
                 record = self._travel(run, inputs, shards, status, finish)
-        summary = RunSummary.of(record, stream.problem if stream else None, _unkept(library))
+        unkept = library.cache_problem if self.elsewhere is None else self.elsewhere.cache_problem()
+        summary = RunSummary.of(record, stream.problem if stream else None, unkept)
         if self.elsewhere is None:  # or they would be other boxes' rates
             baseline = self.request.baseline is not None
             save_rates(measured_rates(self.profile, summary, self.request.variants, baseline=baseline))
@@ -241,7 +245,7 @@ class Journey:
         with in_callers_threads(), closing(run.models):
             captions = caption_sources(run, inputs.sources, pictures)
             rewritten = rewrite_captions(run, captions)
-        return Plan(captions, rewritten, tuple(pictures.problems), _unkept(library))
+        return Plan(captions, rewritten, tuple(pictures.problems), library.cache_problem)
 
     def _travel(
         self,
@@ -414,12 +418,6 @@ def outcome_key_of(run: Run, sources: Sequence[Source]) -> str:
     if not run.request.has_room:  # which values a source has depends on the sources before it
         decided_by += ([source.key for source in sources],)
     return outcome_key(decided_by, run.request, run.classes.names, run.keys.makers)
-
-
-def _unkept(library: Library) -> str | None:
-    """Why compiled networks are not kept for the next run; None where they are, or nobody wants them to be."""
-    own = library.blobs.problem if library.blobs is not None else None
-    return own or next(iter(library.unkept), None)
 
 
 def _files(results: ShardResults, table: Sequence[PictureRow]) -> dict[str, int]:

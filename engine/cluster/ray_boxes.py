@@ -113,6 +113,11 @@ class RayBoxes:
             device_s=self.held()[1],
         )
 
+    def cache_problem(self) -> str | None:
+        """See `Elsewhere`; of one of the boxes."""
+        told = (f"{receipt.host}: {receipt.cache_problem}" for receipt in self._receipts if receipt.cache_problem)
+        return next(told, None)
+
     def held(self) -> tuple[int, float]:
         """Devices that workers hold now, and seconds of devices that they held so far."""
         with self._one_at_a_time:

@@ -66,6 +66,12 @@ class Library:
     _digests: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
+    def cache_problem(self) -> str | None:
+        """Why what was compiled is not kept for the next run; None where it is, or nobody wants it to be."""
+        own = self.blobs.problem if self.blobs is not None else None
+        return own or next(iter(self.unkept), None)
+
+    @property
     def llm_path(self) -> Path:
         """The language model: a file or a folder, in the models' folder or anywhere."""
         return self.folder / Path(self.llm.model).expanduser()

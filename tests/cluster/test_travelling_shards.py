@@ -25,6 +25,7 @@ from counterfactory.engine.api.finished import FinishedSuite
 from counterfactory.engine.cluster import ray_boxes, worker
 from counterfactory.engine.cluster.parts import Part, PartError, open_place
 from counterfactory.engine.cluster.worker import ShardWorker, WorkOrder, packed
+from counterfactory.engine.models.library import Library
 from counterfactory.engine.packages import release
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.profile.runtime import ModelPaths
@@ -112,6 +113,17 @@ def test_costs_are_those_of_the_workers(photos: Path, one_box: FinishedSuite, tm
     assert max(record["devices"] for record in records) <= 3
     assert read_status(suite.path).device_hours == pytest.approx(costs.device_hours)
     assert read_run(one_box.path).sessions[0].costs.device_s is None  # type: ignore[union-attr]
+
+
+def test_that_a_box_keeps_nothing_of_what_it_compiled_is_told_once(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warnings = Warnings()
+    monkeypatch.setattr(worker.platform, "node", lambda: "box")
+    monkeypatch.setattr(Library, "cache_problem", property(lambda _: "kernels are not kept"))
+    suite = on_boxes(StandInRay(random.Random(0)), photos, tmp_path / "suite", warnings)
+    assert suite.summary.cache_problem == "box: kernels are not kept"
+    assert [text for text in warnings if "kernels" in text] == ["box: kernels are not kept"]
 
 
 @pytest.mark.slow

@@ -29,7 +29,9 @@ from stand_in_gpu import Context, Engine, Library, write_plan
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import Digests, file_digest
+from counterfactory.engine.profile.runtime import RuntimeSettings
 from counterfactory.engine.runtime import cuda, tensorrt, trt_library
+from counterfactory.engine.runtime.opening import open_plan
 from counterfactory.engine.runtime.plans import PlanKey, Shapes, read_key, write_key
 from counterfactory.engine.runtime.trt_library import LoadedPlan, library_name, load_library, make_context
 from counterfactory.export.plans import tensorrt as plans
@@ -258,6 +260,27 @@ def test_plans_on_a_volume_that_cannot_be_written_to_run(
         ran()
     assert len(told) == (before != b"kernel")
     assert all("read-only" in one for one in told)
+
+
+def test_whoever_opens_a_plan_is_told_that_its_kernels_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, told = Memory(), list[str]()
+    monkeypatch.setattr(cuda, "load_runtime", lambda: memory)
+    monkeypatch.setitem(sys.modules, "tensorrt", Library(memory))  # type: ignore[arg-type]
+    graph, shapes = pair_graph(tmp_path / "pair.onnx"), {name: asdict(one) for name, one in PAIR.items()}
+    held = {"weights_bytes": 500, "scratch_bytes": 300, "io_bytes": 200}
+    write_plan(tmp_path / "plans" / "pair.plan", {"onnx": str(graph), "profiles": [shapes]}, (PAIR,), held, "a" * 64)
+
+    def unkept(loaded: LoadedPlan, profile: int, report: Callable[[str], None]) -> Any:
+        return make_context(loaded, profile)[0], lambda: report("a batch ran")
+
+    monkeypatch.setattr(tensorrt, "make_context", unkept)
+    runtime = RuntimeSettings("tensorrt", "f16", 0, 24)
+    session = open_plan(tmp_path, "pair", runtime, 2, device=lambda: cuda.Cuda(memory), report=told.append)
+    assert told == []
+    session.run({name: np.ones((2, 8), np.float32) for name in PAIR})
+    assert told == ["a batch ran"]
 
 
 def test_kernels_of_somebody_else_that_cannot_be_read_are_made_again(
