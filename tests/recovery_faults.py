@@ -25,8 +25,11 @@ from counterfactory.engine.cluster.worker import ShardWorker
 from counterfactory.engine.runtime.cuda import Cuda
 
 FAULT, FOLDER = "RECOVERIES_FAULT", "RECOVERIES_FOLDER"
-# A worker that does not answer is given so long here, where a shard takes a second and a start ten.
-SHORT = Patience(start_s=45.0, least_s=8.0)
+# Who does not answer is given so long here, where a shard takes a second and a start ten; others what is usual.
+SHORT = {
+    "a worker that hangs": Patience(start_s=120.0, least_s=8.0),
+    "workers that never begin": Patience(start_s=40.0),
+}
 
 
 def is_first(name: str) -> bool:
@@ -64,7 +67,7 @@ class Faulty(ShardWorker):
     def introduce(self) -> Any:
         if self._fault == "a worker that cannot start" and self._number == 0:
             self._wanted = "9.9"
-        if self._fault == "a worker that never begins" and self._number == 0:
+        if self._fault == "workers that never begin" and self._number < 2:
             threading.Event().wait()
         return super().introduce()
 
@@ -91,8 +94,8 @@ class Faulty(ShardWorker):
 def drive() -> None:
     """The command of the command line, with the fault of the case."""
     ray_boxes.ShardWorker = Faulty  # type: ignore[misc]
-    ray_boxes.RayBoxes = partial(ray_boxes.RayBoxes, patience=SHORT)  # type: ignore[misc,assignment]
     fault, gpu, shards = os.environ[FAULT], Gpu(), count()
+    ray_boxes.RayBoxes = partial(ray_boxes.RayBoxes, patience=SHORT.get(fault))  # type: ignore[misc,assignment]
     real_step, real_take = journey.step, Gathering.take
 
     def reached(at: int, name: str) -> bool:

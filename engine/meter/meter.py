@@ -138,6 +138,7 @@ class Meter:
         self._clock = clock
         self._memory = memory or Memory()
         self._began = clock()
+        self.within: Callable[[], int] = lambda: 0  # how far the work is that is one call, for `moves`
         self._changes = 0
         self._lock = RLock()
         self._stages: dict[str, _Stage] = {}
@@ -227,9 +228,9 @@ class Meter:
         )
 
     def moves(self) -> int:
-        """A number that grows whenever a batch, a loading or a stage is done."""
+        """Another number whenever a batch, a loading or a stage is done, or a part of one that takes long."""
         with self._lock:
-            return self._changes + sum(work.calls for work in self._works.values())
+            return self._changes + sum(work.calls for work in self._works.values()) + self.within()
 
     @property
     def totals(self) -> dict[str, int]:

@@ -6,6 +6,7 @@ of plans are added to the meter.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -183,7 +184,10 @@ class ModelPool:
     def _open_llm(self) -> Llm:
         library = self._library
         with self._meter.loading("llm"):
-            return open_llm(existing(library.llm_path), library.llm, library.runtime, library.blobs, library.files.of)
+            llm = open_llm(existing(library.llm_path), library.llm, library.runtime, library.blobs, library.files.of)
+        of = weakref.ref(llm)  # which is closed when its memory is needed
+        self._meter.within = lambda: (one.usage.prompt_tokens + one.usage.generated_tokens) if (one := of()) else 0
+        return llm
 
     def _open_paint_plans(self, size: _Size) -> PaintPlans:
         (hint, *others), denoiser, decoder, shape = self._open_painters(size)
