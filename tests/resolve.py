@@ -1,9 +1,9 @@
 """Resolves what users install, as on a machine without wheels of its own: `make resolve`, which CI runs.
 
-All extras together, on Python 3.11 and 3.12; each `pip install` of the documents, of the Dockerfile and of the engine's
-own messages; requirements/a10g.txt, which has to be complete and of one torch, one CUDA and one Python. A set of
-releases that satisfies all extras together satisfies every choice of them, which asks for less: so one resolution is
-the proof for all combinations, and what asks for extras alone is not resolved again.
+All extras together, on Python 3.11 and 3.12; each `pip install` of the documents, of the Dockerfile, of the units and
+of the engine's own messages; requirements/a10g.txt, which has to be complete and of one torch, one CUDA and one Python.
+A set of releases that satisfies all extras together satisfies every choice of them, which asks for less: so one
+resolution is the proof for all combinations, and what asks for extras alone is not resolved again.
 
 Nothing is installed. Only the index that pip is configured with, or the public one, is asked: an extra index or a
 folder of wheels may hold a package that other machines do not have (a CPU build of torch asks for no triton, the public
@@ -163,7 +163,8 @@ def tasks() -> dict[tuple[Asked, str], str]:
     """What is resolved: what is asked for and the Python, each once; and a name of it."""
     every = Asked(frozenset(extras()))
     found = {(every, "3.11"): "all extras on Python 3.11", (every, "3.12"): "all extras on Python 3.12"}
-    texts = [path.read_text() for path in (*DOCUMENTS, ROOT / "Dockerfile")]
+    units = (ROOT / "examples").glob("*.service")
+    texts = [path.read_text() for path in (*DOCUMENTS, ROOT / "Dockerfile", *units)]
     texts += [f"pip install {what}" for what in installing.ALL]
     for arguments in sorted(set[tuple[str, ...]]().union(*map(asked_of_pip, texts))):
         asked = asked_by_pip(arguments)

@@ -489,6 +489,9 @@ class Memory:
     def cudaDeviceGetAttribute(self, attr: Attribute, device: int) -> tuple[Error, int]:
         return Error.cudaSuccess, {75: 8, 76: 6}[attr.value]
 
+    def cudaPeekAtLastError(self) -> tuple[Error]:
+        return (Error.cudaErrorLaunchFailure if self.faults else Error.cudaSuccess,)
+
     def cudaGetErrorName(self, error: Error) -> tuple[Error, bytes]:
         return Error.cudaSuccess, error.name.encode()
 

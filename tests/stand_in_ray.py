@@ -6,6 +6,7 @@ Only what `RayBoxes` calls is here, with Ray's own exceptions; the slow tests ho
 from __future__ import annotations
 
 import random
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ class Call:
     actor: StandInActor
     method: str
     args: tuple[Any, ...]
+    hangs: bool = False
 
 
 @dataclass
@@ -33,12 +35,13 @@ class Method:
         return self
 
     def remote(self, *args: Any) -> Call:
-        return Call(self.actor, self.name, args)
+        self.actor.ray.asked += 1
+        return Call(self.actor, self.name, args, self.actor.ray.hangs(self.name, self.actor.ray.asked))
 
 
 class StandInActor:
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self.make, self.alive = make, True
+    def __init__(self, make: Callable[[], Any], ray: StandInRay) -> None:
+        self.make, self.alive, self.ray = make, True, ray
         self.instance = make()
 
     @property
@@ -62,6 +65,10 @@ class StandInRay:
     # Actors whose box is gone: Ray looks for another place, and there is none.
     homeless: list[StandInActor] = field(default_factory=list)
     looks: int = 0
+    # Told of a call's method and its number among those that were made.
+    hangs: Callable[[str, int], bool] = lambda method, number: False
+    asked: int = 0
+    now: float = 0.0  # by which a minute goes whenever nobody answers
 
     def cluster_resources(self) -> dict[str, float]:
         return {"CPU": float(self.cores)}
@@ -75,14 +82,15 @@ class StandInRay:
                 return self
 
             def remote(self, *args: Any) -> StandInActor:
-                return StandInActor(lambda: kind(*args))
+                return StandInActor(lambda: kind(*args), ray)
 
         return Kind()
 
     def wait(self, calls: Sequence[Call], num_returns: int, timeout: float) -> tuple[list[Call], list[Call]]:
         self.looks += 1
         assert self.looks < 1000, "the driver waits for ever"
-        if not (there := [call for call in calls if call.actor not in self.homeless]):
+        if not (there := [call for call in calls if call.actor not in self.homeless and not call.hangs]):
+            self.now += 60.0
             return [], list(calls)
         taken = self.luck.choice(there)
         return [taken], [call for call in calls if call is not taken]
@@ -97,7 +105,7 @@ class StandInRay:
         try:
             return getattr(call.actor.instance, call.method)(*call.args)
         except Exception as error:
-            raise exceptions.RayTaskError(call.method, str(error), error) from error
+            raise exceptions.RayTaskError(call.method, traceback.format_exc(), error) from error
 
     def kill(self, actor: StandInActor) -> None:
         self.killed.append(actor)

@@ -35,11 +35,13 @@ from stand_in_cuda import Memory
 from stand_in_gpu import Engine, Library, write_stand_in
 from stand_in_kernels import Driver
 
+from counterfactory.engine import journey
 from counterfactory.engine.cli import doctor, setup
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.cli.gpus import Gpu
 from counterfactory.engine.keys import generator
 from counterfactory.engine.language.llama import Llama
+from counterfactory.engine.meter.cards import Card
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.blip2 import Blip2
 from counterfactory.engine.models.denoiser import DenoiserRow
@@ -171,20 +173,27 @@ def test_graphs_with_norms_for_cuda_compute_the_same(box: Path, name: str) -> No
 
 
 def test_runtimes_come_to_the_same_suite(
-    box: Path, profile: Path, photographs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    box: Path, profile: Path, photographs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     """Captions and edits are equal, pictures above 45 dB of each other, scores near. TensorRT's sessions break no rule
-    of the driver while its work happens at random times, and give all of its memory back.
+    of the driver while its work happens at random times, and give all of its memory back. That Triton's kernels cannot
+    be kept is told once.
     """
+    monkeypatch.setenv("TRITON_CACHE_DIR", "/proc/nowhere")
     # Beside a GPU the language model computes in what the CPU likes best, which may write another sentence.
     monkeypatch.setattr(openvino, "resolve_precision", lambda asked: "f32")
     driver = Memory(seed=0)
     monkeypatch.setattr(cuda, "load_runtime", lambda: driver)
     monkeypatch.setattr(kernels, "load_driver", lambda: Driver(driver))
     monkeypatch.setitem(sys.modules, "tensorrt", Library(driver))  # type: ignore[arg-type]
+    monkeypatch.setattr(journey, "read_cards", lambda: (Card(0, "NVIDIA A10G", 61),))
     captions: dict[str, list[Any]] = {name: [] for name in RUNTIMES}
     for name in RUNTIMES:
-        assert generate(write_profile(box, name), photographs, tmp_path / name, captions[name]) == 0
+        metrics = tmp_path / f"{name}.prom"
+        more = "--metrics", str(metrics)
+        assert generate(write_profile(box, name), photographs, tmp_path / name, captions[name], *more) == 0
+        assert ("card_temperature_celsius" in metrics.read_text()) == (name == "tensorrt")
+    assert " ".join(capsys.readouterr().err.split()).count("TRITON_CACHE_DIR") == 1
     assert captions["onnxruntime"] == captions["openvino"] == captions["tensorrt"]
     assert len({str(caption) for caption in captions["tensorrt"]}) > 1
     gc.collect()

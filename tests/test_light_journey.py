@@ -172,6 +172,9 @@ class Boxes:
     def spent(self, own: Costs) -> Costs:
         return replace(own, device_s=7 * 3600.0)
 
+    def cache_problem(self) -> str | None:
+        return "a box: its disk is full"
+
 
 def test_boxes_elsewhere_take_shards_and_their_hours_count(
     sources: Sequence[Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -185,6 +188,7 @@ def test_boxes_elsewhere_take_shards_and_their_hours_count(
     assert [json.loads(line)["first"] for line in log.read_text().splitlines()] == ["a/0000", "b/0001"]
     assert read_run(tmp_path / "there").costs.device_hours["core"] == pytest.approx(7.0)
     assert summary.variants == 6
+    assert summary.cache_problem == "a box: its disk is full"
     (tmp_path / "none").mkdir()
     monkeypatch.setattr(journey, "FEW", 1)
     with pytest.raises(CounterfactoryError, match=r"^of the first \d variants \d were accepted"):

@@ -18,7 +18,7 @@ RESOLVED = dict(resolve._PIN.findall(PINS)) | {"exllamav2": "0.3.2", "flash-attn
 
 def test_the_box_is_of_one_torch_one_cuda_and_one_python() -> None:
     assert resolve.box_faults(PINS, RESOLVED) == []
-    assert BOX.extras == {"cuda", "tensorrt", "metrics"}
+    assert BOX.extras == {"cluster", "cuda", "tensorrt", "metrics"}
     assert "exllamav2==0.3.2\n" in BOX.lines
     assert "flash-attn==2.8.3\n" in BOX.lines
     assert "https" not in BOX.lines
@@ -47,7 +47,7 @@ def test_the_image_has_the_cuda_and_the_python_of_the_wheels() -> None:
     assert resolve.image_faults(dockerfile.replace("-base-", "-cudnn-devel-"), PINS)
     assert resolve.image_faults(re.sub("@sha256:.*", "", dockerfile), PINS), "a tag may move"
     last = [line for line in dockerfile.splitlines() if line.startswith(("USER", "ENTRYPOINT"))]
-    assert last[0] == "USER counterfactory", "root runs nothing"
+    assert last[0] == "USER 10001", "root runs nothing"
     assert resolve.asked_of_pip(dockerfile) == {("-r", "requirements/a10g.txt")}
 
 
@@ -66,7 +66,7 @@ def test_pip_s_lines_are_read() -> None:
     text = "`pip install '.[export,cuda]' -r requirements/a10g.txt`\npip install --no-deps \\\n    x==1 # why\n"
     assert resolve.asked_of_pip(text) == {(".[export,cuda]", "-r", "requirements/a10g.txt"), ("x==1",)}
     asked = resolve.asked_by_pip((".[export,cuda]", "-r", "requirements/a10g.txt", "x==1"))
-    assert asked.extras == {"export", "cuda", "tensorrt", "metrics"}
+    assert asked.extras == {"export", "cluster", "cuda", "tensorrt", "metrics"}
     assert asked.lines.endswith("x==1\n")
 
 

@@ -27,6 +27,7 @@ from ..report.suite_text import skew_notes, uncovered
 from ..sources.data_set import refuse_suite_among_sources
 from ..stages.paint.draw_baselines import has_baseline
 from ..suite import Suite, caution
+from ..suite.status import listing
 from ..tasks.spread import TypeSpread
 from ..tasks.user_task import Interventions
 from .finished import FinishedSuite
@@ -78,7 +79,8 @@ def generate(
         paths = {name: _from_anywhere(path) for name, path in paths.items() if path is not None}
         options |= paths
         sources = _from_anywhere(sources)
-    asked = read_request(sources, options, caller, lambda profile: _with_options(profile, options))
+    with listing(suite_path):
+        asked = read_request(sources, options, caller, lambda profile: _with_options(profile, options))
     if least is not None and asked.request.interventions is None:
         raise CounterfactoryError("--require-coverage counts the values that you name: give --interventions as well")
     metrics = path_or_none(options.get("metrics"))
@@ -109,7 +111,8 @@ def import_pairs(
     caller, suite_path = Caller.of(on_progress, warn), Path(out)
     refuse_suite_among_sources(Path(pairs), suite_path)
     given = cast("GenerateOptions", options)  # of which it has some
-    asked = read_pairs(pairs, given, caller, lambda profile: _with_options(profile, given))
+    with listing(suite_path):
+        asked = read_pairs(pairs, given, caller, lambda profile: _with_options(profile, given))
     metrics = path_or_none(options.get("metrics"))
     return _make(asked, Journey(asked.profile, asked.request), suite_path, metrics, caller)
 

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..errors import CounterfactoryError
+from ..errors import CounterfactoryError, TryAgainError
 from ..packages import missing_package, release
 from .cluster_arguments import add_boxes, add_cluster
 from .parser import CommandOptions, Commands, Parser
 from .review_arguments import add_review
-from .statuses import EXIT_ERROR, EXIT_STOPPED
+from .statuses import EXIT_AGAIN, EXIT_ERROR, EXIT_STOPPED
 from .values import count, place, seed, words
 
 # Those of tasks/task.py, sources/depth.py, sources/boxes.py, sources/layouts.py and report/paper_tables.py, which
@@ -48,6 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         status: int = args.run(args, terminal)
         return status
+    except TryAgainError as error:
+        terminal.error(str(error))
+        return EXIT_AGAIN
     except CounterfactoryError as error:
         reason = str(error)
     except ModuleNotFoundError as error:

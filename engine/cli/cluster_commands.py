@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import time
 from argparse import Namespace
 from collections.abc import Callable
@@ -17,8 +18,9 @@ from ..meter.meter import Progress
 from ..suite import RunRecord
 from ..suite.contents import suite_digest
 from ..suite.metadata import open_table
-from ..suite.status import read_status
+from ..suite.status import Health, RunStatus, process_lives, read_status
 from .run_text import duration, figure
+from .statuses import EXIT_STALLED
 from .terminal import Terminal
 
 
@@ -49,14 +51,32 @@ def pack(args: Namespace, terminal: Terminal) -> int:
 
 def status(args: Namespace, terminal: Terminal) -> int:
     now, run = time.time(), read_status(args.suite)
-    terminal.say(f"{run.state:<10} {run.done:,} of {run.shards:,} shards done, {run.passed:,} of them before this run")
+    health = run.health(now, platform.node(), process_lives)
+    terminal.say(f"{health:<10} {run.done:,} of {run.shards:,} shards done, {run.passed:,} of them before this run")
     rate = "no shard yet" if run.shards_per_h is None else f"{figure(run.shards_per_h)} shards an hour"
-    left = "" if run.left_s is None or run.state != "running" else f", {duration(run.left_s)} left"
+    left = "" if run.left_s is None or health != "running" else f", {duration(run.left_s)} left"
     terminal.say(f"rate       {rate}{left}; the last news is {duration(max(0.0, now - run.updated))} old")
     workers = "1 worker" if run.workers == 1 else f"{run.workers:,} workers"
     terminal.say(f"boxes      {workers} at work, {run.lost:,} lost; {figure(run.device_hours)} {run.device}-hours held")
-    terminal.finish({**asdict(run), "shards_per_h": run.shards_per_h, "left_s": run.left_s})
-    return 0
+    if run.throttle and health == "running":
+        terminal.say(f"throttled  the GPU's clocks are held down by {', '.join(run.throttle)}")
+    if ended := _ended(run, health, now):
+        terminal.say(f"why        {ended}")
+    terminal.finish({**asdict(run), "health": health, "shards_per_h": run.shards_per_h, "left_s": run.left_s})
+    return EXIT_STALLED if health in ("stalled", "killed") else 0
+
+
+def _ended(run: RunStatus, health: Health, now: float) -> str:
+    """Why a run does not go on, and what to do; nothing of one that does, or was stopped."""
+    if health == "killed":
+        return f"process {run.process} ended without a word: say its command again, what is done is kept"
+    if health == "stalled":
+        still = duration(now - run.progressed)
+        return (
+            f"process {run.process} on {run.host} has done nothing for {still}: end it there (kill -9), and say its "
+            "command again"
+        )
+    return run.problem
 
 
 def _counting(on_progress: OnProgress) -> Callable[[int, int], None]:

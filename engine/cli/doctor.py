@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..errors import CounterfactoryError
+from ..meter.cards import Card, card_warnings, read_cards
 from ..meter.machine import free_memory, machine, machine_memory
 from ..models.networks import library_of
 from ..models.plan_facts import decoder_gb, other_decoder
@@ -47,7 +48,7 @@ from ..runtime.opening import PlanState, engines_of, is_unplanned, plan_makers
 from ..runtime.trt_library import BOX_LIBRARY, BOX_TARGET
 from . import room
 from .exporting import BESIDE, COMMAND, EXPORTS_WITH
-from .gpus import Gpu, build_faults, card_fault, driver_fault, find_gpus, has_driver, has_nvidia_card
+from .gpus import Gpu, build_faults, card_fault, card_state, driver_fault, find_gpus, has_driver, has_nvidia_card
 
 # What a profile's runtime and language model import; the distributions, as pip knows them.
 PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -113,7 +114,8 @@ class Cache:
 class Examination:
     """What was found. `packages` by name, None where one is not installed; `faults` are of the driver and of packages
     that do not fit; `cache` is None where the profile compiles no network on a CPU; `next` is the command to say next;
-    `makers` are the compilers of its plans; `notes` are what stops nothing yet, and will.
+    `makers` are the compilers of its plans; `notes` are what stops nothing yet, and will;
+    `cards` is the state of the GPUs that CUDA_VISIBLE_DEVICES leaves to a run.
     """
 
     profile: str
@@ -132,6 +134,7 @@ class Examination:
     free_memory_bytes: int = 0
     free_swap_bytes: int = 0
     notes: tuple[str, ...] = ()
+    cards: tuple[Card, ...] = ()
 
     @property
     def ready(self) -> bool:
@@ -181,13 +184,15 @@ def examine(
         makers=makers,
         free_memory_bytes=memory,
         free_swap_bytes=swap,
+        cards=read_cards(nvml),
     )
     examination = replace(examination, notes=tuple(_notes(profile, examination, place)))
     return replace(examination, next=_next(profile, examination, named_as or profile.name, place))
 
 
 def _notes(profile: Profile, examination: Examination, place: Place) -> Iterator[str]:
-    """What making the networks that are missing will stumble over."""
+    """What making the networks that are missing will stumble over, and what is wrong with the cards."""
+    yield from card_warnings(examination.cards)
     missing = {plan.name for plan in examination.plans if plan.state != "found"}
     free_gb = (examination.free_memory_bytes + examination.free_swap_bytes) / 1e9
     needed_gb = decoder_gb(profile.weights.blip2 or "") if profile.weights is not None and profile.weights.blip2 else 0
@@ -381,6 +386,7 @@ def lines(examination: Examination) -> list[str]:
         f"{gpu.memory_bytes / 1e9:.1f} GB free, driver {gpu.driver}"
         for gpu in examination.gpus
     ] or ["gpu        none that a driver tells of"]
+    told += [f"card       {state}" for card in examination.cards if (state := card_state(card))]
     told.append(f"runtime    {examination.runtime.uses}")
     told += [f"           {examination.runtime.fault}"] if examination.runtime.fault else []
     told += [f"fault      {fault}" for fault in examination.faults]

@@ -14,6 +14,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from ..meter.cards import Card
+from ..meter.machine import as_text
+
 # The oldest driver for any release of a CUDA: NVIDIA's table of minor-version compatibility (CUDA Compatibility guide).
 _DRIVERS: Mapping[int, int] = MappingProxyType({12: 525, 13: 580})
 # NVIDIA's libraries for networks of CUDA 12 need a newer one (TensorRT 11.4, prerequisites), and no card before Turing.
@@ -49,7 +52,7 @@ def find_gpus(nvml: Callable[[], Any]) -> tuple[Gpu, ...]:
     with suppress(Exception):  # no module, no driver: NVML has an exception for each, and each means no GPU
         pynvml = nvml()
         pynvml.nvmlInit()
-        driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        driver = as_text(pynvml.nvmlSystemGetDriverVersion())
         return tuple(
             _gpu(pynvml, pynvml.nvmlDeviceGetHandleByIndex(index), driver)
             for index in range(pynvml.nvmlDeviceGetCount())
@@ -110,6 +113,18 @@ def card_fault(gpus: Sequence[Gpu], memory_gb: float) -> str:
     return ""
 
 
+def card_state(card: Card) -> str:
+    """A card's state in a line, "" where it tells nothing of it."""
+    values = {"{} °C": card.temperature_c, "SM {:,} MHz": card.sm_mhz, "memory {:,} MHz": card.memory_mhz}
+    told = [text.format(value) for text, value in values.items() if value is not None]
+    if card.throttle is not None:
+        told.append(f"slowed by {', '.join(card.throttle)}" if card.throttle else "not slowed")
+    errors = {"{} corrected": card.ecc_corrected, "{} not": card.ecc_uncorrected}
+    counts = [text.format(value) for text, value in errors.items() if value is not None]
+    told += [f"memory errors: {', '.join(counts)}"] if counts else []
+    return f"{card.number} {card.name}: {', '.join(told)}" if told else ""
+
+
 def cuda_of(name: str, release: str, asks: Sequence[str]) -> int | None:
     """The CUDA that a package was made for, its first number; None where it does not say."""
     match = re.search(r"-cu(\d\d)$", name) or re.search(r"\+cu(\d\d)", release)
@@ -146,9 +161,5 @@ def _gpu(pynvml: Any, handle: Any, driver: str) -> Gpu:
     with suppress(Exception):  # a driver that does not tell one user of another's
         running = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
         holders = [(one.pid, one.usedGpuMemory or 0) for one in running if one.pid != os.getpid()]
-    name = _text(pynvml.nvmlDeviceGetName(handle))
+    name = as_text(pynvml.nvmlDeviceGetName(handle))
     return Gpu(name, f"{major}.{minor}", total, free, driver, tuple(holders), split)
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value

@@ -3,9 +3,10 @@
 0: all is well. 1: finished, but some sources could not be read, or no variant was made, or
 `setup`'s were all rejected. 2: cannot run, with one
 sentence that says why. 3: a limit was broken: by the model under test (`evaluate`), or by a suite that covers less of
-its user's values than --require-coverage asks for; or `verify` found a fault. 70: a bug in Counterfactory, with its
-traceback. 130: stopped by Ctrl-C or SIGTERM; the same command goes on from there. 141: nobody reads the output any
-more, as for other Unix tools (128 + SIGPIPE).
+its user's values than --require-coverage asks for; or `verify` found a fault. 4: `status` sees a run that stands still,
+or was killed. 70: a bug in Counterfactory, with its traceback. 75 (EX_TEMPFAIL): what a new process gets over, such as
+a GPU that was lost; the same command goes on, and a service is to start it again. 130: stopped by Ctrl-C or SIGTERM;
+the same command goes on from there. 141: nobody reads the output any more, as for other Unix tools (128 + SIGPIPE).
 
 Python itself would end with 1 after a crash and with 120 after output that it could not flush.
 """
@@ -23,8 +24,9 @@ import warnings
 from contextlib import suppress
 from typing import NoReturn
 
+from ..errors import lost_device
 from ..files.escaping import for_terminal
-from .statuses import EXIT_BROKEN, EXIT_BUG, EXIT_ERROR, EXIT_PIPE, EXIT_SKIPPED, EXIT_STOPPED
+from .statuses import EXIT_AGAIN, EXIT_BROKEN, EXIT_BUG, EXIT_ERROR, EXIT_PIPE, EXIT_SKIPPED, EXIT_STOPPED
 
 # What tables and lines of the product hold beyond ASCII.
 _PLAIN = {
@@ -37,6 +39,7 @@ _PLAIN = {
 
 # How libraries say that the system gave no memory, or no thread, which takes some.
 _OUT_OF_MEMORY = re.compile(r"bad_alloc|can't start new thread|[Cc]annot allocate|[Oo]ut of memory|Insufficient memory")
+_LOST = "the GPU was lost ({}): run the same command again, what is done is kept; see `nvidia-smi` and `dmesg` for Xid"
 _NO_MEMORY = "the system gave no more memory: free some, or raise the limit, and run the same command again"
 
 
@@ -58,7 +61,9 @@ def run() -> NoReturn:
     except OSError as error:  # of the flush: a command's own are sentences already
         status = _say(EXIT_ERROR, f"error: the output cannot be written: {error.strerror or error}")
     except Exception as error:
-        if _lacks_memory(error):
+        if lost_device(f"{type(error).__module__} {error}"):
+            status = _say(EXIT_AGAIN, f"error: {_LOST.format(_first_line(error))}")
+        elif _lacks_memory(error):
             status = _say(EXIT_ERROR, f"error: {_NO_MEMORY}")
         else:
             status = _say(EXIT_BUG, f"{traceback.format_exc()}\n{_bug_report(error)}")
@@ -95,6 +100,10 @@ def _run_command() -> int:
 
 def _lacks_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(str(error)) is not None
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def _bug_report(error: Exception) -> str:

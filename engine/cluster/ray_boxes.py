@@ -1,8 +1,8 @@
 """Shards that travel on the boxes of a Ray cluster: one actor a GPU, or a core, each with the whole journey open.
 
-Ray places the actors, restarts those that die and says so. A shard that an actor had in hand then goes to whichever
-actor is free next; one that raises a sentence is given up with it, and the others go on. The driver, alone, writes the
-suite: it takes parts as they come (see `parts`), in any order. Ctrl-C or SIGTERM drains: shards in hand are finished
+Ray places the actors, restarts those that die and says so. What becomes of workers that fail, and of the shards that
+they had in hand, is in `dispatch`. The driver, alone, writes the suite: it takes parts as they come (see `parts`), in
+any order. Ctrl-C or SIGTERM drains: shards in hand are finished
 and taken, no further one begins; a second one ends at once.
 """
 
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -25,50 +25,43 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ..content_keys import shard_key
 from ..errors import CounterfactoryError
 from ..files.writing import write_whole
-from ..journey import Trip, outcome_key_of
+from ..journey import Trip
 from ..meter.meter import sum_costs, sum_uses
 from ..packages import release
 from ..profile.runtime import RuntimeSettings
 from ..sources.blobs import Cell
-from ..sources.source import Problem, Source
+from ..sources.source import Problem
 from ..suite.outcome import Outcome
 from ..suite.session_record import Costs
-from .parts import FolderPlace, Part, PartError, PartPlace, open_place, part_name
+from .dispatch import Dispatch, Hand, Patience, first_line
+from .gathering import Gathering
+from .parts import FolderPlace, PartPlace, open_place
 from .worker import Introduction, Receipt, ShardWorker, WorkOrder, packed
 
-# A shard in whose hands so many workers died is what kills them.
-_DEATHS = 3
-_TICK_S = 1.0  # between two looks at the clock while all workers are busy
 _ADVICE = "start one there (ray start --head), or say --ray local for this box alone"
 _MODE = "RAY_AUTH_MODE"  # how Ray authenticates; a head that finds a token asks for it, clients show it if told
 _HEALTH_S = 20  # for a cluster to answer whether it is there
 
 
 @dataclass
-class _Hand:
-    """An actor, and what is known of its present process."""
-
-    actor: Any
-    who: Introduction | None = None
-    since: float = 0.0
-    receipt: Receipt | None = None
-
-
-@dataclass
 class RayBoxes:
     """The boxes of the cluster at `address` ("auto": the one that this box belongs to; "local": one on this box alone).
 
-    `workers` is the most that are to work, None for one a GPU or core; `place` where parts wait (parts/ of the suite).
+    `workers` is the most that are to work, None for one a GPU or core; `place` where parts wait (parts/ of the suite);
+    `patience` how long they may take, None for the kind of device's.
     """
 
     address: str
     warn: Callable[[str], None]
     workers: int | None = None
     place: str | None = None
-    hands: list[_Hand] = field(default_factory=list)
+    patience: Patience | None = None
+    clock: Callable[[], float] = time.monotonic
+    hands: list[Hand] = field(default_factory=list)
+    hire: Callable[[], Any] = field(default=lambda: None, repr=False)  # a new actor
+    room: Callable[[], int] = field(default=lambda: 0, repr=False)  # workers that the cluster has room for
     _receipts: list[Receipt] = field(default_factory=list)  # of processes that are gone
     _held_s: float = 0.0  # by workers that are gone
     _most: int = 0
@@ -120,10 +113,15 @@ class RayBoxes:
             device_s=self.held()[1],
         )
 
+    def cache_problem(self) -> str | None:
+        """See `Elsewhere`; of one of the boxes."""
+        told = (f"{receipt.host}: {receipt.cache_problem}" for receipt in self._receipts if receipt.cache_problem)
+        return next(told, None)
+
     def held(self) -> tuple[int, float]:
         """Devices that workers hold now, and seconds of devices that they held so far."""
         with self._one_at_a_time:
-            now = time.monotonic()
+            now = self.clock()
             there = [(hand.who.devices, hand.since) for hand in self.hands if hand.who is not None]
             return sum(of for of, _ in there), self._held_s + sum(of * (now - since) for of, since in there)
 
@@ -145,29 +143,33 @@ class RayBoxes:
                 maker=gathering.maker,
                 makers={str(stage): key for stage, key in run.keys.makers.items()},
             )
-            self._hire(ray, order, run.profile.runtime.on_gpu, len(waiting))
-            _Dispatch(ray, self, waiting, gathering).run(drain)
+            on_gpu = run.profile.runtime.on_gpu
+            self._hire(ray, order, on_gpu, len(waiting))
+            Dispatch(ray, self, waiting, gathering, self.patience or Patience.of(on_gpu)).run(drain)
 
     def _hire(self, ray: Any, order: WorkOrder, on_gpu: bool, shards: int) -> None:
         """Ask for the actors; those for which the cluster has no room yet come when it has."""
-        room = int(ray.cluster_resources().get("GPU" if on_gpu else "CPU", 0)) // (1 if on_gpu else order.cores)
-        if not room and self.workers is None:
+        share = {"num_gpus": 1, "num_cpus": 1} if on_gpu else {"num_cpus": order.cores}
+
+        def room() -> int:
+            return int(ray.cluster_resources().get("GPU" if on_gpu else "CPU", 0)) // (1 if on_gpu else order.cores)
+
+        if not room() and self.workers is None:
             raise CounterfactoryError(
                 f"the Ray cluster at {self.address} has no {'GPU' if on_gpu else 'core'} for a worker: start Ray with "
                 "one (ray start --num-gpus or --num-cpus), or say --workers N where more will come"
             )
-        share = {"num_gpus": 1, "num_cpus": 1} if on_gpu else {"num_cpus": order.cores}
-        kind = ray.remote(ShardWorker).options(max_restarts=-1, **share)
-        message = packed(order)
-        hands = [_Hand(kind.remote(release(), message)) for _ in range(min(self.workers or room, shards))]
+        kind, message = ray.remote(ShardWorker).options(max_restarts=-1, **share), packed(order)
+        self.room, self.hire = room, lambda: kind.remote(release(), message)
+        hands = [Hand(self.hire()) for _ in range(min(self.workers or room(), shards))]
         with self._one_at_a_time:
             self.hands += hands
 
-    def gone(self, hand: _Hand) -> None:
+    def gone(self, hand: Hand) -> None:
         """The process of a worker is gone; what it cost stays."""
         with self._one_at_a_time:
             if hand.who is not None:
-                self._held_s += (time.monotonic() - hand.since) * hand.who.devices
+                self._held_s += (self.clock() - hand.since) * hand.who.devices
             if hand.receipt is not None:
                 self._receipts.append(hand.receipt)
             hand.who = hand.receipt = None
@@ -177,13 +179,13 @@ class RayBoxes:
         self._lost += 1
         return self._lost
 
-    def begin(self, hand: _Hand, who: Introduction) -> None:
+    def begin(self, hand: Hand, who: Introduction) -> None:
         """A worker is there."""
         with self._one_at_a_time:
-            hand.since, hand.who = time.monotonic(), who
+            hand.since, hand.who = self.clock(), who
         self._most = max(self._most, self.held()[0])
 
-    def dismiss(self, hand: _Hand) -> None:
+    def dismiss(self, hand: Hand) -> None:
         """A worker is given up."""
         with self._one_at_a_time:
             self.gone(hand)
@@ -192,177 +194,6 @@ class RayBoxes:
     def _end(self) -> None:
         for hand in list(self.hands):
             self.dismiss(hand)
-
-
-class Gathering:
-    """Takes parts into the suite, and notes what each shard came to."""
-
-    def __init__(self, trip: Trip, place: PartPlace) -> None:
-        self.trip, self.place = trip, place
-        self.unread: dict[int, tuple[Outcome, Sequence[Problem]]] = {}
-        self.maker = outcome_key_of(trip.run, ())
-
-    def begin(self) -> Iterator[int]:
-        """The numbers of shards that are to be worked on; parts that a run before left are taken."""
-        there = self.place.names()
-        for number, shard in enumerate(self.trip.shards):
-            outcome = self.trip.outcomes.find(shard)
-            if outcome is not None:
-                self.trip.status.passed()
-                self.trip.judge(shard, outcome)
-            elif (name := self._name(shard)) not in there or self.take(number, name) is not None:
-                yield number
-
-    def take(self, number: int, name: str, host: str = "") -> str | None:
-        """Take a shard's part, and remove it. Returns why it is none, after which it is gone."""
-        shard = self.trip.shards[number]
-        try:
-            if name != self._name(shard):
-                raise PartError(f"{name} is not the part of the shard in hand")
-            with self.place.fetched(name) as path, Part(path, name) as part:
-                part.put_into(self.trip.run.suite)
-                problems = part.head.problems
-        except (FileNotFoundError, PartError) as error:
-            self.place.remove(name)
-            return str(error)
-        outcome = self.trip.outcomes.find(shard, unfinished=True)
-        self.place.remove(name)
-        if outcome is None:
-            return f"the part {name} lacks what its shard came to"
-        if problems:
-            self.unread[number] = outcome, problems
-        self.trip.judge(shard, outcome)
-        counts = {"accepted": outcome.accepted, "rejected": outcome.rejected}
-        self.trip.status.shard(shard[0].name, **counts, host=host)
-        return None
-
-    def _name(self, shard: Sequence[Source]) -> str:
-        return part_name(shard_key([source.whole_key for source in shard]), self.maker)
-
-
-@dataclass
-class _Dispatch:
-    """Gives shards to actors that are free, and takes what they hand over."""
-
-    ray: Any
-    boxes: RayBoxes
-    waiting: deque[int]
-    gathering: Gathering
-    _calls: dict[Any, tuple[_Hand, int | None]] = field(default_factory=dict)
-    _idle: list[_Hand] = field(default_factory=list)
-    _deaths: Counter[int] = field(default_factory=Counter)
-    _spoilt: Counter[int] = field(default_factory=Counter)
-    _problem: str = ""
-
-    def run(self, drain: threading.Event) -> None:
-        """Until all shards are taken. Raises CounterfactoryError where no worker is left, KeyboardInterrupt where the
-        shards in hand at `drain` are.
-        """
-        for hand in list(self.boxes.hands):
-            self._greet(hand)
-        while True:
-            while self._idle and self.waiting and not drain.is_set():  # a shard came back
-                self._give(self._idle.pop(), drain)
-            open_shards = [number for _, number in self._calls.values() if number is not None]
-            if not open_shards and (drain.is_set() or not self.waiting):
-                break
-            if not self._calls:
-                raise CounterfactoryError(
-                    f"no worker is left: {self._problem}; nothing is lost, run the same command again"
-                )
-            ready, _ = self.ray.wait(list(self._calls), num_returns=1, timeout=_TICK_S)
-            for call in ready:
-                self._answer(call, drain)
-        if drain.is_set() and self.waiting:
-            raise KeyboardInterrupt
-
-    def _greet(self, hand: _Hand) -> None:
-        # Ray asks again until the actor is there: it may have to find a place first.
-        self._calls[hand.actor.introduce.options(max_task_retries=-1).remote()] = hand, None
-
-    def _give(self, hand: _Hand, drain: threading.Event) -> None:
-        if self.waiting and not drain.is_set():
-            number = self.waiting.popleft()
-            self._calls[hand.actor.work.remote(packed(tuple(self.gathering.trip.shards[number])))] = hand, number
-        else:
-            self._idle.append(hand)
-
-    def _answer(self, call: Any, drain: threading.Event) -> None:
-        hand, number = self._calls.pop(call)
-        try:
-            answer = self.ray.get(call)
-        except self.ray.exceptions.RayTaskError as error:  # the worker's own sentence, or a bug
-            self._give_up(hand, number, error)
-            return
-        except self.ray.exceptions.RayActorError as error:
-            self._lose(hand, number, error)
-            return
-        if isinstance(answer, Introduction):
-            self._welcome(hand, answer, drain)
-            return
-        hand.receipt = answer
-        self._give(hand, drain)  # before the part is taken: workers do not wait for the disk here
-        assert number is not None, "a receipt is of a shard"
-        problem = self.gathering.take(number, answer.part, answer.host)
-        if problem is not None:
-            self._spoil(number, problem, answer.host)
-
-    def _welcome(self, hand: _Hand, who: Introduction, drain: threading.Event) -> None:
-        if who.problem is not None:
-            self._dismiss(hand, f"{who.host}: {who.problem}")
-            return
-        self.boxes.begin(hand, who)
-        self._note()
-        self._give(hand, drain)
-
-    def _lose(self, hand: _Hand, number: int | None, error: Exception) -> None:
-        """A worker's process died: Ray starts it anew, and its shard goes to who is free first."""
-        host = hand.who.host if hand.who is not None else "a box"
-        if number is None:  # Ray itself gives the actor up, as where the package cannot be imported
-            self._dismiss(hand, f"{host}: a worker cannot start ({_first_line(error)})")
-            return
-        self.boxes.gone(hand)
-        self._note(lost=self.boxes.lose())
-        self._deaths[number] += 1
-        self.waiting.appendleft(number)
-        if self._deaths[number] >= _DEATHS:
-            first = self.gathering.trip.shards[number][0].name
-            raise CounterfactoryError(
-                f"{_DEATHS} workers died over the shard that begins with {first}, as where memory does not suffice: "
-                "give them more, or take a smaller --shard; nothing is lost"
-            )
-        self.boxes.warn(f"lost a worker on {host}: its shard goes to another one")
-        self._greet(hand)
-
-    def _give_up(self, hand: _Hand, number: int | None, error: Any) -> None:
-        """A worker cannot go on: the others take its shard."""
-        cause = error.cause if isinstance(error.cause, CounterfactoryError) else None
-        if cause is None:
-            raise error
-        if number is not None:
-            self.waiting.appendleft(number)
-        self._dismiss(hand, f"{hand.who.host if hand.who is not None else 'a box'}: {cause}")
-
-    def _dismiss(self, hand: _Hand, problem: str) -> None:
-        self._problem = problem
-        self.boxes.dismiss(hand)
-        self.ray.kill(hand.actor)
-        self._note(lost=self.boxes.lose())
-        self.boxes.warn(f"gave up a worker on {problem}")
-
-    def _note(self, **changes: Any) -> None:
-        self.gathering.trip.status.note(workers=sum(hand.who is not None for hand in self.boxes.hands), **changes)
-
-    def _spoil(self, number: int, problem: str, host: str) -> None:
-        self._spoilt[number] += 1
-        if self._spoilt[number] >= _DEATHS:
-            raise CounterfactoryError(f"{host} handed over what cannot be taken, {_DEATHS} times: {problem}")
-        self.waiting.append(number)
-        self.boxes.warn(f"{problem}: its shard is worked on again")
-
-
-def _first_line(error: Exception) -> str:
-    return next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__).strip()
 
 
 @contextmanager
@@ -415,9 +246,9 @@ def connected(address: str, workers: int | None, runtime: RuntimeSettings) -> It
             own["num_cpus"] = workers * (runtime.threads or 1)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise CounterfactoryError(
-            f"no Ray cluster can be used at {address} ({_first_line(error)}): {_ADVICE}"
+            f"no Ray cluster can be used at {address} ({first_line(error)}): {_ADVICE}"
         ) from error
     try:
         yield ray

@@ -78,7 +78,9 @@ class Introduction:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a worker hands over for a shard: the `part`'s name, and what the worker has cost since it began."""
+    """What a worker hands over for a shard: the `part`'s name, what the worker has cost since it began, and why what it
+    compiled is not kept.
+    """
 
     part: str
     host: str
@@ -86,6 +88,7 @@ class Receipt:
     peak_memory_bytes: int
     stages: tuple[StageCost, ...]
     plans: tuple[PlanUse, ...]
+    cache_problem: str | None = None
 
 
 class _Pickler(pickle.Pickler):
@@ -154,6 +157,7 @@ class _OpenWorker:
         self._scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix=_SCRATCH)))
         library = library_of(order.profile)
         library = replace(library, runtime=replace(runtime, threads=order.cores))  # which decide no byte
+        self._library = library
         self._meter = Meter(lambda _: None, memory=memory_of(runtime))
         self._suite = self._stack.enter_context(Suite.open(self._scratch / "suite"))
         journey = Journey(order.profile, order.request)
@@ -198,7 +202,8 @@ class _OpenWorker:
         self._place.put(name, path)
         self._forget([key for stage, key in noted if stage == "suite/files"])
         meter = self._meter
-        return Receipt(name, host, meter.elapsed_s, meter.peak_memory_bytes, meter.costs(), meter.plans())
+        costs = meter.elapsed_s, meter.peak_memory_bytes, meter.costs(), meter.plans()
+        return Receipt(name, host, *costs, self._library.cache_problem)
 
     def _forget(self, names: list[str]) -> None:
         """Files that are in a part are not kept here."""

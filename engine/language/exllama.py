@@ -32,7 +32,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ..errors import CounterfactoryError
+from ..errors import CounterfactoryError, TryAgainError, lost_device
 from ..keys import content_key
 from ..runtime.installing import BOX, BOX_EXLLAMAV3, pip_install
 from .exllamav2 import ExLlamaV2
@@ -177,6 +177,8 @@ class ExllamaLlm:
                     self._step(open_rows, answers)
         except (RuntimeError, AssertionError) as error:  # CUDA's errors are of the one kind, ExLlama's own of the other
             message = f"the language model failed on {len(requests)} requests: {_reason(error)}"
+            if lost_device(str(error)):
+                raise TryAgainError(f"{message}; run the same command again, what is done is kept") from error
             raise CounterfactoryError(message) from error
         finally:
             self.package.generator.clear_queue()

@@ -58,8 +58,10 @@ class OpenVinoLlm:
                         del self._beginnings[next(iter(self._beginnings))]
                     self._beginnings[beginning] = self._llama.beginning(beginning)
                 batch = RunningBatch(self._llama, self._beginnings[beginning], group, self._answers)
-                answers |= dict(batch.run())
-                self.usage += batch.usage
+                before = self.usage
+                for name, text in batch.run():
+                    answers[name] = text
+                    self.usage = before + batch.usage  # as it grows: thousands of answers take their time
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[-1]
             raise CounterfactoryError(f"the language model failed on {len(requests)} requests: {reason}") from error

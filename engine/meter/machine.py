@@ -41,8 +41,8 @@ def this_machine(nvml: Callable[[], Any] = import_nvml) -> Machine:
     with suppress(Exception):  # no module, no driver: NVML has an exception for each, and each means no GPU
         pynvml, handles = open_gpus(nvml)
         names = [pynvml.nvmlDeviceGetName(handle) for handle in handles]
-        driver = _text(pynvml.nvmlSystemGetDriverVersion()) if names else None
-    gpus = tuple(map(_text, names)) if driver else ()
+        driver = as_text(pynvml.nvmlSystemGetDriverVersion()) if names else None
+    gpus = tuple(map(as_text, names)) if driver else ()
     return Machine(platform.system(), platform.machine(), cpu_model(), gpus, driver)
 
 
@@ -81,7 +81,8 @@ def free_memory(meminfo: Path = Path("/proc/meminfo")) -> tuple[int, int]:
     return min(machine_memory(), known.get("MemAvailable", machine_memory())), known.get("SwapFree", 0)
 
 
-def _text(value: str | bytes) -> str:
+def as_text(value: str | bytes) -> str:
+    """What NVML's older bindings give as bytes."""
     return value.decode() if isinstance(value, bytes) else value
 
 

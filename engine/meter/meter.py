@@ -138,6 +138,8 @@ class Meter:
         self._clock = clock
         self._memory = memory or Memory()
         self._began = clock()
+        self.within: Callable[[], int] = lambda: 0  # how far the work is that is one call, for `moves`
+        self._changes = 0
         self._lock = RLock()
         self._stages: dict[str, _Stage] = {}
         self._works: dict[tuple[str, str], Work] = {}
@@ -151,7 +153,7 @@ class Meter:
             counts.total = total
             self._memory.taken()  # a device's peak is the most that was read
             self._on_progress(Progress(stage, counts.items, total))
-            self._on_change(self)
+            self._changed()
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -225,6 +227,11 @@ class Meter:
             for stage, plan, w in sorted(works, key=lambda used: not used[2].loads)
         )
 
+    def moves(self) -> int:
+        """Another number whenever a batch, a loading or a stage is done, or a part of one that takes long."""
+        with self._lock:
+            return self._changes + sum(work.calls for work in self._works.values()) + self.within()
+
     @property
     def totals(self) -> dict[str, int]:
         """How many items each stage that advanced will have, by its latest `advance`."""
@@ -251,7 +258,11 @@ class Meter:
 
     def _notify(self) -> None:
         with self._lock:
-            self._on_change(self)
+            self._changed()
+
+    def _changed(self) -> None:
+        self._changes += 1
+        self._on_change(self)
 
     def _cost(self, name: str, counts: _Stage, now: float) -> StageCost:
         wall_s = counts.wall_s + (now - counts.since if counts.since is not None else 0.0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 from ..errors import CounterfactoryError
 from ..files.writing import open_to_append, write_whole
 from ..packages import missing_package
+from .cards import Card
 from .energy import EnergyMeter
 from .meter import Meter, device_hours_per_1k
 
@@ -27,8 +28,8 @@ class MetricsFile:
     """Writes a meter's counts to `path`.
 
     `devices` are those held, by which hours are counted: on a CPU its cores, all of the machine's where None. `energy`
-    is read with every record. `earlier_device_hours` are what earlier sessions over the suite took. Raises
-    CounterfactoryError if `path` cannot be written.
+    is read with every record, and so are the `cards` (`read_cards`). `earlier_device_hours` are what earlier sessions
+    over the suite took. Raises CounterfactoryError if `path` cannot be written.
     """
 
     def __init__(
@@ -39,12 +40,13 @@ class MetricsFile:
         devices: int | None = None,
         energy: EnergyMeter | None = None,
         earlier_device_hours: float = 0.0,
+        cards: Callable[[], Sequence[Card]] = tuple,
     ) -> None:
         self.path = path
         self.problem: str | None = None  # why a record was lost, the first time that one was
         self._interval_s, self._clock, self._energy = interval_s, clock, energy
         self._devices = devices if devices is not None else os.cpu_count() or 1
-        self._earlier = earlier_device_hours
+        self._earlier, self._cards = earlier_device_hours, cards
         self._next: float | None = None
         try:  # metrics of an earlier run do not stay under this one
             self._put(None)
@@ -62,7 +64,7 @@ class MetricsFile:
             return None
         self._next = now + self._interval_s
         energy_j = self._energy.joules() if self._energy is not None else None
-        record = as_record(meter, self._devices, energy_j, final, self._earlier)
+        record = as_record(meter, self._devices, energy_j, final, self._earlier, self._cards())
         try:
             self._put(record)
         except OSError as error:
@@ -88,7 +90,12 @@ class MetricsFile:
 
 
 def as_record(
-    meter: Meter, devices: int, energy_j: float | None, final: bool, earlier_device_hours: float = 0.0
+    meter: Meter,
+    devices: int,
+    energy_j: float | None,
+    final: bool,
+    earlier_device_hours: float = 0.0,
+    cards: Sequence[Card] = (),
 ) -> dict[str, Any]:
     """What a meter says now, in JSON's own types; `time` is in seconds since 1970.
 
@@ -108,6 +115,7 @@ def as_record(
         "device_hours_per_1k": device_hours_per_1k(earlier_device_hours + hours, meter.accepted),
         "peak_memory_bytes": meter.peak_memory_bytes,
         "energy_j": energy_j,
+        "cards": list(map(asdict, cards)),
     }
 
 

@@ -10,6 +10,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from .cards import REASONS
+
 # By field of a stage, a plan or the run: the name of the metric without its prefix, and its sentence of help. What ends
 # in _total is a counter, all else a gauge. Idle time is what the others leave of wall time, so it falls when a batch
 # that was under way is counted: a gauge, as a counter must never fall.
@@ -35,6 +37,14 @@ _PLAN = {
     "rows": ("plan_rows_total", "Rows that the plan evaluated."),
     "fill": ("plan_batch_fill_ratio", "Rows over the capacity of the plan's batches, 0 to 1."),
 }
+_CARD = {
+    "temperature_c": ("card_temperature_celsius", "Temperature of the GPU."),
+    "sm_mhz": ("card_sm_clock_megahertz", "Clock of the GPU's multiprocessors."),
+    "memory_mhz": ("card_memory_clock_megahertz", "Clock of the GPU's memory."),
+    "ecc_corrected": ("card_ecc_corrected_total", "Memory errors that ECC corrected since the driver was loaded."),
+    "ecc_uncorrected": ("card_ecc_uncorrected_total", "Memory errors that ECC could not correct, since then."),
+}
+_THROTTLE = ("card_throttled", "1 while this holds the GPU's clocks down, 0 otherwise; reasons as nvidia-smi has them.")
 _RUN = {
     "elapsed_s": ("elapsed_seconds", "Time since the run began."),
     "final": ("finished", "1 when the run has ended, 0 before."),
@@ -66,10 +76,19 @@ class _Families(Collector):
         for field, family in _RUN.items():
             yield from _metric(*family, (), [((), record[field])])
         yield from _metric(*_VERDICTS, ("verdict",), [((name,), record[name]) for name in ("accepted", "rejected")])
-        for table, rows, labels in ((_STAGE, "stages", ("stage",)), (_PLAN, "plans", ("stage", "plan"))):
+        card = ("number", "name")
+        tables = (_STAGE, "stages", ("stage",)), (_PLAN, "plans", ("stage", "plan")), (_CARD, "cards", card)
+        for table, rows, labels in tables:
             for field, family in table.items():
-                samples = [(tuple(row[label] for label in labels), row[field]) for row in record[rows]]
+                samples = [(tuple(str(row[label]) for label in labels), row[field]) for row in record[rows]]
                 yield from _metric(*family, labels, samples)
+        slowed = [
+            ((str(row["number"]), row["name"], reason), float(reason in row["throttle"]))
+            for row in record["cards"]
+            if row["throttle"] is not None
+            for reason in REASONS.values()
+        ]
+        yield from _metric(*_THROTTLE, (*card, "reason"), slowed)
 
 
 def _metric(

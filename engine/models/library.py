@@ -61,7 +61,15 @@ class Library:
     # How the denoiser's latents are taken from noise, by the profile.
     sampling: SamplerSettings | None = None
     files: Digests = field(default_factory=Digests, init=False, repr=False, compare=False)
+    # Why what GPUs' libraries compiled could not be kept beside the models, in sentences.
+    unkept: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
     _digests: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def cache_problem(self) -> str | None:
+        """Why what was compiled is not kept for the next run; None where it is, or nobody wants it to be."""
+        own = self.blobs.problem if self.blobs is not None else None
+        return own or next(iter(self.unkept), None)
 
     @property
     def llm_path(self) -> Path:

@@ -6,6 +6,7 @@ of plans are added to the meter.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -144,7 +145,7 @@ class ModelPool:
         """A network's plan for pictures of `size` in pixels, where it depends on that."""
         library, network = self._library, self._library.networks[name]
         plan, streams, sizes = network.plan, network.streams, library.sizes(network, *size)
-        rest = streams, self._device, library.files.of, library.blobs, network.form
+        rest = streams, self._device, library.files.of, library.blobs, network.form, library.unkept.append
         with self._meter.loading(plan):
             session = open_plan(library.folder, plan, library.runtime, network.batch, sizes, *rest)
         return Batched(session, lambda: self._meter.work(self._meter.current, plan), streams, plan)
@@ -183,7 +184,10 @@ class ModelPool:
     def _open_llm(self) -> Llm:
         library = self._library
         with self._meter.loading("llm"):
-            return open_llm(existing(library.llm_path), library.llm, library.runtime, library.blobs, library.files.of)
+            llm = open_llm(existing(library.llm_path), library.llm, library.runtime, library.blobs, library.files.of)
+        of = weakref.ref(llm)  # which is closed when its memory is needed
+        self._meter.within = lambda: (one.usage.prompt_tokens + one.usage.generated_tokens) if (one := of()) else 0
+        return llm
 
     def _open_paint_plans(self, size: _Size) -> PaintPlans:
         (hint, *others), denoiser, decoder, shape = self._open_painters(size)
@@ -193,7 +197,7 @@ class ModelPool:
         if pipeline is None:
             return PaintPlans(hint, denoiser, decoder, shape, **more)
         if self._kernels is None:
-            self._kernels = load_paint_kernels(pipeline.cuda)
+            self._kernels = load_paint_kernels(pipeline.cuda, self._library.unkept.append)
         return DevicePaintPlans(hint, denoiser, decoder, shape, pipeline, self._kernels, **more)
 
     def _open_editor_plans(self, size: _Size) -> EditorPlans:

@@ -88,7 +88,7 @@ class BlobCache:
     def report(self, reason: str) -> None:
         """Note why a network could not be kept; the first reason stands."""
         if self.problem is None:
-            self.problem = f"compiled networks are not kept for the next run, which will compile them again: {reason}"
+            self.problem = not_kept(reason)
 
     def sizes(self) -> list[int]:
         return [about.st_size for _, about in self._entries(_SUFFIX)]
@@ -136,6 +136,11 @@ class BlobCache:
             if about.st_mtime < time.time() - _STALE_S:
                 with suppress(OSError):
                     path.unlink(missing_ok=True)
+
+
+def not_kept(reason: str) -> str:
+    """What a person is told of any cache of compiled networks or kernels that cannot be written."""
+    return f"compiled networks are not kept for the next run, which will compile them again: {reason}"
 
 
 def find_blob_cache() -> BlobCache | None:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import CounterfactoryError
+from ..errors import CounterfactoryError, TryAgainError, lost_device
 from .installing import BOX, pip_install
 
 Bytes = NDArray[np.uint8]
@@ -126,6 +126,11 @@ class Cuda:
     def wait(self) -> None:
         self._call("cudaStreamSynchronize", self.stream)
 
+    def refuse_lost(self) -> None:
+        """Raises TryAgainError where an earlier call has lost the device, as it says of every later one."""
+        (error,) = self.runtime.cudaPeekAtLastError()
+        check(self.runtime, "cudaPeekAtLastError", error)
+
     def event(self) -> Event:
         """A mark that is nowhere yet."""
         flags = self.runtime.cudaEventDefault
@@ -230,14 +235,20 @@ def call(library: Any, name: str, *arguments: Any) -> Any:
 
 
 def check(library: Any, name: str, error: Any) -> None:
-    """Raise CounterfactoryError with CUDA's reason unless the call `name` succeeded."""
+    """Raise CounterfactoryError with CUDA's reason unless the call `name` succeeded; TryAgainError where the device is
+    lost to this process, or out of memory.
+    """
     if error != 0:
         prefix = "cuda" if name.startswith("cuda") else "cu"
         # Both of these answer (status, text).
         code, text = (getattr(library, f"{prefix}GetError{what}")(error)[1].decode() for what in ("Name", "String"))
-        raise CounterfactoryError(
-            f"CUDA's {name} failed with {code}: {text}; see `nvidia-smi` for the driver, the device and its free memory"
-        )
+        words = f"CUDA's {name} failed with {code}: {text}"
+        if lost_device(words):
+            raise TryAgainError(
+                f"{words}; run the same command again, what is done is kept: see `nvidia-smi` for free memory, and "
+                "`dmesg` for a device's Xid"
+            )
+        raise CounterfactoryError(f"{words}; see `nvidia-smi` for the driver, the device and its free memory")
 
 
 def memory(runtime: Any) -> tuple[int, int]:

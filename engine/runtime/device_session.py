@@ -158,6 +158,7 @@ class DeviceSession:
 
     def _execute(self) -> None:
         if not self._context.execute_async_v3(self._cuda.stream_handle):
+            self._cuda.refuse_lost()
             raise CounterfactoryError(f"plan {self.name} did not run: its library refused to queue it; {REBUILD}")
 
     def _bind(self, name: str, buffer: Addressable, offset: int = 0) -> None:

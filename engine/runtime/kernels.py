@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..errors import CounterfactoryError
+from .blob_cache import not_kept
 from .cuda import Cuda, call, capability, load_driver
 
 _TYPES = {"i32": ctypes.c_int32}
@@ -50,8 +53,9 @@ class PaintKernels:
     pixels: Kernel
 
 
-def load_paint_kernels(cuda: Cuda) -> PaintKernels:
-    """Compile the kernels for the device, or find them where Triton keeps them, and load them.
+def load_paint_kernels(cuda: Cuda, report: Callable[[str], None] = lambda reason: None) -> PaintKernels:
+    """Compile the kernels for the device, or find them where Triton keeps them, and load them. Where Triton can keep
+    none, or what it kept is damaged, `report` is told.
 
     Raises CounterfactoryError when Triton is not installed or the driver refuses them.
     """
@@ -63,8 +67,18 @@ def load_paint_kernels(cuda: Cuda) -> PaintKernels:
             "install it: pip install 'counterfactory[cuda]'"
         ) from error
     driver, number = load_driver(), int(capability(cuda.runtime).removeprefix("SM"))
-    machines = (compiled.compile_for(variant, number) for variant in (compiled.GUIDED_STEP, compiled.PIXELS))
-    return PaintKernels(*(_load(driver, cuda, machine) for machine in machines))
+
+    def load() -> PaintKernels:
+        machines = (compiled.compile_for(variant, number) for variant in (compiled.GUIDED_STEP, compiled.PIXELS))
+        return PaintKernels(*(_load(driver, cuda, machine) for machine in machines))
+
+    try:
+        return load()
+    except Exception as error:  # of its cache, in whatever way that shows; all else is raised by the second try
+        with TemporaryDirectory(prefix="counterfactory-") as folder, compiled.caching_in(folder):
+            kernels = load()
+        report(not_kept(f"Triton's cache is not to be used ({error}); name another folder with TRITON_CACHE_DIR"))
+        return kernels
 
 
 def _load(driver: Any, cuda: Cuda, machine: Any) -> Kernel:

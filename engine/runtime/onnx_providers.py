@@ -7,16 +7,21 @@ know. Here both are refused. The CUDA provider was run on one H100 (docs/gpu.jso
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
+from shutil import disk_usage
+from tempfile import TemporaryFile
 from types import MappingProxyType
 from typing import Any, Literal
 
 from ..errors import CounterfactoryError
+from ..files.writing import explain_os_errors
 from ..keys import content_key
+from .blob_cache import not_kept
 from .cuda import Cuda
 from .installing import BOX_ONNXRUNTIME, ONNXRUNTIME_CPU, pip_install, pip_uninstall
 from .plans import Shapes, onnx_digest
@@ -110,14 +115,15 @@ def choose_providers(
     shapes: Mapping[str, Shapes] | None,
     cache: Path | None,
     device: Cuda | None = None,
+    report: Callable[[str], None] = lambda reason: None,
 ) -> tuple[list[Any], str]:
     """The provider with its options, the one behind it, and the file to load.
 
     `axes` are the lengths fixed by name; `static` says that none is left open. With `device` the CUDA provider computes
-    on its stream. The TensorRT provider takes engines of
-    other shapes of the same graph for its own, so that a folder of `cache` and a prefix serve one shape. Its context
-    model there holds no weights and opens without compiling. No precision is named: the network is then typed as the
-    graph is. Raises CounterfactoryError where it lacks a folder, or the shapes that it needs for open axes.
+    on its stream. The TensorRT provider takes engines of other shapes of the same graph for its own, so that a folder
+    of `cache` and a prefix serve one shape. Its context model there holds no weights and opens without compiling. No
+    precision is named: the network is then typed as the graph is. A folder that cannot be written to keeps nothing, and
+    `report` is told. Raises CounterfactoryError where it lacks a folder, or the shapes that it needs for open axes.
     """
     if provider == "cpu":
         return [PROVIDERS["cpu"]], str(path)
@@ -135,7 +141,6 @@ def choose_providers(
         raise CounterfactoryError(f"the TensorRT provider needs {missing} to open {path}")
     made_of = content_key(onnx_digest(path), sorted(axes.items()), repr(sorted((shapes or {}).items())))
     folder = cache / f"{graph_name(path)}-{library.__version__}-{made_of[:16]}"
-    folder.mkdir(parents=True, exist_ok=True)
     context = folder / f"{path.stem}_ctx.onnx"
     options = {
         "trt_engine_cache_enable": "1",
@@ -147,12 +152,35 @@ def choose_providers(
         "trt_timing_cache_enable": "1",
         "trt_timing_cache_path": str(folder),
     }
+    kept = os.access(context, os.R_OK)
+    if (unwritable := _unwritable(folder, path)) and not kept:
+        options = {}
+        report(not_kept(unwritable))
+    elif unwritable:
+        options = {name: options[name] for name in ("trt_engine_cache_enable", "trt_engine_cache_prefix")}
     if static or shapes is None:
         options["trt_cuda_graph_enable"] = "1"
     else:
         for kind in ("min", "opt", "max"):
             texts = [f"{port}:{'x'.join(map(str, getattr(shapes[port], kind)))}" for port in sorted(shapes)]
             options[f"trt_profile_{kind}_shapes"] = ",".join(texts)
-    if context.is_file():
+    if kept:
         options |= {"trt_dump_ep_context_model": "0", "trt_engine_cache_path": str(folder)}
-    return [(PROVIDERS["tensorrt"], options), cuda], str(context if context.is_file() else path)
+    return [(PROVIDERS["tensorrt"], options), cuda], str(context if kept else path)
+
+
+def _unwritable(folder: Path, graph: Path) -> str:
+    """Why the engine of a graph cannot be kept in a folder, which is made; "" where it can. The provider itself would
+    leave half an engine on a full disk.
+    """
+    try:
+        with explain_os_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            with TemporaryFile(dir=folder) as file:
+                file.write(b"engine")
+            # As an engine the graph with its weights, and the same again while it is written.
+            needed = 2 * sum(part.stat().st_size for part in graph.parent.glob(f"{graph.name}*"))
+            free = disk_usage(folder).free
+    except CounterfactoryError as error:
+        return str(error)
+    return "" if needed <= free else f"{folder} has {free / 1e9:.1f} GB free, and an engine takes {needed / 1e9:.1f}"

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import CounterfactoryError
+from ..errors import CounterfactoryError, TryAgainError, lost_device
 from . import onnx_providers
 from .buffers import PortMemory
 from .cuda import Cuda, open_device
@@ -191,7 +191,10 @@ def _run(plan: str, session: Any, *arguments: Any) -> None:
     try:
         session.run_with_iobinding(*arguments)
     except Exception as error:  # the library's errors have no common base
-        raise CounterfactoryError(f"plan {plan} did not run: {_reason(error)}") from error
+        words = f"plan {plan} did not run: {_reason(error)}"
+        if lost_device(str(error)):
+            raise TryAgainError(f"{words}; run the same command again, what is done is kept") from error
+        raise CounterfactoryError(words) from error
 
 
 def open_session(
@@ -204,15 +207,16 @@ def open_session(
     shapes: Mapping[str, Shapes] | None = None,
     cache: Path | None = None,
     device: Callable[[], Cuda] = open_device,
+    report: Callable[[str], None] = lambda reason: None,
 ) -> OnnxRuntimeSession | DeviceSession:
     """Load an ONNX graph for a static batch: the axis of every input along which its rows lie becomes `batch`.
 
     `sizes` fixes the last two axes (height, width) of the inputs that it names; other dynamic axes stay so. `threads`
     is the CPU's, 0 for all. The TensorRT provider compiles the graph when it is opened and keeps engines in `cache`,
     one folder a graph, shape and release; for dynamic axes it needs the `shapes` of every input, and a cache needs its
-    own with any provider. The CUDA provider queues a graph of fixed shapes on the stream of `device`. Raises
-    CounterfactoryError when the file is missing or no model, the shapes do not suit the network, or the provider is
-    missing, does not start, or leaves work to the CPU.
+    own with any provider. The CUDA provider queues a graph of fixed shapes on the stream of `device`. `report` is told
+    why engines are not kept. Raises CounterfactoryError when the file is missing or no model, the shapes do not suit
+    the network, or the provider is missing, does not start, or leaves work to the CPU.
     """
     ports = read_ports(path)
     axes = _fixed_axes(path, ports, batch, sizes or {})
@@ -240,7 +244,7 @@ def open_session(
         if provider != "cpu":
             for key, on in (("disable_cpu_ep_fallback", whole), ("record_ep_graph_assignment_info", not whole)):
                 options.add_session_config_entry(f"session.{key}", str(int(on)))
-        chosen, source = choose_providers(library, provider, path, axes, whole, shapes, cache, shared)
+        chosen, source = choose_providers(library, provider, path, axes, whole, shapes, cache, shared, report)
         try:
             session = library.InferenceSession(rewritten or source, options, providers=chosen, enable_fallback=0)
             break

@@ -70,13 +70,15 @@ def open_plan(
     digest: Callable[[Path], str] = file_digest,
     blobs: BlobCache | None = None,
     form: GraphForm | None = None,
+    report: Callable[[str], None] = lambda reason: None,
 ) -> Session:
     """Open a plan for a batch, and for the last two axes that `sizes` names. Raises CounterfactoryError, see there.
 
     With OpenVINO `streams` runs at a time share the cores; elsewhere there is one. Plans for a GPU are loaded
     to `device`; those of one device queue their work on one stream and may be fed outputs that another of them holds.
     `digest` hashes a file; in `blobs` OpenVINO's compiled networks are kept. OpenVINO makes the
-    `form` of a denoiser; for other runtimes the exporter does.
+    `form` of a denoiser; for other runtimes the exporter does. `report` is told why what a GPU's library compiled is
+    not kept.
     """
     if is_unplanned(folder, plan, runtime.backend):
         runtime = replace(runtime, backend="onnxruntime", provider="cuda")
@@ -109,11 +111,14 @@ def open_plan(
             shapes=profiles[0] if profiles else None,
             cache=engines_of(folder) if runtime.provider == "tensorrt" else None,
             device=device,
+            report=report,
         )
     from . import tensorrt
 
     graph = read_exported(folder, plan).onnx_sha256 or None
-    return tensorrt.open_session(file, batch=batch, sizes=sizes, onnx_sha256=graph, device=device, digest=digest)
+    return tensorrt.open_session(
+        file, batch=batch, sizes=sizes, onnx_sha256=graph, device=device, digest=digest, report=report
+    )
 
 
 def engines_of(folder: Path) -> Path:

@@ -36,12 +36,14 @@ def open_session(
     onnx_sha256: str | None = None,
     device: Callable[[], Cuda] = cuda.open_device,
     digest: Callable[[Path], str] = file_digest,
+    report: Callable[[str], None] = lambda reason: None,
 ) -> DeviceSession:
     """Load the plan `path` to `device` for batches of `batch`, and of the last two axes that `sizes` names.
 
     The library that compiled the plan runs it; sessions of one plan for several sizes share its weights. `digest`
-    hashes a file. Raises CounterfactoryError when the plan is missing, stale (`onnx_sha256` is the content of the graph
-    that it should be compiled from) or of other shapes, or the library or the GPU is missing.
+    hashes a file; `report` is told why kernels are not kept. Raises CounterfactoryError when the plan is missing, stale
+    (`onnx_sha256` is the content of the graph that it should be compiled from) or of other shapes, or the library or
+    the GPU is missing.
     """
     library = load_library(read_key(path).made_by)
     runtime = cuda.load_runtime()
@@ -51,7 +53,7 @@ def open_session(
     shared.settle()  # what closed plans needed is free
     loaded = load_engine(path, library, shared, runtime, key)
     profile = choose_profile(path.stem, library, loaded.engine, sizes or {})
-    context, ran = make_context(loaded, profile)
+    context, ran = make_context(loaded, profile, report)
     return bind(path.stem, library, context, shared, batch, profile, ran, loaded)
 
 

@@ -10,6 +10,7 @@ Compiled, not run: nobody has run this on a GPU; tests run it over a stand-in fo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from mmap import ACCESS_READ, mmap
@@ -21,6 +22,7 @@ from ..errors import CounterfactoryError
 from ..files.reading import open_file, read_bytes
 from ..files.writing import write_whole
 from . import cuda
+from .blob_cache import not_kept
 from .cuda import Cuda
 from .installing import TENSORRT, TENSORRT_RTX, pip_install
 from .plans import REBUILD, PlanKey
@@ -135,12 +137,15 @@ def choose_profile(plan: str, library: Any, engine: Any, sizes: Mapping[str, tup
     )
 
 
-def make_context(loaded: LoadedPlan, profile: int) -> tuple[Any, Callable[[], None]]:
+def make_context(
+    loaded: LoadedPlan, profile: int, report: Callable[[str], None] = lambda reason: None
+) -> tuple[Any, Callable[[], None]]:
     """An execution context that will run the profile of that number, and a function to call after a run.
 
     TensorRT-RTX finishes its kernels on the device at their first use. They are kept in a file next to the plan, so
-    that a plan that is loaded again does not wait for them; the library itself refuses stale ones. Raises
-    CounterfactoryError where the library makes no context.
+    that a plan that is loaded again does not wait for them; the library itself refuses stale ones. A file that cannot
+    be read or written stops nothing, `report` is told of it. Raises CounterfactoryError where the library makes no
+    context.
     """
     ours = loaded.library.ExecutionContextAllocationStrategy.USER_MANAGED
     if not hasattr(loaded.library, "IRuntimeCache"):
@@ -157,13 +162,19 @@ def make_context(loaded: LoadedPlan, profile: int) -> tuple[Any, Callable[[], No
     config.cuda_graph_strategy = loaded.library.CudaGraphStrategy.DISABLED
     number = f".{profile}" if profile else ""  # sessions of several sizes do not overwrite each other's
     cache, file = config.create_runtime_cache(), loaded.path.with_name(f"{loaded.path.name}{number}.kernels")
-    cached = file.is_file() and cache.deserialize(read_bytes(file))
+    cached = False
+    with suppress(OSError):  # of somebody else, or gone: written again, which tells
+        cached = file.is_file() and cache.deserialize(read_bytes(file))
     config.set_runtime_cache(cache)
     pending = [] if cached else [file]
 
     def keep() -> None:
-        if pending:
+        if not pending:
+            return
+        try:
             write_whole(pending.pop(), bytes(cache.serialize()))
+        except CounterfactoryError as error:
+            report(not_kept(str(error)))
 
     return _checked_context(loaded, loaded.engine.create_execution_context(config)), keep
 

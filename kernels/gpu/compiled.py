@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,6 +87,14 @@ def compile_for(variant: Variant, capability: int = SM86) -> Machine:
         raise RuntimeError(f"kernel {variant.name} wants memory or threads that it is not launched with: {stated}")
     shared = int(stated.shared)
     return Machine(made.asm["cubin"], ptx, stated.name, variant.types, hidden, _WARP * _WARPS, BLOCK, shared)
+
+
+@contextmanager
+def caching_in(folder: str) -> Iterator[None]:
+    """Keep what is compiled within in a folder, and nowhere else."""
+    with triton.knobs.cache.scope():
+        triton.knobs.cache.dir = folder
+        yield
 
 
 def _hidden_parameters(ptx: str, types: tuple[str, ...]) -> int:

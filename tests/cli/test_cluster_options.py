@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
 import re
 import time
 from pathlib import Path
@@ -100,3 +102,36 @@ def test_a_run_on_its_way_is_told_in_three_lines(tmp_path: Path, run: Command) -
     assert boxes.startswith("boxes      1 worker at work, ")
     (tmp_path / "status.json").write_text(json.dumps({**known, "done": "many"}))
     assert "'done' should be" in run("status", tmp_path)[2]
+
+
+def test_what_became_of_a_run_is_told_with_a_status_of_its_own(tmp_path: Path, run: Command) -> None:
+    now = time.time()
+    known = {"state": "running", "began": now - 7200, "updated": now, "shards": 500, "done": 250, "passed": 50}
+    known |= {"workers": 4, "lost": 1, "device": "GPU", "device_hours": 7.9, "host": platform.node()}
+    known |= {"process": os.getpid(), "progressed": now, "patience_s": 600.0, "throttle": [], "problem": ""}
+
+    def told(**changes: object) -> tuple[int, str, str]:
+        (tmp_path / "status.json").write_text(json.dumps({**known, **changes}))
+        status, out, _ = run("status", tmp_path)
+        return status, out.split()[0], out.splitlines()[-1]
+
+    assert told()[:2] == (0, "running")
+    status, health, last = told(throttle=["hw_thermal_slowdown", "sw_power_cap"])
+    assert (status, health) == (0, "running")
+    assert last.startswith("throttled  ")
+    assert last.endswith("hw_thermal_slowdown, sw_power_cap")
+    status, health, last = told(progressed=now - 3600)
+    assert (status, health) == (4, "stalled")
+    assert last.startswith(f"why        process {os.getpid()} on {platform.node()} has done nothing for 1 h")
+    status, health, last = told(updated=now - 300, progressed=now - 300)
+    assert (status, health) == (4, "stalled")
+    assert "say its command again" in last
+    assert told(host="another", updated=now - 300)[:2] == (4, "stalled")
+    assert told(process=1 << 30)[:2] == (4, "killed")
+    assert told(state="listing", process=1 << 30)[:2] == (4, "killed")
+    assert told(state="failed", problem="no worker is left: it is hot") == (
+        *(0, "failed"),
+        "why        no worker is left: it is hot",
+    )
+    assert told(state="stopped", updated=now - 9e5)[:2] == (0, "stopped")
+    assert run.json("status", tmp_path)["health"] == "stopped"

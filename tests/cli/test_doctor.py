@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from command_line import Command
 from profiles import SCHEDULER
+from stand_in_nvml import StandInCard, bindings_over
 
 from counterfactory.engine.cli import doctor, gpus, room
 from counterfactory.engine.models.networks import library_of
@@ -192,6 +193,34 @@ def test_each_runtime_and_language_model_has_its_own_packages(
     assert found.next == f"{PIP} install '.[tensorrt-rtx]'"
 
 
+def test_the_state_of_the_cards_is_told_with_what_to_do(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those that this process may use, and as far as each tells it; asked through NVIDIA's own bindings."""
+    cold, shared = StandInCard(), StandInCard("GPU-1", temperature=None, clocks={}, reasons=None, ecc={})
+    hot = StandInCard("GPU-2", temperature=91, reasons=0x48, ecc={(0, 0): 3, (1, 0): 1})
+
+    def look(visible: str | None) -> doctor.Examination:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if visible is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        return doctor.examine(profile, lambda: bindings_over(cold, shared, hot))
+
+    found = look(None)
+    states = [line for line in doctor.lines(found) if line.startswith("card ")]
+    assert states == [
+        "card       0 NVIDIA A10G: 61 °C, SM 1,710 MHz, memory 6,251 MHz, not slowed, "
+        "memory errors: 3 corrected, 0 not",
+        "card       2 NVIDIA A10G: 91 °C, SM 1,710 MHz, memory 6,251 MHz, slowed by hw_slowdown, hw_thermal_slowdown, "
+        "memory errors: 3 corrected, 1 not",
+    ]
+    notes = [note for note in found.notes if "card 2" in note]
+    assert len(notes) == 2
+    assert all(f"note       {note}" in doctor.lines(found) for note in notes)
+    assert not [note for note in found.notes if "card 0" in note or "card 1" in note]
+    assert doctor.as_data(found)["cards"][2]["throttle"] == ("hw_slowdown", "hw_thermal_slowdown")
+    assert [card.number for card in look("GPU-2,0").cards] == [2, 0]
+    assert not [note for note in look("1,0").notes if "card 2" in note]
+
+
 @pytest.mark.parametrize(
     ("driver", "releases", "said"),
     [
@@ -322,7 +351,7 @@ def test_a_card_that_is_split_is_told_from_a_driver_that_fails(
     found = doctor.examine(profile, lambda: card)
     assert found.next.startswith("nvidia-smi  # card NVIDIA A10G is split by MIG")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1")
-    monkeypatch.setattr(gpus, "_text", lambda name: "NVIDIA A10G" if name != b"580.65.06" else "580.65.06")
+    monkeypatch.setattr(gpus, "as_text", lambda name: "NVIDIA A10G" if name != b"580.65.06" else "580.65.06")
     card.nvmlDeviceGetName = lambda _: "NVIDIA A10G MIG 1g"
     assert doctor.examine(profile, lambda: card).faults == ()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import Command
@@ -15,8 +16,10 @@ from counterfactory.engine.cli.plan_text import as_data, lines, show_spread
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.journey import Plan
+from counterfactory.engine.models import model_pool
 from counterfactory.engine.report.suite_text import describe
 from counterfactory.engine.runtime.blob_cache import SWITCH
+from counterfactory.engine.runtime.opening import open_plan
 from counterfactory.engine.sources.source import Problem, Source
 from counterfactory.engine.stages.rewrite.rewrite_captions import ShardVariants
 from counterfactory.engine.tasks.spread import TypeSpread
@@ -114,6 +117,24 @@ def test_a_plan_as_data() -> None:
     assert one["shortfall"] is None
     assert json.loads(json.dumps(data)) == data
     assert describe(SNOW) == "weather: wet -> dry"
+
+
+def test_caches_of_gpus_libraries_that_cannot_be_written_are_told_once_a_run(
+    street: Street, tmp_path: Path, run: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever runtime opens a plan tells the run of it."""
+    reported = 0
+
+    def telling(*arguments: Any) -> Any:
+        nonlocal reported
+        reported += 1
+        arguments[-1](f"plan {reported} is not kept")
+        return open_plan(*arguments)
+
+    monkeypatch.setattr(model_pool, "open_plan", telling)
+    status, _, err = run("plan", street.root / "images", "--first", "1", "--variants", "1")
+    assert (status, reported > 1) == (0, True)
+    assert [line for line in err.splitlines() if "is not kept" in line] == ["plan 1 is not kept"]
 
 
 def test_plan_paints_nothing(street: Street, tmp_path: Path, run: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,6 +50,27 @@ def test_a_crash_is_named_a_bug() -> None:
         assert last.startswith("error: this is a bug in counterfactory (KeyError: 'pixels'); please report it")
 
 
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "errors.TryAgainError('the GPU is gone; run the same command again')",
+        "RuntimeError('CUDA error: an illegal memory access was encountered\\nCUDA kernel errors might be')",
+        "RuntimeError('CUDA out of memory. Tried to allocate 2.00 GiB')",
+    ],
+)
+def test_a_lost_gpu_is_status_75(raised: str) -> None:
+    """A service starts the same command again; no memory of the host is status 2."""
+    code = (
+        "from counterfactory.engine import errors\nfrom counterfactory.engine.cli import commands\n"
+        f"def broken(*_):\n    raise {raised}\ncommands.doctor = broken"
+    )
+    done = ended(start(code, "doctor"))
+    assert (done.returncode, done.stdout) == (75, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert "run the same command again" in line
+
+
 def test_an_installation_that_cannot_be_imported_is_a_crash_too() -> None:
     code = "import sys\nsys.modules['counterfactory.engine.report.table'] = None"
     done = ended(start(code, "doctor"))

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from cluster import command, kill_some, shards_done, workers_of
 from light_sets import make_suite, photographs
+from recoveries import CASES, FEW, Recoveries
 from refusing import refusal
 
 from counterfactory.engine.cluster import ray_boxes
@@ -46,6 +48,14 @@ def test_killed_workers_and_stopped_drivers_leave_the_bytes_of_one_box(tmp_path:
     assert subprocess.run(again, capture_output=True, check=False).returncode == 0
     assert read_status(tmp_path / "stopped").passed == done
     assert suite_digest(tmp_path / "stopped") == digest
+
+
+@pytest.mark.slow
+def test_a_lost_context_and_kills_lose_nothing() -> None:
+    """Some cases of `python tests/recoveries.py`; Ray's sockets take short paths only."""
+    with tempfile.TemporaryDirectory(prefix="rec-", ignore_cleanup_errors=True) as folder:
+        outcomes = Recoveries(Path(folder)).run([case for case in CASES if case.name in FEW], on_ray_too=False)
+    assert [(one.name, one.lost) for one in outcomes] == [(name, "") for name in FEW]
 
 
 @pytest.mark.slow

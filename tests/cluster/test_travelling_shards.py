@@ -25,7 +25,7 @@ from counterfactory.engine.api.finished import FinishedSuite
 from counterfactory.engine.cluster import ray_boxes, worker
 from counterfactory.engine.cluster.parts import Part, PartError, open_place
 from counterfactory.engine.cluster.worker import ShardWorker, WorkOrder, packed
-from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.models.library import Library
 from counterfactory.engine.packages import release
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.profile.runtime import ModelPaths
@@ -115,6 +115,17 @@ def test_costs_are_those_of_the_workers(photos: Path, one_box: FinishedSuite, tm
     assert read_run(one_box.path).sessions[0].costs.device_s is None  # type: ignore[union-attr]
 
 
+def test_that_a_box_keeps_nothing_of_what_it_compiled_is_told_once(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warnings = Warnings()
+    monkeypatch.setattr(worker.platform, "node", lambda: "box")
+    monkeypatch.setattr(Library, "cache_problem", property(lambda _: "kernels are not kept"))
+    suite = on_boxes(StandInRay(random.Random(0)), photos, tmp_path / "suite", warnings)
+    assert suite.summary.cache_problem == "box: kernels are not kept"
+    assert [text for text in warnings if "kernels" in text] == ["box: kernels are not kept"]
+
+
 @pytest.mark.slow
 def test_what_other_boxes_do_is_no_rate_of_this_one(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -149,31 +160,6 @@ def test_workers_are_asked_of_ray_as_the_profile_needs_them(photos: Path, tmp_pa
     assert read_run(tmp_path / "suite").sessions[0].costs.devices == 2  # type: ignore[union-attr]
     with refusal("has no core for a worker"):
         on_boxes(StandInRay(random.Random(0), cores=0), photos, tmp_path / "none")
-
-
-def test_a_worker_that_cannot_go_on_is_given_up_and_the_others_finish(
-    photos: Path, one_box: FinishedSuite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    really, failed = worker.write_part, list[int]()
-
-    def full_once(*args: Any) -> None:
-        if not failed:
-            failed.append(1)
-            raise CounterfactoryError("cannot write /tmp/part: no space left on device; free some space")
-        really(*args)
-
-    monkeypatch.setattr(worker, "write_part", full_once)
-    warnings, ray = Warnings(), StandInRay(random.Random(3))
-    suite = on_boxes(ray, photos, tmp_path / "suite", warnings)
-    assert suite.digest == one_box.digest
-    assert len(ray.killed) == 1
-    (given_up,) = [text for text in warnings if text.startswith("gave up a worker on ")]
-    assert "no space left on device" in given_up
-    monkeypatch.setattr(worker, "write_part", lambda *_: failed.clear() or full_once(*_))
-    with refusal(r"no worker is left: .*no space left on device"):
-        on_boxes(StandInRay(random.Random(3)), photos, tmp_path / "all-full")
-    monkeypatch.undo()
-    assert read_status(tmp_path / "all-full").state == "stopped"
 
 
 @pytest.mark.parametrize("last", [4, 8])
@@ -214,11 +200,24 @@ def test_a_worker_that_cannot_start_is_told_once(photos: Path, tmp_path: Path) -
     assert read_status(tmp_path / "suite").lost == 2
 
 
-def test_a_shard_that_kills_its_workers_is_named(photos: Path, tmp_path: Path) -> None:
-    ray = StandInRay(random.Random(0), lambda method, _: "dies" if method == "work" else "works", cores=1)
-    with refusal("3 workers died over the shard that begins with a/0000") as refused:
-        on_boxes(ray, photos, tmp_path / "suite")
+def test_a_shard_that_kills_its_workers_is_named_and_the_others_are_made(photos: Path, tmp_path: Path) -> None:
+    class Killed(StandInRay):
+        def get(self, call: Any) -> Any:
+            kills = call.method == "work" and pickle.loads(call.args[0])[0].name == "a/0002"
+            self.fate = lambda *_: "dies" if kills else "works"
+            return super().get(call)
+
+    with refusal("of 6 shards 1 are left, .*: a/0002; the last because their processes died") as refused:
+        on_boxes(Killed(random.Random(0), cores=1), photos, tmp_path / "suite")
     assert "\n" not in str(refused.value)
+    assert read_status(tmp_path / "suite").done == 5
+
+
+def test_where_every_shard_kills_its_worker_the_run_ends(photos: Path, tmp_path: Path) -> None:
+    ray = StandInRay(random.Random(0), lambda method, _: "dies" if method == "work" else "works", cores=1)
+    with refusal("no worker is left: .*as where memory does not suffice"):
+        on_boxes(ray, photos, tmp_path / "suite")
+    assert read_status(tmp_path / "suite").lost == 5
 
 
 class Stopping(StandInRay):

@@ -21,7 +21,7 @@ import pytest
 import torch
 from exllama_standin import Forward, drawn, real_package, scores, write_model
 
-from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.errors import CounterfactoryError, TryAgainError
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.language import grammar
 from counterfactory.engine.language.chat import ChatPrompts, prompts_of
@@ -262,7 +262,7 @@ def test_a_failing_runtime_is_an_error_and_leaves_no_jobs(opened: Opener) -> Non
     answers = llm.generate(asked)
     forward.fails = True
     changed = [LlmRequest(Prompt("", "", "<s>another " + request.prompt.text), request.grammar) for request in asked]
-    with pytest.raises(CounterfactoryError, match=r"failed on 6 requests: CUDA out of memory\. Tried to allocate"):
+    with pytest.raises(TryAgainError, match=r"failed on 6 requests: CUDA out of memory\. Tried to allocate"):
         llm.generate(changed)
     forward.fails = False
     assert llm.generate(asked) == answers

@@ -21,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from test_meter import domain, no_nvml
 
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.meter.cards import REASONS, Card
 from counterfactory.engine.meter.energy import EnergyMeter
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.meter.metrics_file import MetricsFile, as_record
@@ -91,6 +92,33 @@ def test_prometheus_text_says_what_the_meter_says(tmp_path: Path) -> None:
     assert "energy_joules_total" not in found
 
 
+def test_cards_are_told_as_they_are_at_each_record(tmp_path: Path) -> None:
+    """What a card does not tell has no sample, and no 0."""
+    hot = Card(0, "NVIDIA A10G", 91, 900, 6251, ("hw_slowdown", "hw_thermal_slowdown"), 3, 1)
+    cards = [hot, Card(2, "GRID A10-8Q")]
+    for name in ("run.prom", "run.jsonl"):
+        MetricsFile(tmp_path / name, cards=lambda: cards).write(a_run()[0])
+    found = parse((tmp_path / "run.prom").read_text())
+    labels = {"number": "0", "name": "NVIDIA A10G"}
+    samples = {name: found[f"counterfactory_card_{name}"] for name in METRICS_OF_CARDS}
+    assert {name: of(values, **labels) for name, values in samples.items()} == METRICS_OF_CARDS
+    assert {len(values) for values in samples.values()} == {1}
+    throttled = found["counterfactory_card_throttled"]
+    slowed = [reason for reason in REASONS.values() if of(throttled, **labels, reason=reason)]
+    assert (tuple(slowed), len(throttled)) == (hot.throttle, len(REASONS))
+    (record,) = lines(tmp_path / "run.jsonl")
+    assert record["cards"] == json.loads(json.dumps([asdict(card) for card in cards]))
+    MetricsFile(tmp_path / "run.prom").write(a_run()[0])
+    assert "card_" not in (tmp_path / "run.prom").read_text()
+
+
+METRICS_OF_CARDS = {
+    "temperature_celsius": 91,
+    "sm_clock_megahertz": 900,
+    "memory_clock_megahertz": 6251,
+    "ecc_corrected_total": 3,
+    "ecc_uncorrected_total": 1,
+}
 names = st.text(max_size=12) | st.sampled_from(['"', "\\", "\n", '\\"', "\\n", 'a="b",c', "}", "# TYPE x counter"])
 
 

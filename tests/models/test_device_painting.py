@@ -493,6 +493,30 @@ def test_a_kernel_that_the_driver_refuses_is_named(graphs: Path, monkeypatch: py
         kernels.load_paint_kernels(device.line.cuda)
 
 
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_cache_of_triton_s_that_is_of_no_use_is_told_and_stops_nothing(
+    damaged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it cannot be written, and where machine code in it was cut off by a loss of power."""
+    memory, told = Memory(), list[str]()
+    driver = Driver(memory)
+    monkeypatch.setattr(kernels, "load_driver", lambda: driver)
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    kernels.load_paint_kernels(Cuda(memory), told.append)
+    assert told == []
+    kept = list(tmp_path.rglob("*.cubin"))
+    assert len(kept) == 2
+    for file in kept:
+        file.write_bytes(b"")
+    if not damaged:
+        monkeypatch.setenv("TRITON_CACHE_DIR", "/proc/nowhere")
+    loaded = kernels.load_paint_kernels(Cuda(memory), told.append)
+    assert loaded.pixels.machine.cubin.startswith(b"\x7fELF")
+    assert len(told) == 1
+    assert "TRITON_CACHE_DIR" in told[0]
+    assert [file.read_bytes() for file in kept] == [b"", b""], "somebody else's is left as it is"
+
+
 def test_the_stand_in_s_calls_are_onnx_runtime_s() -> None:
     real = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: our calls go unchecked")
     pairs = [(OnnxSession.bind_input, real.IOBinding.bind_input), (OnnxSession.bind_output, real.IOBinding.bind_output)]

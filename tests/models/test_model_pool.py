@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from bisect import bisect_left
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate import estimate
 from counterfactory.engine.inputs import Inputs
 from counterfactory.engine.journey import Journey
+from counterfactory.engine.language.llm_request import Usage
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models import model_pool
 from counterfactory.engine.models.model_pool import ModelPool
@@ -142,3 +145,24 @@ def test_ctrl_c_still_arrives_after_models_came_and_went() -> None:
     models = str(load_profile("pocket").models.path)
     ended = run([executable, "-c", COME_AND_GO, models], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (0, "interrupted\n"), ended.stderr
+
+
+def test_answers_of_a_language_model_move_the_meter_while_they_are_written(
+    quick: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands are one call; and the model is not held by it."""
+    opened = [Answering()]
+    monkeypatch.setattr(model_pool, "open_llm", lambda *_: opened.pop())
+    meter = Meter(lambda _: None)
+    pool = ModelPool(library_of(quick), meter)
+    before, seen = meter.moves() if pool.llm() else 0, weakref.ref(pool.llm())
+    pool.llm().usage = Usage(7, 3)
+    assert meter.moves() == before + 10
+    pool._models.clear()
+    gc.collect()
+    assert seen() is None
+    assert meter.moves() == before
+
+
+class Answering:
+    usage = Usage()

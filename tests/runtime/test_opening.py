@@ -116,6 +116,15 @@ def test_the_tensorrt_provider_gets_exported_shapes_and_a_folder_of_its_own(open
     assert options["trt_timing_cache_path"] == str(kept)
 
 
+def test_whoever_opens_a_plan_is_told_that_its_engine_is_not_kept(opener: Opener, tmp_path: Path) -> None:
+    exported(tmp_path, SHAPES)
+    (tmp_path / "engines").touch()
+    told = list[str]()
+    with pytest.raises(CounterfactoryError, match=r"with TensorrtExecutionProvider: no GPU"):
+        open_plan(tmp_path, "net", COMPILED, 2, report=told.append)
+    assert [str(tmp_path / "engines") in one for one in told] == [True]
+
+
 def test_the_cuda_provider_compiles_and_keeps_nothing(opener: Opener, tmp_path: Path) -> None:
     exported(tmp_path, SHAPES)
     with pytest.raises(CounterfactoryError, match="with CUDAExecutionProvider: no GPU"):

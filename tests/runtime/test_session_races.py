@@ -15,7 +15,7 @@ from small_graphs import saved
 from stand_in_cuda import Memory
 from stand_in_gpu import Context, Engine, Library
 
-from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.errors import CounterfactoryError, TryAgainError
 from counterfactory.engine.runtime import tensorrt
 from counterfactory.engine.runtime.cuda import Cuda
 from counterfactory.engine.runtime.plans import Shapes
@@ -85,6 +85,24 @@ def test_what_a_library_refuses_is_an_error(
     with pytest.raises(CounterfactoryError, match=message):
         run()
     device.wait()  # for the copies up, whose memory the session holds until here
+
+
+def test_a_library_that_refuses_since_the_device_is_lost_says_so(graph: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = Memory()
+    device = Cuda(memory)
+    session = opened(graph, device, FIXED)
+
+    def lose(*_: Any) -> bool:
+        memory.faults.append("an illegal memory access was encountered")
+        return False
+
+    monkeypatch.setattr(Context, "execute_async_v3", lose)
+    with pytest.raises(TryAgainError, match="cudaErrorLaunchFailure"):
+        session.run({"x": ones(), "past": ones()})
+    with pytest.raises(TryAgainError):
+        Cuda(memory)
+    memory.faults.clear()  # the test's own
+    device.wait()
 
 
 def sums(session: Any, value: int) -> bool:

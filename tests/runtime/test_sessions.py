@@ -21,6 +21,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.runtime import onnx_providers
 from counterfactory.engine.runtime import onnxruntime as ort_sessions
 from counterfactory.engine.runtime import openvino as openvino_sessions
 from counterfactory.engine.runtime import tensorrt as tensorrt_sessions
@@ -372,6 +373,40 @@ def test_engines_of_a_shape_have_their_own_folder_and_prefix(networks: Networks,
     again, source = chosen({"batch": 3, "height": 6, "width": 5})
     assert source == small["trt_ep_context_file_path"]
     assert again["trt_dump_ep_context_model"] == "0"
+
+
+def test_engines_that_cannot_be_kept_are_told_and_compiled_again(
+    networks: Networks, tmp_path: Path, ort: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is written where nothing can be, or where a disk is nearly full; what is kept there is used."""
+    axes = {"batch": 3, "height": 6, "width": 5}
+
+    def chosen(cache: Path) -> tuple[dict[str, str], str, list[str]]:
+        told = list[str]()
+        args = ort, "tensorrt", networks.picture_onnx, axes, True, None, cache
+        providers, source = choose_providers(*args, report=told.append)
+        return providers[0][1], source, told
+
+    usual, _, told = chosen(tmp_path / "engines")
+    assert told == []
+    (tmp_path / "file").touch()
+    graph = str(networks.picture_onnx)
+    for cache in (Path("/proc/engines"), tmp_path / "file"):
+        options, source, told = chosen(cache)
+        assert (options, source) == ({"trt_cuda_graph_enable": "1"}, graph)
+        assert len(told) == 1
+        assert str(cache) in told[0]
+    room = SimpleNamespace(free=networks.picture_onnx.stat().st_size)
+    monkeypatch.setattr(onnx_providers, "disk_usage", lambda _: room)
+    options, source, told = chosen(tmp_path / "engines")
+    assert (options, source, len(told)) == ({"trt_cuda_graph_enable": "1"}, graph, 1)
+    context = Path(usual["trt_ep_context_file_path"])
+    context.touch()
+    options, source, told = chosen(tmp_path / "engines")
+    assert (source, told) == (str(context), [])
+    assert {name for name in options if "timing" in name or "file_path" in name} == set()
+    assert options["trt_dump_ep_context_model"] == "0"
+    assert options["trt_engine_cache_path"] == str(context.parent)
 
 
 def test_the_compiler_needs_a_folder(networks: Networks, ort: Any) -> None:

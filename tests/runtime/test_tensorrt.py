@@ -6,10 +6,13 @@ calls are compared here with the installed packages.
 
 from __future__ import annotations
 
+import errno
 import inspect
 import os
 import re
+import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from mmap import mmap
 from pathlib import Path
@@ -26,7 +29,9 @@ from stand_in_gpu import Context, Engine, Library, write_plan
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import Digests, file_digest
-from counterfactory.engine.runtime import cuda, tensorrt
+from counterfactory.engine.profile.runtime import RuntimeSettings
+from counterfactory.engine.runtime import cuda, tensorrt, trt_library
+from counterfactory.engine.runtime.opening import open_plan
 from counterfactory.engine.runtime.plans import PlanKey, Shapes, read_key, write_key
 from counterfactory.engine.runtime.trt_library import LoadedPlan, library_name, load_library, make_context
 from counterfactory.export.plans import tensorrt as plans
@@ -160,26 +165,33 @@ def test_without_a_gpu_a_plan_is_an_error(cuda_runtime: Any, tmp_path: Path, mon
         tensorrt.open_session(tmp_path / "p.plan", batch=2)
 
 
-def test_kernels_made_on_the_device_are_kept_beside_the_plan(tmp_path: Path) -> None:
-    """As TensorRT-RTX has it, which finishes kernels when they are first used."""
+class Cache:
+    """TensorRT-RTX's, which has finished one kernel more than it was given."""
 
-    class Cache:
-        def __init__(self) -> None:
-            self.content = b""
+    def __init__(self) -> None:
+        self.content = b""
 
-        def deserialize(self, blob: bytes) -> bool:
-            self.content = blob if blob != b"stale" else b""
-            return bool(self.content)
+    def deserialize(self, blob: bytes) -> bool:
+        self.content = blob if blob != b"stale" else b""
+        return bool(self.content)
 
-        def serialize(self) -> bytes:
-            return self.content + b"kernel"
+    def serialize(self) -> bytes:
+        return self.content + b"kernel"
 
+
+def loaded_with_cache(path: Path) -> tuple[LoadedPlan, Any]:
     calls = ["create_runtime_cache", "set_runtime_cache", "set_execution_context_allocation_strategy"]
     engine, library = SimpleNamespace(create_execution_context=lambda config: config), mock.Mock()
     engine.create_runtime_config = lambda: mock.Mock(spec=calls, create_runtime_cache=Cache)
-    loaded = LoadedPlan(
-        tmp_path / "p.plan", library, SimpleNamespace(errors=["out of memory"], warnings=[]), None, engine
-    )
+    engine.num_optimization_profiles = 1
+    log = SimpleNamespace(errors=["out of memory"], warnings=[])
+    return LoadedPlan(path, library, log, None, engine), engine
+
+
+def test_kernels_made_on_the_device_are_kept_beside_the_plan(tmp_path: Path) -> None:
+    """As TensorRT-RTX has it, which finishes kernels when they are first used."""
+    loaded, engine = loaded_with_cache(tmp_path / "p.plan")
+    library = loaded.library
     cases: list[tuple[int, int, bytes | None]] = [(1, 0, None), (1, 0, b"kernel"), (1, 0, b"stale"), (2, 1, None)]
     for profiles, profile, before in cases:
         file = tmp_path / ("p.plan.1.kernels" if profile else "p.plan.kernels")
@@ -200,6 +212,88 @@ def test_kernels_made_on_the_device_are_kept_beside_the_plan(tmp_path: Path) -> 
     engine.create_execution_context = lambda config: None
     with pytest.raises(CounterfactoryError, match=r"p\.plan cannot be made ready: out of memory; free memory"):
         make_context(loaded, 0)
+
+
+def gone(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def taken(folder: Path) -> None:
+    (folder / "p.plan.kernels").mkdir()
+
+
+@pytest.mark.parametrize("spoil", [gone, taken])
+def test_kernels_that_cannot_be_kept_are_told_once_and_stop_nothing(
+    spoil: Callable[[Path], None], tmp_path: Path
+) -> None:
+    folder, told = tmp_path / "plans", list[str]()
+    folder.mkdir()
+    context, ran = make_context(loaded_with_cache(folder / "p.plan")[0], 0, told.append)
+    spoil(folder)
+    assert context is not None
+    assert told == []
+    ran()
+    ran()
+    assert len(told) == 1
+    assert str(folder / "p.plan.kernels") in told[0]
+
+
+@pytest.mark.parametrize("before", [None, b"kernel", b"stale"])
+def test_plans_on_a_volume_that_cannot_be_written_to_run(
+    before: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels that are kept there are used without a word."""
+    if before is not None:
+        (tmp_path / "p.plan.kernels").write_bytes(before)
+    told = list[str]()
+    context, ran = make_context(loaded_with_cache(tmp_path / "p.plan")[0], 0, told.append)
+    ((cache,), _) = context.set_runtime_cache.call_args
+    assert cache.content == (b"kernel" if before == b"kernel" else b"")
+
+    def refuse(*_: Any, **__: Any) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        patch.setattr(os, "rename", refuse)
+        patch.setattr(os, "replace", refuse)
+        ran()
+    assert len(told) == (before != b"kernel")
+    assert all("read-only" in one for one in told)
+
+
+def test_whoever_opens_a_plan_is_told_that_its_kernels_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, told = Memory(), list[str]()
+    monkeypatch.setattr(cuda, "load_runtime", lambda: memory)
+    monkeypatch.setitem(sys.modules, "tensorrt", Library(memory))  # type: ignore[arg-type]
+    graph, shapes = pair_graph(tmp_path / "pair.onnx"), {name: asdict(one) for name, one in PAIR.items()}
+    held = {"weights_bytes": 500, "scratch_bytes": 300, "io_bytes": 200}
+    write_plan(tmp_path / "plans" / "pair.plan", {"onnx": str(graph), "profiles": [shapes]}, (PAIR,), held, "a" * 64)
+
+    def unkept(loaded: LoadedPlan, profile: int, report: Callable[[str], None]) -> Any:
+        return make_context(loaded, profile)[0], lambda: report("a batch ran")
+
+    monkeypatch.setattr(tensorrt, "make_context", unkept)
+    runtime = RuntimeSettings("tensorrt", "f16", 0, 24)
+    session = open_plan(tmp_path, "pair", runtime, 2, device=lambda: cuda.Cuda(memory), report=told.append)
+    assert told == []
+    session.run({name: np.ones((2, 8), np.float32) for name in PAIR})
+    assert told == ["a batch ran"]
+
+
+def test_kernels_of_somebody_else_that_cannot_be_read_are_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    (tmp_path / "p.plan.kernels").write_bytes(b"theirs")
+    monkeypatch.setattr(trt_library, "read_bytes", refuse)
+    _, ran = make_context(loaded_with_cache(tmp_path / "p.plan")[0], 0)
+    ran()
+    assert (tmp_path / "p.plan.kernels").read_bytes() == b"kernel"
 
 
 # The real packages.
