@@ -29,15 +29,6 @@ REASONS: Mapping[int, str] = MappingProxyType(
         0x400: "reliability",
     }
 )
-_COOLING = "look to its cooling"
-_MENDS: Mapping[str, str] = MappingProxyType(
-    {
-        "hw_slowdown": "look to its cooling and its power supply",
-        "sw_thermal_slowdown": _COOLING,
-        "hw_thermal_slowdown": _COOLING,
-        "hw_power_brake_slowdown": "look to the machine's power supply",
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -81,19 +72,19 @@ def throttled(cards: Iterable[Card]) -> tuple[str, ...]:
 def card_warnings(cards: Iterable[Card]) -> Iterator[str]:
     """What a person should do about cards whose memory failed, or that are slowed by heat or by their supply."""
     for card in cards:
-        who, reasons = f"card {card.number} {card.name}", card.throttle or ()
+        who = f"card {card.number} {card.name}"
         if card.ecc_uncorrected:
             yield (
                 f"{who} had {card.ecc_uncorrected} memory errors that ECC could not correct since its driver was "
                 "loaded, and runs on it may have failed: restart the machine, which takes the bad memory out of use, "
                 "and have the card replaced if they come back (nvidia-smi -q -d ECC,ROW_REMAPPER)"
             )
-        slowed = [reason for reason in reasons if reason in _MENDS]
-        slowed = [reason for reason in slowed if reason != "hw_slowdown"] or slowed  # it goes with its causes
-        if slowed:
+        if slowed := [reason for reason in card.throttle or () if reason.endswith("_slowdown")]:
             heat = "" if card.temperature_c is None else f", at {card.temperature_c} °C,"
-            mends = " and ".join(dict.fromkeys(_MENDS[reason] for reason in slowed))
-            yield f"{who}{heat} is slowed by {', '.join(slowed)}: {mends} (nvidia-smi -q -d PERFORMANCE,TEMPERATURE)"
+            yield (
+                f"{who}{heat} is slowed by {', '.join(slowed)}: look to its cooling, or for a power brake to the "
+                "machine's power supply (nvidia-smi -q -d PERFORMANCE,TEMPERATURE)"
+            )
 
 
 def _chosen(pynvml: Any, count: int, names: str) -> Iterator[int]:
@@ -103,14 +94,19 @@ def _chosen(pynvml: Any, count: int, names: str) -> Iterator[int]:
     for name in map(str.strip, names.split(",")):
         fitting = [int(name)] if name.isdecimal() and int(name) < count else []
         if name.startswith("GPU-"):
-            uuids = [as_text(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(at))) for at in range(count)]
-            fitting = [at for at, uuid in enumerate(uuids) if uuid.startswith(name)]
+            fitting = [at for at in range(count) if _uuid(pynvml, at).startswith(name)]
         elif name.startswith("MIG-"):
             whole = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(pynvml.nvmlDeviceGetHandleByUUID(name))
             fitting = [pynvml.nvmlDeviceGetIndex(whole)]
         if len(fitting) != 1:
             return
         yield fitting[0]
+
+
+def _uuid(pynvml: Any, number: int) -> str:
+    with suppress(Exception):  # of a card that fell off the bus
+        return as_text(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(number)))
+    return ""
 
 
 def _card(pynvml: Any, number: int) -> Card | None:

@@ -97,8 +97,9 @@ def test_without_a_driver_there_are_no_cards() -> None:
 
 
 def test_a_card_that_fell_off_the_bus_hides_no_other() -> None:
-    cards = (StandInCard(), StandInCard(lost=True), StandInCard(temperature=70))
+    cards = (StandInCard(), StandInCard(lost=True), StandInCard("GPU-2", temperature=70))
     assert [card.number for card in read(bindings_over(*cards))] == [0, 2]
+    assert [card.number for card in read(bindings_over(*cards), "GPU-2,0")] == [2, 0]
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=4))
@@ -114,9 +115,9 @@ def test_throttled_names_each_reason_once(bits: list[int]) -> None:
         ([], []),
         (["GpuIdle", "SwPowerCap", "SyncBoost"], []),
         (["SwThermalSlowdown"], ["sw_thermal_slowdown", "cooling"]),
-        (["HwSlowdown", "HwThermalSlowdown"], ["hw_thermal_slowdown", "cooling"]),
+        (["HwSlowdown", "HwThermalSlowdown", "SwPowerCap"], ["hw_slowdown, hw_thermal_slowdown:", "cooling"]),
         (["HwSlowdown", "HwPowerBrakeSlowdown"], ["hw_power_brake_slowdown", "power supply"]),
-        (["HwSlowdown"], ["hw_slowdown", "cooling", "power supply"]),
+        (["HwSlowdown"], ["hw_slowdown"]),
     ],
 )
 def test_heat_and_the_power_brake_are_worth_a_warning(reasons: list[str], told: list[str]) -> None:
@@ -124,7 +125,6 @@ def test_heat_and_the_power_brake_are_worth_a_warning(reasons: list[str], told: 
     warnings = list(card_warnings(read(bindings_over(StandInCard(), StandInCard(reasons=bits, temperature=91)))))
     assert len(warnings) == bool(told)
     assert all(word in warnings[0] for word in [*told, "card 1 NVIDIA A10G", "91 °C"] if told)
-    assert not told or ("hw_slowdown" in warnings[0]) == ("hw_slowdown" in told)
 
 
 def test_memory_that_failed_is_worth_a_warning() -> None:
