@@ -160,19 +160,21 @@ class Dispatch:
         self._calls[call] = _Call(hand, None, self.boxes.clock(), first=True)
 
     def _give(self, hand: Hand, drain: threading.Event) -> None:
-        fitting = [] if drain.is_set() else [one for one in self.waiting if self._suits(hand, one)]
-        if not fitting:
+        waiting = () if drain.is_set() else self.waiting
+        number = next((one for one in waiting if one not in hand.ever), None)
+        if number is None:
+            number = next((one for one in waiting if self._suits(hand, one)), None)
+        if number is None:
             self._idle.append(hand)
             return
-        number = next((one for one in fitting if one not in hand.ever), fitting[0])
         self.waiting.remove(number)
         call = hand.actor.work.remote(packed(tuple(self.gathering.trip.shards[number])))
         self._calls[call] = _Call(hand, number, self.boxes.clock(), first=hand.receipt is None)
 
     def _suits(self, hand: Hand, number: int) -> bool:
-        """A shard goes to who has not failed over it, while there is such a worker."""
+        """A shard over which a worker failed comes back to it where all others that are there failed, too."""
         others = (other for other in self.boxes.hands if other is not hand and other.who is not None)
-        return number not in hand.ever or all(number in other.ever for other in others)
+        return all(number in other.ever for other in others)
 
     def _answer(self, call: Any, drain: threading.Event) -> None:
         asked = self._calls.pop(call)
@@ -264,7 +266,7 @@ class Dispatch:
         """A worker cannot go on: it gets one new process, and the others take its shard. `kind` is what it raised."""
         bug = not issubclass(kind, CounterfactoryError)
         self._kind = TryAgainError if issubclass(kind, TryAgainError) else CounterfactoryError
-        if not bug or number not in hand.failed:
+        if not bug or number is None or number not in hand.failed:
             hand.failed.append(number)
         if number is not None:
             hand.ever.add(number)

@@ -189,6 +189,19 @@ def test_one_that_never_begins_is_given_up_when_its_new_process_does_not_either(
     assert boxes.make(tmp_path / "suite", lambda *_: None, once).digest == one_box.digest
 
 
+def test_one_that_meets_a_bug_before_it_begins_is_given_up(
+    boxes: Boxes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: ShardWorker) -> None:
+        raise OSError(5, "input/output error")
+
+    monkeypatch.setattr(ShardWorker, "introduce", broken)
+    ray = StandInRay(random.Random(0))
+    with refusal("no worker is left: .*OSError"):
+        boxes.make(tmp_path / "suite", lambda *_: None, ray)
+    assert len(ray.killed) == 6
+
+
 def test_one_that_waits_for_its_place_has_all_the_time(boxes: Boxes, one_box: FinishedSuite, tmp_path: Path) -> None:
     """The cluster has room for one of two workers, and the first hangs: the second is not blamed."""
 
