@@ -109,7 +109,7 @@ def on_record(out: Path) -> list[dict[str, Any]]:
 
 
 def uncompiled(out: Path, rows: list[Row], asked: Asked) -> list[Row]:
-    """The rows whose plans are missing or are not for the compiler that is asked for."""
+    """The rows whose plans are missing, or not on record, or not for the compiler that is asked for."""
     if not asked.plans:
         return []
     wanted = requirements(asked.library, asked.target)
@@ -118,7 +118,7 @@ def uncompiled(out: Path, rows: list[Row], asked: Asked) -> list[Row]:
         plan, manifest = out / "plans" / f"{row.name}.plan", read_manifest(out, row.name)
         required = replace(wanted, onnx_sha256=manifest["onnx_sha256"], profiles=read_profiles(manifest["profiles"]))
         try:
-            fresh = not find_mismatches(plan, read_key(plan), required)
+            fresh = row.compiled and not find_mismatches(plan, read_key(plan), required)
         except CounterfactoryError:  # missing or damaged
             fresh = False
         found += [] if fresh else [row]

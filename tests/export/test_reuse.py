@@ -175,6 +175,9 @@ def test_a_kept_graph_is_only_compiled(here: None, tmp_path: Path, monkeypatch: 
     plan.with_name("hint.plan.json").write_text(json.dumps(key | {"library": "tensorrt_rtx 1.6.0.1"}))
     assert export(tmp_path, "a10g", *plans)[0] == "hint: exported before, compiled ..."
     assert export(tmp_path, "a10g", *plans)[0] == "hint: exported before; say --again to make it anew"
+    export(tmp_path, "a10g", "--only", "hint", "--again")
+    assert export(tmp_path, "a10g", *plans)[0] == "hint: exported before, compiled ..."
+    assert json.loads((tmp_path / "export.json").read_text())[0]["compiled"]
     for target, said in (("sm90", "compiles for sm75"), ("this", "cuda-bindings")):
         with pytest.raises(CounterfactoryError, match=said):
             command.run(parsed("--random", "--small", *plans, "--target", target, "--out", str(tmp_path)))
