@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -516,8 +518,10 @@ IN_LITTLE = (
 
 def in_this_process(command: Sequence[str], terminal: Any) -> None:
     """`run_program`, whose libraries are imported once."""
-    words = list(command)
-    assert run_exporter(*words[words.index("cpu") :]) == 0
+    words, said = list(command), io.StringIO()
+    with redirect_stdout(said):
+        assert run_exporter(*words[words.index("cpu") :]) == 0
+    terminal.say(*said.getvalue().splitlines())
 
 
 @pytest.mark.slow
