@@ -26,6 +26,7 @@ from counterfactory.engine.profile.rewrite import LLAMA_FILES
 
 from .calibration import BATCHES, BOUND, calibrate, pictures_in
 from .graphs.hub import fetch, is_pinned, place
+from .graphs.ranges import ALPHA
 from .graphs.recording import master_of
 from .language.llm import write_for_cpu
 from .production.artefact import Asked, ir_files, read_manifest
@@ -77,7 +78,7 @@ def calibrate_once(profile: Profile, pictures: Sequence[Path], say: _Say) -> Non
         return
     made = {"graph": read_manifest(out, master)["onnx_sha256"], "pictures": list(map(file_digest, pictures))}
     made |= {"paint": asdict(profile.paint), "caption": asdict(profile.caption), "openvino": version("openvino")}
-    made |= {"batches": BATCHES, "bound": BOUND}
+    made |= {"batches": BATCHES, "bound": BOUND, "alpha": ALPHA}
     _once(out / "onnx" / name, ir_files(out / f"{name}.xml"), made, say, calibrate, profile, pictures)
 
 

@@ -317,7 +317,12 @@ WAYS: Mapping[str, tuple[Way, str]] = {
     "401 unknown repository": (_fault(status=401, code="RepoNotFound"), "shows it to others alone"),
     "403": (_fault(status=403), "may not read"),
     "403 gated": (_fault(status=403, code="GatedRepo"), "accept its terms"),
-    "429": (_fault(status=429, headers={"Retry-After": "37"}), "37 s"),
+    "429 for a while": (_fault(status=429, headers={"Retry-After": "37"}, times=2), ""),
+    "429 for a while, by its limits": (_fault(status=429, headers={"ratelimit": '"resolvers";r=0;t=55'}, times=2), ""),
+    "429 while content is sent": (_fault(content=429, headers={"Retry-After": "37"}, times=2), ""),
+    "429 for an hour": (_fault(status=429, headers={"Retry-After": "3600"}), r"wait 3601 s \(429\)"),
+    "429 again and again": (_fault(status=429, headers={"Retry-After": "37"}), r"wait 38 s \(429\)"),
+    "429 without a time": (_fault(status=429), r"wait some time \(429\)"),
     "503": (_fault(status=503), r"out of order \(503\)"),
     "a proxy that is not there": (_proxy, "by the proxy http://127.0.0.1:9"),
     "a proxy that refuses": (_fault(status=407), "the proxy.* refuses"),
@@ -338,8 +343,10 @@ def tried(name: str, way: str, work: Path) -> Case:
         (work / "weights").mkdir()
         look_there(hub, cache, patch)
         patch.setattr("counterfactory.export.graphs.download._print", lambda _: None)
-        # Between tries of one download the client waits for a second.
-        patch.setattr("huggingface_hub.file_download.time", SimpleNamespace(sleep=lambda _: None, time=time.time))
+        # Between tries of one download the client waits for a second, and where the hub asks for patience the command.
+        clock = SimpleNamespace(sleep=lambda _: None, time=time.time, monotonic=time.monotonic)
+        patch.setattr("huggingface_hub.file_download.time", clock)
+        patch.setattr("counterfactory.export.graphs.download.time", clock)
         box = Box(profile, hub, cache, work / "weights", patch)
         undo = begin(box)
         began = time.monotonic()

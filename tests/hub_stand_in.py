@@ -28,12 +28,13 @@ _LARGE = 10_000_000
 
 @dataclass
 class Fault:
-    """What is wrong with files whose names contain `file`, so many `times`: a `status` with the hub's X-Error-Code, or
-    a connection that breaks after `cut` bytes of a range.
+    """What is wrong with files whose names contain `file`, so many `times`: a `status` with the hub's X-Error-Code, one
+    of the host of their `content`, or a connection that breaks after `cut` bytes of a range.
     """
 
     file: str = ""
     status: int = 0
+    content: int = 0
     code: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     cut: int | None = None
@@ -174,6 +175,9 @@ class _Asked(BaseHTTPRequestHandler):
         start = int((re.findall(r"bytes=(\d+)-", self.headers.get("Range", "")) or [0])[0])
         head = {"Content-Range": f"bytes {start}-{len(data) - 1}/{len(data)}"} if start else {}
         for fault in self.hub.faults:
+            if fault.content and fault.strikes(name):
+                self._say(fault.content, fault.headers)
+                return
             if fault.cut is not None and body and fault.strikes(name):
                 self._head(206 if start else 200, {**head, "Content-Length": str(len(data) - start)})
                 self.wfile.write(data[start : start + fault.cut])

@@ -111,9 +111,7 @@ class Blip2:
         """Query embeddings [N, Q, D], or what a decoder attends to of each image [N, ...]."""
         side = self.vision.signature.inputs[0].shape[2]
         assert side is not None
-        attends = any(port.name == "query_embeds" for port in self.decoder.signature.inputs)
-        pixel_values = to_pixel_values(images, side, smooth=attends)  # Florence-2 enlarges most pictures
-        return self.vision.run({"pixel_values": pixel_values})["query_embeds"]
+        return self.vision.run({"pixel_values": to_pixel_values(images, side)})["query_embeds"]
 
     def _prompt(self, prefix: str) -> list[int]:
         return [*self.bos, *(self.tokenizer.encode(prefix, add_special_tokens=False).ids if prefix else ())]

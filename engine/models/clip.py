@@ -27,11 +27,15 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float32]
 
 
-def to_pixel_values(images: Sequence[NDArray[np.uint8]], side: int, *, smooth: bool = False) -> Floats:
-    """uint8 RGB images of any sizes to float32 [B, 3, side, side] in -1..1, resized to a square by area, or `smooth`ly:
-    as the processors of published networks do, by Pillow's bicubic filter.
+# A side of the embedded networks alone, which learned from pictures that were resized by area.
+_BY_AREA = 128
+
+
+def to_pixel_values(images: Sequence[NDArray[np.uint8]], side: int) -> Floats:
+    """uint8 RGB images of any sizes to float32 [B, 3, side, side] in -1..1, resized to a square as the processors of
+    published networks do, by Pillow's bicubic filter; for embedded networks by area.
     """
-    squares = [image if image.shape[:2] == (side, side) else _resized(image, side, smooth) for image in images]
+    squares = [image if image.shape[:2] == (side, side) else _resized(image, side) for image in images]
     values = np.empty((len(squares), 3, side, side), np.float32)
     for place, square in zip(values, squares, strict=True):
         np.divide(square.transpose(2, 0, 1), np.float32(127.5), out=place, dtype=np.float32)
@@ -39,10 +43,10 @@ def to_pixel_values(images: Sequence[NDArray[np.uint8]], side: int, *, smooth: b
     return values
 
 
-def _resized(image: NDArray[np.uint8], side: int, smooth: bool) -> NDArray[np.uint8]:
-    if smooth:
-        return np.asarray(Image.fromarray(image).resize((side, side), Image.Resampling.BICUBIC))
-    return cv2.resize(image, (side, side), interpolation=cv2.INTER_AREA).astype(np.uint8, copy=False)
+def _resized(image: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
+    if side == _BY_AREA:
+        return cv2.resize(image, (side, side), interpolation=cv2.INTER_AREA).astype(np.uint8, copy=False)
+    return np.asarray(Image.fromarray(image).resize((side, side), Image.Resampling.BICUBIC))
 
 
 # Captions whose embeddings are kept, a few kilobytes each: more than a shard has.

@@ -4,7 +4,8 @@ The hub's own client deletes what it has of a file when a connection breaks for 
 `_download_to_tmp_and_move`). So the file is fetched here by that client's `http_get`, which continues a part, into one
 that is named by the content that it is to become, and is kept whatever happens. What the client would do first, look
 for the file's size and content, is asked once: a hub that does not answer is waited for by whoever says the command
-again, not for minutes at each file.
+again, not for minutes at each file. One that asks for patience (429) and says for how long is waited for here, in
+bounds and aloud: of its own the client waits five times, however long, or at other requests not at all.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -28,6 +30,7 @@ from counterfactory.engine.keys import file_digest
 _SHA256 = 64  # hex digits
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy")
 _TOLD_BYTES = 10_000_000  # of smaller files the beginning alone is told
+_PATIENCE_S = 900  # for one file in all: the hub counts requests in windows of 300 s
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,69 @@ class UnreachableError(CounterfactoryError):
     """The hub does not answer, or nobody is to be asked."""
 
 
+class _BusyError(CounterfactoryError):
+    """The hub asks for patience: `wait_s`, None where it does not say for how long."""
+
+    def __init__(self, wait_s: int | None) -> None:
+        super().__init__("429")
+        self.wait_s = wait_s
+
+
 def download(file: HubFile, folder: Path | None = None, say: Callable[[str], None] | None = None) -> Path:
     """The file in `folder`, laid out like the hub, or in the hub's cache.
 
     Raises FileNotFoundError where the repository has none of that name, UnreachableError where the hub does not answer,
     and CounterfactoryError with what to do for all else that stands in the way.
     """
+    say, patience_s = say or _print, _PATIENCE_S
+    while True:
+        try:
+            with _busy_answers():
+                return _downloaded(file, folder, say)
+        except _BusyError as busy:
+            if busy.wait_s is None or busy.wait_s > patience_s:
+                wait = "some time" if busy.wait_s is None else f"{busy.wait_s} s"
+                asks = f"{file} could not be fetched: the hub asks to wait {wait} (429)"
+                raise CounterfactoryError(f"{asks}; {_AGAIN.format(' then')}, or log in: hf auth login") from None
+            say(f"{file.name} of {file.repository}: the hub asks to wait {busy.wait_s} s (429)")
+            patience_s -= busy.wait_s
+            time.sleep(busy.wait_s)
+
+
+@contextmanager
+def _busy_answers() -> Iterator[None]:
+    """Let the hub's client raise _BusyError when it is asked for patience."""
+    from huggingface_hub import get_session
+
+    def look(response: Any) -> None:
+        if response.status_code == 429:
+            raise _BusyError(_wait_s(response.headers))
+
+    client = get_session()
+    hooks = client.event_hooks
+    client.event_hooks = {**hooks, "response": [*hooks["response"], look]}
+    try:
+        yield
+    finally:
+        client.event_hooks = hooks
+
+
+def _wait_s(headers: Any) -> int | None:
+    """Whole seconds to wait, one at least, by the hub's RateLimit or by Retry-After, a number or a date (RFC 9110)."""
+    from huggingface_hub.utils import parse_ratelimit_headers  # type: ignore[attr-defined]
+
+    limit, said = parse_ratelimit_headers(headers), headers.get("Retry-After", "").strip()
+    if limit is not None and limit.remaining == 0:
+        return limit.reset_in_seconds + 1
+    if said.isdecimal():
+        return int(said) + 1
+    try:
+        return max(round(parsedate_to_datetime(said).timestamp() - time.time()), 0) + 1
+    except (ValueError, OverflowError):
+        return None
+
+
+def _downloaded(file: HubFile, folder: Path | None, say: Callable[[str], None]) -> Path:
     from huggingface_hub import constants, hf_hub_download, hf_hub_url
     from huggingface_hub.file_download import get_hf_file_metadata, http_get
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
@@ -69,7 +129,7 @@ def download(file: HubFile, folder: Path | None = None, say: Callable[[str], Non
         make_folder(target.parent)
         with _opened(part, file) as opened:
             if not target.is_file():  # by another command's work, or under another name
-                told = _Told(opened, part, file, found.size, say or _print)
+                told = _Told(opened, part, file, found.size, say)
                 told.begin()
                 got: Any = told
                 http_get(url, got, resume_size=told.tell(), headers=build_hf_headers(), expected_size=found.size)
@@ -193,7 +253,6 @@ _STATUSES = {
     401: "the hub does not take your token; say: hf auth login, or set HF_TOKEN anew",
     403: "your token may not read it; allow it gated repositories at https://huggingface.co/settings/tokens",
     407: "the proxy{proxy} refuses (407); look at HTTPS_PROXY and NO_PROXY",
-    429: "the hub asks for {wait} s of patience (429); say the same command again then, or log in: hf auth login",
 }
 
 
@@ -222,8 +281,7 @@ def _reason(error: Exception, kinds: set[str], file: HubFile) -> str:
     if "ProxyError" in kinds or response is not None:
         status = 407 if response is None else response.status_code
         usual = f"the hub is out of order ({status}); {_AGAIN.format(' later')}"
-        wait = "some" if response is None else response.headers.get("Retry-After", "some")
-        return _STATUSES.get(status, usual).format(proxy=proxy, wait=wait)
+        return _STATUSES.get(status, usual).format(proxy=proxy)
     if "OfflineModeIsEnabled" in kinds:
         return "HF_HUB_OFFLINE is set, and the cache has no such file; unset it, or fill the cache"
     if kinds & {"TransportError", "ConnectionError", "TimeoutError"}:

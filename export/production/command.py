@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -52,6 +52,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _LEAST_DISK = 50_000_000
 # What takes no longer was there before.
 _AT_ONCE_S = 1.0
+# How many times what was made the time is told of: tiny graphs take their time for other things than bytes.
+_FORETOLD = 4
 
 
 def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
@@ -145,22 +147,33 @@ def export_all(
 
 @dataclass
 class _Pace:
-    """How far an export is, 10^9 bytes of weights, and what it takes for each; graphs that were there take no time."""
+    """How far an export is, by 10^9 bytes of weights that are known, and what it takes for each that was written."""
 
     sizes: Mapping[str, float]
     say: _Say
+    left: set[str] = field(init=False)
     done_gb: float = 0.0
     made_gb: float = 0.0
     seconds: float = 0.0
 
-    def tell(self, name: str, seconds: float) -> None:
-        total_gb = sum(self.sizes.values())
+    def __post_init__(self) -> None:
+        self.left = set(self.sizes)
+
+    def tell(self, name: str, rows: Sequence[Row], seconds: float) -> None:
+        """Say how far it is after a graph; of one that failed nothing. Graphs that were there took no time, and the
+        time that is left is told once what was made is no small part of what is to be.
+        """
+        self.left.discard(name)
+        total_gb, left_gb = sum(self.sizes.values()), sum(self.sizes[one] for one in self.left)
+        if not total_gb or not rows or any(row.faults for row in rows):
+            return
         self.done_gb += self.sizes[name]
         if seconds > _AT_ONCE_S:
-            self.made_gb, self.seconds = self.made_gb + self.sizes[name], self.seconds + seconds
-        if total_gb and self.made_gb:
-            left = timedelta(seconds=round((total_gb - self.done_gb) * self.seconds / self.made_gb))
-            self.say(f"graphs: {self.done_gb:.1f} of {total_gb:.1f} GB done, about {left} left")
+            self.made_gb, self.seconds = self.made_gb + rows[0].onnx_bytes / 1e9, self.seconds + seconds
+        told = f"graphs: {self.done_gb:.1f} of {total_gb:.1f} GB done"
+        if 0 < left_gb <= _FORETOLD * self.made_gb:
+            told += f", about {timedelta(seconds=round(left_gb * self.seconds / self.made_gb))} left"
+        self.say(told)
 
 
 def _export(name: str, request: Request, out: Path, asked: Asked, threads: int, again: bool, pace: _Pace) -> list[str]:
@@ -174,11 +187,12 @@ def _export(name: str, request: Request, out: Path, asked: Asked, threads: int, 
             write_whole(out / "export.json", json.dumps(kept + [asdict(row) for row in rows], indent=2) + "\n")
     except CounterfactoryError as error:
         say(f"{name} failed: {error}")
+        pace.tell(name, (), 0.0)
         return [f"{name}: {error}"]
     faults = [fault for row in rows for fault in row.faults]
     for row in rows:
         say(_line(row))
-    pace.tell(name, time.monotonic() - began)
+    pace.tell(name, rows, time.monotonic() - began)
     if asked.plans:
         lacking = [row for row in rows if not row.compiled and row.name not in asked.unplanned]
         faults += [f"{row.name} was not compiled: {row.why}" for row in lacking]

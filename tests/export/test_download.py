@@ -39,6 +39,51 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubStandIn]
         yield made
 
 
+def patience(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The waits of downloads, none of which is waited for."""
+    waits: list[float] = []
+    clock = SimpleNamespace(sleep=waits.append, time=lambda: 1_700_000_000.0, monotonic=lambda: 0.0)
+    monkeypatch.setattr(module, "time", clock)
+    return waits
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait_s"),
+    [
+        ({"Retry-After": "0"}, 1),
+        ({"Retry-After": " 12 "}, 13),
+        ({"Retry-After": "Tue, 14 Nov 2023 22:14:20 GMT"}, 61),
+        ({"Retry-After": "Tue, 14 Nov 2023 22:12:20 GMT"}, 1),  # that was
+        ({"ratelimit": '"resolvers";r=0;t=55', "Retry-After": "9"}, 56),
+        ({"ratelimit": '"resolvers";r=5;t=55', "Retry-After": "9"}, 10),
+    ],
+)
+@pytest.mark.parametrize("where", ["status", "content"])
+def test_a_hub_that_asks_for_patience_is_waited_for_aloud(
+    where: str, headers: dict[str, str], wait_s: int, hub: HubStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits, lines = patience(monkeypatch), list[str]()
+    hub.fault(**{"file": "model", where: 429, "headers": headers, "times": 2})
+    assert download(LARGE, say=lines.append).stat().st_size == SIZE
+    assert waits == [wait_s, wait_s]
+    assert sum(f"the hub asks to wait {wait_s} s" in line for line in lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("said", "wait", "most"),
+    [("3600", "3601 s", 0), ("0", "1 s", 900), ("299", "300 s", 3), ("soon", "some time", 0), ("-5", "some time", 0)],
+)
+def test_patience_has_an_end(said: str, wait: str, most: int, hub: HubStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = patience(monkeypatch)
+    hub.fault(file="model", status=429, headers={"Retry-After": said})
+    with pytest.raises(CounterfactoryError, match=rf"wait {wait} \(429\); say the same command again") as caught:
+        download(LARGE, say=lambda _: None)
+    assert type(caught.value) is CounterfactoryError
+    assert len(waits) == most
+    hub.faults.clear()
+    assert download(LARGE).stat().st_size == SIZE
+
+
 # The profile with the fewest files in all ways, and one that fills the hub's cache in those that are about it.
 QUICK = [
     *(("cpu", way) for way in hub_cases.WAYS),

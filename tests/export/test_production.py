@@ -306,22 +306,36 @@ def test_the_command_writes_a_row_a_graph_and_says_what_failed(
 def test_how_far_an_export_is_counts_what_was_made_and_not_what_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is there already takes no time, by which nothing is foretold."""
-    clock, said, took = [0.0], list[str](), {"clip_text": 0.0, "hint": 20.0, "denoiser": 50.0, "hed": 10.0}
+    """Nothing is foretold by what is there already, which takes no time, nor by tiny graphs and those that failed."""
+    clock, said = [0.0], list[str]()
+    took = {"clip_text": 0.0, "hint": 20.0, "denoiser": 50.0, "vae_decoder": 30.0, "clip_image": 40.0, "hed": 10.0}
+    written = {"clip_text": 1e9, "hint": 1e7, "vae_decoder": 2e9, "clip_image": 9e9, "hed": 1e9}
 
     def rows(name: str, *_: Any) -> list[Row]:
         clock[0] += took[name]
         if name == "denoiser":
             raise CounterfactoryError("no weights of diffusion were named")
-        return [Row(name, 1, "fp16", 1e-3, 1e-2, 9, (), True, 5, 2.5, 3.5)]
+        error = 1.0 if name == "clip_image" else 1e-3
+        return [Row(name, 1, "fp16", error, 1e-2, int(written[name]), (), True, 5, 2.5, 3.5)]
 
     monkeypatch.setattr(command, "_rows", rows)
     monkeypatch.setattr(command, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    sizes = {"clip_text": 1.0, "hint": 2.0, "denoiser": 4.0, "hed": 1.0}
+    sizes = {"clip_text": 1.0, "hint": 0.01, "denoiser": 4.0, "vae_decoder": 2.0, "clip_image": 9.0, "hed": 1.0}
     command.export_all(SMALL, tmp_path, only=list(took), asked=Asked(), say=said.append, sizes=sizes)
     assert [line for line in said if line.startswith("graphs: ")] == [
-        "graphs: 3.0 of 8.0 GB done, about 0:00:50 left",
-        "graphs: 4.0 of 8.0 GB done, about 0:00:40 left",
+        "graphs: 1.0 of 17.0 GB done",
+        "graphs: 1.0 of 17.0 GB done",
+        "graphs: 3.0 of 17.0 GB done",
+        "graphs: 4.0 of 17.0 GB done",
+    ]
+    said.clear()
+    sound = ["clip_text", "hint", "vae_decoder", "hed"]
+    command.export_all(SMALL, tmp_path, only=sound, asked=Asked(), say=said.append, sizes=sizes)
+    assert [line for line in said if line.startswith("graphs: ")] == [
+        "graphs: 1.0 of 4.0 GB done",
+        "graphs: 1.0 of 4.0 GB done",
+        "graphs: 3.0 of 4.0 GB done, about 0:00:25 left",
+        "graphs: 4.0 of 4.0 GB done",
     ]
     said.clear()
     command.export_all(SMALL, tmp_path, only=list(took), asked=Asked(), say=said.append)
