@@ -136,7 +136,7 @@ def test_the_number_of_a_stage_s_code_is_in_the_keys(monkeypatch: pytest.MonkeyP
     assert {stage: code_of(stage) for stage in STAGES} == dict.fromkeys(STAGES, 1) | {
         "caption": 2,
         "rewrite": 13,
-        "check": 7,
+        "check": 8,
     }
     before = named()
     monkeypatch.setattr(content_keys, "code_of", lambda stage: 1000)
@@ -228,7 +228,7 @@ def rewrite_numbers() -> str:
         ("rewrite", 13, rewrite_numbers, "8c1ad259a9986ef2"),
         ("edges", 1, lambda: digest(edge_maps(picture()[None], load_profile("pocket").edges)), "c857c8da9ccfa677"),
         ("paint", 1, paint_numbers, "fdf63a716bffb1e0"),
-        ("check", 7, check_numbers, "32cc7289cdd2bd8c"),
+        ("check", 8, check_numbers, "32cc7289cdd2bd8c"),
     ],
 )
 def test_code_that_gives_other_results_has_another_number(
