@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -49,10 +50,9 @@ def main() -> None:
         off = {name: _error(path, master, held, profile) for name, path in forms.items()}
         batch = len(held[0]["latents"])
         sizes = {name: held[0][name].shape[-2:] for name in ("latents", "hint_embedding")}
-        how = {"batch": batch, "precision": profile.runtime.precision, "sizes": sizes}
-        sessions = [open_session(path, **how) for path in forms.values()]
+        sessions = [open_session(path, batch=batch, precision="auto", sizes=sizes) for path in forms.values()]
         # The least of many, by turns: other work on a machine adds core-seconds, and takes none away.
-        took = [[spent(lambda s=s: s.run(dict(held[0]))).cpu_s for s in sessions] for _ in range(args.rounds)]
+        took = [[spent(partial(s.run, dict(held[0]))).cpu_s for s in sessions] for _ in range(args.rounds)]
     cores = dict(zip(forms, np.min(took, 0).tolist(), strict=True))
     rows = tuple((name, f"{100 * value:.2f} %", f"{1000 * cores[name]:.0f} ms") for name, value in off.items())
     show(
