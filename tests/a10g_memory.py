@@ -83,8 +83,8 @@ BAR_BYTES = 22 * 10**9
 GPU_CARDS, SHARE = (8, 12), BAR_BYTES / CARD_BYTES
 # What the driver takes for its context and the libraries' kernels before any plan is loaded; an estimate.
 CONTEXT_BYTES = 400_000_000
-# Scratch memory of a plan that the record of full_size.py does not have, as a share of its weights; a guess.
-GUESSED_SCRATCH = 0.25
+# Scratch memory of a plan that the record of full_size.py does not have, as a share of its weights; guesses.
+GUESSED_SCRATCH, GUESSED_OF = 0.25, {"opt_decoder": 0.05}
 # ExLlamaV2 multiplies out matrices of up to so many values in half precision, and keeps states of a chunk of a prompt.
 _LLM_SCRATCH_BYTES = 2 * 13824 * 5120 + 2 * 2048 * (4 * 5120 + 2 * 13824)
 _LAYERS, _WIDTH = 40, 5120
@@ -187,7 +187,9 @@ def scratch_of(plan: str, weight_bytes: int, profile: Profile) -> int:
         made = known.get(f"{name}/{plan}", {}).get("plans", {}).get("sm86", {})
         if load_profile(name).models.folder == profile.models.folder and "scratch_mb" in made:
             return round(1e6 * made["scratch_mb"])
-    return round(GUESSED_SCRATCH * weight_bytes)
+    return round(
+        next((share for one, share in GUESSED_OF.items() if plan.startswith(one)), GUESSED_SCRATCH) * weight_bytes
+    )
 
 
 class SizedEngine(Engine):
