@@ -33,6 +33,7 @@ from counterfactory.engine.suite.verify import verify_suite
 
 DOCS = Path(__file__).parents[1] / "docs" / "a10g.json"
 SOURCES = 16
+HERE = str(Path(__file__).parent)
 DRIVE = [sys.executable, "-c", "import recovery_faults; recovery_faults.drive()"]
 
 
@@ -145,6 +146,7 @@ class Recoveries:
         """The environment of the case's commands, and the disks that it needs; Ray's sockets take short paths only."""
         (folder / "t").mkdir()
         environment = {FAULT: case.name, FOLDER: str(folder), "TMPDIR": str(folder / "t")}
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (HERE, os.environ.get("PYTHONPATH"))))
         if case.name == "no room half-way":
             self._mount(folder / "suite", "size=300k")
         if case.profile == "pocket":
