@@ -24,6 +24,7 @@ SHARED = {
 }
 SHARED |= {"openvino_peer", "peer_networks", "reference", "versus", "effect_coverage", "simulated_suites", "orders"}
 SHARED |= {"sentence_coverage", "gpu_card", "gpu_language", "gpu_networks", "gpu_peer", "training_pictures"}
+SHARED |= {"published_names"}
 MODULES = sorted(path.stem for path in BENCH.glob("*.py"))
 
 

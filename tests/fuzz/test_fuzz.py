@@ -104,6 +104,7 @@ OTHERS = {
     *("english/menus._phrases", "english/nouns.load_nouns", "judging/mask_answers.read_class_mask", "keys.file_digest"),
     *("light/camera.compressed", "meter/energy._processors", "meter/energy._number", "meter/machine.cpu_model"),
     *("meter/machine.machine_memory", "meter/machine.free_memory", "meter/memory._status"),
+    *("meter/machine.mounted_disks", "suite/status.listing"),
     *("profile/published.checkpoints_of", "report/page._read_part", "review/serving._file"),
     *("runtime/trt_library.load_engine", "runtime/trt_library.make_context", "sources/aside._opened"),
     "sources/companions.heads",
